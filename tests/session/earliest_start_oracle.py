@@ -13,16 +13,16 @@ from gpusched.session.backfill.earliest_start import EarlierResult, StartSearch
 
 def first_moment_that_fits(
     search: StartSearch,
-    holds: Sequence[Reservation],
+    reservations: Sequence[Reservation],
     *,
     until: int,
     before: EarlierResult | None = None,
 ) -> Reservation | None:
     """As ``StartSearch.earliest``; what was found for other gangs is not used."""
     width = search._profile.staying.shape[1]
-    beside = ReservationTable(holds, width)
-    for time in search._times(holds, until):
-        found = search._at(time, holds, beside)
+    table = ReservationTable(reservations, width)
+    for time in search._times(reservations, until):
+        found = search._at(time, reservations, table)
         if found is not None:
-            return search._hold(time, found)
+            return search._reservation_at(time, found)
     return None

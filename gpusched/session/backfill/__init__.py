@@ -1,1 +1,1 @@
-"""Whose room is reserved, and who may start around it? A blocked gang gets the earliest start that walltimes tell; the reservation binds every gang that comes later in queue order unless it ends in time or leaves the reserved room whole."""
+"""Whose room is reserved, and which gangs may start around it? A blocked gang gets the earliest start that walltimes tell; the reservation binds every gang that comes later in queue order unless it ends in time or leaves the reserved room whole."""

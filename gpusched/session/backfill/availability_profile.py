@@ -1,8 +1,8 @@
-"""Room on nodes over time: what is held now, what ends when, and what is kept free from when on.
+"""Room on nodes over time: what is used now, what ends when, and what is reserved from when on.
 
 Pure arithmetic on rows and columns; times are whole seconds since the epoch. Use only falls
-with time, except where a hold begins, so that the most that is used between two moments is used
-at the first of them or when a hold begins.
+with time, except where a reservation begins, so that the most that is used between two moments is used
+at the first of them or when a reservation begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.base.limits import COLUMN_MAX
 
 FOREVER: Final = 2**62
-"""The end of what nobody knows the end of."""
+"""The end of what has no known end."""
 _FREE_NUMBERS_KEPT_MAX: Final = 2**20
 """Numbers in tables of one profile that are kept: eight megabytes."""
 
@@ -49,7 +49,7 @@ class Release:
 
 @attrs.frozen(slots=True, eq=False)
 class Reservation:
-    """Room kept free for a gang from ``start`` on, until ``end``.
+    """Room reserved for a gang from ``start`` on, until ``end``, seconds since the epoch.
 
     Attributes:
         rows: row numbers, each once, ascending.
@@ -66,54 +66,58 @@ class Reservation:
     requests: Resources = NOTHING
 
     def active(self, time: int) -> bool:
-        """Whether it counts at that moment."""
+        """Whether the reservation counts at that moment."""
         return self.start <= time < self.end
 
 
 class ReservationTable:
-    """Several holds as arrays, so that looking at a moment costs the same for one and for many.
+    """Reservations as arrays, so that a look at a moment costs the same for one and for many.
 
-    ``starts``, ``ends`` and ``rows`` have shape (rows of all holds,), ``amounts`` as many rows.
+    ``starts``, ``ends`` and ``rows`` have shape (rows of all reservations,), ``amounts`` as many rows.
     """
 
-    def __init__(self, holds: Sequence[Reservation], width: int) -> None:
-        self.holds = tuple(holds)
-        counts = [len(hold.rows) for hold in holds]
-        begins = np.array([hold.start for hold in holds], dtype=np.int64)
-        ends = np.array([hold.end for hold in holds], dtype=np.int64)
+    def __init__(self, reservations: Sequence[Reservation], width: int) -> None:
+        self.reservations = tuple(reservations)
+        counts = [len(reservation.rows) for reservation in reservations]
+        begins = np.array([reservation.start for reservation in reservations], dtype=np.int64)
+        ends = np.array([reservation.end for reservation in reservations], dtype=np.int64)
         self.starts: Ints = np.repeat(begins, counts)
         self.ends: Ints = np.repeat(ends, counts)
-        self.rows: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *(h.rows for h in holds)])
+        self.rows: Ints = np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(h.rows for h in reservations)]
+        )
         self.amounts: Ints = np.concatenate(
-            [np.zeros((0, width), dtype=np.int64), *(h.amounts for h in holds)]
+            [np.zeros((0, width), dtype=np.int64), *(h.amounts for h in reservations)]
         )
         self.begins: list[int] = sorted(set(begins.tolist()))
 
-    def plus(self, holds: Sequence[Reservation]) -> ReservationTable:
-        """These, when some more came behind them; made from these where that is all."""
-        known, width = len(self.holds), self.amounts.shape[1]
-        if len(holds) < known or any(map(is_not, self.holds, holds)):
-            return ReservationTable(holds, width)
-        if len(holds) == known:
+    def plus(self, reservations: Sequence[Reservation]) -> ReservationTable:
+        """A table of these reservations, made from this one where some only came behind its own."""
+        known, width = len(self.reservations), self.amounts.shape[1]
+        if len(reservations) < known or any(map(is_not, self.reservations, reservations)):
+            return ReservationTable(reservations, width)
+        if len(reservations) == known:
             return self
         more = copy(self)
-        more.holds = tuple(holds)
-        for hold in holds[known:]:
-            size = len(hold.rows)
-            more.starts = np.append(more.starts, np.full(size, hold.start, dtype=np.int64))
-            more.ends = np.append(more.ends, np.full(size, hold.end, dtype=np.int64))
-            more.rows = np.append(more.rows, hold.rows)
-            more.amounts = np.concatenate([more.amounts, hold.amounts])
-        more.begins = sorted({*self.begins, *(hold.start for hold in holds[known:])})
+        more.reservations = tuple(reservations)
+        for reservation in reservations[known:]:
+            size = len(reservation.rows)
+            more.starts = np.append(more.starts, np.full(size, reservation.start, dtype=np.int64))
+            more.ends = np.append(more.ends, np.full(size, reservation.end, dtype=np.int64))
+            more.rows = np.append(more.rows, reservation.rows)
+            more.amounts = np.concatenate([more.amounts, reservation.amounts])
+        more.begins = sorted(
+            {*self.begins, *(reservation.start for reservation in reservations[known:])}
+        )
         return more
 
     def take(self, free: Ints, time: int) -> None:
-        """Subtract what is held at a moment, in place."""
+        """Subtract what is reserved at a moment, in place."""
         active = (self.starts <= time) & (time < self.ends)
         np.subtract.at(free, self.rows[active], self.amounts[active])
 
     def go_on(self, free: Ints, here: int, time: int) -> None:
-        """From what is free at one moment to a later one, the first at which a hold begins."""
+        """Turn what is free at one moment into what is free at the next at which a reservation begins."""
         begun = self.starts == time
         np.subtract.at(free, self.rows[begun], self.amounts[begun])
         ended = (self.starts <= here) & (here < self.ends) & (self.ends <= time)
@@ -121,21 +125,21 @@ class ReservationTable:
             np.add.at(free, self.rows[ended], self.amounts[ended])
 
     def flat(self) -> tuple[Ints, Ints, Ints]:
-        """Ends, rows and amounts of all holds."""
+        """Ends, rows and amounts of all reservations."""
         return self.ends, self.rows, self.amounts
 
     def starts_between(self, start: int, end: int) -> list[int]:
-        """When holds begin after one moment and before another, ascending."""
+        """Moments at which reservations begin between two moments, ascending."""
         low = bisect_right(self.begins, start)
         return self.begins[low : bisect_left(self.begins, end)]
 
 
 class AvailabilityProfile:
-    """See the module.
+    """Room on nodes over time; see the module.
 
     Args:
         allocatable: int64, shape (rows, resources). Not copied, not changed.
-        staying: what is held by those who have not left and do not leave now, same shape.
+        staying: what is used by pods that have not left and do not leave now, same shape.
         now: whole seconds since the epoch.
         releases: what ends later, in any order.
     """
@@ -149,16 +153,16 @@ class AvailabilityProfile:
         self.releases = sorted(releases, key=lambda each: (each.time, each.gang))
         self._flat: tuple[Ints, Ints, Ints] | None = None
         self._free: dict[int, Ints] = {}
-        """What is free once so many entries of ``flat`` have ended, beside no holds."""
+        """What is free once so many entries of ``flat`` have ended, beside no reservations."""
         self._table = ReservationTable((), staying.shape[1])
         self._times: tuple[tuple[int, int], list[int]] = ((-1, 0), [])
         self._timeline: AvailabilityTimeline | None = None
         self.version = 0
-        """Grows with every move."""
+        """Number of changes so far."""
 
     # -- what moves in a session -------------------------------------------------------------
     def start(self, release: Release) -> None:
-        """From now until ``release.time`` the amounts are held; for ever where that is FOREVER."""
+        """Use the amounts from now until ``release.time``; for ever where that is FOREVER."""
         np.add.at(self.staying, release.rows, release.amounts)
         self._moved()
         if release.time < FOREVER:
@@ -167,7 +171,7 @@ class AvailabilityProfile:
             self._flat = None
 
     def forget(self, release: Release) -> None:
-        """The reverse, for what is held by a gang that was started once."""
+        """Free again what a gang uses that was started once: the reverse of ``start``."""
         np.subtract.at(self.staying, release.rows, release.amounts)
         self._moved()
         if release.time < FOREVER:
@@ -180,7 +184,7 @@ class AvailabilityProfile:
         self.version += 1
 
     def with_release_times(self, releases: Iterable[Release]) -> AvailabilityProfile:
-        """The same, with these gangs gone at other times than known."""
+        """A profile in which these gangs end at other times than known."""
         moved = list(releases)
         gangs = {each.gang for each in moved}
         kept = [each for each in self.releases if each.gang not in gangs]
@@ -201,29 +205,31 @@ class AvailabilityProfile:
         """A gang that ends then."""
         return next((each.gang for each in self.releases if each.time == time), None)
 
-    def table(self, holds: Sequence[Reservation]) -> ReservationTable:
-        """Holds to be looked at beside this profile."""
-        self._table = self._table.plus(holds)
+    def table(self, reservations: Sequence[Reservation]) -> ReservationTable:
+        """Reservations as a table of this profile's width, made from the last one where they only grew."""
+        self._table = self._table.plus(reservations)
         return self._table
 
-    def timeline(self, holds: Sequence[Reservation], until: int) -> AvailabilityTimeline | None:
-        """All moments beside the holds; None where they are too many for these rows."""
-        moments = 1 + len(self.times(until)) + 2 * len(holds)
+    def timeline(
+        self, reservations: Sequence[Reservation], until: int
+    ) -> AvailabilityTimeline | None:
+        """Free amounts at all moments beside the reservations; None where those are too many numbers."""
+        moments = 1 + len(self.times(until)) + 2 * len(reservations)
         if moments * self.staying.size > TIMELINE_NUMBERS_MAX:
             return None
-        if self._timeline is None or not self._timeline.add(holds, until=until):
+        if self._timeline is None or not self._timeline.add(reservations, until=until):
             self._timeline = AvailabilityTimeline(self, until)
-            self._timeline.add(holds, until=until)
+            self._timeline.add(reservations, until=until)
         return self._timeline
 
-    def free_at(self, time: int, holds: ReservationTable) -> Ints:
-        """What is free at one moment beside the holds; negative where there is too much."""
+    def free_at(self, time: int, reservations: ReservationTable) -> Ints:
+        """Free amounts at one moment beside the reservations; negative where too much is taken."""
         free = self._free_of(int(np.searchsorted(self.flat()[0], time, side="right"))).copy()
-        holds.take(free, time)
+        reservations.take(free, time)
         return free
 
     def _free_of(self, count: int) -> Ints:
-        """Beside no holds, when the first so many entries of ``flat`` have ended. Kept."""
+        """Free amounts beside no reservations once the first so many entries of ``flat`` have ended."""
         free = self._free.get(count)
         if free is None:
             if len(self._free) * self.staying.size > _FREE_NUMBERS_KEPT_MAX:
@@ -233,17 +239,17 @@ class AvailabilityProfile:
             np.add.at(free, rows[:count], amounts[:count])
         return free
 
-    def free_between(self, start: int, end: int, holds: ReservationTable) -> Ints:
+    def free_between(self, start: int, end: int, reservations: ReservationTable) -> Ints:
         """The least that is free in the whole of a span, its start included and its end not."""
-        free = self.free_at(start, holds)
+        free = self.free_at(start, reservations)
         least = free.copy()
         times, rows, amounts = self.flat()
         here, seen = start, int(np.searchsorted(times, start, side="right"))
-        for time in holds.starts_between(start, end):
+        for time in reservations.starts_between(start, end):
             count = int(np.searchsorted(times, time, side="right"))
             if count > seen:
                 np.add.at(free, rows[seen:count], amounts[seen:count])
-            holds.go_on(free, here, time)
+            reservations.go_on(free, here, time)
             np.minimum(least, free, out=least)
             here, seen = time, count
         return least
@@ -266,7 +272,7 @@ class AvailabilityProfile:
 
 @attrs.frozen(slots=True, eq=False)
 class EqualMembers:
-    """So many equal members, and the rows that filters allow them."""
+    """A count of equal members, and the rows that filters allow them."""
 
     ask: RequestVector
     allowed: Bools
@@ -311,20 +317,20 @@ if TYPE_CHECKING:  # it keeps one of these
     pass  # MERGED
 
 TIMELINE_NUMBERS_MAX: Final = 2**18
-"""Moments times rows times resources: two megabytes, which each new hold copies."""
+"""Moments times rows times resources: two megabytes, which each new reservation copies."""
 _MOMENTS_PER_BLOCK: Final = 16
 """Moments that are asked together at first; then twice as many each time."""
 
 
 class AvailabilityTimeline:
-    """See the module. It is right as long as the profile does not move.
+    """Free amounts at every moment at once. It is right as long as the profile does not change.
 
     Args:
         profile: room over time.
         until: the last moment that is looked at.
 
     Attributes:
-        times: now, and when something ends or holds begin or end until then, ascending.
+        times: now, and when something ends or reservations begin or end until then, ascending.
         free: at each of these, int64, shape (times, rows, resources).
     """
 
@@ -332,7 +338,7 @@ class AvailabilityTimeline:
         self.times: list[int] = [profile.now, *profile.times(until)]
         self.free: Ints = np.zeros((len(self.times), *profile.staying.shape), dtype=np.int64)
         self._until = until
-        self._holds: tuple[Reservation, ...] = ()
+        self._reservations: tuple[Reservation, ...] = ()
         self._begins: list[int] = []
         ends, rows, amounts = profile.flat()
         last = int(np.searchsorted(ends, until, side="right"))
@@ -341,16 +347,20 @@ class AvailabilityTimeline:
         self.free[0] += profile.allocatable - profile.staying
         np.cumsum(self.free, axis=0, out=self.free)
 
-    def add(self, holds: Sequence[Reservation], *, until: int) -> bool:
-        """Take in the last of these holds; False where this was made for others, or another end."""
-        known = len(self._holds)
-        if self._until != until or len(holds) < known or any(map(is_not, self._holds, holds)):
+    def add(self, reservations: Sequence[Reservation], *, until: int) -> bool:
+        """Add the last of these reservations; False where this was made for others, or another end."""
+        known = len(self._reservations)
+        if (
+            self._until != until
+            or len(reservations) < known
+            or any(map(is_not, self._reservations, reservations))
+        ):
             return False
-        for hold in holds[known:]:
-            first, last = self._index(hold.start), self._index(hold.end)
-            self.free[first:last, hold.rows] -= hold.amounts
-            insort(self._begins, hold.start)
-        self._holds = tuple(holds)
+        for reservation in reservations[known:]:
+            first, last = self._index(reservation.start), self._index(reservation.end)
+            self.free[first:last, reservation.rows] -= reservation.amounts
+            insort(self._begins, reservation.start)
+        self._reservations = tuple(reservations)
         return True
 
     def _index(self, time: int) -> int:

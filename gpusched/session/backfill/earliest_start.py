@@ -33,17 +33,19 @@ from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.session import Session
 
 SWEEP_MOMENTS_MAX: Final = 256
-"""Where more ends or is held, the search by halves is as quick."""
+"""Number of ends and reservations above which the search by halves is as quick."""
 SweepStart = tuple[int, tuple[Ints, Ints]]
 """When, and rows and amounts."""
 
 
 class SweepLostError(Exception):
-    """A walk cannot tell the next start: it is to be searched for."""
+    """The walk cannot find the next start: it has to be searched for."""
 
 
 class StartSweep:
-    """See the module. It is right as long as the profile does not move and holds only are added.
+    """A walk from the start of one gang to those of equal gangs behind it.
+
+    It is right as long as the profile does not change and reservations are only added.
 
     Args:
         profile: room over time.
@@ -73,25 +75,25 @@ class StartSweep:
         self._look(np.arange(len(self._free)))
 
     def next(
-        self, holds: Sequence[Reservation], allowed: Callable[[int], bool]
+        self, reservations: Sequence[Reservation], allowed: Callable[[int], bool]
     ) -> SweepStart | None:
-        """The next start; None for none until the last moment.
+        """Find the next start; None where there is none until the last moment.
 
         Args:
-            holds: those of the call before, and those that came behind them.
+            reservations: those of the call before, and those that came behind them.
             allowed: whether quotas let one start at a time.
 
         Raises:
-            LostTrackError: some begin later than this walk has come, or there are many.
+            SweepLostError: some begin later than this walk has come, or there are many.
         """
-        new = holds[len(self._seen) :]
-        many = len(holds) + len(self._profile.releases) > SWEEP_MOMENTS_MAX
-        if many or any(hold.start > self._time for hold in new):
+        new = reservations[len(self._seen) :]
+        many = len(reservations) + len(self._profile.releases) > SWEEP_MOMENTS_MAX
+        if many or any(reservation.start > self._time for reservation in new):
             raise SweepLostError
-        self._seen = tuple(holds)
-        for hold in new:
-            if hold.end > self._time:
-                self._add(hold.rows, -hold.amounts)
+        self._seen = tuple(reservations)
+        for reservation in new:
+            if reservation.end > self._time:
+                self._add(reservation.rows, -reservation.amounts)
         while True:
             if int(self._fits.sum()) >= self._part.count and allowed(self._time):
                 return self._time, self._taken()
@@ -99,7 +101,7 @@ class StartSweep:
                 return None
 
     def _taken(self) -> tuple[Ints, Ints]:
-        """As ``pack``: the first rows first."""
+        """Rows and amounts of all members, the first rows first, as ``pack_first_rows`` has them."""
         rows = np.flatnonzero(self._fits)
         fits = self._fits[rows]
         before = np.cumsum(fits) - fits
@@ -111,10 +113,12 @@ class StartSweep:
         return rows, amounts
 
     def _continue_round(self) -> bool:
-        """To the next moment at which something ends; whether there is one."""
+        """Go on to the next moment at which something ends; whether there is one."""
         here, times = self._time, self._profile.times(self._until)
         number = bisect_right(times, here)
-        moments = [hold.end for hold in self._seen if here < hold.end <= self._until]
+        moments = [
+            reservation.end for reservation in self._seen if here < reservation.end <= self._until
+        ]
         moments += times[number : number + 1]
         if not moments:
             return False
@@ -123,9 +127,9 @@ class StartSweep:
         low, high = np.searchsorted(ends, (here, self._time), side="right").tolist()
         if high > low:
             self._add(rows[low:high], amounts[low:high])
-        for hold in self._seen:
-            if here < hold.end <= self._time:
-                self._add(hold.rows, hold.amounts)
+        for reservation in self._seen:
+            if here < reservation.end <= self._time:
+                self._add(reservation.rows, reservation.amounts)
         return True
 
     def _add(self, rows: Ints, amounts: Ints) -> None:
@@ -133,14 +137,14 @@ class StartSweep:
         self._look(rows)
 
     def _look(self, rows: Ints) -> None:
-        """Rows that changed; some may be named several times."""
+        """Count again how many members fit on rows that changed, some perhaps named several times."""
         ask = self._part.ask
         fits = how_many_fit(self._free[rows][:, ask.columns], ask.amounts)
         self._fits[rows] = np.where(self._allowed[rows], np.minimum(fits, self._part.count), 0)
 
 
 _MOMENTS_MAX: Final = 512
-"""Moments looked at one by one beside the holds of others; before them the search halves."""
+"""Moments looked at one by one beside reservations; before them the search halves."""
 
 
 @attrs.define(slots=True)
@@ -163,13 +167,13 @@ class _StartOption:
 
 
 class StartSearch:
-    """Looks for a start of one gang.
+    """A search for the earliest start of one gang.
 
     Args:
         session: whose filters, topology and quotas count.
         gang: blocked now.
         profile: of all rows over time.
-        length: seconds it will run; FOREVER when nobody knows.
+        length: seconds it will run; FOREVER when that is unknown.
         work: how much may still be looked at; when that is used up, nothing is found.
     """
 
@@ -196,7 +200,7 @@ class StartSearch:
         self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
 
     def like(self, gang: Gang) -> StartSearch:
-        """For another gang of the same kind and length, as long as nothing has moved."""
+        """This search for an equal gang of the same walltime, as long as nothing has moved."""
         other = copy(self)
         other._gang = gang  # noqa: SLF001 - its own class
         return other
@@ -214,88 +218,92 @@ class StartSearch:
         return usable
 
     def lacks_room_or_quota_now(
-        self, holds: Sequence[Reservation], *, until: int | None = None
+        self, reservations: Sequence[Reservation], *, until: int | None = None
     ) -> bool:
-        """Whether it lacks room or quota: what else keeps it from starting no reservation heals.
+        """Whether the gang lacks room or quota now: no reservation helps against other causes.
 
         Args:
-            holds: of others.
+            reservations: of others.
             until: as for ``earliest``, which is asked next on the same profile; None for no.
         """
-        line = self._profile.timeline(holds, until) if until is not None else None
+        line = self._profile.timeline(reservations, until) if until is not None else None
         if line is not None and not line.has_room_now([way.parts for way in self._ways]):
             self._work.left -= 1
             return True
-        return self._at(self._profile.now, holds, self._profile.table(holds)) is None
+        return self._at(self._profile.now, reservations, self._profile.table(reservations)) is None
 
     @property
     def simple(self) -> bool:
-        """Whether all its members are alike, so that more room never hurts."""
+        """Whether all members are of one class, so that more room never hurts."""
         return len(self._ways) == 1 and len(self._ways[0].parts) == 1
 
     def earliest(
-        self, holds: Sequence[Reservation], *, until: int, before: EarlierResult | None = None
+        self,
+        reservations: Sequence[Reservation],
+        *,
+        until: int,
+        before: EarlierResult | None = None,
     ) -> Reservation | None:
-        """The start to reserve.
+        """Find the earliest start, as a reservation.
 
         Args:
-            holds: of others, which are not touched.
+            reservations: of others, which are left whole.
             until: the last moment that is looked at.
-            before: what was found for a gang like it; it is told what is found for this one.
+            before: what was found for an equal gang; what is found for this one is entered there.
 
         Returns:
-            None when nothing that is known makes room for it until then.
+            None when nothing that is known to end leaves enough room until then.
         """
         before = EarlierResult() if before is None else before
         if before.start:
             with suppress(SweepLostError):
-                return self.behind(before, holds, until=until)
+                return self.behind(before, reservations, until=until)
         if before.alone is None:
             return None
         profile = self._profile
-        line = profile.timeline(holds, until)
+        line = profile.timeline(reservations, until)
         # When a gang stops holding out it may start though nothing has ended.
         if line is not None and not any(profile.now < time for time in self._preference_expiries()):
-            return self._search_timeline(line, holds, before, until=until)
-        times = self._times(holds, until)
+            return self._search_timeline(line, reservations, before, until=until)
+        times = self._times(reservations, until)
         if before.alone == 0:
             before.alone = self._alone(times)
         if before.alone is None:
             return None
-        beside = profile.table(holds)
+        table = profile.table(reservations)
         first = bisect_left(times, before.alone)
         here = max(first, bisect_left(times, before.start))
         last = min(len(times), first + _MOMENTS_MAX)
         gains: Ints | None = None
         looks = 0
         while here < last and self._work.left > 0:
-            found = self._at(times[here], holds, beside)
+            found = self._at(times[here], reservations, table)
             if found is not None:
                 before.start = times[here]
-                return self._hold(times[here], found)
+                return self._reservation_at(times[here], found)
             looks += 1
             here += 1
             if looks > 1:  # most of those who are one of many like them start at the next moment
                 # So many more must fit: go on where what ended until then could make that true.
-                gains = self._members_gained(times, beside) if gains is None else gains
+                gains = self._members_gained(times, table) if gains is None else gains
                 here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
         return None
 
-    def _times(self, holds: Sequence[Reservation], until: int) -> list[int]:
+    def _times(self, reservations: Sequence[Reservation], until: int) -> list[int]:
         """Moments at which there may be more room than before, ascending."""
-        moments = {*self._preference_expiries(), *(hold.end for hold in holds)}
+        moments = {*self._preference_expiries(), *(reservation.end for reservation in reservations)}
         later = {time for time in moments if self._profile.now < time <= until}
         return sorted(later.union(self._profile.times(until)))
 
     def _search_timeline(
         self,
         line: AvailabilityTimeline,
-        holds: Sequence[Reservation],
+        reservations: Sequence[Reservation],
         before: EarlierResult,
         *,
         until: int,
     ) -> Reservation | None:
-        """As ``earliest``: only moments at which there is room are looked at one by one."""
+        """Find the earliest start; only moments at which there is room are looked at one by one."""
         ways = [way.parts for way in self._ways]
         first = max(before.alone or 0, before.start, line.times[0] + 1)
         looks = 0
@@ -305,7 +313,7 @@ class StartSearch:
                 time = line.times[index]
                 if looks == 1 and not before.alone:
                     # Areas or quota are in the way, perhaps for long.
-                    before.alone = self._alone(self._times(holds, until))
+                    before.alone = self._alone(self._times(reservations, until))
                     if before.alone is None:
                         return None
                 if time < (before.alone or 0):
@@ -315,19 +323,19 @@ class StartSearch:
                 self._work.left -= 1
                 looks += 1
                 found = self._packed(line.least(index, self._end(time)), time)
-                if found is not None and self._within_quota(time, holds):
+                if found is not None and self._within_quota(time, reservations):
                     before.start = time
-                    return self._hold(time, found)
+                    return self._reservation_at(time, found)
         before.alone = None  # nor will there be any for those like it, beside more holds
         return None
 
     def behind(
-        self, before: EarlierResult, holds: Sequence[Reservation], *, until: int
+        self, before: EarlierResult, reservations: Sequence[Reservation], *, until: int
     ) -> Reservation | None:
-        """As ``earliest``, behind a gang like it that was found a start; see ``Sweep``.
+        """Find the earliest start behind that of an equal gang; see ``StartSweep``.
 
         Raises:
-            LostTrackError: it has to be searched for.
+            SweepLostError: it has to be searched for.
         """
         if before.sweep is None:
             part, areas = self._ways[0].parts[0], self._areas(self._gang, before.start)
@@ -337,20 +345,20 @@ class StartSearch:
 
         def allowed(time: int) -> bool:
             self._work.left -= 1
-            return self._within_quota(time, holds)
+            return self._within_quota(time, reservations)
 
         try:
-            found = before.sweep.next(holds, allowed)
+            found = before.sweep.next(reservations, allowed)
         except SweepLostError:
             before.sweep = None
             raise
         if found is None:
             return None
         before.start = found[0]
-        return self._hold(*found)
+        return self._reservation_at(*found)
 
     def _alone(self, times: Sequence[int]) -> int | None:
-        """The first of these times at which it could start, were there no holds."""
+        """The first of these times at which the gang could start, were nothing reserved."""
         nobody = ReservationTable((), self._profile.staying.shape[1])
         if not times or self._at(times[-1], (), nobody) is None:
             return None
@@ -358,7 +366,7 @@ class StartSearch:
         first = bisect_left(times, True, key=lambda time: self._at(time, (), nobody) is not None)
         return times[first] if first < len(times) else None
 
-    def _members_gained(self, times: Sequence[int], beside: ReservationTable) -> Ints:
+    def _members_gained(self, times: Sequence[int], table: ReservationTable) -> Ints:
         """How many more members at most fit by each time than before all of them; ascending.
 
         Not worked out where members differ: then any time may be enough.
@@ -367,16 +375,16 @@ class StartSearch:
             return np.arange(len(times), dtype=np.int64) * GANG_PODS_MAX
         part = self._ways[0].parts[0]
         gained: Ints = np.zeros(len(times) + 1, dtype=np.int64)
-        for ends, rows, amounts in (self._profile.flat(), beside.flat()):
+        for ends, rows, amounts in (self._profile.flat(), table.flat()):
             whole = -(-amounts[:, part.ask.columns] // part.ask.amounts)
             more = np.where(part.allowed[rows], whole.max(axis=1), 0)
             np.add.at(gained, np.searchsorted(times, ends), more)
         return np.cumsum(gained[:-1])
 
-    def start_at_once(self, holds: Sequence[Reservation]) -> Reservation | None:
-        """A start at once, on a profile in which somebody is gone who is still there."""
-        found = self._at(self._profile.now, holds, self._profile.table(holds))
-        return self._hold(self._profile.now, found) if found else None
+    def start_at_once(self, reservations: Sequence[Reservation]) -> Reservation | None:
+        """A start at once, on a profile without gangs that would be evicted."""
+        found = self._at(self._profile.now, reservations, self._profile.table(reservations))
+        return self._reservation_at(self._profile.now, found) if found else None
 
     @property
     def feasible_rows(self) -> Bools:
@@ -397,23 +405,23 @@ class StartSearch:
 
     # -- one moment --------------------------------------------------------------------------
     def _at(
-        self, time: int, holds: Sequence[Reservation], beside: ReservationTable
+        self, time: int, reservations: Sequence[Reservation], table: ReservationTable
     ) -> tuple[Ints, Ints] | None:
-        found = self._rows_at(time, beside)
-        if found is None or not self._within_quota(time, holds):
+        found = self._rows_at(time, table)
+        if found is None or not self._within_quota(time, reservations):
             return None
         return found
 
-    def _rows_at(self, time: int, beside: ReservationTable) -> tuple[Ints, Ints] | None:
+    def _rows_at(self, time: int, table: ReservationTable) -> tuple[Ints, Ints] | None:
         self._work.left -= 1
-        free = self._profile.free_at(time, beside)
+        free = self._profile.free_at(time, table)
         self._short = min((_missing_members(free, way.parts) for way in self._ways), default=1)
         if self._short:
             return None
-        begins = beside.starts_between(time, self._end(time))
+        begins = table.starts_between(time, self._end(time))
         if begins:
             self._work.left -= len(begins)
-            free = self._profile.free_between(time, self._end(time), beside)
+            free = self._profile.free_between(time, self._end(time), table)
         return self._packed(free, time)
 
     def _packed(self, free: Ints, time: int) -> tuple[Ints, Ints] | None:
@@ -433,12 +441,14 @@ class StartSearch:
             known = self._areas_known[key] = [] if refusal else [area.rows for area in areas]
         return known
 
-    def _within_quota(self, time: int, holds: Sequence[Reservation]) -> bool:
+    def _within_quota(self, time: int, reservations: Sequence[Reservation]) -> bool:
         end = self._end(time)
         moves = [
-            (hold.path, hold.requests, 1)
-            for hold in holds
-            if hold.start < end and time < hold.end and not self._path.isdisjoint(hold.path)
+            (reservation.path, reservation.requests, 1)
+            for reservation in reservations
+            if reservation.start < end
+            and time < reservation.end
+            and not self._path.isdisjoint(reservation.path)
         ]
         if quota_allows_with(self._session, self._gang, moves):
             return True
@@ -458,7 +468,7 @@ class StartSearch:
             return ()
         return (-int(-(self._gang.created + wish.max_wait_ns / 1e9) // 1),)
 
-    def _hold(self, time: int, found: tuple[Ints, Ints]) -> Reservation:
+    def _reservation_at(self, time: int, found: tuple[Ints, Ints]) -> Reservation:
         session = self._session
         return Reservation(
             gang=self._gang.key,
@@ -535,38 +545,38 @@ if TYPE_CHECKING:  # it uses this
 
 @attrs.define(slots=True)
 class EarlierResult:
-    """What was found for a gang of the same kind and length: this one starts no sooner.
+    """What was found for an equal gang of the same walltime: this one starts no sooner.
 
-    On the same profile and accounts, beside holds that are still there.
+    On the same profile and accounts, beside reservations that are still there.
 
     Attributes:
-        alone: when it could start if nobody held anything; None where it cannot start until the
+        alone: when it could start if nothing were reserved; None where it cannot start until the
             last moment, 0 for not known yet.
-        start: of what was found for it beside the holds; 0 where nothing was.
-        seeker: that looked for it.
+        start: of what was found for it beside the reservations; 0 where nothing was.
+        search: that looked for it.
         sweep: that goes on behind it.
     """
 
     alone: int | None = 0
     start: int = 0
-    seeker: StartSearch | None = None
+    search: StartSearch | None = None
     sweep: StartSweep | None = None
 
 
 class StartCache:
-    """By kind, length and the state in which it was found."""
+    """Earlier results by equivalence class, walltime and the state in which they were found."""
 
     def __init__(self, kinds: EquivalenceClasses) -> None:
         self._kinds = kinds
         self._known: dict[Hashable, EarlierResult] = {}
 
     def get_or_make(self, gang: Gang, *, length: int, state: Hashable) -> EarlierResult:
-        """To be read and told; of gangs that are like no other nothing is kept.
+        """The entry for gangs equal to this one, to be read and filled; a new one for a gang without equals.
 
         Args:
             gang: that is looked for a start.
             length: seconds it will run.
-            state: of everything on which a start depends but holds, of which there are only more.
+            state: of everything on which a start depends but reservations, which are only added.
         """
         kind = self._kinds.class_of(gang)
         if kind is None:
@@ -575,5 +585,5 @@ class StartCache:
 
 
 def has_published_start(gang: Gang) -> bool:
-    """Whether it was told a time before: it held a reservation, which may be due."""
+    """Whether a start was published for the gang: it had a reservation, which may be due."""
     return gang.pod_group is not None and b'"estimatedStartTime"' in gang.pod_group.status

@@ -1,8 +1,8 @@
-"""Room for a gang that has waited too long when nobody knows what ends when.
+"""Room for a gang that has waited too long while no end of any other gang is known.
 
-Nothing can be promised for a time. So the nodes that come closest to holding the gang are kept
-for it from now on: who is on them runs on, nobody new gets what the gang will need. As nobody
-enters them they only become freer, and the same nodes are chosen again until they suffice.
+No start can be reserved. So the nodes that come closest to fitting the gang are reserved from now on:
+pods on them run on, and no new pod gets what the gang will need. The nodes only become freer, and
+the same ones are chosen in each session until they suffice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _NearestRows:
 def nearest_rows(
     free: Ints, at_most: Ints, parts: Sequence[EqualMembers], areas: Sequence[Bools | None]
 ) -> tuple[Ints, Ints] | None:
-    """The rows that come closest to holding all members, in the area that comes closest.
+    """Rows that come closest to fitting all members, in the area that comes closest.
 
     Args:
         free: now, int64, shape (rows, resources); may be negative.
@@ -38,7 +38,7 @@ def nearest_rows(
         areas: rows in one of which all members must sit; None for all rows.
 
     Returns:
-        Rows, ascending, and what is to be kept on each; None when no area could ever hold them.
+        Rows, ascending, and what is to be reserved on each; None when no area could ever fit them.
     """
     best: _NearestRows | None = None
     for within in areas:

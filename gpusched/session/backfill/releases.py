@@ -21,42 +21,42 @@ from gpusched.session.state.statement import Assignment, EvictOperation
 
 
 class ReleaseForecast:
-    """Turns gangs into releases.
+    """Forecast of the room that gangs release when they end.
 
     Args:
         session: whose nodes and gangs are meant.
-        lengths: how long gangs run.
+        walltimes: how long gangs run.
     """
 
-    def __init__(self, session: Session, lengths: Walltimes) -> None:
+    def __init__(self, session: Session, walltimes: Walltimes) -> None:
         self._session = session
-        self._lengths = lengths
+        self._walltimes = walltimes
         self._width = session.snapshot.nodes.allocatable.shape[1]
         self._vectors: dict[str, Ints] = {}
 
     def profile(self) -> AvailabilityProfile:
-        """Room over time as the session has it now, with what it started and promised."""
+        """Room over time as the session has it now, with what it placed and nominated."""
         session = self._session
         bench = session.bench
         releases = [
             room
             for gang in session.snapshot.active.values()
-            if (end := self._lengths.end_of_running(gang)) < FOREVER
+            if (end := self._walltimes.end_of_running(gang)) < FOREVER
             and (room := self.running(gang, end)) is not None
         ]
         for gang, places in session.placements.by_gang_with_nominations():
-            end = self._lengths.end_if_started_now(gang)
+            end = self._walltimes.end_if_started_now(gang)
             if end < FOREVER:
                 releases.append(self.placed(gang, places, end))
         return AvailabilityProfile(
             session.snapshot.nodes.allocatable,
             bench.staying,
-            now=self._lengths.now,
+            now=self._walltimes.now,
             releases=releases,
         )
 
     def running(self, gang: Gang, time: int) -> Release | None:
-        """The room of a gang's members that stay, free at a time; None when there is none."""
+        """Release of a gang's members that stay, at a time; None when none stay."""
         room = self._kept(gang) if self._is_cacheable(gang) else self._room(gang)
         if room is None:
             return None
@@ -96,7 +96,7 @@ class ReleaseForecast:
         )
 
     def placed(self, gang: Gang, places: Sequence[Assignment], time: int) -> Release:
-        """The room of places given in this session, free at a time."""
+        """Release of places given in this session, at a time."""
         return Release(
             time,
             np.array([place.row for place in places], dtype=np.int64),
@@ -107,7 +107,7 @@ class ReleaseForecast:
         )
 
     def _charged(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
-        """What queues are charged with for pods on these rows, in node pools too."""
+        """Amounts charged to queues for pods on these rows, in node pools too."""
         charged = total(pod_class.requests for _, pod_class in seats)
         pools = self._session.accounts.pools
         if pools is None:
@@ -125,7 +125,7 @@ class ReleaseForecast:
         return found
 
     def amounts_left_by(self, evictions: Iterable[EvictOperation]) -> dict[int, Ints]:
-        """What those who are evicted leave, summed by row, shape (resources,)."""
+        """Amounts that evicted members leave, summed by row, int64 of shape (resources,)."""
         found: dict[int, Ints] = {}
         for each in evictions:
             amounts = found.get(each.row)
@@ -135,7 +135,7 @@ class ReleaseForecast:
         return found
 
     def amounts_held_by_gangs(self) -> Ints:
-        """What gangs with a place hold on each row, which may end some day; as ``allocatable``."""
+        """Amounts that running gangs use on each row, int64, shaped as ``allocatable``."""
         held: Ints = np.zeros_like(self._session.snapshot.nodes.allocatable)
         for room in self._releases_of_running_gangs():
             np.add.at(held, room.rows, room.amounts)
@@ -145,7 +145,7 @@ class ReleaseForecast:
         """Running gangs by queue; the time of each release is when the gang began."""
         found: dict[str, list[tuple[Release, Gang]]] = {}
         for _, gang in sorted(self._session.snapshot.active.items()):
-            room = self.running(gang, int(gang.started) or self._lengths.now)
+            room = self.running(gang, int(gang.started) or self._walltimes.now)
             if room is not None:
                 found.setdefault(gang.queue, []).append((room, gang))
         return found
@@ -157,7 +157,7 @@ class ReleaseForecast:
                 yield room
 
     def _amounts_of_pod(self, pod_class: PodClass, row: int) -> Ints:
-        """What a pod that ends leaves free; of a shared GPU its own part, so never too much."""
+        """Amounts that a pod frees when it ends; of a shared GPU its own part, so never too much."""
         known = self._vectors.get(pod_class.digest)
         if known is None:
             ask = pod_class_vector(pod_class, self._session.snapshot.nodes.columns)
@@ -178,46 +178,48 @@ class ReleaseForecast:
 
 
 class PreemptibleReleases:
-    """Which gangs of a holder's own queue preemption can take away for it, and from when on.
+    """Running gangs that preemption could evict for a gang with a reservation, and from when on.
 
     Only what preemption itself would grant counts: lower priority, preemptible, no disruption
     budget over its pods, and its protected time over. Room of other queues is reclaim's to give;
-    nobody can tell in advance what will be above its share by then.
+    what will be above its share by then is not known in advance.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._possible = Capability.PREEMPTION in session.capabilities
 
-    def preemptible_from(self, gang: Gang, holder: Gang, *, began: int) -> int | None:
-        """From when on the holder may have the gang's room; None for never.
+    def preemptible_from(self, gang: Gang, reserved: Gang, *, began: int) -> int | None:
+        """Time from which the gang's room may go to the reserved gang; None for never.
 
         Args:
             gang: that runs, or would start.
-            holder: of the reservation.
+            reserved: gang that has, or would get, the reservation.
             began: when the gang started or would start, whole seconds since the epoch.
         """
         if (
             not self._possible
-            or gang.queue != holder.queue
-            or gang.priority >= holder.priority
+            or gang.queue != reserved.queue
+            or gang.priority >= reserved.priority
             or not gang.terms.preemptible
-            or not all(pod.may_preempt for task in holder.tasks for pod in task.pods)
+            or not all(pod.may_preempt for task in reserved.tasks for pod in task.pods)
             or self._has_disruption_budget(gang)
         ):
             return None
         return began + -(-self._protected_ns(gang) // 10**9)
 
-    def releases(self, holder: Gang, known: dict[str, list[tuple[Release, Gang]]]) -> list[Release]:
-        """The room of running gangs as the holder may have it, at the times from which on.
+    def releases(
+        self, reserved: Gang, known: dict[str, list[tuple[Release, Gang]]]
+    ) -> list[Release]:
+        """Releases of running gangs that preemption could evict for the reserved gang.
 
         Args:
-            holder: of the reservation.
+            reserved: gang that has, or would get, the reservation.
             known: running gangs by queue, each with its room and the time when it started.
         """
         found = []
-        for room, gang in known.get(holder.queue, ()):
-            ready = self.preemptible_from(gang, holder, began=room.time)
+        for room, gang in known.get(reserved.queue, ()):
+            ready = self.preemptible_from(gang, reserved, began=room.time)
             if ready is not None:
                 found.append(
                     Release(ready, room.rows, room.amounts, gang.key, room.path, room.requests)

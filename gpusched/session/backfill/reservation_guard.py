@@ -18,41 +18,41 @@ from gpusched.session.state.statement import Statement
 
 
 def reserved_for_other_message(
-    reservations: Reservations, gang: Gang, holder: ReservedGang | StrictFifoHead
+    reservations: Reservations, gang: Gang, reserved: ReservedGang | StrictFifoHead
 ) -> str:
-    """The sentence for a gang that would fit, were it not for another's reservation."""
-    other = holder.gang
-    if isinstance(holder, StrictFifoHead):
+    """The message for a gang that would fit, were it not for the reservation of another gang."""
+    other = reserved.gang
+    if isinstance(reserved, StrictFifoHead):
         queue = gang.queue
         return truncate_message(
             f"{other.key} is before it in queue {queue}, which is StrictFifo, and needs the same "
             f"nodes for {pods_text(other.at_once)}"
         )
-    length = reservations.lengths.seconds_of(gang)
+    length = reservations.walltimes.seconds_of(gang)
     runs = "for an unknown time" if length >= UNKNOWN_WALLTIME else f"for {length} s"
-    count = _nodes_are_text(len(holder.hold.rows))
-    if holder.due or holder.hold.start <= reservations.lengths.now:
+    count = _nodes_are_text(len(reserved.reservation.rows))
+    if reserved.due or reserved.reservation.start <= reservations.walltimes.now:
         since = "now"
     else:
-        since = format_time(holder.hold.start)
+        since = format_time(reserved.reservation.start)
     return truncate_message(
         f"fits now and would run {runs}, but {count} held from {since} on for {other.key}, "
         f"which needs room for {pods_text(other.at_once)}"
     )
 
 
-def own_reservation_message(reservations: Reservations, holder: ReservedGang) -> str:
-    """What a holder is told behind the reason why it does not start now."""
-    count = _nodes_are_text(len(holder.hold.rows))
-    if holder.due:
+def own_reservation_message(reservations: Reservations, reserved: ReservedGang) -> str:
+    """The end of the message for a blocked gang that has a reservation: from when on and why."""
+    count = _nodes_are_text(len(reserved.reservation.rows))
+    if reserved.due:
         return f"{count} held for it until preemption has decided"
-    if holder.hold.start <= reservations.lengths.now:
+    if reserved.reservation.start <= reservations.walltimes.now:
         return f"it has waited too long, so {count} held for it until they suffice"
-    basis = holder.basis
-    when = f"held for it from {format_time(holder.hold.start)} on"
+    basis = reserved.basis
+    when = f"held for it from {format_time(reserved.reservation.start)} on"
     if basis is None:
         return f"{count} {when}"
-    if basis in reservations.lengths.overruns:
+    if basis in reservations.walltimes.overruns:
         return f"{count} held for it as soon as {basis} ends, which is over its walltime"
     return f"{count} {when}, when {basis} is to have ended"
 
@@ -81,8 +81,8 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unsched
         refusal = place_ignoring_reservations(session, gang, statement)
     if refusal is not None:
         return refusal
-    holder = reservations.conflict(gang, statement)
-    if holder is None:
+    reserved = reservations.conflict(gang, statement)
+    if reserved is None:
         return None
     statement.rollback(before)
     with reservations.around(gang, statement):
@@ -90,7 +90,7 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unsched
     if elsewhere is None and reservations.conflict(gang, statement) is None:
         return None
     statement.rollback(before)
-    return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, holder))
+    return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, reserved))
 
 
 def make_reservations(session: Session) -> None:

@@ -1,10 +1,10 @@
-"""Room kept for gangs that are blocked now and can start at a known time.
+"""Reservations for gangs that are blocked now and can start at a known time.
 
-A gang that does not fit becomes a *holder* when something that is known to end makes room for
-it: its hold, nodes and amounts from that time on, binds everything whose turn comes later. A
-gang may pass a holder when it ends in time or leaves the hold whole. Holds are worked out anew
-in every session, from the snapshot alone; ``reservations_profile.pack`` says why they come to
-the same as long as nobody breaks them.
+A gang that does not fit gets a reservation when something that is known to end will leave enough
+room: nodes and amounts from that time on, which bind every gang behind it in queue order. A gang
+may start before one with a reservation when it ends in time or leaves the reserved room whole.
+Reservations are worked out anew in every session, from the snapshot alone; ``pack_first_rows``
+says why they come to the same as long as none is broken.
 
 In a queue whose ordering is ``StrictFifo`` a blocked gang without a known start keeps the gangs
 behind it off every node that it could use itself.
@@ -50,98 +50,98 @@ _LAST_IN_ORDER: Final = 2**62
 
 
 class Reservations:
-    """Of one session; see the module.
+    """Reservations of one session; see the module.
 
     Args:
         session: that is being decided.
-        per_pool: most holders whose usable nodes overlap.
+        per_pool: most gangs with reservations whose usable nodes overlap.
     """
 
     def __init__(self, session: Session, *, per_pool: int) -> None:
         self.session = session
         self.window_s = int(session.snapshot.limits.reservation_window_s)
-        """Seconds from now within which starts are promised."""
-        self.lengths = Walltimes(session)
+        """Seconds from now within which starts are reserved."""
+        self.walltimes = Walltimes(session)
         self.waiting: list[Gang] = []
-        """Blocked gangs in the order of their turns."""
-        self.holders: list[ReservedGang] = []
+        """Blocked gangs in queue order."""
+        self.reserved_gangs: list[ReservedGang] = []
         self._pools = ReservationPools(
             session.cache.equivalence, per_pool, session.snapshot.limits.reservations
         )
         self._strict: list[StrictFifoHead] = []
-        self._turns: dict[GangKey, int] = {}
+        self._order: dict[GangKey, int] = {}
         self._held_up: set[GangKey] = set()
-        self._giving = PreemptibleReleases(session)
+        self._preemptible = PreemptibleReleases(session)
         self._work = SearchBudget(RESERVATION_WORK_MAX)
         self._settled = False
-        """Whether preemption has had its say: nobody is waited for any more who might give way."""
+        """Whether preemption has decided: from then on no eviction is counted on."""
         self._reset()
 
     def _reset(self) -> None:
-        self._books = ReleaseForecast(self.session, self.lengths)
-        self._found = StartCache(self.session.cache.equivalence)
+        self._forecast = ReleaseForecast(self.session, self.walltimes)
+        self._start_cache = StartCache(self.session.cache.equivalence)
         self._pools.changed()
         self._profile: AvailabilityProfile | None = None
         self._running: dict[str, list[tuple[Release, Gang]]] | None = None
-        self.holders = []
+        self.reserved_gangs = []
         self._strict = []
 
     @property
     def profile(self) -> AvailabilityProfile:
         """Room over time, made when it is first needed."""
         if self._profile is None:
-            self._profile = self._books.profile()
+            self._profile = self._forecast.profile()
         return self._profile
 
     @property
     def looked_at(self) -> int:
-        """Moments so far."""
+        """Moments looked at so far in this session."""
         return RESERVATION_WORK_MAX - self._work.left
 
     @property
-    def holds(self) -> list[Reservation]:
-        """Of all holders, in turn."""
-        return [holder.hold for holder in self.holders]
+    def reservations(self) -> list[Reservation]:
+        """Reservations of all gangs that have one, in queue order."""
+        return [reserved.reservation for reserved in self.reserved_gangs]
 
-    def seek(
-        self, gang: Gang, holds: Sequence[Reservation], *, until: int, work: SearchBudget
+    def find_start(
+        self, gang: Gang, reservations: Sequence[Reservation], *, until: int, work: SearchBudget
     ) -> Reservation | None:
-        """The earliest start that is known for a gang beside some holds; nothing is kept for it."""
-        seeker, before = self._search_and_earlier_result(gang, work)
-        if not before.start and not seeker.lacks_room_or_quota_now(holds, until=until):
+        """Find the earliest known start of a gang beside some reservations; nothing is reserved."""
+        search, before = self._search_and_earlier_result(gang, work)
+        if not before.start and not search.lacks_room_or_quota_now(reservations, until=until):
             return None
-        return seeker.earliest(holds, until=until, before=before)
+        return search.earliest(reservations, until=until, before=before)
 
     def _search_and_earlier_result(
         self, gang: Gang, work: SearchBudget
     ) -> tuple[StartSearch, EarlierResult]:
-        """A seeker, and what was found for gangs like it: if a start, they were blocked as it is."""
-        length = self.lengths.seconds_of(gang)
+        """A search, and what was found for equal gangs: if a start, they were blocked as this one is."""
+        length = self.walltimes.seconds_of(gang)
         state = (self.profile.version, self.session.accounts.version, id(work))
-        before = self._found.get_or_make(gang, length=length, state=state)
-        if before.seeker is not None:
-            return before.seeker.like(gang), before
-        seeker = StartSearch(self.session, gang, self.profile, length=length, work=work)
-        if not seeker.simple:
-            return seeker, EarlierResult()
-        before.seeker = seeker
-        return seeker, before
+        before = self._start_cache.get_or_make(gang, length=length, state=state)
+        if before.search is not None:
+            return before.search.like(gang), before
+        search = StartSearch(self.session, gang, self.profile, length=length, work=work)
+        if not search.simple:
+            return search, EarlierResult()
+        before.search = search
+        return search, before
 
     def reserved_gang_of(self, gang: Gang) -> ReservedGang | None:
-        """Its reservation."""
-        return next((each for each in self.holders if each.gang.key == gang.key), None)
+        """The gang with its reservation; None when it has none."""
+        return next((each for each in self.reserved_gangs if each.gang.key == gang.key), None)
 
     # -- what happens in the session -----------------------------------------------------------
     def blocked(self, gang: Gang, *, passed: bool) -> ReservedGang | None:
-        """A gang whose turn it was did not start; what it holds from now on.
+        """Note that a gang did not start in its turn, and reserve room for it if its start is known.
 
         Args:
-            gang: that keeps its place in the order.
+            gang: that keeps its place in queue order.
             passed: whether only a reservation of another kept it from starting.
         """
-        if gang.key in self._turns:
+        if gang.key in self._order:
             return self.reserved_gang_of(gang)
-        self._turns[gang.key] = len(self.waiting)
+        self._order[gang.key] = len(self.waiting)
         self.waiting.append(gang)
         if passed:
             self._held_up.add(gang.key)
@@ -169,36 +169,36 @@ class Reservations:
             if self._pools.closed(gang):
                 continue
             search, _ = self._search_and_earlier_result(gang, self._work)
-            if search.lacks_room_or_quota_now(self.holds):
+            if search.lacks_room_or_quota_now(self.reservations):
                 self.blocked(gang, passed=not search.lacks_room_or_quota_now(()))
 
     def started(self, gang: Gang, places: Sequence[Assignment]) -> None:
-        """A gang, or a part of one, was given or promised places."""
+        """Note that a gang, or a part of one, was given or nominated for places."""
         if self._profile is None or not places:
             return
         self._drop(gang.key)
         self._charge(gang, places, sign=1)
 
     def unassigned(self, gang: Gang, places: Sequence[Assignment]) -> None:
-        """Places given to a gang that never waited are given up: the reverse of ``started``."""
+        """Note that places of a gang that never waited are free again: the reverse of ``started``."""
         if self._profile is not None:
             self._charge(gang, places, sign=-1)
 
     def _charge(self, gang: Gang, places: Sequence[Assignment], *, sign: int) -> None:
-        end = self.lengths.end_if_started_now(gang)
-        room = self._books.placed(gang, places, end)
+        end = self.walltimes.end_if_started_now(gang)
+        room = self._forecast.placed(gang, places, end)
         (self.profile.start if sign > 0 else self.profile.forget)(room)
-        for holder in self.holders:
-            if holder.hold.start < end:
-                holder.change(room.rows, room.amounts, sign=-sign)
+        for reserved in self.reserved_gangs:
+            if reserved.reservation.start < end:
+                reserved.change(room.rows, room.amounts, sign=-sign)
 
     def settle(self) -> bool:
-        """Work out all holds again when evictions have changed what they rest on.
+        """Work out all reservations again when evictions have changed what they rest on.
 
         Returns:
             Whether they did, so that others may start.
         """
-        due = any(holder.due for holder in self.holders)
+        due = any(reserved.due for reserved in self.reserved_gangs)
         if self._settled or not (
             due or self.session.nominations.plans or self.session.nominations.stops
         ):
@@ -213,16 +213,18 @@ class Reservations:
         return True
 
     def _drop(self, key: GangKey) -> None:
-        gone = next((holder for holder in self.holders if holder.gang.key == key), None)
+        gone = next(
+            (reserved for reserved in self.reserved_gangs if reserved.gang.key == key), None
+        )
         if gone is None:
             return
-        self.holders.remove(gone)
+        self.reserved_gangs.remove(gone)
         self._pools.changed()
-        for holder in self.holders:
-            if gone.hold.active(holder.hold.start):
-                holder.change(gone.hold.rows, gone.hold.amounts, sign=1)
+        for reserved in self.reserved_gangs:
+            if gone.reservation.active(reserved.reservation.start):
+                reserved.change(gone.reservation.rows, gone.reservation.amounts, sign=1)
 
-    # -- who holds what ------------------------------------------------------------------------
+    # -- reserving ----------------------------------------------------------------------------
     def _consider(self, gang: Gang) -> ReservedGang | None:
         if self._pools.closed(gang):
             return None
@@ -238,56 +240,59 @@ class Reservations:
         known = bool(self.profile.releases)
         if not known and not strict and not overdue:
             return None
-        seeker, before = self._search_and_earlier_result(gang, self._work)
-        usable = self._pools.learn(gang, lambda: seeker.usable)
-        holder = None
+        search, before = self._search_and_earlier_result(gang, self._work)
+        usable = self._pools.learn(gang, lambda: search.usable)
+        reserved = None
         if self._may_reserve_more(usable):
-            holder = self._find(gang, seeker, before, overdue=overdue)
-        if holder is not None:
-            self._enter(holder)
+            reserved = self._find(gang, search, before, overdue=overdue)
+        if reserved is not None:
+            self._enter(reserved)
         elif strict:
-            self._strict.append(StrictFifoHead(gang, self._turns[gang.key], seeker.feasible_rows))
-        return holder
+            self._strict.append(StrictFifoHead(gang, self._order[gang.key], search.feasible_rows))
+        return reserved
 
     def _find(
-        self, gang: Gang, seeker: StartSearch, before: EarlierResult, *, overdue: bool
+        self, gang: Gang, search: StartSearch, before: EarlierResult, *, overdue: bool
     ) -> ReservedGang | None:
-        holds, until = self.holds, self.lengths.now + self.window_s
-        if not before.start and not seeker.lacks_room_or_quota_now(holds, until=until):
+        reservations, until = self.reservations, self.walltimes.now + self.window_s
+        if not before.start and not search.lacks_room_or_quota_now(reservations, until=until):
             return None
-        hold = self._reservation_with_evictions(gang, holds, until=until)
-        due = hold is not None and hold.start == self.lengths.now
-        hold = hold or seeker.earliest(holds, until=until, before=before)
-        if hold is None and overdue:
-            hold = self._nearest(gang, seeker)
-        return self._make_reserved_gang(gang, hold, seeker.usable, due=due) if hold else None
+        reservation = self._reservation_with_evictions(gang, reservations, until=until)
+        due = reservation is not None and reservation.start == self.walltimes.now
+        reservation = reservation or search.earliest(reservations, until=until, before=before)
+        if reservation is None and overdue:
+            reservation = self._nearest(gang, search)
+        return (
+            self._make_reserved_gang(gang, reservation, search.usable, due=due)
+            if reservation
+            else None
+        )
 
     def _reservation_with_evictions(
-        self, gang: Gang, holds: Sequence[Reservation], *, until: int
+        self, gang: Gang, reservations: Sequence[Reservation], *, until: int
     ) -> Reservation | None:
-        """A start that counts on those who give way to the gang.
+        """A start that counts on evictions for the gang.
 
-        Where they alone stand in its way it is due now: preemption decides about that in this
-        session, and until it has, the room is kept. Where preemption had its say, nobody counts
-        on it.
+        Where only the victims are in the way the gang is due now: preemption decides about that in
+        this session, and until it has, the room is reserved. Afterwards no eviction is counted on.
         """
         if self._running is None:
-            self._running = self._books.by_queue()
-        given = self._giving.releases(gang, self._running)
+            self._running = self._forecast.by_queue()
+        given = self._preemptible.releases(gang, self._running)
         if not given:
             return None
-        softer = self._start_search(gang, self.profile.with_release_times(given))
-        if softer.lacks_room_or_quota_now(holds):
-            return softer.earliest(holds, until=until)
+        with_evictions = self._start_search(gang, self.profile.with_release_times(given))
+        if with_evictions.lacks_room_or_quota_now(reservations):
+            return with_evictions.earliest(reservations, until=until)
         known = bool(self.profile.releases) or has_published_start(gang)
-        return None if self._settled or not known else softer.start_at_once(holds)
+        return None if self._settled or not known else with_evictions.start_at_once(reservations)
 
-    def _nearest(self, gang: Gang, seeker: StartSearch) -> Reservation | None:
+    def _nearest(self, gang: Gang, search: StartSearch) -> Reservation | None:
         profile = self.profile
-        free = profile.free_at(profile.now, profile.table(self.holds))
-        chosen = seeker.first_choice(
+        free = profile.free_at(profile.now, profile.table(self.reservations))
+        chosen = search.first_choice(
             lambda parts, areas: nearest_rows(
-                free, free + self._books.amounts_held_by_gangs(), parts, areas
+                free, free + self._forecast.amounts_held_by_gangs(), parts, areas
             )
         )
         if chosen is None:
@@ -297,83 +302,94 @@ class Reservations:
         return Reservation(gang.key, profile.now, FOREVER, rows, amounts, path, requests)
 
     def _make_reserved_gang(
-        self, gang: Gang, hold: Reservation, usable: Bools, *, due: bool
+        self, gang: Gang, reservation: Reservation, usable: Bools, *, due: bool
     ) -> ReservedGang:
-        rows = hold.rows
-        beside = self.profile.table([*self.holds, hold])
-        slack = self.profile.free_at(hold.start, beside)[rows]
+        rows = reservation.rows
+        table = self.profile.table([*self.reservations, reservation])
+        slack = self.profile.free_at(reservation.start, table)[rows]
         basis = None
-        if hold.start > self.lengths.now:
-            ends = (other.gang for other in self.holds if other.end == hold.start)
-            basis = self.profile.ends_at(hold.start) or next(ends, None)
+        if reservation.start > self.walltimes.now:
+            ends = (other.gang for other in self.reservations if other.end == reservation.start)
+            basis = self.profile.ends_at(reservation.start) or next(ends, None)
         return ReservedGang(
-            gang, self._turns[gang.key], hold, slack, hold.amounts > 0, usable, basis, due
+            gang,
+            self._order[gang.key],
+            reservation,
+            slack,
+            reservation.amounts > 0,
+            usable,
+            basis,
+            due,
         )
 
     def _enter(self, entered: ReservedGang) -> None:
-        for holder in self.holders:
-            if entered.hold.active(holder.hold.start):
-                holder.change(entered.hold.rows, entered.hold.amounts, sign=-1)
-        self.holders.append(entered)
+        for reserved in self.reserved_gangs:
+            if entered.reservation.active(reserved.reservation.start):
+                reserved.change(entered.reservation.rows, entered.reservation.amounts, sign=-1)
+        self.reserved_gangs.append(entered)
         self._pools.changed()
 
     def _may_reserve_more(self, usable: Bools) -> bool:
-        return self._work.left > 0 and self._pools.room(usable, self.holders)
+        return self._work.left > 0 and self._pools.room(usable, self.reserved_gangs)
 
     def _start_search(self, gang: Gang, profile: AvailabilityProfile) -> StartSearch:
         return StartSearch(
-            self.session, gang, profile, length=self.lengths.seconds_of(gang), work=self._work
+            self.session, gang, profile, length=self.walltimes.seconds_of(gang), work=self._work
         )
 
-    # -- who may pass ----------------------------------------------------------------------------
+    # -- respecting reservations ----------------------------------------------------------------
     def conflict(self, gang: Gang, statement: Statement) -> ReservedGang | StrictFifoHead | None:
-        """Whose reservation a statement would break, None when nobody's.
+        """The reservation that a statement would break; None when it breaks none.
 
         Args:
             gang: that is to start now.
-            statement: with the places given or promised to it, and with who leaves for it.
+            statement: with places for the gang, and the evictions that free them.
         """
-        if not self.holders and not self._strict:
+        if not self.reserved_gangs and not self._strict:
             return None
         places = statement.places
-        taken = self._books.sum_by_row((place.row, place.request.rough) for place in places)
+        taken = self._forecast.sum_by_row((place.row, place.request.rough) for place in places)
         asked = total(place.pod.pod_class.requests for place in places)
-        for holder in self._binding(gang):
-            left = self._amounts_left_by_evictions(statement, holder.hold.start)
+        for reserved in self._binding(gang):
+            left = self._amounts_left_by_evictions(statement, reserved.reservation.start)
             for row, amounts in taken.items():
-                number = holder.index.get(row)
+                number = reserved.index.get(row)
                 if number is None:
                     continue
-                slack = holder.slack[number] + left[row] if row in left else holder.slack[number]
-                if ((amounts > slack) & holder.asked[number] & (amounts > 0)).any():
-                    return holder
-            if not self._leaves_quota(holder, gang, asked):
-                return holder
+                slack = (
+                    reserved.slack[number] + left[row] if row in left else reserved.slack[number]
+                )
+                if ((amounts > slack) & reserved.asked[number] & (amounts > 0)).any():
+                    return reserved
+            if not self._leaves_quota(reserved, gang, asked):
+                return reserved
         return next((each for each in self._before(gang) if each.usable[list(taken)].any()), None)
 
     @contextmanager
     def around(self, gang: Gang, statement: Statement | None = None) -> Iterator[None]:
-        """Inside, the gang finds only room that breaks nobody's reservation.
+        """Inside, the gang finds only room that breaks no reservation.
 
         Args:
             gang: that is to start, or to grow, now.
-            statement: with who leaves for it.
+            statement: with the evictions that free its places.
         """
-        if not self.holders and not self._strict:
+        if not self.reserved_gangs and not self._strict:
             yield
             return
         back: dict[int, Ints] = {}
         bench = self.session.bench
         allocatable = self.profile.allocatable
-        for holder in self._binding(gang):
+        for reserved in self._binding(gang):
             left = (
-                self._amounts_left_by_evictions(statement, holder.hold.start) if statement else {}
+                self._amounts_left_by_evictions(statement, reserved.reservation.start)
+                if statement
+                else {}
             )
-            for row, number in holder.index.items():
-                held = allocatable[row] - holder.slack[number] - bench.holdings_on_row(row)
+            for row, number in reserved.index.items():
+                held = allocatable[row] - reserved.slack[number] - bench.holdings_on_row(row)
                 if row in left:
                     held = held - left[row]
-                held = np.where(holder.asked[number], held, _NOTHING_HELD)
+                held = np.where(reserved.asked[number], held, _NOTHING_HELD)
                 known = back.get(row)
                 back[row] = held if known is None else np.maximum(known, held)
         for strict in self._before(gang):
@@ -389,17 +405,17 @@ class Reservations:
     def own_reservation(self, gang: Gang) -> Iterator[bool]:
         """Inside, a gang that is due finds the room of its reservation and no other.
 
-        So it does not take, by scores, what the next holder's reservation counts on. Yields
-        whether it has any: it was told a time, and fits where the fixed order puts it.
+        So it does not take, by scores, what the next reservation counts on. The value is whether it
+        has one: a start was published for it, and it fits where the fixed order puts it.
         """
         known = bool(self.profile.releases) if has_published_start(gang) else False
-        hold = self._start_search(gang, self.profile).start_at_once(()) if known else None
-        if hold is None:
+        reservation = self._start_search(gang, self.profile).start_at_once(()) if known else None
+        if reservation is None:
             yield False
             return
         bench = self.session.bench
         allocatable = self.profile.allocatable
-        kept = dict(zip(hold.rows.tolist(), hold.amounts, strict=True))
+        kept = dict(zip(reservation.rows.tolist(), reservation.amounts, strict=True))
         bench.count_as_used(
             {
                 row: allocatable[row] - kept.get(row, 0) - bench.holdings_on_row(row)
@@ -412,53 +428,59 @@ class Reservations:
             bench.count_as_used({})
 
     def _binding(self, gang: Gang) -> Iterator[ReservedGang]:
-        """Holders that the gang must let be when it starts now."""
-        if not self.holders:
+        """Gangs whose reservations bind the gang when it starts now."""
+        if not self.reserved_gangs:
             return
-        turn = self._turns.get(gang.key, _LAST_IN_ORDER)
-        end = self.lengths.end_if_started_now(gang)
-        for holder in self.holders:
-            if holder.turn >= turn or holder.hold.start >= end or holder.gang.key == gang.key:
+        turn = self._order.get(gang.key, _LAST_IN_ORDER)
+        end = self.walltimes.end_if_started_now(gang)
+        for reserved in self.reserved_gangs:
+            if (
+                reserved.turn >= turn
+                or reserved.reservation.start >= end
+                or reserved.gang.key == gang.key
+            ):
                 continue
-            ready = self._giving.preemptible_from(gang, holder.gang, began=self.lengths.now)
-            if ready is None or ready > holder.hold.start or holder.due:
-                yield holder
+            ready = self._preemptible.preemptible_from(
+                gang, reserved.gang, began=self.walltimes.now
+            )
+            if ready is None or ready > reserved.reservation.start or reserved.due:
+                yield reserved
 
     def _before(self, gang: Gang) -> Iterator[StrictFifoHead]:
-        turn = self._turns.get(gang.key, _LAST_IN_ORDER)
+        turn = self._order.get(gang.key, _LAST_IN_ORDER)
         for strict in self._strict:
             if strict.gang.queue == gang.queue and strict.turn < turn:
                 yield strict
 
     def _amounts_left_by_evictions(self, statement: Statement, start: int) -> dict[int, Ints]:
-        """By row what those leave who are evicted by it and would still run at that time."""
-        return self._books.amounts_left_by(
-            each for each in statement.evictions if self.lengths.end_of_running(each.gang) > start
+        """Amounts by row of victims of the statement that would still run at that time."""
+        return self._forecast.amounts_left_by(
+            each for each in statement.evictions if self.walltimes.end_of_running(each.gang) > start
         )
 
-    def _leaves_quota(self, holder: ReservedGang, gang: Gang, asked: Resources) -> bool:
-        """Whether the holder's quota suffices at its time although the gang runs then."""
-        mine = set(self.session.path(holder.gang))
+    def _leaves_quota(self, reserved: ReservedGang, gang: Gang, asked: Resources) -> bool:
+        """Whether the quota of the reserved gang suffices at its start although the gang runs then."""
+        mine = set(self.session.path(reserved.gang))
         path = self.session.path(gang)
         if mine.isdisjoint(path) or not self.session.hooks.quota_checks:
             return True
-        start = holder.hold.start
+        start = reserved.reservation.start
         moves = [(path, asked, 1)]
         moves += [
-            (hold.path, hold.requests, 1)
-            for hold in self.holds
-            if hold.active(start)
-            and hold.gang != holder.gang.key
-            and not mine.isdisjoint(hold.path)
+            (reservation.path, reservation.requests, 1)
+            for reservation in self.reservations
+            if reservation.active(start)
+            and reservation.gang != reserved.gang.key
+            and not mine.isdisjoint(reservation.path)
         ]
-        if quota_allows_with(self.session, holder.gang, moves):
+        if quota_allows_with(self.session, reserved.gang, moves):
             return True
         moves += [
             (each.path, each.requests, -1)
             for each in self.profile.releases
             if each.time <= start and not mine.isdisjoint(each.path)
         ]
-        return quota_allows_with(self.session, holder.gang, moves)
+        return quota_allows_with(self.session, reserved.gang, moves)
 
 
 def session_reservations(session: Session) -> Reservations | None:

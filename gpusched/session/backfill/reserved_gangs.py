@@ -1,4 +1,4 @@
-"""Who has room kept for it, and how much others may take of it all the same."""
+"""Gangs with reservations, and how much of each reservation others may use all the same."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class ReservedGang:
     """A gang with a reservation.
 
     Attributes:
-        turn: its place among the blocked, from 0.
-        slack: what others may still take of each row of the hold without breaking it, as
-            ``hold.amounts``; only columns that the holder asks for count.
-        asked: columns that it asks for on each of these rows.
+        turn: its place in queue order among blocked gangs, from 0.
+        slack: what others may still take of each reserved row without breaking the reservation, as
+            ``reservation.amounts``; only columns that the gang requests count.
+        asked: columns that it requests on each of these rows.
         usable: rows on which any of its members could ever sit.
-        basis: a gang whose end makes the room; None when it waits for nobody's end.
-        due: the room is there as soon as those who give way are evicted.
+        basis: a gang whose end frees the room; None when it waits for no end.
+        due: the room is there as soon as the victims of preemption are evicted.
     """
 
     gang: Gang
     turn: int
-    hold: Reservation
+    reservation: Reservation
     slack: Ints
     asked: Bools
     usable: Bools
@@ -37,13 +37,13 @@ class ReservedGang:
     due: bool
 
     def __attrs_post_init__(self) -> None:
-        """Index the rows."""
-        self.index = {int(row): number for number, row in enumerate(self.hold.rows)}
+        """Index the reserved rows by their number."""
+        self.index = {int(row): number for number, row in enumerate(self.reservation.rows)}
 
     index: dict[int, int] = attrs.field(factory=dict, init=False)
 
     def change(self, rows: Ints, amounts: Ints, *, sign: int) -> None:
-        """So much more (1) or less (-1) may be taken of some rows, when it begins."""
+        """Raise (1) or lower (-1) what others may take of some rows when the reservation begins."""
         for row, amount in zip(rows.tolist(), amounts, strict=True):
             number = self.index.get(row)
             if number is not None:
@@ -60,12 +60,12 @@ class StrictFifoHead:
 
 
 class ReservationPools:
-    """Nodes that gangs could use, and whether there is room for one more holder among them.
+    """Nodes that gangs could use, and whether one more may be reserved among them.
 
     Args:
         kinds: of gangs.
-        per_pool: most holders whose usable nodes overlap.
-        total: most holders of one session.
+        per_pool: most gangs with reservations whose usable nodes overlap.
+        total: most gangs with reservations of one session.
     """
 
     def __init__(self, kinds: EquivalenceClasses, per_pool: int, total: int) -> None:
@@ -75,12 +75,12 @@ class ReservationPools:
         self._usable: dict[Hashable, Bools] = {}
         """Rows by kind, or by queue and classes of members: most gangs are of few kinds."""
         self._crowded: dict[int, bool] = {}
-        """By identity of the rows, while holders are the same."""
+        """By identity of the rows, while the same gangs have reservations."""
         self._closed: set[EquivalenceClass] = set()
-        """Kinds, without regard to lengths, of which nobody may hold room, while holders are the same."""
+        """Classes, whatever their walltimes, for which nothing is reserved, while reservations are the same."""
 
     def usable(self, gang: Gang) -> Bools | None:
-        """Rows on which any of its members could ever sit; None when nobody has told yet."""
+        """Rows that any member could ever use; None when they were not worked out yet."""
         return self._usable.get(self._who(gang))
 
     def learn(self, gang: Gang, usable: Callable[[], Bools]) -> Bools:
@@ -92,28 +92,28 @@ class ReservationPools:
         return known
 
     def changed(self) -> None:
-        """There are other holders than before."""
+        """Forget what depends on which gangs have reservations."""
         self._crowded.clear()
         self._closed.clear()
 
     def close(self, gang: Gang) -> None:
-        """Gangs of its kind hold no room as long as holders are the same."""
+        """Reserve nothing for equal gangs as long as the same gangs have reservations."""
         kind = self._kinds.class_of(gang)
         if kind is not None:
             self._closed.add(kind.timeless)
 
     def closed(self, gang: Gang) -> bool:
-        """Whether that was said of its kind."""
+        """Whether nothing is to be reserved for gangs equal to this one."""
         kind = self._kinds.class_of(gang)
         return kind is not None and kind.timeless in self._closed
 
-    def room(self, usable: Bools, holders: Sequence[ReservedGang]) -> bool:
-        """Whether one more may hold room on some of these rows, which ``learn`` returned."""
-        if len(holders) >= self._total:
+    def room(self, usable: Bools, reserved_gangs: Sequence[ReservedGang]) -> bool:
+        """Whether one more gang may reserve some of these rows, which ``learn`` returned."""
+        if len(reserved_gangs) >= self._total:
             return False
         crowded = self._crowded.get(id(usable))
         if crowded is None:
-            same_pool = sum(bool((usable & holder.usable).any()) for holder in holders)
+            same_pool = sum(bool((usable & reserved.usable).any()) for reserved in reserved_gangs)
             crowded = self._crowded[id(usable)] = same_pool >= self._per_pool
         return not crowded
 

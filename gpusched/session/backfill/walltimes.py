@@ -38,11 +38,11 @@ class Walltimes:
         return self.end_of_running(gang) if gang.placed else self._after(self.now, gang)
 
     def end_of_running(self, gang: Gang) -> int:
-        """When a gang that has members with a place will end; FOREVER when nobody knows.
+        """When a gang that has members with a place will end; FOREVER when that is unknown.
 
         One that is late is given as long again as it is late already, up to a minute: most end
-        soon after their time. Who runs twice its time, and ten minutes over it, is not believed
-        any more: no node stays idle for an end that nobody can tell.
+        soon after their time. A gang that runs twice its time, and ten minutes over it, is not
+        believed any more: no node stays idle for an end that is unknown.
         """
         end = self._after(int(self._start_of_running(gang)), gang)
         if end > self.now:

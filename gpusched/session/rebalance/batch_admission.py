@@ -251,7 +251,7 @@ class BatchAdmission:
     def _free_room_only_shrinks(self) -> bool:
         """Whether nothing that is kept for others can become free again in this session."""
         reservations = session_reservations(self._session)
-        held = reservations is not None and reservations.holders
+        held = reservations is not None and reservations.reserved_gangs
         return not self._session.nominations and not held
 
     def _may_move(self, gang: Gang) -> bool:

@@ -100,7 +100,7 @@ def one_is_held(session: Session) -> None:
     gpus = session.bench.nodes.columns["nvidia.com/gpu"]
     whole = int((session.bench.used[:, gpus] == 0).sum())
     reservations.blocked(named(session, f"long-{whole + 1}"), passed=False)
-    assert len(reservations.holders) == 1
+    assert len(reservations.reserved_gangs) == 1
 
 
 def state(session: Session) -> dict[str, object]:
@@ -150,7 +150,7 @@ class _Everybody:
 def slack(session: Session) -> list[list[list[int]]]:
     """What holders leave to others, as it is kept."""
     assert session.reservations is not None
-    return [holder.slack.tolist() for holder in session.reservations.holders]
+    return [reserved.slack.tolist() for reserved in session.reservations.reserved_gangs]
 
 
 def counted_slack(session: Session) -> list[list[list[int]]]:
@@ -158,10 +158,10 @@ def counted_slack(session: Session) -> list[list[list[int]]]:
     reservations = session.reservations
     assert reservations is not None
     profile = reservations.profile
-    table = profile.table(reservations.holds)
+    table = profile.table(reservations.reservations)
     found: list[Ints] = [
-        profile.free_at(holder.hold.start, table)[holder.hold.rows]
-        for holder in reservations.holders
+        profile.free_at(reserved.reservation.start, table)[reserved.reservation.rows]
+        for reserved in reservations.reserved_gangs
     ]
     return [np.asarray(each).tolist() for each in found]
 
