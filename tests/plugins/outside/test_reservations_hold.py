@@ -16,7 +16,7 @@ from gpusched.testing.authors import cluster_under
 from gpusched.testing.given import Given
 
 NOW, S = entities.NOW, 10**9
-ACME = Path(__file__).parents[2] / "docs/examples/acme-policies/src/acme_policies"
+ACME = Path(__file__).parents[3] / "docs/examples/acme-policies/src/acme_policies"
 
 
 def published_action() -> Any:
