@@ -22,6 +22,15 @@ def test_the_servers_date_is_read():
     assert ApiResponse(200, {}, b"").server_time() is None
 
 
+@pytest.mark.parametrize(
+    ("code", "done"),
+    [(199, False), (200, True), (201, True), (299, True), (302, False), (409, False)],
+)
+def test_only_2xx_means_that_it_was_done(code, done):
+    """A redirect of a proxy is no success: what was asked has not reached the API server."""
+    assert ApiResponse(code, {}, b"").ok is done
+
+
 def test_line_cap():
     """A line over the cap is refused whether it arrives whole or in pieces, ended or not."""
     assert LineSplitter(10).feed(b"0123456789\n") == [b"0123456789"]
