@@ -60,7 +60,7 @@ def _run(suite: Suite, seed: int) -> tuple[int, int, int, float, bool]:
     fields = _fields(suite, aged(suite.nodes, suite.used, rng))
     began = time.perf_counter()
     found = [(field, choice) for field in fields if (choice := field.choose(suite.pods))]
-    found.sort(key=lambda each: (each[1].lane, each[1].cost))
+    found.sort(key=lambda each: (each[1].rank, each[1].cost))
     greedy = found[0][1]
     chosen, _ = _better(found, suite.pods, greedy, each_s=VICTIM_MODEL_S, all_s=SESSION_S)
     seconds = time.perf_counter() - began

@@ -160,7 +160,7 @@ def _ours(fields: Sequence[VictimSearchState], need: int) -> tuple[VictimChoice,
     best: VictimChoice | None = None
     proven, budget = True, SESSION_S
     for bound, number in bounds:
-        if best is not None and not bound.allows(best.lane, best.cost):
+        if best is not None and not bound.allows(best.rank, best.cost):
             continue
         choice = fields[number].choose(need)
         if choice is not None and (best is None or choice.cost < best.cost):

@@ -82,7 +82,7 @@ class CommitState:
     story: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, gang: GangBind, fence: str) -> CommitState:
+    def for_bind(cls, gang: GangBind, fence: str) -> CommitState:
         """A verified gang of which nothing is assumed yet."""
         n = len(gang.binds)
         zeros = bytes(n)

@@ -34,7 +34,7 @@ def make_state(stages, calls=None, *, phase=CommitPhase.BINDING, **more):
     need = more.pop("need", None)
     placed = more.pop("placed", 0)
     kind = more.pop("kind", "PodGroup")
-    base = CommitState.of(make_gang(len(stages), need=need, placed=placed, kind=kind), FENCE)
+    base = CommitState.for_bind(make_gang(len(stages), need=need, placed=placed, kind=kind), FENCE)
     return attrs.evolve(
         base, stages=bytes(stages), calls=bytes(calls or [0] * len(stages)), phase=phase,
         counts=tuple(sum(s == each for s in stages) for each in PodStage), **more,

@@ -48,7 +48,7 @@ def run(state, *events):
 
 def test_a_pod_group_is_read_before_anything_is_sent(gang, group_facts):
     """The barrier: no binding before the PodGroup is seen unchanged."""
-    state, effects = run(CommitState.of(gang(), "f"), CommitAccepted())
+    state, effects = run(CommitState.for_bind(gang(), "f"), CommitAccepted())
     assert effects == (DoReadGroup(),)
     with pytest.raises(InvariantBroken):
         step(state, BindSent(0))
@@ -59,7 +59,7 @@ def test_a_pod_group_is_read_before_anything_is_sent(gang, group_facts):
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
 def test_gangs_without_a_pod_group_need_no_barrier(gang, kind):
     """There is nothing to read."""
-    _, effects = run(CommitState.of(gang(kind=kind), "f"), CommitAccepted())
+    _, effects = run(CommitState.for_bind(gang(kind=kind), "f"), CommitAccepted())
     assert effects == (DoBind((0, 1)),)
 
 
@@ -67,7 +67,7 @@ def test_gangs_without_a_pod_group_need_no_barrier(gang, kind):
 def test_a_changed_pod_group_drops_the_decision(gang, group_facts, changed):
     """Resized, deleting or made again: everything is forgotten, nothing was sent."""
     state, effects = run(
-        CommitState.of(gang(), "f"), CommitAccepted(), GroupRead(group_facts(**changed))
+        CommitState.for_bind(gang(), "f"), CommitAccepted(), GroupRead(group_facts(**changed))
     )
     assert state.phase is CommitPhase.RELEASED
     assert effects[0] == DoForget((0, 1))
@@ -77,7 +77,7 @@ def test_a_changed_pod_group_drops_the_decision(gang, group_facts, changed):
 
 def test_a_pod_group_that_cannot_be_read_is_tried_three_times(gang):
     """With growing pauses; then the decision is dropped."""
-    state, first = run(CommitState.of(gang(), "f"), CommitAccepted(), GroupUnreadable("503"))
+    state, first = run(CommitState.for_bind(gang(), "f"), CommitAccepted(), GroupUnreadable("503"))
     state, second = run(state, GroupUnreadable("503"))
     assert first == (DoReadGroup(0.25),)
     assert second == (DoReadGroup(0.5),)
@@ -87,7 +87,7 @@ def test_a_pod_group_that_cannot_be_read_is_tried_three_times(gang):
 
 def test_a_member_lost_before_the_barrier_means_no_start_in_part(gang):
     """One of two is deleted while the PodGroup is read: the other is not bound either."""
-    state, effects = run(CommitState.of(gang(), "f"), CommitAccepted(), PodGone(0))
+    state, effects = run(CommitState.for_bind(gang(), "f"), CommitAccepted(), PodGone(0))
     assert state.phase is CommitPhase.RELEASED
     assert DoForget((1,)) in effects
 
@@ -323,4 +323,4 @@ def test_a_step_changes_no_state_but_makes_one(at):
 def test_an_empty_gang_cannot_be_accepted(gang):
     """There is nothing to bind."""
     with pytest.raises(InvariantBroken):
-        step(CommitState.of(gang(0), "f"), CommitAccepted())
+        step(CommitState.for_bind(gang(0), "f"), CommitAccepted())

@@ -159,7 +159,7 @@ def test_no_walk_leaves_a_gang_in_part(make_gang_and_group, data, pods, extras, 
     gang = make(
         pods, need=need, placed=placed, kind=data.draw(st.sampled_from(["Job", "PodGroup"]))
     )
-    world = World(CommitState.of(gang, "me/1"), data, group)
+    world = World(CommitState.for_bind(gang, "me/1"), data, group)
     world.feed(CommitAccepted())
     for turn in data.draw(st.lists(st.sampled_from(TURNS), max_size=25)):
         i = data.draw(st.integers(0, pods - 1))

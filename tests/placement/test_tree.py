@@ -110,15 +110,15 @@ def test_tables_that_lie_cost_their_answer_and_not_the_gang(
     true = place_gang(problem, QUICK)
 
     def wrong_row(
-        one: IdenticalMembers, memory: TableCache | None, *, limbs: int
+        one: IdenticalMembers, memory: TableCache | None, *, words: int
     ) -> TreeResult | None:
-        found = place_identical_members(one, memory, limbs=limbs)
+        found = place_identical_members(one, memory, words=words)
         return None if found is None else attrs.evolve(found, row=found.row * 0)
 
     def wrong_claim(
-        one: IdenticalMembers, memory: TableCache | None, *, limbs: int
+        one: IdenticalMembers, memory: TableCache | None, *, words: int
     ) -> TreeResult | None:
-        found = place_identical_members(one, memory, limbs=limbs)
+        found = place_identical_members(one, memory, words=words)
         return None if found is None else attrs.evolve(found, claim=(0,) * len(found.claim))
 
     for lie in (wrong_row, wrong_claim):

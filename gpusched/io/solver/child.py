@@ -104,7 +104,7 @@ def _run(asked: _SolverJob) -> tuple[bytes, bytes]:
         over.set()
         if watch.is_alive():
             watch.join()
-        SEARCH_STOPPER.again()
+        SEARCH_STOPPER.reset()
 
 
 def _stop_late(over: threading.Event, soft_s: float) -> None:

@@ -228,7 +228,9 @@ class Binder:
         now = self._clock.monotonic()
         siblings = self._by_gang.get(gang.gang, ())
         deadline = min((run.deadline for run in siblings), default=now + limits.GANG_RECOVERY_MAX_S)
-        run = _GangCommit(CommitState.of(gang, fence), began=self._clock.now(), deadline=deadline)
+        run = _GangCommit(
+            CommitState.for_bind(gang, fence), began=self._clock.now(), deadline=deadline
+        )
         self._by_gang.setdefault(gang.gang, []).append(run)
         for index, bind in enumerate(gang.binds):
             self._by_uid[bind.uid] = (run, index)

@@ -49,7 +49,7 @@ class SearchArea:
     cells: tuple[int, ...]
     start: Ints | None = None
 
-    def of(self, cells: tuple[int, ...]) -> SearchArea:
+    def restricted_to(self, cells: tuple[int, ...]) -> SearchArea:
         """Fewer cells of the same field."""
         return attrs.evolve(self, cells=cells)
 
@@ -255,7 +255,7 @@ def roomiest_cells(area: SearchArea, each: int, most: int) -> SearchArea:
         (cell for cell in area.cells if cell not in set(kept)),
         key=lambda cell: (-room_of[int(wide[cell])], int(wide[cell]), -int(every[cell]), cell),
     )
-    return area.of(tuple(sorted([*kept, *order[: max(0, count - len(kept))]])))
+    return area.restricted_to(tuple(sorted([*kept, *order[: max(0, count - len(kept))]])))
 
 
 def partial_result(found: AreaResult) -> AreaResult:

@@ -1,6 +1,6 @@
 """Members that flow into cells together, so that what is equal never enters a search twice.
 
-Roles of one kind that no sub-group ties to a place share a stream; equal sub-groups that are
+Roles of one kind that no sub-group ties to a place share a flow; equal sub-groups that are
 filled as a whole or not at all are counted by domain instead of being named.
 """
 
@@ -61,9 +61,9 @@ class MemberFlow:
 
 @attrs.frozen(kw_only=True)
 class MemberFlows:
-    """All streams of a problem."""
+    """All flows of members in a problem, and the classes of sub-groups that are equal."""
 
-    streams: tuple[MemberFlow, ...]
+    items: tuple[MemberFlow, ...]
     alikes: tuple[IdenticalSubGroups, ...]
 
 
@@ -95,7 +95,7 @@ def build_member_flows(field: CellPatterns) -> MemberFlows:
     for kind, numbers in free.items():
         most = sum(problem.roles[number].most for number in numbers)
         found.append(MemberFlow(kind=kind, roles=tuple(numbers), most=most))
-    return MemberFlows(streams=tuple(found), alikes=alikes)
+    return MemberFlows(items=tuple(found), alikes=alikes)
 
 
 def _placed_apart(part: SubGroupMinimum) -> bool:

@@ -29,11 +29,11 @@ class GangModel:
     Attributes:
         model: of the solver.
         cells: numbers of the cells that take part, ascending.
-        flow: by (stream, cell), only where something fits.
+        flow: variables by (number of the flow, cell), only where a member fits.
         held: members of a kind in a cell: by (kind, cell).
         used: by (level, domain): whether it is used; constants are no variables here.
         filled: by (alike, domain): how many of the sub-groups it holds.
-        given: how many get a place, by number of each role that shares its stream.
+        given: how many get a place, by number of each role that shares its flow.
         active: whether a sub-group that is placed apart gets members, by its number.
         terms: (name of ``verify.names`` without what costs inside nodes, expression).
     """
@@ -64,7 +64,7 @@ def build_gang_model(
     Args:
         model: a new model of the solver.
         field: the nodes.
-        flows: its streams.
+        flows: of its members.
         room: how many of each kind alone each cell hosts, shape (kinds, cells).
         cells: that may be used, ascending.
         fewest: domains of its preferred level that a sub-group needs at least, where known.
@@ -122,15 +122,15 @@ def _domains(made: GangModel, field: CellPatterns) -> None:
 def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: Ints) -> None:
     problem, model = field.problem, made.model
     into: dict[tuple[int, int], list[int]] = {}
-    for at, stream in enumerate(flows.streams):
+    for at, member_flow in enumerate(flows.items):
         for cell in made.cells:
-            if room[stream.kind, cell] > 0 and _may(field, stream, flows, cell):
-                into.setdefault((stream.kind, cell), []).append(at)
+            if room[member_flow.kind, cell] > 0 and _may(field, member_flow, flows, cell):
+                into.setdefault((member_flow.kind, cell), []).append(at)
     for (kind, cell), ats in sorted(into.items()):
         cap = min(int(room[kind, cell]), problem.members)
         for at in ats:
             made.flow[at, cell] = model.new_int_var(
-                0, min(cap, flows.streams[at].most), f"s{at}_{cell}"
+                0, min(cap, flows.items[at].most), f"s{at}_{cell}"
             )
         total = made.flow[ats[0], cell]
         if len(ats) > 1:
@@ -140,17 +140,17 @@ def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: In
         if problem.levels:
             used = made.used.get((len(problem.levels) - 1, int(field.at[-1, cell])))
             if used is not None:
-                model.add(total <= min(cap, sum(flows.streams[at].most for at in ats)) * used)
+                model.add(total <= min(cap, sum(flows.items[at].most for at in ats)) * used)
 
 
-def _may(field: CellPatterns, stream: MemberFlow, flows: MemberFlows, cell: int) -> bool:
+def _may(field: CellPatterns, member_flow: MemberFlow, flows: MemberFlows, cell: int) -> bool:
     problem = field.problem
-    if stream.alike >= 0:
-        level = flows.alikes[stream.alike].level
+    if member_flow.alike >= 0:
+        level = flows.alikes[member_flow.alike].level
         return int(field.at[level, cell]) < problem.levels[level].real
-    if stream.part < 0:
+    if member_flow.part < 0:
         return True
-    part = problem.parts[stream.part]
+    part = problem.parts[member_flow.part]
     if part.level < 0:
         return True
     domain = int(field.at[part.level, cell])
@@ -172,21 +172,21 @@ def _apart(
     problem, model = field.problem, made.model
     spread: list[Any] = []
     for at, alike in enumerate(flows.alikes):
-        mine = [s for s, stream in enumerate(flows.streams) if stream.alike == at]
+        mine = [s for s, member_flow in enumerate(flows.items) if member_flow.alike == at]
         for domain, cells in _by_domain(field, alike.level, made.cells).items():
             if domain >= problem.levels[alike.level].real:
                 continue
             number = model.new_int_var(0, len(alike.parts), f"m{at}_{domain}")
             made.filled[at, domain] = number
             inside = {
-                flows.streams[s].kind: [made.flow[s, c] for c in cells if (s, c) in made.flow]
+                flows.items[s].kind: [made.flow[s, c] for c in cells if (s, c) in made.flow]
                 for s in mine
             }
             _filled(model, alike, inside=inside, number=number)
         if alike.preferred:
             spread += [v for (which, _), v in made.filled.items() if which == at]
     for number in range(len(problem.parts)):
-        mine = [s for s, stream in enumerate(flows.streams) if stream.part == number]
+        mine = [s for s, member_flow in enumerate(flows.items) if member_flow.part == number]
         if mine:
             adds = _one_apart(made, field, number=number, mine=mine)
             if adds:
@@ -254,19 +254,19 @@ def _totals(made: GangModel, field: CellPatterns, flows: MemberFlows) -> _Totals
     problem, model = field.problem, made.model
     by_role: dict[int, list[Any]] = {}
     numbers: list[Any] = []
-    for s, stream in enumerate(flows.streams):
+    for s, member_flow in enumerate(flows.items):
         inside = [made.flow[s, cell] for cell in made.cells if (s, cell) in made.flow]
-        if stream.alike >= 0:
+        if member_flow.alike >= 0:
             continue
-        if len(stream.roles) == 1:
-            by_role[stream.roles[0]] = inside
-            model.add(sum(inside) <= stream.most)
+        if len(member_flow.roles) == 1:
+            by_role[member_flow.roles[0]] = inside
+            model.add(sum(inside) <= member_flow.most)
             continue
-        for role in stream.roles:
+        for role in member_flow.roles:
             given = model.new_int_var(0, problem.roles[role].most, f"t{role}")
             made.given[role] = given
             by_role[role] = [given]
-        model.add(sum(inside) == sum(made.given[role] for role in stream.roles))
+        model.add(sum(inside) == sum(made.given[role] for role in member_flow.roles))
     for at, alike in enumerate(flows.alikes):
         filled = [v for (which, _), v in made.filled.items() if which == at]
         count = model.new_int_var(0, len(alike.parts), f"n{at}")
@@ -324,8 +324,8 @@ def _of(made: GangModel, flows: MemberFlows, alike: int, roles: set[int]) -> lis
     """Members of equal sub-groups that are of these roles."""
     kept = {
         s
-        for s, stream in enumerate(flows.streams)
-        if stream.alike == alike and set(stream.roles) & roles
+        for s, member_flow in enumerate(flows.items)
+        if member_flow.alike == alike and set(member_flow.roles) & roles
     }
     return [variable for (s, _), variable in made.flow.items() if s in kept]
 

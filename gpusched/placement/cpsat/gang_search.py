@@ -48,7 +48,7 @@ WHOLE_MAX: Final = 1_200
 _APART_MAX: Final = 200
 """The same where sub-groups prefer a level of their own: each is named, and equal ones are alike."""
 _FLOWS_MAX: Final = 4_000
-"""With more streams times cells only the roomiest cells are looked at, and nothing is proven."""
+"""With more flows times cells only the roomiest cells are looked at, and nothing is proven."""
 _ANY_SHARE: Final = 0.4
 _COARSE_SHARE: Final = 0.5
 
@@ -79,10 +79,10 @@ def solve_area(area: SearchArea, book: SolverBudget, *, known: bool) -> AreaResu
 
 def _best(area: SearchArea, book: SolverBudget) -> AreaResult:
     apart = any(
-        stream.part >= 0 and area.field.problem.parts[stream.part].preferred >= 0
-        for stream in area.flows.streams
+        member_flow.part >= 0 and area.field.problem.parts[member_flow.part].preferred >= 0
+        for member_flow in area.flows.items
     )
-    many = pattern_model_size(area.field, area.cells) + len(area.flows.streams) * len(area.cells)
+    many = pattern_model_size(area.field, area.cells) + len(area.flows.items) * len(area.cells)
     if many <= (_APART_MAX if apart else WHOLE_MAX) or len(area.cells) == 1:
         found = solve_exactly(area, book)
         if found.counts is not None or found.outcome is SearchOutcome.INFEASIBLE:
@@ -90,7 +90,7 @@ def _best(area: SearchArea, book: SolverBudget) -> AreaResult:
         return solve_exactly(area, book, quick=True)
     if apart:
         return _smaller_areas(area, book)
-    less = roomiest_cells(area, len(area.flows.streams), _FLOWS_MAX)
+    less = roomiest_cells(area, len(area.flows.items), _FLOWS_MAX)
     return (
         solve_by_racks(area, book) if less is area else partial_result(solve_by_racks(less, book))
     )
@@ -126,7 +126,7 @@ def _smaller_areas(area: SearchArea, book: SolverBudget) -> AreaResult:
         if [reached[name] for name in levels] <= [values[name] for name in levels]:
             return attrs.evolve(found, counts=strict.counts, bounds=bounds)
     used = np.unique(area.field.cell[found.counts.any(axis=0)])
-    inside = attrs.evolve(area.of(tuple(used.tolist())), start=found.counts)
+    inside = attrs.evolve(area.restricted_to(tuple(used.tolist())), start=found.counts)
     fine = solve_exactly(inside, book, caps={name: values[name] for name in levels})
     counts = found.counts if fine.counts is None else fine.counts
     return attrs.evolve(found, counts=counts, bounds=bounds)
@@ -426,12 +426,12 @@ def _candidates(area: SearchArea, race: _DomainSearch) -> list[_DomainCandidate]
         if short is not None:
             race.breaches.append((domain, *short))
             continue
-        least = _lower(area.of(cells), bounds)
+        least = _lower(area.restricted_to(cells), bounds)
         least["hope"] = max(0, wanted - int(room[domain]))
         found.append(
             _DomainCandidate(
                 domain=domain,
-                area=area.of(cells),
+                area=area.restricted_to(cells),
                 lower=tuple(least[name] for name in objective_names(problem)),
                 room=int(room[domain]),
             )

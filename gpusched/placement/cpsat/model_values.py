@@ -48,29 +48,29 @@ def _shares(
     shares: dict[tuple[int, int, int], int] = {}
     turns: dict[tuple[int, int], int] = {}
     flow = {key: solver.value(variable) for key, variable in made.flow.items()}
-    for s, stream in enumerate(flows.streams):
+    for s, member_flow in enumerate(flows.items):
         cells = [cell for cell in made.cells if flow.get((s, cell))]
-        if stream.alike < 0:
+        if member_flow.alike < 0:
             wanted = {
-                role: solver.value(made.given[role]) if role in made.given else stream.most
-                for role in stream.roles
+                role: solver.value(made.given[role]) if role in made.given else member_flow.most
+                for role in member_flow.roles
             }
-            _deal(shares, flow, stream=s, kind=stream.kind, cells=cells, wanted=wanted)
+            _deal(shares, flow, member_flow=s, kind=member_flow.kind, cells=cells, wanted=wanted)
             continue
-        alike = flows.alikes[stream.alike]
+        alike = flows.alikes[member_flow.alike]
         parts = iter(alike.parts)
         for (at, domain), number in sorted(made.filled.items()):
-            if at != stream.alike:
+            if at != member_flow.alike:
                 continue
             chosen = [next(parts) for _ in range(solver.value(number))]
             inside = [c for c in cells if int(field.at[alike.level, c]) == domain]
-            roles = [role for role in stream.roles if problem.roles[role].part in chosen]
+            roles = [role for role in member_flow.roles if problem.roles[role].part in chosen]
             wanted = {role: problem.roles[role].most for role in roles}
             if not alike.rigid:
                 held = sum(flow[s, cell] for cell in inside)
                 wanted = _evenly(roles, held, first=turns.get((at, domain), 0))
                 turns[at, domain] = turns.get((at, domain), 0) + held
-            _deal(shares, flow, stream=s, kind=stream.kind, cells=inside, wanted=wanted)
+            _deal(shares, flow, member_flow=s, kind=member_flow.kind, cells=inside, wanted=wanted)
     return shares
 
 
@@ -87,7 +87,7 @@ def _deal(
     shares: dict[tuple[int, int, int], int],
     flow: dict[tuple[int, int], int],
     *,
-    stream: int,
+    member_flow: int,
     kind: int,
     cells: list[int],
     wanted: dict[int, int],
@@ -95,10 +95,10 @@ def _deal(
     """Give what flows into cells to roles, in order."""
     for cell in cells:
         for role in sorted(wanted):
-            take = min(flow[stream, cell], wanted[role])
+            take = min(flow[member_flow, cell], wanted[role])
             if take:
                 shares[role, kind, cell] = shares.get((role, kind, cell), 0) + take
-                flow[stream, cell] -= take
+                flow[member_flow, cell] -= take
                 wanted[role] -= take
 
 
@@ -115,7 +115,7 @@ def hint_solution(
     Args:
         made: variables above the nodes.
         field: the nodes.
-        flows: its streams.
+        flows: of its members.
         counts: members by role and node.
         packed: variables inside the nodes, if the model has them.
     """
@@ -131,8 +131,8 @@ def hint_solution(
 
     for (kind, cell), variable in made.held.items():
         says(variable, by_cell[list(field.kinds[kind].roles), cell].sum())
-    for (stream, cell), variable in made.flow.items():
-        says(variable, by_cell[list(flows.streams[stream].roles), cell].sum())
+    for (member_flow, cell), variable in made.flow.items():
+        says(variable, by_cell[list(flows.items[member_flow].roles), cell].sum())
     for (level, domain), variable in made.used.items():
         says(variable, bool((field.problem.levels[level].domain[used] == domain).any()))
     for role, variable in made.given.items():

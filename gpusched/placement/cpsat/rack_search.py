@@ -137,7 +137,7 @@ def _judged(area: SearchArea, found: AreaResult, choice: _RackChoice) -> AreaRes
 def _pack(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> AreaResult:
     """Fill the chosen racks; their number is known to be the least."""
     known = {name: value for name, value in choice.values.items() if name != "parts"}
-    return solve_exactly(area.of(choice.cells), book, caps=known)
+    return solve_exactly(area.restricted_to(choice.cells), book, caps=known)
 
 
 def _widened(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> AreaResult | None:
@@ -153,7 +153,7 @@ def _widened(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> Ar
     )
     for more in _WIDER:
         cells = tuple(sorted((*chosen, *others[:more])))
-        found = solve_exactly(area.of(cells), book, quick=True)
+        found = solve_exactly(area.restricted_to(cells), book, quick=True)
         if found.counts is not None:
             return found
         if book.left <= 0:

@@ -10,7 +10,7 @@ _STOPPED_S: Final = 0.001
 
 
 class SearchStopper:
-    """Of one process, which runs one job at a time."""
+    """Stops the searches of one process, which runs one job at a time."""
 
     def __init__(self) -> None:
         self._solver: ReferenceType[Any] | None = None
@@ -41,8 +41,8 @@ class SearchStopper:
         if solver is not None:
             solver.stop_search()
 
-    def again(self) -> None:
-        """Searches may take their time again."""
+    def reset(self) -> None:
+        """Searches may use their whole budget again."""
         self._stopped = False
         self._solver = None
 

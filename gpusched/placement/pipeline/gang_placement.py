@@ -59,10 +59,10 @@ def place_gang(
     one = as_identical_members(problem)
     if one is None:
         return _several(problem, effort, search, memory)
-    limbs = machine_words_of(one)
-    if not limbs:
+    words = machine_words_of(one)
+    if not words:
         return _quickly(problem)
-    answer = _by_tree(one, memory, limbs)
+    answer = _by_tree(one, memory, words)
     if not answer.faults:
         return answer
     second = _several(problem, effort, search, memory)
@@ -103,10 +103,10 @@ def _by_leader(problem: Problem, memory: TableCache | None) -> Solution | None:
     return _answer(problem, found.counts, values, bounds, method="tree")
 
 
-def _by_tree(one: IdenticalMembers, memory: TableCache | None, limbs: int) -> Solution:
+def _by_tree(one: IdenticalMembers, memory: TableCache | None, words: int) -> Solution:
     """The best answer for members that are all alike; UNKNOWN with faults if it is none."""
     problem = one.problem
-    found = place_identical_members(one, memory, limbs=limbs)
+    found = place_identical_members(one, memory, words=words)
     if found is None:
         return Solution(
             outcome=SearchOutcome.INFEASIBLE,

@@ -45,8 +45,8 @@ def place_launcher_and_workers(
     if alone is None:
         return None
     one = as_identical_members(alone)
-    limbs = 0 if one is None else machine_words_of(one)
-    found = place_identical_members(one, memory, limbs=limbs) if one is not None and limbs else None
+    words = 0 if one is None else machine_words_of(one)
+    found = place_identical_members(one, memory, words=words) if one is not None and words else None
     if found is None or solution_errors(alone, found.row[None]):
         return None
     counts = place_around(problem, leader, found.row, share)

@@ -23,12 +23,12 @@ class LexicographicWeights:
     """Where the bits of each term are.
 
     Attributes:
-        places: of each term (limb, shift), most important first; as many as there was space for.
-        limbs: how many ints there are.
+        places: of each term (word, shift), most important first; as many as there was space for.
+        words: how many ints there are.
     """
 
     places: tuple[tuple[int, int], ...]
-    limbs: int
+    words: int
 
     def pack(self, terms: Sequence[Ints]) -> Ints:
         """Ints that compare as these terms do.
@@ -37,11 +37,11 @@ class LexicographicWeights:
             terms: arrays of one shape, most important first; those without a place are ignored.
 
         Returns:
-            int64, shape (limbs, ...).
+            int64, shape (words, ...).
         """
-        packed = np.zeros((self.limbs, *np.shape(terms[0])), dtype=np.int64)
-        for values, (limb, shift) in zip(terms, self.places, strict=False):
-            packed[limb] += values << shift
+        packed = np.zeros((self.words, *np.shape(terms[0])), dtype=np.int64)
+        for values, (word, shift) in zip(terms, self.places, strict=False):
+            packed[word] += values << shift
         return packed
 
 
@@ -54,18 +54,18 @@ def lexicographic_weights(
         ranges: by how much the sums of each term differ at most, most important first.
         most: ints that there may be.
     """
-    limbs: list[list[int]] = [[]]
+    words: list[list[int]] = [[]]
     for values in ranges:
         bits = values.bit_length()
-        if sum(limbs[-1]) + bits > BITS:
-            if bits > BITS or len(limbs) == most:
+        if sum(words[-1]) + bits > BITS:
+            if bits > BITS or len(words) == most:
                 break
-            limbs.append([])
-        limbs[-1].append(bits)
+            words.append([])
+        words[-1].append(bits)
     places = []
-    for limb, widths in enumerate(limbs):
+    for word, widths in enumerate(words):
         shift = sum(widths)
         for bits in widths:
             shift -= bits
-            places.append((limb, shift))
-    return LexicographicWeights(tuple(places), len(limbs))
+            places.append((word, shift))
+    return LexicographicWeights(tuple(places), len(words))

@@ -64,15 +64,15 @@ class CostTables:
 
     Args:
         members: no table goes further.
-        limbs: ints of one cost.
+        words: ints of one cost.
     """
 
-    def __init__(self, members: int, limbs: int) -> None:
+    def __init__(self, members: int, words: int) -> None:
         self.members = members
-        self.limbs = limbs
+        self.words = words
         self.size = 0
         """Costs held, for whoever bounds memory."""
-        self._costs: Ints = np.zeros((limbs, _FIRST), dtype=np.int64)
+        self._costs: Ints = np.zeros((words, _FIRST), dtype=np.int64)
         self._start: Ints = np.zeros(_FIRST, dtype=np.int64)
         self._most: Ints = np.zeros(_FIRST, dtype=np.int64)
         self._count = 0
@@ -80,7 +80,7 @@ class CostTables:
         self._made: dict[tuple[int, int], int] = {}
         self._charged: dict[tuple[int, tuple[int, ...]], int] = {}
         self._strided: dict[tuple[int, int], int] = {}
-        self.none = self._append(np.zeros((limbs, 1), dtype=np.int64), np.zeros(1, np.int64))
+        self.none = self._append(np.zeros((words, 1), dtype=np.int64), np.zeros(1, np.int64))
         """The number of the table of what takes no members."""
 
     # -- reading -----------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class CostTables:
         return self._most[numbers]
 
     def at(self, numbers: Ints, taken: int) -> Ints:
-        """What it costs to take so many members, shape (limbs, tables)."""
+        """What it costs to take so many members, shape (words, tables)."""
         return self._costs[:, self._start[numbers] + taken]
 
     def back(self, merge: TableMerge, parent: int, taken: int) -> list[tuple[int, int]]:
@@ -128,7 +128,7 @@ class CostTables:
         ours = self._costs[:, begin + low : begin + high + 1][:, ::-1]
         begin = int(self._start[right]) + taken - high
         sums = ours + self._costs[:, begin : begin + high - low + 1]
-        if self.limbs == 1:
+        if self.words == 1:
             return high - int(sums[0].argmin())
         head = sums[0] == sums[0].min()
         return high - int(np.where(head, sums[1], _NEVER).argmin())
@@ -138,7 +138,7 @@ class CostTables:
         """The number of this table.
 
         Args:
-            costs: shape (limbs, up to ``members`` + 1); nothing for no members.
+            costs: shape (words, up to ``members`` + 1); nothing for no members.
         """
         key = costs.tobytes()
         found = self._leaves.get(key)
@@ -153,7 +153,7 @@ class CostTables:
         Args:
             numbers: of the tables, shape (domains,).
             kinds: of charge of each, index of ``charges``.
-            charges: limbs that are added where members are taken.
+            charges: words that are added where members are taken.
         """
         return self._each(
             numbers,
@@ -304,7 +304,7 @@ class CostTables:
         return numbers
 
     def _dense(self, numbers: Ints, width: int) -> Ints:
-        """Tables side by side, ``_NEVER`` beyond their ends; shape (limbs, tables, width + 1)."""
+        """Tables side by side, ``_NEVER`` beyond their ends; shape (words, tables, width + 1)."""
         steps = np.arange(width + 1)
         inside = steps[None, :] <= self._most[numbers][:, None]
         places = np.where(inside, self._start[numbers][:, None] + steps[None, :], 0)
@@ -314,7 +314,7 @@ class CostTables:
         """Add tables, one after the other; the number of the first.
 
         Args:
-            costs: shape (limbs, all of them).
+            costs: shape (words, all of them).
             most: of each, shape (tables,).
         """
         more, first = costs.shape[1], self._count
@@ -376,15 +376,15 @@ def _bit_length(values: Ints) -> Ints:
 
 
 def _least_sums(long: Ints, short: Ints, members: int) -> Ints:
-    """Least sums of two batches of tables, cut at ``members``; shape (limbs, tables, ..)."""
-    limbs, count, width = long.shape
+    """Least sums of two batches of tables, cut at ``members``; shape (words, tables, ..)."""
+    words, count, width = long.shape
     reach = min(width + short.shape[2] - 2, members)
-    best = np.full((limbs, count, reach + 1), _NEVER, dtype=np.int64)
+    best = np.full((words, count, reach + 1), _NEVER, dtype=np.int64)
     for taken in range(min(short.shape[2], reach + 1)):
         end = min(width, reach + 1 - taken)
         sums = long[:, :, :end] + short[:, :, taken, None]
         into = best[:, :, taken : taken + end]
-        if limbs == 1:
+        if words == 1:
             np.minimum(into, sums, out=into)
         else:
             _keep_less(into, sums)

@@ -53,7 +53,7 @@ class TreeResult:
 
     def holds(self, values: Sequence[int]) -> bool:
         """Whether an objective that was counted again is what the tables say."""
-        hope = len(self.claim) - self.packing.limbs
+        hope = len(self.claim) - self.packing.words
         base = (*self.base, *(0 for _ in values[hope + len(self.base) :]))
         terms = [np.array(a - b) for a, b in zip(values[hope:], base, strict=True)]
         return (*values[:hope], *self.packing.pack(terms).tolist()) == self.claim
@@ -61,7 +61,7 @@ class TreeResult:
     @property
     def proven(self) -> int:
         """How many terms of the objective are least, from the first on."""
-        return len(self.claim) - self.packing.limbs + len(self.packing.places)
+        return len(self.claim) - self.packing.words + len(self.packing.places)
 
 
 def machine_words_of(one: IdenticalMembers) -> int:
@@ -87,30 +87,30 @@ def machine_words_of(one: IdenticalMembers) -> int:
 
 
 def place_identical_members(
-    one: IdenticalMembers, memory: TableCache | None = None, *, limbs: int = MACHINE_WORDS_MAX
+    one: IdenticalMembers, memory: TableCache | None = None, *, words: int = MACHINE_WORDS_MAX
 ) -> TreeResult | None:
     """The best answer, None when there is none: this is a proof.
 
     Args:
         one: the problem.
         memory: of earlier problems; the answer is the same without it.
-        limbs: ints that a cost may have; terms that find no space are not looked at.
+        words: ints that a cost may have; terms that find no space are not looked at.
     """
     problem = one.problem
     memory = memory or TableCache()
     leaves = memory.sorting(problem.members, one.role.ask).sort(one)
-    packed = _packed(one, leaves, limbs)
-    kept = memory.kept((problem.members, packed.places), packed.limbs)
+    packed = _packed(one, leaves, words)
+    kept = memory.tables_for((problem.members, packed.places), packed.words)
     return _TreeSearch(one, leaves, packed, kept, _sizes(problem)).solve()
 
 
-def _packed(one: IdenticalMembers, leaves: NodeCostTables, limbs: int) -> LexicographicWeights:
+def _packed(one: IdenticalMembers, leaves: NodeCostTables, words: int) -> LexicographicWeights:
     """Where the bits of each term after ``hope`` are."""
     problem = one.problem
     entered = [min(problem.members, count) for count in _sizes(problem)]
     spread = [max(entered, default=0)] if _has_parts(one) else []
     ranges = leaves.ranges(problem.members)
-    return lexicographic_weights((*entered, *spread, *ranges), limbs)
+    return lexicographic_weights((*entered, *spread, *ranges), words)
 
 
 def _sizes(problem: Problem) -> list[int]:
@@ -148,7 +148,7 @@ class _TreeSearch:
     strata: list[_LevelTables] = attrs.field(factory=list)
 
     def solve(self) -> TreeResult | None:
-        """Climb, choose, walk back."""
+        """Build the tables from leaves to root, choose at the root, and read the choice back down."""
         one, tables = self.one, self.kept.tables
         top = self._climb()
         units = one.unit if one.unit_level >= 0 else 1
@@ -252,28 +252,28 @@ class _TreeSearch:
         return closed, apart
 
     def _charge(self, level: int, domains: Ints | int, parts: Ints | int) -> Ints:
-        """Packed: so many domains of a level, so many of the sub-group; shape (limbs, ...)."""
+        """Packed: so many domains of a level, so many of the sub-group; shape (words, ...)."""
         domains, parts = np.asarray(domains, dtype=np.int64), np.asarray(parts, dtype=np.int64)
         terms = [np.zeros_like(domains)] * level + [domains]
         terms += [np.zeros_like(domains)] * (len(self.sizes) - level - 1)
         return self.packing.pack([*terms, parts] if _has_parts(self.one) else terms)
 
     def _toll(self, level: int, domains: int, parts: int) -> tuple[int, ...]:
-        """The same for one domain, or for none: one int a limb."""
+        """The same for one domain, or for none: one int a word."""
         places = self.packing.places
-        packed = [0] * self.packing.limbs
+        packed = [0] * self.packing.words
         terms = [(level, domains), (len(self.sizes), parts if _has_parts(self.one) else 0)]
         for term, count in terms:
             if count and term < len(places):
-                limb, shift = places[term]
-                packed[limb] += count << shift
+                word, shift = places[term]
+                packed[word] += count << shift
         return tuple(packed)
 
     def _above(self, domains: Ints) -> Ints:
-        """What entering the wider domains of these costs, shape (limbs, domains)."""
+        """What entering the wider domains of these costs, shape (words, domains)."""
         problem = self.one.problem
         pinned = problem.levels[self.one.pin].domain
-        total = np.zeros((self.packing.limbs, len(domains)), dtype=np.int64)
+        total = np.zeros((self.packing.words, len(domains)), dtype=np.int64)
         if self.one.pin == 0:
             return total
         some = np.zeros(self.sizes[self.one.pin], dtype=np.int64)

@@ -103,11 +103,11 @@ class TableCache:
             del self._sortings[next(iter(self._sortings))]
         return found
 
-    def kept(self, kind: Kind, limbs: int) -> CachedTables:
+    def tables_for(self, kind: Kind, words: int) -> CachedTables:
         """What is known of this kind; new where nothing is."""
         found = self._kinds.pop(kind, None)
         if found is None or found.tables.size > COSTS_MAX:
-            found = CachedTables(CostTables(kind[0], limbs))
+            found = CachedTables(CostTables(kind[0], words))
         self._kinds[kind] = found
         while len(self._kinds) > KINDS_MAX:
             del self._kinds[next(iter(self._kinds))]

@@ -157,7 +157,7 @@ class VictimSearchState(FreeAmounts):
         return len(self._sources)
 
     def cheapest(self) -> int:
-        """What the cheapest bundle costs that may be chosen, whatever its lane; 0 for none."""
+        """What the cheapest bundle costs that may be chosen, whatever its rank; 0 for none."""
         while self._ascending:
             number = self._ascending[-1]
             gone = all(m in self._gone for m in self.bundles[number].members)
@@ -166,13 +166,13 @@ class VictimSearchState(FreeAmounts):
             self._ascending.pop()
         return 0
 
-    def lanes(self) -> list[VictimRank]:
+    def ranks(self) -> list[VictimRank]:
         """Where bundles stand that may be chosen, smallest first."""
-        return sorted({self.lane_of(number) for number in self.possible()})
+        return sorted({self.rank_of(number) for number in self.possible()})
 
-    def alive(self, lane: VictimRank) -> list[int]:
-        """Bundles that may be chosen, of this lane and smaller ones."""
-        return [n for n in self.possible() if self.lane_of(n) <= lane]
+    def alive(self, rank: VictimRank) -> list[int]:
+        """Bundles that may be chosen, of this rank and smaller ones."""
+        return [n for n in self.possible() if self.rank_of(n) <= rank]
 
     def _index(self) -> None:
         for number, bundle in enumerate(self.bundles):
@@ -196,15 +196,15 @@ class VictimSearchState(FreeAmounts):
                 self._push((-1 - number, 0), self._own_move(number))
 
     def _by_cost(self, number: int) -> tuple[Any, ...]:
-        return (self.lane_of(number), self.cost_of(number), self.bundles[number].order)
+        return (self.rank_of(number), self.cost_of(number), self.bundles[number].order)
 
     def _look(self) -> None:
         self._keys = {source: self._source_key(source) for source in self._sources}
 
-    def lane_of(self, number: int) -> VictimRank:
-        """Where a bundle stands now: its source's key, then its own lane."""
+    def rank_of(self, number: int) -> VictimRank:
+        """Where a bundle stands now: its source's key, then its own rank."""
         bundle = self.bundles[number]
-        return (self._keys[bundle.source], bundle.lane)
+        return (self._keys[bundle.source], bundle.rank)
 
     def _push(self, slot: BundleSlot, move: EvictionOption | None) -> None:
         """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
@@ -266,7 +266,7 @@ class VictimSearchState(FreeAmounts):
         if not gain:
             return None
         bundle = self.bundles[number]
-        return EvictionOption(bundle.lane, self.cost_of(number), gain, (number,), bundle.source)
+        return EvictionOption(bundle.rank, self.cost_of(number), gain, (number,), bundle.source)
 
     def _offer_row(self, row: int) -> None:
         """A move of each source that has bundles on a row, and one of all of them together."""
@@ -295,7 +295,7 @@ class VictimSearchState(FreeAmounts):
             found.append(first)
         if first is None or len(first.bundles) > 1:
             dense = self._gather(
-                row, sorted(numbers, key=lambda n: (self.lane_of(n), *self.density(n, row)))
+                row, sorted(numbers, key=lambda n: (self.rank_of(n), *self.density(n, row)))
             )
             if dense is not None:
                 found.append(dense)
@@ -331,11 +331,11 @@ class VictimSearchState(FreeAmounts):
         taken = self._needed(row, taken, free, base)
         if len(taken) > 1:
             taken.sort(key=self._by_cost, reverse=True)
-        lane = max(self.bundles[number].lane for number in taken)
+        rank = max(self.bundles[number].rank for number in taken)
         cost = sum(self.cost_of(number) for number in taken)
         sources = {self.bundles[number].source for number in taken}
         source = sources.pop() if len(sources) == 1 else _MIXED
-        return EvictionOption(lane, cost, max(1, self._gain(taken)), tuple(taken), source)
+        return EvictionOption(rank, cost, max(1, self._gain(taken)), tuple(taken), source)
 
     def _needed(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
         if len(taken) == 1:
@@ -351,7 +351,7 @@ class VictimSearchState(FreeAmounts):
         """Give back, dearest first, whoever is not needed."""
 
         def dearest(number: int) -> tuple[Any, ...]:
-            return (self.lane_of(number), self._lost(number), self.bundles[number].order)
+            return (self.rank_of(number), self._lost(number), self.bundles[number].order)
 
         for number in sorted(self._picks, key=dearest, reverse=True):
             if len(self._picks) == 1 and need > 0:
@@ -368,8 +368,8 @@ class VictimSearchState(FreeAmounts):
     def _choice(self) -> VictimChoice:
         picks = tuple(pick for _, pick in sorted(self._picks.items()))
         cost = sum(self._lost(pick.bundle) for pick in picks)
-        lane = max((self.lane_of(pick.bundle) for pick in picks), default=())
-        return VictimChoice(picks, cost, lane)
+        rank = max((self.rank_of(pick.bundle) for pick in picks), default=())
+        return VictimChoice(picks, cost, rank)
 
     def _lost(self, number: int) -> int:
         lost = sum(self.members[m].cost for m in self._picks[number].members)

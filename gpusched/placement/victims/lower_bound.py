@@ -22,18 +22,18 @@ _Part = tuple[int, tuple[int, ...]]
 
 @attrs.frozen(slots=True)
 class VictimLowerBound:
-    """No choice has a smaller lane; of those with this lane, none costs less.
+    """No choice has a smaller rank; of those with this rank, none costs less.
 
     Attributes:
-        lane: the largest that somebody who leaves must have; () where nobody needs to.
+        rank: the largest that somebody who leaves must have; () where nobody needs to.
     """
 
-    lane: VictimRank
+    rank: VictimRank
     cost: int
 
-    def allows(self, lane: VictimRank, cost: int) -> bool:
-        """Whether something better than this lane and cost may exist."""
-        return (self.lane, self.cost) < (lane, cost)
+    def allows(self, rank: VictimRank, cost: int) -> bool:
+        """Whether something better than this rank and cost may exist."""
+        return (self.rank, self.cost) < (rank, cost)
 
 
 def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound | None:
@@ -45,21 +45,21 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
     """
     if field.room >= need:
         return VictimLowerBound((), 0)
-    by_lane: dict[VictimRank, list[int]] = {}
+    by_rank: dict[VictimRank, list[int]] = {}
     for number in field.possible():
-        by_lane.setdefault(field.lane_of(number), []).append(number)
+        by_rank.setdefault(field.rank_of(number), []).append(number)
     numbers: list[int] = []
     gone: dict[int, None] = {}
     free = {row: list(amounts) for row, amounts in field.free.items()}
     fits = dict(field.fits)
     room = field.room
-    for lane, more in sorted(by_lane.items()):
+    for rank, more in sorted(by_rank.items()):
         numbers += more
         leaving = dict.fromkeys(m for n in more for m in field.bundles[n].members if m not in gone)
         gone |= leaving
         room += _without(field, leaving, free, fits)
         if room >= need:
-            return VictimLowerBound(lane, _cost(field, numbers, need, fits))
+            return VictimLowerBound(rank, _cost(field, numbers, need, fits))
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 VictimRank = tuple[Any, ...]
-"""Compared before cost: bundles of smaller lanes are taken first. All of one field compare."""
+"""Compared before cost: bundles of smaller ranks are taken first. All of one field compare."""
 COST_RATIO: Final = 2**20
 """Costs a place are compared in parts of this."""
 
@@ -46,7 +46,7 @@ class VictimBundle:
         draws: limits that it takes one from each time they are named, beside those of its
             members. Of a bundle of several members, the first is its own, the others are
             those that its members name as bundles of one.
-        source: bundles of one source are compared among themselves by ``lane`` and cost; of
+        source: bundles of one source are compared among themselves by ``rank`` and cost; of
             sources, one is exhausted before the next, in an order that may change.
     """
 
@@ -56,7 +56,7 @@ class VictimBundle:
     extra: int = 0
     draws: tuple[int, ...] = ()
     source: int = 0
-    lane: VictimRank = ()
+    rank: VictimRank = ()
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -69,18 +69,18 @@ class ChosenBundle:
 
 @attrs.frozen(slots=True, eq=False)
 class VictimChoice:
-    """Who leaves; ``cost`` is the sum over picks and their extras, ``lane`` the largest."""
+    """Who leaves; ``cost`` is the sum over picks and their extras, ``rank`` the largest."""
 
     picks: tuple[ChosenBundle, ...]
     cost: int
-    lane: VictimRank
+    rank: VictimRank
 
 
 @attrs.frozen(slots=True, eq=False)
 class EvictionOption:
     """Bundles of one row, or one bundle, and how many claimants more fit when they leave."""
 
-    lane: VictimRank
+    rank: VictimRank
     cost: int
     gain: int
     bundles: tuple[int, ...]
@@ -90,7 +90,7 @@ class EvictionOption:
         """Among moves of one source."""
         gain = min(self.gain, need)
         order = orders[self.bundles[0]].order
-        return (self.lane, self.cost * COST_RATIO // gain, self.cost, order)
+        return (self.rank, self.cost * COST_RATIO // gain, self.cost, order)
 
 
 BundleSlot = tuple[int, int]

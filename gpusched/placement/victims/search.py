@@ -83,20 +83,20 @@ def find_cheaper_victims(
     *,
     search: SearchRunner = search_in_process,
 ) -> VictimSearchResult:
-    """Search for a choice of a smaller lane, or that costs less in the same.
+    """Search for a choice of a smaller rank, or that costs less in the same.
 
     Args:
         field: as it stands, without any choice applied.
         need: claimants that must fit.
         incumbent: the best choice known, if any.
-        effort: how hard; its budget is for each lane.
+        effort: how hard; its budget is for each rank.
         search: runs the solver, here or in another process.
 
     Raises:
         SolverFault: the solver failed, or its answer does not hold.
     """
     bound = victim_lower_bound(field, need)
-    known = None if incumbent is None else (incumbent.lane, incumbent.cost)
+    known = None if incumbent is None else (incumbent.rank, incumbent.cost)
     if bound is None:
         return VictimSearchResult(SearchOutcome.INFEASIBLE)
     wanted = IncomingRoles((IncomingMembers(field.ask, need),), need)
@@ -117,7 +117,7 @@ def find_cheaper_victims_for_roles(
     Args:
         field: its own ``ask`` does not count where there are several roles.
         wanted: who needs room.
-        incumbent: lane and cost of the best choice known, if any.
+        incumbent: rank and cost of the best choice known, if any.
         effort: how hard.
         bound: what any choice costs at least.
         search: runs the solver.
@@ -129,11 +129,11 @@ def find_cheaper_victims_for_roles(
         return VictimSearchResult(SearchOutcome.INFEASIBLE)
     seconds = spent = 0.0
     outcome = SearchOutcome.INFEASIBLE
-    for lane in field.lanes():
-        if lane < bound.lane or (incumbent is not None and lane > incumbent[0]):
+    for rank in field.ranks():
+        if rank < bound.rank or (incumbent is not None and rank > incumbent[0]):
             continue
-        cost = incumbent[1] if incumbent is not None and lane == incumbent[0] else None
-        answer = _cheapest_up_to_rank(field, wanted, (lane, cost), effort, search=search)
+        cost = incumbent[1] if incumbent is not None and rank == incumbent[0] else None
+        answer = _cheapest_up_to_rank(field, wanted, (rank, cost), effort, search=search)
         seconds, spent = seconds + answer.seconds, spent + answer.spent
         if answer.choice is not None:
             proven = answer.proven and outcome is SearchOutcome.INFEASIBLE
@@ -151,9 +151,9 @@ def _cheapest_up_to_rank(
     *,
     search: SearchRunner,
 ) -> VictimSearchResult:
-    """The cheapest choice up to a lane, below a cost."""
-    lane, cost = below
-    numbers = field.alive(lane)
+    """The cheapest choice up to a rank, below a cost."""
+    rank, cost = below
+    numbers = field.alive(rank)
     if len(numbers) > BUNDLES_MAX:
         return VictimSearchResult(SearchOutcome.UNKNOWN)
     rows, still = _rows(field, wanted, numbers)

@@ -79,7 +79,7 @@ class RoleVictimSearch:
         best = next((each[3] for each in found if each[3] is not None), None)
         if best is None:
             return None
-        found.sort(key=lambda each: (each[0].lane, each[0].cost, each[1]))
+        found.sort(key=lambda each: (each[0].rank, each[0].cost, each[1]))
         chosen: list[VictimGroup] | None = None
         for bound, _, place, _ in found:
             if self.budget <= 0 or not bound.allows(*best):
@@ -106,7 +106,7 @@ class RoleVictimSearch:
         record_victim_search(session, answer)
         if answer.choice is None:
             return None
-        return place.pool.leaving(answer.choice), (answer.choice.lane, answer.choice.cost)
+        return place.pool.leaving(answer.choice), (answer.choice.rank, answer.choice.cost)
 
 
 class _NodeSetVictims:
@@ -165,7 +165,7 @@ class _NodeSetVictims:
             bound = victim_lower_bound(self._alone(role), needed)
             if bound is None:
                 return None
-            if (bound.lane, bound.cost) > (worst.lane, worst.cost):
+            if (bound.rank, bound.cost) > (worst.rank, worst.cost):
                 worst = bound
         return worst
 

@@ -38,7 +38,7 @@ from gpusched.session.preempt.victims import (
 )
 from gpusched.session.state.session import Session
 
-_LANE_SPARE, _LANE_WHOLE_GANG = 0, 1
+_RANK_SPARE, _RANK_WHOLE_GANG = 0, 1
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -127,7 +127,7 @@ class VictimPool:
             members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets))
         tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
         self._first.setdefault(source, gang)
-        made = VictimBundle((), 0, group, source=source, lane=(gang.priority, _LANE_SPARE))
+        made = VictimBundle((), 0, group, source=source, rank=(gang.priority, _RANK_SPARE))
         for place, seat in enumerate(running.seats if running.surplus else ()):
             pod = seat.member.pod
             draws = (total, *_limit_of(roles, pod.role), *_limit_of(parts, pod.sub_group))
@@ -140,8 +140,8 @@ class VictimPool:
             self._part(running)
             every = tuple(range(first, len(members)))
             extra = COST_OF_BROKEN_GANG if gang.min_member > 1 else 0
-            lane = (gang.priority, _LANE_WHOLE_GANG)
-            bundles.append(((*tie, -1), attrs.evolve(made, members=every, extra=extra, lane=lane)))
+            rank = (gang.priority, _RANK_WHOLE_GANG)
+            bundles.append(((*tie, -1), attrs.evolve(made, members=every, extra=extra, rank=rank)))
 
     def _enter_sub_groups(
         self,
@@ -241,7 +241,7 @@ class VictimPool:
         for part in parts:
             numbers = [self._number.get(seat.member.pod.uid, -1) for seat in part.seats]
             of.setdefault(part.gang.key, []).extend(numbers)
-        lanes: list[VictimRank] = []
+        ranks: list[VictimRank] = []
         cost = 0
         for key, numbers in of.items():
             group = self._groups.get(key)
@@ -250,9 +250,9 @@ class VictimPool:
             found = self._bundles_for(group, sorted(numbers))
             if not found:
                 return None
-            lanes += [self._field.lane_of(number) for number in found]
+            ranks += [self._field.rank_of(number) for number in found]
             cost += sum(self._field.cost_of(number) for number in found)
-        return max(lanes, default=()), cost  # nobody leaves: below every lane, for nothing
+        return max(ranks, default=()), cost  # nobody leaves: below every rank, for nothing
 
     def _bundles_for(self, group: int, numbers: list[int]) -> list[int]:
         """Bundles whose members these are: one that has all, else as many as it takes."""
@@ -281,7 +281,7 @@ class VictimPool:
 
     def leaving(self, choice: VictimChoice) -> list[VictimGroup]:
         """Who that is, in the order in which they would go."""
-        picks = sorted(choice.picks, key=lambda p: (self._field.lane_of(p.bundle), p.bundle))
+        picks = sorted(choice.picks, key=lambda p: (self._field.rank_of(p.bundle), p.bundle))
         return [
             VictimGroup(
                 self._parts[pick.bundle].gang,

@@ -98,7 +98,7 @@ class VictimSelector:
             bound = self._bound(claimant, kind, need, number=number, area=area)
             if bound is not None:
                 bounds.append((bound, number))
-        bounds.sort(key=lambda each: (each[0].lane, each[0].cost, each[1]))
+        bounds.sort(key=lambda each: (each[0].rank, each[0].cost, each[1]))
         best: tuple[VictimChoice, int] | None = None
         found: list[tuple[VictimChoice, int]] = []
         for bound, number in bounds:
@@ -142,7 +142,7 @@ class VictimSelector:
         if self._stages[kind, number].pool.field.sources > 1:
             return True  # whose turn it is changes with every step: bounds do not know it
         choice, where = best
-        return (bound.lane, bound.cost, number) < (choice.lane, choice.cost, where)
+        return (bound.rank, bound.cost, number) < (choice.rank, choice.cost, where)
 
     def reach(self, kind: ClaimantClass) -> int:
         """How many claimants would have fitted at most when nothing was found; -1: no victims."""
@@ -305,7 +305,7 @@ class VictimSelector:
 
 def _choice_cost(each: tuple[VictimChoice, int]) -> tuple[Any, ...]:
     choice, number = each
-    return choice.lane, choice.cost, number
+    return choice.rank, choice.cost, number
 
 
 def record_victim_search(session: Session, answer: VictimSearchResult) -> None:

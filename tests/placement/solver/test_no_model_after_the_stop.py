@@ -62,7 +62,7 @@ def counted(monkeypatch):
         return counts
 
     yield at
-    SEARCH_STOPPER.again()
+    SEARCH_STOPPER.reset()
 
 
 def test_the_whole_search_builds_several_models(counted):

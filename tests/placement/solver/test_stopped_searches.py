@@ -33,7 +33,7 @@ def stopped_after(monkeypatch):
 
     yield at
     monkeypatch.undo()
-    SEARCH_STOPPER.again()
+    SEARCH_STOPPER.reset()
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
@@ -45,7 +45,7 @@ def test_a_stopped_search_claims_nothing_that_is_not_so(stopped_after, after):
     for problem, right in zip(problems, whole, strict=True):
         stopped_after(after)
         answer = place_gang(problem, effort, search=search_in_process)
-        SEARCH_STOPPER.again()
+        SEARCH_STOPPER.reset()
         assert not answer.faults
         if answer.outcome is SearchOutcome.INFEASIBLE:
             assert right.outcome is SearchOutcome.INFEASIBLE
