@@ -291,7 +291,7 @@ def make_event_handlers(
         cache: where everything goes.
         reject: told the plural name and the object that cannot be believed.
     """
-    shelves: dict[str, tuple[Any, Put, Drop]] = {
+    stores: dict[str, tuple[Any, Put, Drop]] = {
         "namespaces": (cache.namespaces, cache.put_namespace, cache.drop_namespace),
         "jobs": (cache.jobs, cache.put_job, cache.drop_job),
         "podgroups": _layer(cache.foreign.groups.layer(OWN)),
@@ -305,25 +305,27 @@ def make_event_handlers(
         "poddisruptionbudgets": (cache.budgets, cache.budgets.put, cache.budgets.drop),
     }
 
-    def told(kind: str) -> Callable[[Rejected], None]:
+    def reject_of_kind(kind: str) -> Callable[[Rejected], None]:
         return lambda rejected: reject(kind, rejected)
 
     found = {
-        kind: KindEventHandler(put, drop, keys=shelf.keys, reject=told(kind), find=shelf.get)
-        for kind, (shelf, put, drop) in shelves.items()
+        kind: KindEventHandler(
+            put, drop, keys=shelf.keys, reject=reject_of_kind(kind), find=shelf.get
+        )
+        for kind, (shelf, put, drop) in stores.items()
     }
     found["pods"] = KindEventHandler(
         lambda _key, item: cache.put_pod(item),
         cache.drop_pod,
         keys=cache.pod_keys,
-        reject=told("pods"),
+        reject=reject_of_kind("pods"),
         find=lambda key: cache.pods.get(key) or cache.charged.get(key),
     )
     found["nodes"] = KindEventHandler(
         lambda _key, item: cache.put_node(item),
         lambda key: cache.drop_node(key.name),
         keys=cache.node_keys,
-        reject=told("nodes"),
+        reject=reject_of_kind("nodes"),
         find=lambda key: cache.rows.get(key.name) or cache.rejected_nodes.get(key.name),
     )
     return found

@@ -99,7 +99,7 @@ class WrittenStatus:
 
     seen: ResourceVersion
     status: bytes = b"{}"
-    told: tuple[str, str] = ("", "")
+    reason_and_message: tuple[str, str] = ("", "")
     version: str = ""
 
 
@@ -344,7 +344,7 @@ class PodWrite:
     """Whether the room that it was promised, if any, is still promised to it."""
 
     @property
-    def told(self) -> tuple[str, str]:
+    def reason_and_message(self) -> tuple[str, str]:
         """Reason and message as the pod will show them."""
         lacks = self.ask.reason in NODES_LACK
         return requests.UNSCHEDULABLE if lacks else self.ask.reason, clip_text(self.ask.sentence)
@@ -352,7 +352,7 @@ class PodWrite:
     def shown(self, pod: Pod, written: WrittenStatus | None) -> tuple[str, str]:
         """What the pod says at present."""
         if written is not None and written.seen == pod.resource_version:
-            return written.told
+            return written.reason_and_message
         return pod.unschedulable_reason, pod.unschedulable
 
     def needed(self, cache: StatusCache, written: WrittenStatus | None) -> Pod | None:
@@ -360,8 +360,8 @@ class PodWrite:
         pod = cache.pod(self.uid)
         if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
             return None
-        told = self.shown(pod, written) == self.told
-        return None if told and not self.clears_nomination(pod, written) else pod
+        same = self.shown(pod, written) == self.reason_and_message
+        return None if same and not self.clears_nomination(pod, written) else pod
 
     def clears_nomination(self, pod: Pod, written: WrittenStatus | None) -> bool:
         """Whether a promise of ours is still on the pod and must go."""
@@ -376,7 +376,7 @@ class PodWrite:
         pod = self.needed(cache, written)
         if pod is None:
             return None
-        reason, message = self.told
+        reason, message = self.reason_and_message
         body = requests.pod_unscheduled_patch(
             pod.uid,
             pod.resource_version,
@@ -452,7 +452,7 @@ class RejectedPodWrite:
         return self.rejected.key.namespace
 
     @property
-    def told(self) -> tuple[str, str]:
+    def reason_and_message(self) -> tuple[str, str]:
         """Reason and message as the pod will show them."""
         rejected = self.rejected
         return Reason.INVALID_SPEC, clip_text(f"{rejected.field}: {rejected.why}")
@@ -466,9 +466,11 @@ class RejectedPodWrite:
             return None  # it can be believed by now
         ours = written is not None and written.seen == rejected.resource_version
         shown = (
-            written.told if written is not None and ours else _written_condition(rejected.status)
+            written.reason_and_message
+            if written is not None and ours
+            else _written_condition(rejected.status)
         )
-        reason, message = self.told
+        reason, message = self.reason_and_message
         if shown == (reason, message):
             return None
         body = requests.pod_unscheduled_patch(
@@ -541,7 +543,7 @@ _ANSWER: Final = msgspec.json.Decoder(_WireStatusAnswer)
 def parse_written_status(request: StatusRequest, want: Write, body: bytes) -> WrittenStatus | None:
     """What the object says now; None when the answer cannot be read: the watch will tell."""
     if isinstance(want, PodWrite | RejectedPodWrite):
-        return WrittenStatus(request.seen, told=want.told)
+        return WrittenStatus(request.seen, reason_and_message=want.reason_and_message)
     try:
         answer = _ANSWER.decode(body)
         version = answer.metadata.resourceVersion

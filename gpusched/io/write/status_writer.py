@@ -345,7 +345,7 @@ class StatusWriter:
         written = known.written if known is not None else None
         if written is None or written.seen == pod.resource_version:
             return False
-        return written.told != (pod.unschedulable_reason, pod.unschedulable)
+        return written.reason_and_message != (pod.unschedulable_reason, pod.unschedulable)
 
     def observe_gone(self, uid: UID) -> None:
         """A pod is gone, or cannot be believed any more."""
