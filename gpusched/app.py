@@ -370,6 +370,7 @@ class App:
             leading=lambda: self.leadership.leading and self._caught_up,
             refused=self._unread,
             limits_in_force=self._limits,
+            on_contained=self.faults.failed,
         )
         self._recorder = DecisionRecorder.from_options(
             options.recording, inline=options.inline, on_skipped=self.telemetry.decision_skipped

@@ -24,6 +24,7 @@ from gpusched.session.containment.set_aside_status import (
     set_aside_topology_statuses,
     undecided_gang_statuses,
 )
+from gpusched.session.containment.suspects import SessionFault
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import Plan
@@ -49,6 +50,7 @@ class Decision:
         degraded: how much plainer than configured the session was; None for not at all.
         again: whether the next session should follow at once.
         rounds: of tenants whose gangs this session could not all look at, for the next snapshot.
+        untold: queues whose status is left out, each with the fault for which it is.
     """
 
     plan: Plan
@@ -62,6 +64,7 @@ class Decision:
     degraded: Degraded | None = None
     again: bool = False
     rounds: tuple[TenantRound, ...] = ()
+    untold: tuple[tuple[str, SessionFault], ...] = ()
 
     @property
     def unfinished(self) -> bool:
@@ -155,4 +158,5 @@ def _with_set_aside_statuses(
         degraded=memory.degraded,
         again=again,
         rounds=decided.rounds,
+        untold=decided.untold,
     )

@@ -24,7 +24,7 @@ from gpusched.io.cycle.policy_loader import LoadedPolicy, PolicyLoader
 from gpusched.io.observe.daemon_events import CONFIG, DaemonEvents
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
-from gpusched.io.workers.work_queue import log_contained_fault
+from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
 _log = Logger(__name__)
 
@@ -40,6 +40,7 @@ class ConfigWatcher:
         daemon_events: tells an operator.
         adopt: takes a configuration and what it names, as a whole; called in the event loop.
         inline: files are read and plugins imported in the event loop (virtual time).
+        on_contained: told of a look that failed by our own doing; what is in force stays.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class ConfigWatcher:
         daemon_events: DaemonEvents,
         adopt: Callable[[Config, LoadedPolicy], None],
         inline: bool = False,
+        on_contained: OnContained = log_contained_fault,
     ) -> None:
+        self._on_contained = on_contained
         self._path = path
         self._in_force = in_force
         self._telemetry = telemetry
@@ -77,7 +80,7 @@ class ConfigWatcher:
                 except errors.Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - what is in force stays, and it looks again
-                    log_contained_fault("configuration", error, self._path)
+                    self._on_contained("configuration", error, self._path)
         finally:
             self._loader.close()
 

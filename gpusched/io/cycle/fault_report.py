@@ -130,6 +130,8 @@ class FaultReport:
             self._dump(entry, snapshot)
             with suppress(Exception):
                 self._tell(entry, snapshot)
+        for queue, fault in decision.untold:
+            self._report_untold(queue, fault)
         counts: dict[str, int] = {}
         for entry in decision.set_aside:
             counts[str(entry.suspect.what)] = counts.get(str(entry.suspect.what), 0) + 1
@@ -137,6 +139,16 @@ class FaultReport:
             self._telemetry.replace_set_aside(counts)
         self._aside = len(decision.set_aside)
         self._report_degraded(decision)
+
+    def _report_untold(self, queue: str, fault: SessionFault) -> None:
+        """The status of a queue is not written; everything else is decided as always."""
+        self._telemetry.contained("object", fault.stage)
+        key = (fault.stage, queue)
+        if len(self._failing) < limits.SET_ASIDE_MAX:
+            self._failing[key] = self._clock.monotonic()
+        sentence = f"{fault.stage} failed for {queue}: {fault.kind}: {fault.says}"
+        defect = (fault.stage, f"{queue}{fault.kind}{fault.place}")
+        self._tell_once(defect, sentence, fault.story)
 
     def set_aside(self, entries: Sequence[SetAside], snapshot: Snapshot) -> None:
         """These are left out for what raised outside of a session, which is counted already."""
@@ -235,32 +247,45 @@ class FaultReport:
     def worked(self, stage: str, about: object = "") -> None:
         """It went well, or does so again."""
         if self._failing:
-            self._failing.pop((stage, str(about)), None)
+            self._failing.pop((stage, _name_of(about)), None)
 
     def failed(self, stage: str, error: BaseException, about: object = "") -> None:
         """Something around a session raised, and was contained."""
-        key = (stage, str(about))
-        self._telemetry.contained("object" if about else "part", stage)
+        name = _name_of(about)
+        key = (stage, name)
+        self._telemetry.contained("object" if name else "part", stage)
         if len(self._failing) < limits.SET_ASIDE_MAX:
             self._failing[key] = self._clock.monotonic()
         try:
-            self._tell_failed(stage, error, about)
+            self._tell_failed(stage, error, name)
         except Exception:  # noqa: BLE001 - it is counted; a fault of telling must not add to it
             _log.error("a fault was contained and cannot be told", stage=stage)
 
-    def _tell_failed(self, stage: str, error: BaseException, about: object) -> None:
-        told = (stage, f"{about}{type(error).__name__}{source_location(error)}")
-        if told in self._told:
-            return
-        if len(self._told) >= limits.SET_ASIDE_MAX:
-            self._told.pop(next(iter(self._told)))
-        self._told[told] = None
+    def _tell_failed(self, stage: str, error: BaseException, about: str) -> None:
         whom = f" for {about}" if about else ""
         loud = _LOUD if isinstance(error, InvariantBroken) else ""
         sentence = f"{loud}{stage} failed{whom}: {type(error).__name__}: {shorten(str(error))}"
-        _log.error("a fault was contained", why=sentence)
         story = "".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :]
+        defect = f"{about}{type(error).__name__}{source_location(error)}"
+        self._tell_once((stage, defect), sentence, story)
+
+    def _tell_once(self, defect: tuple[str, str], sentence: str, story: str) -> None:
+        if defect in self._told:
+            return
+        if len(self._told) >= limits.SET_ASIDE_MAX:
+            self._told.pop(next(iter(self._told)))
+        self._told[defect] = None
+        _log.error("a fault was contained", why=sentence)
+        stage, _ = defect
         self._dumps.write(sentence, story, what=stage, body=story.encode(), suffix=".txt")
+
+
+def _name_of(about: object) -> str:
+    """The name of an object, whatever becomes of asking for it."""
+    try:
+        return str(about)
+    except Exception:  # noqa: BLE001 - a fault of telling must not add to the one that is told
+        return type(about).__name__
 
 
 def fault_of_gang_in_hand(stage: str, error: BaseException, key: GangKey) -> SessionFault:

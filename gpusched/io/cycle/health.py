@@ -79,6 +79,7 @@ class DaemonHealth:
             self._watch = ConfigWatcher(
                 config_file, cycle.rules.config, clock=clock, telemetry=telemetry,
                 daemon_events=self.daemon_events, adopt=self._adopt, inline=inline,
+                on_contained=cycle.faults.failed,
             )  # fmt: skip
 
     @property

@@ -30,7 +30,7 @@ from gpusched.io.watch.informers import make_foreign_event_handler
 from gpusched.io.watch.kind_spec import KindSpec
 from gpusched.io.watch.reflector import Reflector
 from gpusched.io.workers.backoff import RetryBackoff
-from gpusched.io.workers.work_queue import log_contained_fault
+from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
 _log = Logger(__name__)
 
@@ -71,6 +71,7 @@ class KindDiscovery:
         rng: jitter.
         telemetry: counts.
         reject: told the name of a kind and an object of it that cannot be believed.
+        on_contained: told of what failed by our own doing.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class KindDiscovery:
         rng: random.Random,
         telemetry: Telemetry,
         reject: Callable[[str, Rejected], None],
+        on_contained: OnContained = log_contained_fault,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -89,6 +91,7 @@ class KindDiscovery:
         self._rng = rng
         self._telemetry = telemetry
         self._reject = reject
+        self._on_contained = on_contained
         self._running: dict[str, tuple[ServedForeignKind, Reflector[Any], asyncio.Task[None]]] = {}
         self._looked = False
         self._trouble = "looking which kinds are served"
@@ -123,7 +126,7 @@ class KindDiscovery:
                     self._failed(str(error))
                     pause_s = backoff.failed()
                 except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon
-                    log_contained_fault("discovery", error, "other projects' kinds")
+                    self._on_contained("discovery", error, "other projects' kinds")
                     self._failed(f"{type(error).__name__}: {error}")
                     pause_s = backoff.failed()
                 else:

@@ -18,6 +18,7 @@ from gpusched.io.watch.cache_comparer import CacheComparer
 from gpusched.io.watch.discovery import KindDiscovery
 from gpusched.io.watch.informers import ROOM, make_reflectors
 from gpusched.io.watch.reflector import Reflector
+from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
 
 class InformerFactory:
@@ -34,6 +35,7 @@ class InformerFactory:
         leading: whether this process leads: then lost events are looked for.
         refused: told the name of a kind that may not be read, or (False) that it may again.
         limits_in_force: of the configuration.
+        on_contained: told of what failed by our own doing, and costs one object, kind or audit.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class InformerFactory:
         leading: Callable[[], bool],
         refused: Callable[[str, bool], None],
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
+        on_contained: OnContained = log_contained_fault,
     ) -> None:
         self._limits = limits_in_force
         self._clock = clock
@@ -61,6 +64,7 @@ class InformerFactory:
             telemetry=telemetry,
             reject=reject,
             restored=restored,
+            on_contained=on_contained,
         )
         for each in self._usual:
             each.on_restored = restored
@@ -75,13 +79,20 @@ class InformerFactory:
                 clock=clock,
                 telemetry=telemetry,
                 limits_in_force=limits_in_force,
+                on_contained=on_contained,
             )
             for kinds in (room, others)
         ]
         for _, reflector, _ in room:
             reflector.on_cut = self._auditors[0].soon
         self._adapters = KindDiscovery(
-            api, cache, clock=clock, rng=rng, telemetry=telemetry, reject=reject
+            api,
+            cache,
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+            reject=reject,
+            on_contained=on_contained,
         )
 
     def unready(self) -> str:

@@ -42,7 +42,7 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.watch.kind_spec import KindSpec
 from gpusched.io.watch.reflector import Reflector
-from gpusched.io.workers.work_queue import log_contained_fault
+from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
 KINDS: Final = {
     "pods": "/api/v1/pods",
@@ -113,6 +113,8 @@ class KindEventHandler:
         self._find = find
         self.before: Callable[[Any], None] = _ignore
         """Told of each object before the cache is."""
+        self.on_contained: OnContained = log_contained_fault
+        """Told of an object that the cache failed to take in, by our own doing."""
         self.touched: set[ObjectKey] | None = None
         self._left_out: set[UID] = set()
         """Of objects that the cache could not take in any form; an audit does not miss them."""
@@ -137,7 +139,7 @@ class KindEventHandler:
         try:
             self._put(_key(item), item)
         except Exception as error:  # noqa: BLE001 - one object must not end what reads the others
-            log_contained_fault(event_type, error, _key(item))
+            self.on_contained("taking in", error, _key(item))
             self._put_rejected(item, error)
             return
         if isinstance(item, Rejected):
@@ -147,7 +149,7 @@ class KindEventHandler:
         try:
             self._drop(key)
         except Exception as error:  # noqa: BLE001 - as above
-            log_contained_fault("DELETED", error, key)
+            self.on_contained("taking out", error, key)
 
     def _put_rejected(self, item: Any, error: Exception) -> None:
         """It counts as one that cannot be believed: what a pod holds stays charged."""
@@ -155,7 +157,7 @@ class KindEventHandler:
         try:
             self._put(rejected.key, rejected)
         except Exception as again:  # noqa: BLE001 - as if it were not there
-            log_contained_fault("ADDED", again, rejected.key)
+            self.on_contained("taking in", again, rejected.key)
             self._dropped(rejected.key)
             if len(self._left_out) < limits.REPORTED_OBJECTS_MAX:
                 self._left_out.add(rejected.uid)
@@ -340,6 +342,7 @@ def make_reflectors(
     telemetry: Telemetry,
     reject: Callable[[str, Rejected], None],
     restored: Callable[[str], None],
+    on_contained: OnContained = log_contained_fault,
 ) -> tuple[list[Reflector[Any]], list[tuple[str, Reflector[Any], KindEventHandler]]]:
     """One reflector a kind, not yet running; and those that must be audited, with their sinks."""
     into = make_event_handlers(cache, reject)
@@ -358,6 +361,8 @@ def make_reflectors(
         )
         for kind, path in KINDS.items()
     }
+    for kind, reflector in made.items():
+        reflector.on_contained = into[kind].on_contained = on_contained
     return list(made.values()), [
         (kind, made[kind], into[kind]) for kind in KINDS if kind not in OPTIONAL
     ]

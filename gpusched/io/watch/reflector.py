@@ -39,7 +39,7 @@ from gpusched.io.watch.kind_spec import (
     WatchMetrics,
 )
 from gpusched.io.workers.backoff import RetryBackoff
-from gpusched.io.workers.work_queue import log_contained_fault
+from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
 __all__ = ["KindSpec", "Reflector"]
 
@@ -112,6 +112,8 @@ class Reflector(Generic[Item]):
         """Called when an optional kind turns out to be refused, or not to be any more."""
         self.on_restored: Callable[[str], None] = _ignore_message
         """Told in a sentence that the server's versions went back."""
+        self.on_contained: OnContained = log_contained_fault
+        """Told of what failed by our own doing; the kind is listed again."""
         self.on_cut: Callable[[], None] = _ignore
         """Called when a stream ended before its time."""
         self._cut_off = False
@@ -190,7 +192,7 @@ class Reflector(Generic[Item]):
 
     def _broke_off(self, error: Exception) -> _WatchEnd:
         self._closed()
-        log_contained_fault(f"following {self.kind.name}", error, self.kind.name)
+        self.on_contained("following", error, self.kind.name)
         says = f"following {self.kind.name} failed: {type(error).__name__}: {one_line(str(error))}"
         self._transition("defect", says)
         return _WatchEnd("defect", says, relist=True)

@@ -96,6 +96,7 @@ class AttemptResult:
         closed: why nothing may be placed, empty when it may.
         hooks: faults of shipped hooks, with the objects that they were called with.
         answers: shipped hooks that answered.
+        untold: faults of reports about queues, which cost no gang its turn.
     """
 
     snapshot: Snapshot
@@ -107,6 +108,7 @@ class AttemptResult:
     closed: str = ""
     hooks: tuple[SessionFault, ...] = ()
     answers: frozenset[str] = frozenset()
+    untold: tuple[tuple[str, SessionFault], ...] = ()
 
 
 def attempt_session(
@@ -197,6 +199,10 @@ def _run_session(
         searches=tuple(session.searches),
         rounds=session.gang_selection.rounds(),
         closed=session.outcomes.closed,
+        untold=tuple(
+            (name, describe_exception(error, snapshot, "queue statuses"))
+            for name, error in session.outcomes.untold_queues.items()
+        ),
     )
 
 

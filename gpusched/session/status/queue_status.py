@@ -9,6 +9,7 @@ from gpusched.api.meta.pool_resources import amounts_of_pool
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.queue.queue import DEFAULT_QUEUE, QueueUsage
 from gpusched.base import limits
+from gpusched.base.errors import Fenced
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.reasons import Reason, truncate_message
@@ -20,13 +21,25 @@ _STATES_BY_STRICTNESS = ("Open", "Closed", "Draining")
 
 
 def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
-    """The status of every queue that exists as an object."""
+    """The status of every queue that exists as an object.
+
+    One that cannot be told is left out, with the queues above it where its gangs cannot be counted: it
+    is read for nothing that is decided.
+    """
     pending: dict[str, int] = {}
     inqueue: dict[str, int] = {}
     parts: dict[str, list[Resources]] = {}
+    untold: set[str] = set()
     for queue, gangs in _pending_gangs_by_queue(session).items():
         node = session.snapshot.queues.get(queue)
-        counts = _count_admitted(session, gangs)
+        try:
+            counts = _count_admitted(session, gangs)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - a report costs itself, no gang its turn
+            session.outcomes.leave_untold(queue, error)
+            untold.update(node.path if node else ())
+            continue
         for name in node.path if node else ():
             parts.setdefault(name, []).extend(gang.asked for gang in gangs)
             pending[name] = pending.get(name, 0) + counts[0]
@@ -41,19 +54,27 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         "memory",
         *(name for name, _ in session.view.total().items if accelerator(name)),
     }
-    return tuple(
-        _queue_status(
-            node,
-            requested=node.allocated.plus(total(parts.get(name, ()))),
-            usage=_usage_to_publish(session, node),
-            fair_share=_shown_share(session.view.fair_share(name), shown),
-            counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
-            state=_queue_state(session, node),
-            node_pools=_pool_statuses(session, node),
-        )
-        for name, node in sorted(session.snapshot.queues.queues.items())
-        if node.queue.uid or name != DEFAULT_QUEUE
-    )
+    found: list[QueueStatus] = []
+    for name, node in sorted(session.snapshot.queues.queues.items()):
+        if name in untold or not (node.queue.uid or name != DEFAULT_QUEUE):
+            continue
+        try:
+            status = _queue_status(
+                node,
+                requested=node.allocated.plus(total(parts.get(name, ()))),
+                usage=_usage_to_publish(session, node),
+                fair_share=_shown_share(session.view.fair_share(name), shown),
+                counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
+                state=_queue_state(session, node),
+                node_pools=_pool_statuses(session, node),
+            )
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            session.outcomes.leave_untold(name, error)
+        else:
+            found.append(status)
+    return tuple(found)
 
 
 def _pending_gangs_by_queue(session: Session) -> dict[str, list[Gang]]:

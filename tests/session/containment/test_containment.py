@@ -10,6 +10,7 @@ import pytest
 from gpusched.actions import allocate, enqueue, preempt
 from gpusched.base import limits
 from gpusched.base.errors import InvariantBroken
+from gpusched.session.allocate import queue_order
 from gpusched.session.preempt import preemption_plans, stopped_gangs, victims
 from gpusched.session.start.gang_start import GangStarts
 from gpusched.session.status import binds, gang_status, queue_status
@@ -217,10 +218,24 @@ def test_who_is_gone_is_forgotten(monkeypatch):
     assert c.decision.set_aside == ()
 
 
+def test_a_queue_whose_status_raises_serves_its_gangs(monkeypatch):
+    """Only what is told of it is missing; nobody is set aside."""
+    c = crowd("bad")
+    plain = crowd("bad")
+    plain.when.one_session()
+    plant(monkeypatch, queue_status, "_queue_state", on="a")
+    c.when.one_session()
+    assert c.decision.set_aside == ()
+    assert [name for name, _ in c.decision.untold] == ["a"]
+    assert c.then.started() == plain.then.started()
+    told = {status.name for status in plain.then.plan.queues}
+    assert {status.name for status in c.then.plan.queues} == told - {"a"}
+
+
 def test_a_queue_for_which_it_raises(monkeypatch):
     """It goes with its gangs, which are told why; the other queue goes on."""
     c = crowd("bad")
-    plant(monkeypatch, queue_status, "_queue_state", on="a")
+    plant(monkeypatch, queue_order._QueueBranch, "__init__", on="a")
     c.when.one_session()
     assert [str(each.suspect) for each in c.decision.set_aside] == ["queue a"]
     assert set(c.then.started()) | {claim.gang.name for claim in c.then.plan.claims} == {

@@ -27,8 +27,19 @@ class Outcomes:
         self._positions: dict[GangKey, int] = {}
         self._estimates: dict[GangKey, float] = {}
         self._returned_jobs: list[Gang] = []
+        self._untold_queues: dict[str, Exception] = {}
         self.closed = ""
         """Why nothing may be placed in this session, as a policy could not open; empty if it may."""
+
+    # -- reports -----------------------------------------------------------------------------
+    def leave_untold(self, queue: str, error: Exception) -> None:
+        """The status of a queue is left out of this session's plan, for what it raised."""
+        self._untold_queues[queue] = error
+
+    @property
+    def untold_queues(self) -> dict[str, Exception]:
+        """Exceptions for which statuses of queues are left out, by name of the queue."""
+        return dict(self._untold_queues)
 
     # -- admission ---------------------------------------------------------------------------
     def close(self, sentence: str) -> None:
