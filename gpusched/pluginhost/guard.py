@@ -38,7 +38,7 @@ _PASSED_THROUGH: Final = (InvariantBroken, Fenced, KeyboardInterrupt)
 
 
 class HookId(NamedTuple):
-    """Whom to blame."""
+    """Names of a plugin and of one of its hooks, to which a fault is put down."""
 
     plugin: str
     hook: str

@@ -37,10 +37,10 @@ class EntryPoint(Protocol):
 
     @property
     def value(self) -> str:
-        """``module:Class``."""
+        """Where the class is, as ``module:Class``."""
 
     def load(self) -> Any:
-        """Import it."""
+        """Import the class and return it."""
 
 
 EntryPointSource = Callable[[str], Iterable[EntryPoint]]

@@ -1,4 +1,4 @@
-"""Nobody evicts what the cluster itself lives on."""
+"""Pods that the cluster itself needs are never evicted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Conformance:
     args: ConformanceArgs = ConformanceArgs()
 
     def open(self, hooks: Hooks, _view: View) -> None:
-        """See the class."""
+        """Register the filter of victims."""
         kept = frozenset(self.args.namespaces)
 
         def allows(_claimant: Gang, victim: Gang, _action: str) -> Verdict:

@@ -33,5 +33,5 @@ class Consolidation:
     args: ConsolidationArgs
 
     def open(self, hooks: Hooks, view: View) -> None:  # noqa: ARG002 - needs no view
-        """See the class."""
+        """Set how many gangs may move for one gang, and how much work may be lost."""
         hooks.moving = Moving(gangs_max=self.args.max_gangs, lost_s=self.args.max_lost_seconds)

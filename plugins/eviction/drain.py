@@ -19,7 +19,7 @@ class Drain:
     api: ClassVar[int] = 1
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the check that stops gangs of draining queues."""
 
         def check(gang: Gang) -> Verdict:
             node = view.queue(gang.queue)

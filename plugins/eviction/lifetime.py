@@ -50,7 +50,7 @@ class Lifetime:
     args: LifetimeArgs = LifetimeArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the checks that stop broken gangs and those past maxRuntime."""
 
         def check(gang: Gang) -> Verdict:
             verdict = self._stale(gang, view.now)

@@ -23,7 +23,7 @@ class MinRuntime:
     api: ClassVar[int] = 1
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the filter that keeps young gangs from being stopped."""
 
         def allows(_claimant: Gang, victim: Gang, _action: str) -> Verdict:
             least = protected_ns(victim, view)

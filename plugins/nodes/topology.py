@@ -1,4 +1,4 @@
-"""Who gets a compact place without asking for one, and what stays spare in each domain."""
+"""Compact places for gangs that request none, and nodes that stay spare in each domain."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TopologyArgs:
 
 @attrs.frozen
 class TopologyPolicy:
-    """Compact places and spare nodes. What a gang itself asks for holds without this plugin."""
+    """Compact places and spare nodes. What a gang itself requests is met without this plugin."""
 
     name: ClassVar[str] = "topology"
     api: ClassVar[int] = 1
     args: TopologyArgs = TopologyArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register compact places and spare nodes."""
         del view
         if self.args.compact == "gangs":
             hooks.compact(_holds_gpus)
@@ -45,5 +45,5 @@ class TopologyPolicy:
 
 
 def _holds_gpus(gang: Gang) -> bool:
-    """Whether its members are likely to exchange much: those that hold GPUs are."""
+    """Whether the gang's members request GPUs, so that they are likely to exchange much."""
     return any(task.pod_class.gpu for task in gang.tasks)

@@ -34,7 +34,7 @@ class Drf:
     args: DrfArgs = DrfArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the keys of gangs and, if asked for, of queues by dominant share."""
 
         @cache
         def total() -> dict[str, int]:

@@ -22,7 +22,7 @@ class Gang:
     api: ClassVar[int] = 1
 
     def open(self, hooks: Hooks, _view: View) -> None:
-        """See the class."""
+        """Register the key of gangs by what they lack."""
         hooks.gang_order(_progress, alike=True)
 
 

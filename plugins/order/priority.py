@@ -36,7 +36,7 @@ class Priority:
     args: PriorityArgs = PriorityArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the keys of gangs and, if asked for, of queues by priority."""
 
         def key(gang: Gang) -> Key:
             node = view.queue(gang.queue)

@@ -1,4 +1,4 @@
-"""Nobody waits for ever: past its queue's ``maxWait`` a gang is next, and room is kept for it."""
+"""No gang waits for ever: past its queue's ``maxWait`` it is next, and room is reserved for it."""
 
 from __future__ import annotations
 

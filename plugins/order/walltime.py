@@ -19,7 +19,7 @@ class WalltimeArgs:
     """Arguments of ``walltime``.
 
     Attributes:
-        reservations: blocked gangs of one node pool for which room is kept; 0 for none.
+        reservations: blocked gangs of one node pool for which room is reserved; 0 for none.
         learn: whether a Job of which nothing is said takes as long as nine of ten like it did.
     """
 
@@ -43,7 +43,7 @@ class Walltime:
     args: WalltimeArgs
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register walltimes and how many gangs of a node pool get reservations."""
         hooks.reservations_per_pool = self.args.reservations
         of_queue: dict[str, int] = {}
 

@@ -67,7 +67,7 @@ class Quota:
     args: QuotaArgs = QuotaArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the quota checks of queues."""
 
         @cache
         def guarantees() -> Guarantees:
@@ -172,7 +172,7 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
 
 @attrs.frozen
 class _QuotaCharge:
-    """So much more of a resource on a path, on top of what queues hold."""
+    """Amount of a resource charged to a path, on top of what its queues use."""
 
     resource: str
     need: int
@@ -180,7 +180,7 @@ class _QuotaCharge:
     held: Held
 
     def holds(self, queue: str) -> int:
-        """What a queue's subtree holds without it."""
+        """Amounts that a queue's subtree uses without the charge."""
         return self.held(queue).get(self.resource)
 
 
@@ -295,7 +295,7 @@ class NodePoolCaps:
 
 
 class Guarantees:
-    """What must stay free for queues that hold less than is guaranteed to them.
+    """Room that stays free for queues that use less than is guaranteed to them.
 
     Args:
         view: of the session.
@@ -326,7 +326,7 @@ class Guarantees:
         return ALLOW
 
     def _room(self, charge: _QuotaCharge, path: tuple[str, ...]) -> Verdict:
-        """At each level: what is held and what is kept for others must fit into what there is."""
+        """Check at each level that what is used and what is guaranteed to others fit into what there is."""
         resource, need = charge.resource, charge.need
         top = sum(charge.holds(name) for name in self._view.children(ROOT))
         levels = [(ROOT, top, self._total.get(resource, 0))]
@@ -355,7 +355,7 @@ class Guarantees:
         return ALLOW
 
     def _kept(self, parent: str, charge: _QuotaCharge) -> tuple[int, str]:
-        """What is kept free below a queue once the charge is made, and mostly for whom."""
+        """Amount that stays free below a queue once the charge is made, and the queue with most of it."""
         total, most, owner = 0, 0, ""
         concerned = self._names[charge.resource]
         for name in self._view.children(parent):

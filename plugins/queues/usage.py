@@ -1,4 +1,4 @@
-"""Measures what each queue used of late, so that who used much yields when surplus is divided.
+"""Decayed usage of queues: those that used much of late get less when surplus is divided.
 
 Use is a share of what there is; what lies a half-life back counts half. The state lives in the
 status of the queue: the average up to a moment, and the share from then on. Between two changes
@@ -39,7 +39,7 @@ class DecayedUsage:
     args: UsageArgs = UsageArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the decayed usage of queues."""
         half_life = int(self.args.half_life_s * MICROSECOND)
 
         @cache
@@ -62,7 +62,7 @@ class DecayedUsage:
 
 
 def _share(view: View, queue: str) -> tuple[tuple[str, int], ...]:
-    """What the queue holds as a part of what there is."""
+    """Part of the cluster that the queue uses."""
     total, held = view.total(), view.staying(queue)
     return tuple(
         (name, min(ONE, amount * ONE // total.get(name)))

@@ -56,7 +56,7 @@ class NodeOrder:
     args: NodeOrderArgs = NodeOrderArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class."""
+        """Register the scores of nodes."""
         sign = -1 if self.args.strategy == "spread" else 1
         # Preferences weigh as much beside each strategy.
         unit = STEP if self.args.strategy == "fragmentation" else AFFINITY_POINTS

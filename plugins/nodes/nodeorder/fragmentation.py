@@ -114,7 +114,7 @@ class FragmentationTables:
         return self._wasted(spots.group, spots.cpu, spots.parts)
 
     def fall(self, spots: FreeGpus, ask: RequestShape) -> Ints:
-        """By how much F times ``total`` falls when a request is put on each node, shape (nodes,).
+        """Fall of F times ``total`` when a request is put on each node, int64 of shape (nodes,).
 
         A part is taken of the fullest GPU that still holds it, whole GPUs from the first on.
         Where it does not fit the value means nothing.
@@ -160,7 +160,7 @@ class FragmentationTables:
         return use
 
     def _next(self, sizes: Sequence[int], weight: Ints, cells: int) -> Ints:
-        """Weight of the requests that a part holds: shape (ranks, cells)."""
+        """Weight of the requests that fit into a part, shape (ranks, cells)."""
         held = np.zeros((self._ranks, cells), dtype=np.int64)
         for size, each in zip(sizes, weight, strict=True):
             held[:, size:] += each[:, np.newaxis]
@@ -182,7 +182,7 @@ class FragmentationTables:
 
 
 def free_parts_after(parts: Ints, ask: RequestShape) -> Ints:
-    """Free parts once a request has its own: the fullest GPU that holds it, or the first whole ones.
+    """Free parts once a request has its own: the fullest GPU that it fits, or the first whole ones.
 
     Args:
         parts: shape (nodes, GPUs); not changed.

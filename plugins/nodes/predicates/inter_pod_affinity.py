@@ -102,7 +102,7 @@ class AntiAffinityRule:
 
 
 def anti_affinity_rule_of(term: PodTerm, owner: Pod) -> AntiAffinityRule | None:
-    """The term as its owner means it; None when it selects nobody."""
+    """The term as its owner means it; None when it selects no pod."""
     selector = term.selector_for(owner.labels)
     if selector is None:
         return None

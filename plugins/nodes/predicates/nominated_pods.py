@@ -1,4 +1,4 @@
-"""Pods that other schedulers have nominated to a node hold their room there.
+"""Room on nodes for pods that other schedulers have nominated there.
 
 As in kube-scheduler, only pods of the same or a higher priority are waited for.
 """
@@ -15,7 +15,7 @@ from gpusched.plugin import Hooks, PairRule, Pod, Resources, View
 
 
 def register_nominated_pods(hooks: Hooks, view: View) -> None:
-    """Nothing is registered while nobody is expected."""
+    """Register the filter, where any pod is nominated by another scheduler."""
     if view.awaited():
         hooks.pair_filter(
             "keep room for pods of other schedulers nominated there",

@@ -1,4 +1,4 @@
-"""Volumes: where those that a pod claims can be reached, or can still be made."""
+"""Volumes: nodes that reach the volumes of a pod's claims, or on which they can be made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE_POD = "ReadWriteOncePod"
 
 @attrs.frozen(cache_hash=True)
 class ClaimUsers:
-    """Pods that use a claim."""
+    """Pods that use one PersistentVolumeClaim."""
 
     claim: ObjectKey
     cautious: bool = True
@@ -42,7 +42,7 @@ class ClaimUsers:
 
 
 def register_volumes(hooks: Hooks, view: View) -> None:
-    """Claims that cannot be served anywhere are told by name; the others rule out nodes."""
+    """Register filters for volumes; claims that no node can serve are named in the message."""
     storage = view.storage()
     reach = VolumeReach(view)
     hooks.gang_ready(lambda gang: _check_claims(gang, storage), concerns=_uses_claims)
@@ -58,7 +58,7 @@ def _uses_claims(pod_class: PodClass) -> bool:
 
 
 def _check_claims(gang: Gang, storage: VolumeCatalog) -> Verdict:
-    """Told by name where the minimum cannot be had without such a pod."""
+    """Refuse a gang, by the name of the claim, whose minimum needs a pod that no node can serve."""
     told: Verdict = ALLOW
     helpless = 0
     for task in gang.tasks:
@@ -146,7 +146,7 @@ class VolumeReach:
         self._by_label: dict[str, dict[str, list[int]]] = {}
 
     def rows_for(self, claims: Sequence[PersistentVolumeClaim]) -> Bools:
-        """Rows on which all of one pod's claims can be used, bool, shape (nodes,)."""
+        """Nodes on which all claims of one pod can be used, bool of shape (nodes,)."""
         allowed = np.ones(len(self._view.nodes()), dtype=np.bool_)
         waiting: list[PersistentVolumeClaim] = []
         for claim in claims:
@@ -165,7 +165,7 @@ class VolumeReach:
     def _match_claims_to_volumes(
         self, claims: Sequence[PersistentVolumeClaim], allowed: Bools
     ) -> None:
-        """No volume serves two claims; changes ``allowed``."""
+        """Match claims to volumes, none to two of them; changes ``allowed``."""
         serving = [
             (self._provided(claim), [(v.name, self._of_volume(v)) for v in self._fitting(claim)])
             for claim in sorted(claims, key=lambda each: (each.size, each.name))

@@ -1,4 +1,4 @@
-"""Fair shares: what each queue is due, who is served first by it, and who must give back."""
+"""Fair shares: what each queue is due, which is served first, and which must give back."""
 
 from __future__ import annotations
 

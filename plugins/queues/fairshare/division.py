@@ -89,7 +89,7 @@ def _divide_in_rounds(
     unit: int,
     bend: int,
 ) -> tuple[int, list[tuple[Fraction, int]]]:
-    """Divide among one class until nobody asks for less than its part.
+    """Divide among stakes of one priority until none asks for less than its part.
 
     Returns:
         What is left, and the fraction of a unit that each member lost, by its index.
@@ -143,7 +143,7 @@ def _deal_leftovers(
     rest: list[tuple[Fraction, int]],
     unit: int,
 ) -> int:
-    """One unit each to those who lost most by rounding; what is still left."""
+    """Give one unit each to the stakes that lost most by rounding; what is still left."""
     rest.sort(key=lambda each: (-each[0], stakes[each[1]].created, stakes[each[1]].uid))
     for _, index in rest:
         given = min(unit, left, stakes[index].wants - shares[index])

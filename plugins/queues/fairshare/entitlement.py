@@ -1,4 +1,4 @@
-"""By what right queues hold what they hold in node pools that are divided, and the better right."""
+"""Entitlements to what queues use in divided node pools, and which of two is better."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Held = Callable[[str], Resources]
 
 @attrs.frozen
 class ReclaimRequest:
-    """One side of a comparison.
+    """One side of a comparison of entitlements.
 
     Attributes:
         chain: names of queues from the leaf up to the child of the common ancestor.

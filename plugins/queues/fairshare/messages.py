@@ -1,4 +1,4 @@
-"""The sentences of refused claims: which queue level, what it needs or holds, what it is due."""
+"""Messages of refused reclaims: the queue level, what it needs or uses, what it is due."""
 
 from __future__ import annotations
 

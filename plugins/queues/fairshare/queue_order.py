@@ -1,4 +1,4 @@
-"""Which queue is served next: who is within its share before who is over it."""
+"""Which queue is served next: queues within their share before queues over it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class QueueOrder:
         )
 
     def _of(self, gang: Gang) -> tuple[Resources, tuple[str, ...]]:
-        """What the gang asks for, kept while the queues above it are asked for their keys."""
+        """Requests of the gang, cached while the queues above it are asked for their keys."""
         if self._asked[0] is not gang:
             asked = self._view.minimum(gang)
             self._asked = (gang, asked, self._shares.deciding(asked))

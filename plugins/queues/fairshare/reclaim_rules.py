@@ -1,4 +1,4 @@
-"""Who may take back from whom: by what queues deserve, or else by what they are due.
+"""Which queue may reclaim from which: by what queues deserve, or else by what they are due.
 
 Two queues are compared below their lowest common ancestor: above it nothing changes. The chain
 of a queue are the levels from the leaf up to the child of that ancestor. A claimant reclaims
@@ -55,7 +55,7 @@ PERCENT = 100
 
 
 class ReclaimRules:
-    """See the module.
+    """Rules of reclaim between two queues; see the module.
 
     Args:
         view, shares: of the session.
