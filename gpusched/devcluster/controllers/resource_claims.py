@@ -38,7 +38,7 @@ class _Key:
 
 
 class ResourceClaimController:
-    """Creates claims from templates of pods, and frees those whose pods are done.
+    """Creates the claims of pods from templates, reserves them for bound pods, frees unused ones.
 
     Args:
         client: the cluster.

@@ -26,7 +26,7 @@ def tolerates(toleration: Obj, taint: Obj) -> bool:
     return exists or (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def patience_s(pod: Obj, taints: Sequence[Obj]) -> float | None:
+def toleration_seconds(pod: Obj, taints: Sequence[Obj]) -> float | None:
     """Seconds a pod may stay under NoExecute taints; 0 when not at all, None for ever."""
     tolerations = pod["spec"].get("tolerations") or ()
     limits: list[float] = []
@@ -107,7 +107,7 @@ class TaintEvictionController:
             or pod_state.is_terminal(pod)
         ):
             return
-        limit = patience_s(pod, taints)
+        limit = toleration_seconds(pod, taints)
         if limit is not None:
             self._queue.add_after(uid, limit)
 
