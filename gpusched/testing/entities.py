@@ -58,7 +58,8 @@ def pod_class(
 ) -> PodClass:
     """What placement reads of a pod: ``gpus`` pieces of ``gpu``, the rest in base units.
 
-    ``rules`` are those about other pods: near, apart, liked, disliked, spread, soft_spread, ports.
+    ``rules`` are those about other pods, as fields of ``PodClass``: pod_affinity, pod_anti_affinity,
+    preferred_pod_affinity, preferred_pod_anti_affinity, spread, soft_spread, ports.
     """
     more_rules: dict[str, Any] = {
         kind: terms if isinstance(terms, bool) else tuple(terms) for kind, terms in rules.items()

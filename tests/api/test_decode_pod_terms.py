@@ -41,9 +41,9 @@ def test_affinity_to_pods(wire, pod):
         ("team",),
     )
     assert made.unsupported == ""
-    assert made.near == (read,)
+    assert made.pod_affinity == (read,)
     assert made.preferred_pod_affinity == ((7, read),)
-    assert made.apart == (PodTerm("host", None),)
+    assert made.pod_anti_affinity == (PodTerm("host", None),)
     assert read.selector_for({"rev": "3", "team": "t"}) == Selector(
         (
             Requirement("a", "In", ("1",)),
@@ -61,7 +61,7 @@ def test_label_keys_that_the_server_wrote_out_stay(wire, pod):
         "matchLabelKeys": ["rev"],
     }
     pod["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term]}}
-    (read,) = wire.read("pods", pod).pod_class.near
+    (read,) = wire.read("pods", pod).pod_class.pod_affinity
     assert read.selector_for({"rev": "2"}) == Selector((Requirement("rev", "In", ("1",)),))
 
 

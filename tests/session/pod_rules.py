@@ -51,7 +51,7 @@ def meant(term: PodTerm, owner: Pod, other: Pod, cluster: Cluster) -> bool:
 
 def near_enough(pod: Pod, node: Node, cluster: Cluster) -> bool:
     """Required pod affinity."""
-    terms = pod.pod_class.near
+    terms = pod.pod_class.pod_affinity
     if not terms:
         return True
     wanted = [
@@ -77,7 +77,7 @@ def far_enough(pod: Pod, node: Node, cluster: Cluster) -> bool:
     for other, where in cluster.seated:
         there = cluster.nodes[where].labels
         for owner, whom in ((pod, other), (other, pod)):
-            for term in owner.pod_class.apart:
+            for term in owner.pod_class.pod_anti_affinity:
                 key = term.topology_key
                 same = key in there and there[key] == node.labels.get(key)
                 if same and meant(term, owner, whom, cluster):

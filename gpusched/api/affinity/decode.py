@@ -103,14 +103,14 @@ class Affinities:
     Attributes:
         required: of nodes, ORed; None when there is none.
         preferred: of nodes, weighted.
-        near, apart: required of pods, ANDed.
+        pod_affinity, pod_anti_affinity: required of pods, ANDed.
         liked, disliked: preferred of pods, weighted.
     """
 
     required: tuple[NodeTerm, ...] | None = None
     preferred: tuple[tuple[int, NodeTerm], ...] = ()
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
     preferred_pod_affinity: tuple[tuple[int, PodTerm], ...] = ()
     preferred_pod_anti_affinity: tuple[tuple[int, PodTerm], ...] = ()
 
@@ -125,14 +125,19 @@ def parse_affinity(raw: bytes) -> Affinities:
     if affinity is None:
         return Affinities()
     required, preferred = _node_affinity(affinity.node_affinity)
-    near, preferred_pod_affinity = _pod_affinity(
+    pod_affinity, preferred_pod_affinity = _pod_affinity(
         affinity.pod_affinity, field="spec.affinity.podAffinity"
     )
-    apart, preferred_pod_anti_affinity = _pod_affinity(
+    pod_anti_affinity, preferred_pod_anti_affinity = _pod_affinity(
         affinity.pod_anti_affinity, field="spec.affinity.podAntiAffinity"
     )
     return Affinities(
-        required, preferred, near, apart, preferred_pod_affinity, preferred_pod_anti_affinity
+        required,
+        preferred,
+        pod_affinity,
+        pod_anti_affinity,
+        preferred_pod_affinity,
+        preferred_pod_anti_affinity,
     )
 
 

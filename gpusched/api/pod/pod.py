@@ -41,7 +41,7 @@ class PodClass:
         gpus: pieces of it, the number of whole slots one pod takes.
         affinity: required node affinity, ORed terms; None when there is none.
         preferred: weights and terms of preferred node affinity.
-        near, apart: required inter-pod affinity and anti-affinity, ANDed.
+        pod_affinity, pod_anti_affinity: required inter-pod affinity and anti-affinity, ANDed.
         preferred_pod_affinity, preferred_pod_anti_affinity: weights and terms.
         spread, soft_spread: topology spread constraints that forbid, and that only prefer.
         ports: wanted on the host.
@@ -61,8 +61,8 @@ class PodClass:
     preferred: tuple[tuple[int, NodeTerm], ...]
     tolerations: tuple[Toleration, ...]
     unsupported: str
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
     preferred_pod_affinity: tuple[tuple[int, PodTerm], ...] = ()
     preferred_pod_anti_affinity: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()

@@ -91,7 +91,7 @@ class PodsByNode:
         for row in changed:
             own = tuple(pods[uid] for uid in ledger.uids_on(nodes.nodes[row].name) if uid in pods)
             listed[row] = own
-            apart[row] = tuple(pod for pod in own if pod.pod_class.apart)
+            apart[row] = tuple(pod for pod in own if pod.pod_class.pod_anti_affinity)
         generation[changed] = self._counter
         generation.setflags(write=False)
         self._changed.clear()

@@ -154,7 +154,12 @@ FIELDS: Final[dict[type[Any], Mapping[str, str]]] = {
     Gang: {"expected_count": "unborn"},
     Node: {"layout_error": "layout_trouble", "gpus_installed": "gpus_built_in"},
     Pod: {"slots_error": "slots_doubt"},
-    PodClass: {"preferred_pod_affinity": "liked", "preferred_pod_anti_affinity": "disliked"},
+    PodClass: {
+        "pod_affinity": "near",
+        "pod_anti_affinity": "apart",
+        "preferred_pod_affinity": "liked",
+        "preferred_pod_anti_affinity": "disliked",
+    },
 }
 """Names of fields in files that are others in the code: by class, then by the name in the code."""
 

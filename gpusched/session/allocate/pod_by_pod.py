@@ -149,7 +149,11 @@ class InterPodSearch:
 
     def _ways(self) -> Iterator[tuple[list[_SearchedPod], Bools | None, bool]]:
         keys = sorted(
-            {term.topology_key for each in self._members for term in each.pod.pod_class.near}
+            {
+                term.topology_key
+                for each in self._members
+                for term in each.pod.pod_class.pod_affinity
+            }
         )
         for key in keys:
             for rows in self._domains(key):

@@ -297,7 +297,7 @@ class View:
             yield from row
         for gang in self._snapshot.gangs:
             for task in gang.tasks:
-                if task.pod_class.apart:
+                if task.pod_class.pod_anti_affinity:
                     yield from task.pods
 
     def awaited(self) -> Sequence[Pod]:

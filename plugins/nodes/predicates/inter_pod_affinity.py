@@ -24,12 +24,12 @@ def register_inter_pod_affinity(hooks: Hooks, view: View) -> None:
     hooks.pair_filter(
         "do not satisfy its pod affinity",
         lambda pod: _affinity_rule(pod, view),
-        concerns=lambda pod_class: bool(pod_class.near),
+        concerns=lambda pod_class: bool(pod_class.pod_affinity),
     )
     hooks.pair_filter(
         "break its pod anti-affinity",
         lambda pod: _anti_affinity_rule(pod, view),
-        concerns=lambda pod_class: bool(pod_class.apart),
+        concerns=lambda pod_class: bool(pod_class.pod_anti_affinity),
     )
     wards = AntiAffinityRules(view.repelling(), view)
     if wards.some:
@@ -39,7 +39,7 @@ def register_inter_pod_affinity(hooks: Hooks, view: View) -> None:
 
 
 def _affinity_rule(pod: Pod, view: View) -> PairRule | None:
-    terms = pod.pod_class.near
+    terms = pod.pod_class.pod_affinity
     if not terms:
         return None
     keys = tuple(term.topology_key for term in terms)
@@ -65,7 +65,7 @@ def _affinity_rule(pod: Pod, view: View) -> PairRule | None:
 
 
 def _anti_affinity_rule(pod: Pod, view: View) -> PairRule | None:
-    terms = pod.pod_class.apart
+    terms = pod.pod_class.pod_anti_affinity
     if not terms:
         return None
     asked = tuple(
@@ -122,7 +122,10 @@ class AntiAffinityOwners:
 
     def counts(self, pod: Pod) -> bool:
         """Whether this pod counts."""
-        return any(anti_affinity_rule_of(term, pod) == self.ward for term in pod.pod_class.apart)
+        return any(
+            anti_affinity_rule_of(term, pod) == self.ward
+            for term in pod.pod_class.pod_anti_affinity
+        )
 
 
 class AntiAffinityIndex:
@@ -165,7 +168,7 @@ class AntiAffinityRules:
     def __init__(self, owners: Iterable[Pod], view: View) -> None:
         found: dict[AntiAffinityRule, None] = {}
         for owner in owners:
-            for term in owner.pod_class.apart:
+            for term in owner.pod_class.pod_anti_affinity:
                 ward = anti_affinity_rule_of(term, owner)
                 if ward is not None:
                     found[ward] = None

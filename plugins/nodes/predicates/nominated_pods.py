@@ -63,5 +63,7 @@ def _conflict(pod: Pod, other: Pod, labels: Mapping[str, Mapping[str, str]]) -> 
     return any(
         ward is not None and ward.repels(whom, labels.get(whom.namespace, {}))
         for owner, whom in ((pod, other), (other, pod))
-        for ward in (anti_affinity_rule_of(term, owner) for term in owner.pod_class.apart)
+        for ward in (
+            anti_affinity_rule_of(term, owner) for term in owner.pod_class.pod_anti_affinity
+        )
     )

@@ -67,9 +67,9 @@ def rules(rng: random.Random, share: float) -> dict[str, Any]:
     """Each kind of rule with some likelihood."""
     made: dict[str, Any] = {}
     if rng.random() < share:
-        made["near"] = {term(rng): None for _ in range(rng.randint(1, 2))}
+        made["pod_affinity"] = {term(rng): None for _ in range(rng.randint(1, 2))}
     if rng.random() < share:
-        made["apart"] = {term(rng): None for _ in range(rng.randint(1, 2))}
+        made["pod_anti_affinity"] = {term(rng): None for _ in range(rng.randint(1, 2))}
     if rng.random() < share:
         made["spread"] = {each.topology_key: each for each in (spread(rng), spread(rng))}.values()
     if rng.random() < share / 2:
@@ -105,7 +105,7 @@ def cluster(rng: random.Random, nodes: int, residents: int) -> Given:
             node=f"n{rng.randrange(nodes)}",
             deleting=rng.random() < 0.15,
             cpu=0,
-            apart={term(rng): None} if rng.random() < 0.25 else (),
+            pod_anti_affinity={term(rng): None} if rng.random() < 0.25 else (),
         )
     return c
 
@@ -202,7 +202,7 @@ def test_columns_kept_between_sessions_follow_the_cluster(seed):
                 node=where,
                 cpu=0,
                 own_uid=f"{victim}-{rng.choice(('same', number))}",
-                apart={term(rng): None} if rng.random() < 0.25 else (),
+                pod_anti_affinity={term(rng): None} if rng.random() < 0.25 else (),
             )
         assert open_nodes(session(c), probe) == plainly_open(probe, as_plain(c))
 

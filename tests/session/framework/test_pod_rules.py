@@ -28,7 +28,7 @@ def hosts(c: Given, count: int, *, zones: int = 1, **fields) -> Given:
     return c
 
 
-APART = {"apart": [PodTerm(HOST, app("work"))], "labels": WORK}
+APART = {"pod_anti_affinity": [PodTerm(HOST, app("work"))], "labels": WORK}
 SPREAD = {"spread": [SpreadTerm(ZONE, 1, app("work"))], "labels": WORK}
 
 
@@ -97,7 +97,7 @@ def test_workers_follow_a_leader_of_their_own_gang(given):
     """A member that must be near another waits for it inside the same attempt."""
     c = hosts(given, 4, zones=2, cpu=4000)
     c.group("g", min_member=3)
-    near = {"near": [PodTerm(ZONE, app("leader"))]}
+    near = {"pod_affinity": [PodTerm(ZONE, app("leader"))]}
     c.pods("worker", 2, group="g", cpu=3000, labels=WORK, **near)
     c.pod("leader", group="g", cpu=1000, labels={"app": "leader"})
     c.when.bound()
@@ -109,7 +109,7 @@ def test_a_gang_near_itself_takes_the_zone_with_room(given):
     c = hosts(given, 4, zones=2, cpu=4000)
     c.pod("a", node="h0", cpu=2000, scheduler="theirs")
     c.pod("b", node="h2", cpu=4000, scheduler="theirs")
-    c.gang("g", pods=3, cpu=2000, near=[PodTerm(ZONE, app("work"))], labels=WORK)
+    c.gang("g", pods=3, cpu=2000, pod_affinity=[PodTerm(ZONE, app("work"))], labels=WORK)
     c.when.bound()
     assert {int(node[1:]) % 2 for node in c.then.nodes().values()} == {1}
 
@@ -117,7 +117,7 @@ def test_a_gang_near_itself_takes_the_zone_with_room(given):
 def test_pods_of_others_keep_ours_away(given):
     """The anti-affinity of a pod that another scheduler placed holds for us too."""
     c = hosts(given, 2)
-    c.pod("r", node="h0", scheduler="theirs", apart=[PodTerm(HOST, app("work"))])
+    c.pod("r", node="h0", scheduler="theirs", pod_anti_affinity=[PodTerm(HOST, app("work"))])
     c.gang("g", pods=2, labels=WORK).gang("free", pods=2)
     c.when.bound()
     assert set(c.then.nodes().values()) == {"h0", "h1"}
@@ -127,7 +127,7 @@ def test_pods_of_others_keep_ours_away(given):
 def test_labels_within_one_class_are_told_apart(given):
     """Pods of one template whose labels differ are not taken for each other."""
     c = hosts(given, 2)
-    c.pod("r", node="h0", scheduler="theirs", apart=[PodTerm(HOST, app("work"))])
+    c.pod("r", node="h0", scheduler="theirs", pod_anti_affinity=[PodTerm(HOST, app("work"))])
     c.group("g", min_member=4)
     c.pods("w", 2, group="g", labels=WORK)
     c.pods("v", 2, group="g", labels={"app": "view"})
@@ -139,7 +139,7 @@ def test_labels_within_one_class_are_told_apart(given):
 def test_a_change_of_labels_is_seen(given):
     """A resident that gets or loses a label counts so in the next session."""
     c = hosts(given, 1).pod("r", node="h0", scheduler="theirs", labels=WORK)
-    c.gang("g", pods=1, apart=[PodTerm(HOST, app("work"))])
+    c.gang("g", pods=1, pod_anti_affinity=[PodTerm(HOST, app("work"))])
     assert c.when.one_session().binds == ()
     c.pod("r", node="h0", scheduler="theirs", labels={"app": "rest"})
     c.when.bound()
@@ -152,7 +152,7 @@ def test_leaving_pods_count_for_distance_and_not_for_spread(given):
     c.gang("even", pods=1, spread=[SpreadTerm(ZONE, 1, app("work"), min_domains=2)], labels=WORK)
     c.when.bound()
     assert c.then.started() == ["even"]
-    c.gone("even-0").gang("apart", pods=1, apart=[PodTerm(HOST, app("work"))])
+    c.gone("even-0").gang("apart", pods=1, pod_anti_affinity=[PodTerm(HOST, app("work"))])
     c.when.bound()
     assert c.then.started() == []
 
@@ -161,7 +161,7 @@ def test_a_promise_is_not_broken_by_who_comes_meanwhile(given):
     """Who is promised the place of one that leaves keeps others away already."""
     c = hosts(given, 1, cpu=4000)
     c.pod("r", node="h0", labels=WORK, deleting=True)
-    c.gang("apart", pods=1, apart=[PodTerm(HOST, app("work"))])
+    c.gang("apart", pods=1, pod_anti_affinity=[PodTerm(HOST, app("work"))])
     c.gang("late", pods=1, labels=WORK)
     assert c.when.one_session().binds == ()
     assert [claim.gang.name for claim in c.then.plan.claims] == ["apart"]

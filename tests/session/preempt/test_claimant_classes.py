@@ -53,7 +53,7 @@ def test_a_gang_claims_where_another_is_refused_for_the_labels_of_its_pods(given
     runs(given, "low", "n1 n1 n1", slots={"n1": 1})
     runs(
         given, "quiet", "n1", slots={"n1": 0}, group={"preemptible": False},
-        apart=[NOT_BESIDE_NOISE],
+        pod_anti_affinity=[NOT_BESIDE_NOISE],
     )  # fmt: skip
     for name, labels in (("a-noisy", {"noise": "much"}), ("b-silent", {})):
         given.gang(name, pods=1, gpus=3, priority=9, labels=labels)

@@ -8,7 +8,7 @@ from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from tests.session.framework.test_pod_rules import APART, HOST, PORT, WORK, ZONE, app, hosts
 from tests.session.running import runs
 
-AWAY = {"apart": [PodTerm(HOST, app("loud"))]}
+AWAY = {"pod_anti_affinity": [PodTerm(HOST, app("loud"))]}
 LOUD = {"labels": {"app": "loud"}}
 
 
@@ -33,7 +33,7 @@ def test_only_those_in_the_way_leave(given):
 
 def test_a_pod_that_keeps_apart_from_the_claimant_leaves(given):
     """The rule may be the victim's: it counts both ways."""
-    c = runs(hosts(given, 1, gpus=8), "low", "h0", apart=[PodTerm(HOST, app("work"))])
+    c = runs(hosts(given, 1, gpus=8), "low", "h0", pod_anti_affinity=[PodTerm(HOST, app("work"))])
     c.gang("g", pods=1, gpus=1, priority=9, labels=WORK)
     c.when.one_session()
     assert c.then.evicted() == ["low-0"]

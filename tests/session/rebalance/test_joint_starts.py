@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 
 IN_ONE_RACK = TopologyRequest(required="rack")
 APART = {
-    "apart": [PodTerm(HOST, Selector((Requirement("app", "In", ("work",)),)))],
+    "pod_anti_affinity": [PodTerm(HOST, Selector((Requirement("app", "In", ("work",)),)))],
     "labels": {"app": "work"},
 }
 SIZES = (5, 4, 3, 3, 3, 2)

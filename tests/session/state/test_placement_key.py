@@ -85,7 +85,7 @@ POD_CLASS = {
     "requests": MANY, "gpu": "other", "gpus": 9, "node_selector": (("a", "b"),),
     "affinity": (), "preferred": ((1, None),),
     "tolerations": (Toleration("a", "Exists", "", ""),), "unsupported": "why",
-    "near": (TERM,), "apart": (TERM,), "preferred_pod_affinity": ((1, TERM),),
+    "pod_affinity": (TERM,), "pod_anti_affinity": (TERM,), "preferred_pod_affinity": ((1, TERM),),
     "preferred_pod_anti_affinity": ((1, TERM),), "spread": ("x",), "soft_spread": ("x",),
     "ports": ("x",), "uses_claims": True, "aligned": (MANY,), "share": GpuShare(500),
 }  # fmt: skip

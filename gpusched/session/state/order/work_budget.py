@@ -84,7 +84,11 @@ class GangCosts:
     def _look(self, gang: Gang) -> int:
         units = gang.pending // limits.WORK_PODS_A_UNIT
         for task in gang.tasks:
-            ruled = task.pod_class.near or task.pod_class.apart or task.pod_class.spread
+            ruled = (
+                task.pod_class.pod_affinity
+                or task.pod_class.pod_anti_affinity
+                or task.pod_class.spread
+            )
             units += self._class * (limits.WORK_RULES_TIMES if ruled else 1)
         if gang.sub_groups or gang.topology.required or gang.topology.preferred:
             units += self._class * (1 + len(gang.sub_groups))
