@@ -87,7 +87,7 @@ def free_whole_gpus(slots: int, free: int) -> list[int]:
 
 
 DEFAULT_POPULATION: Final = ((1, 300), (2, 120), (4, 180), (8, 400))
-"""Where nothing else is known of who asks for GPUs."""
+"""Mix of GPU requests that is assumed while no pods were counted."""
 
 
 class NodeUsage:
@@ -127,7 +127,7 @@ class NodeUsage:
 
     # -- looking ---------------------------------------------------------------------------
     def look(self, *, later: bool) -> None:
-        """Show use as it is now, or as it will be when those who leave are gone."""
+        """Show use as it is now, or as it will be once pods that are leaving are gone."""
         if later == self.later:
             return
         self.later = later
@@ -168,12 +168,12 @@ class NodeUsage:
 
     @property
     def staying(self) -> Ints:
-        """What is held once those who leave have left, and promised: shape (nodes, resources)."""
+        """Amounts held once leaving pods have left, plus those nominated; shape (nodes, resources)."""
         staying: Ints = self._real - self._releasing + self._reserved
         return staying
 
     def holdings_on_row(self, row: int) -> Ints:
-        """What is held and promised on a row, by those too who leave: shape (resources,)."""
+        """Amounts held and nominated on a row, by leaving pods too; int64, shape (resources,)."""
         held: Ints = self._real[row] + self._reserved[row]
         return held
 

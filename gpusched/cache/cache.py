@@ -107,7 +107,7 @@ class Cache:
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self._contested: set[UID] = set()
         self.rounds: tuple[TenantRound, ...] = ()
-        """How far the last session came where it could not look at everybody; it says so itself."""
+        """How far the last session came when it could not look at every gang, as it reported."""
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []

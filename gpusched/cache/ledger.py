@@ -140,11 +140,11 @@ class Ledger:
         return self._by_node.get(node, {})
 
     def doubted_on(self, node: str) -> Iterable[UID]:
-        """Whose slots on a node count only while nobody has a better claim, in any order."""
+        """Pods whose slots on a node count only while no other pod has a better claim, in any order."""
         return self._doubted.get(node, ())
 
     def slots_of(self, holding: Holding) -> int:
-        """The slots of one that is held here, as far as they count; 0 when nobody knows them."""
+        """The slots of one that is held here, as far as they count; 0 when they are not known."""
         if not holding.doubted:
             return holding.slots
         return self._believed(holding.node).get(holding.uid, 0)
@@ -287,7 +287,7 @@ class _NodeSums:
         self.taken |= slot_mask(tuple(self.shared))
 
     def _take_lost(self, shares: list[Holding], gpu_memory: int) -> None:
-        """Shares whose slots nobody knows, packed; with one of them that stays, its GPU stays."""
+        """Shares whose slots are not known, packed; with one of them that stays, its GPU stays."""
         filled = 0
         for holding in sorted(shares, key=lambda each: (each.leaving, not each.ours, each.uid)):
             assert holding.share is not None

@@ -22,7 +22,7 @@ class PodStage(IntEnum):
     """Its room is taken in the ledger; nothing is sent, or what was sent was not done."""
     SENT = 2
     UNKNOWN = 3
-    """Sent, and nobody knows with what effect: it is read back."""
+    """Sent with an effect that is not known: it is read back."""
     CONFIRMED = 4
     FORGOTTEN = 5
     """This binding will not be; the room is free again."""

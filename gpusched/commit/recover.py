@@ -93,7 +93,7 @@ def plan_recoveries(gangs: Iterable[PartialGang], *, server_now: float) -> tuple
 
 
 def _rank(gang: PartialGang) -> tuple[int, float, GangKey]:
-    """The highest priority first, then who lacks the smallest part, then by key."""
+    """The highest priority first, then the gang that lacks the smallest part, then by key."""
     return -gang.priority, -len(gang.bound) / gang.min_member, gang.key
 
 

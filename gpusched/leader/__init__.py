@@ -1,1 +1,1 @@
-"""Leadership as pure logic: who may write, and until when."""
+"""Which replica may write, and until when? Leadership as pure logic, without I/O."""

@@ -144,7 +144,7 @@ def gpu_memory_of_labels(labels: Mapping[str, str]) -> int:
 
 
 def offers_gpu_slices(labels: Mapping[str, str]) -> bool:
-    """Whether what a node offers as GPUs are slices or replicas of them, which nobody shares."""
+    """Whether what a node offers as GPUs are slices or replicas of them, which cannot be shared."""
     main = gpu_resources().main
     several = labels.get(main.replicas_label, "1") not in {"0", "1"}
     products = [labels.get(label, "") for label in main.product_labels]

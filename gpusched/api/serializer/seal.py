@@ -27,7 +27,7 @@ KEY: Final = "gpusched.io/seal-key"
 """The annotation of the daemon's Lease."""
 KEY_BYTES: Final = 32
 _DIGITS: Final = 32
-"""128 bits: nobody guesses them, and every pod carries them."""
+"""128 bits: too many to guess, few enough for every pod to carry."""
 _KEY: Final = re.compile(rf"[0-9a-f]{{{2 * KEY_BYTES}}}")
 
 

@@ -61,7 +61,7 @@ class WirePersistentVolumeClaim(Struct, gc=False):
 
 
 class ClaimReference(Struct, gc=False):
-    """For whom a volume is."""
+    """``spec.claimRef`` of a volume: the claim for which it is kept."""
 
     namespace: str = ""
     name: str = ""

@@ -1,4 +1,4 @@
-"""Counts the members of a gang: who has a place, who waits, who cannot count."""
+"""Counts the members of a gang: those with a place, those that wait, those that cannot count."""
 
 from __future__ import annotations
 

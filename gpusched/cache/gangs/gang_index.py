@@ -54,7 +54,7 @@ from gpusched.cache.ledger import HoldingState, Ledger
 from gpusched.cache.store import KindStore
 
 _NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup"})
-"""Kinds of gangs that nobody joins by an owner reference, which any tenant may write."""
+"""Kinds of gangs that no pod joins by an owner reference, which any tenant may write."""
 
 
 FAULTS_MAX: Final = 64
@@ -616,7 +616,7 @@ def _countable_gangs(family: tuple[Gang, ...]) -> tuple[Gang, ...]:
 
 
 def _is_idle(gang: Gang) -> bool:
-    """Whether it waits for pods, or for gates to go: nobody else's start depends on it."""
+    """Whether it waits for pods, or for gates to go: the start of no other gang depends on it."""
     if gang.tasks or gang.placed or gang.leaving or gang.done:
         return False
     return not (gang.pod_group is not None and gang.pod_group.min_resources)

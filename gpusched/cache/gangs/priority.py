@@ -22,7 +22,7 @@ from gpusched.cache.store import KindStore
 from gpusched.config.model import GroupPriority
 
 USER_PRIORITY_MAX: Final = 1_000_000_000
-"""Classes above it are the system's; the API server lets nobody define more of them."""
+"""Highest value of a PriorityClass that users may define; those above it are the system's."""
 
 
 @attrs.frozen

@@ -29,7 +29,7 @@ from gpusched.topology.published_layout import layout_from_devices
 E = TypeVar("E")
 _NO_CATALOGUE: Final = GpuLayoutCatalog()
 _SHARED_MAX: Final = 4096
-"""Distinct layouts and amounts that are remembered to be shared; nobody has so many."""
+"""Distinct layouts and amounts that are remembered to be shared; no cluster has so many."""
 
 
 class DeviceStore(KindStore[E], Generic[E]):

@@ -37,7 +37,7 @@ def requests_beside_share(pod_class: PodClass) -> Resources:
 
 
 def usage_after_release(use: NodeHoldings, resource: str) -> int:
-    """What will be held of a resource when those who leave have left; shares not rounded up."""
+    """Amount held of a resource once pods that are leaving have left; shares are not rounded up."""
     held = use.amounts.get(resource, 0) - use.leaving.get(resource, 0)
     if resource == shared_resource():
         for now, going in use.shared.values():

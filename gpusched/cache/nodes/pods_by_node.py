@@ -32,7 +32,7 @@ class NodePods:
 
 
 class PodsByNode:
-    """Keeps the rows, and who is nominated to a node by another scheduler."""
+    """Pods on each row, and the pods that another scheduler has nominated to a node."""
 
     def __init__(self) -> None:
         self._changed: set[UID] = set()

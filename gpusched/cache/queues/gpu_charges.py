@@ -24,7 +24,7 @@ from gpusched.api.pod.pod import Pod, PodClass
 
 
 class GpuCharges:
-    """Follows the nodes; ``smallest`` is in bytes, 0 while nobody says."""
+    """Follows the nodes; ``smallest`` is in bytes, 0 while no node tells."""
 
     def __init__(self) -> None:
         self.smallest = 0
@@ -32,7 +32,7 @@ class GpuCharges:
         self._counts: Counter[int] = Counter()
         self._priced: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
         self._plain: dict[str, tuple[ref[PodClass], PodClass]] = {}
-        """By digest, priced classes that somebody has and what they were made of."""
+        """By digest, priced classes of pods that exist, and the classes that they were made of."""
 
     def put(self, node: str, labels: Mapping[str, str]) -> bool:
         """A node has these labels; whether prices changed by that."""

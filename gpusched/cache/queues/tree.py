@@ -23,7 +23,7 @@ from gpusched.cache.queues.node_pool_names import conflicting_pools_message, nod
 BUILT_IN = Queue(
     name=DEFAULT_QUEUE, uid=UID(""), resource_version=ResourceVersion(""), generation=0, created=0.0
 )
-"""The queue of those who name none; an object of that name replaces it."""
+"""The queue of gangs that name none; an object of that name replaces it."""
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -112,7 +112,7 @@ def best_greedy_order(window: AdmissionBatch) -> Places | None:
 
 
 def admit_in_order(window: AdmissionBatch, order: Sequence[int]) -> Places:
-    """Place one after another as well as greedy can; who finds no place is left out."""
+    """Place one candidate after another greedily; one that finds no place is left out."""
     free = window.free.copy()
     places: Places = {}
     for number in order:
@@ -315,7 +315,7 @@ class _BatchSearch:
         return places
 
     def _only(self, admitted: Sequence[int]) -> AdmissionBatch:
-        """The window of these alone, who all must start."""
+        """The batch of these candidates alone, all of which must start."""
         chosen = tuple(
             attrs.evolve(self._window.contenders[number], must=True) for number in admitted
         )

@@ -1,4 +1,4 @@
-"""From how many of each kind go to each pool to who sits on which node."""
+"""From counts of each role in each pool to counts of each candidate on each node."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class AdmissionBatch:
 
     @property
     def must(self) -> tuple[int, ...]:
-        """Numbers of those without whom there is no answer."""
+        """Numbers of the candidates that must start: without them there is no answer."""
         return tuple(number for number, each in enumerate(self.contenders) if each.must)
 
     def weight(self, admitted: Sequence[int]) -> int:

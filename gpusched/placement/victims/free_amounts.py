@@ -1,4 +1,4 @@
-"""Free amounts, members who could leave, and limits: the arithmetic under a field of victims."""
+"""Free amounts, members that could be evicted, and limits: the arithmetic of a victim search."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class VictimSearchState(FreeAmounts):
         self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
 
     def _offer_all(self) -> None:
-        """Enter every move; left until somebody asks for a choice, as many fields never are."""
+        """Enter every move; put off until a choice is asked for, as most fields are never asked."""
         if self._offered:
             return
         self._offered = True

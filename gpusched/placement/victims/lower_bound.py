@@ -64,7 +64,7 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
 
 
 def claimants_that_fit_at_most(field: VictimSearchState) -> int:
-    """How many claimants would fit if everybody left who could, limits not counted."""
+    """Number of claimants that would fit if every possible victim left, limits not counted."""
     free = {row: list(amounts) for row, amounts in field.free.items()}
     leaving = dict.fromkeys(m for n in field.possible() for m in field.bundles[n].members)
     return field.room + _without(field, leaving, free, dict(field.fits))

@@ -201,7 +201,7 @@ def _cheapest_up_to_rank(
 def _rows(
     field: VictimSearchState, wanted: IncomingRoles, numbers: Sequence[int]
 ) -> tuple[list[tuple[int, CandidateRow]], int]:
-    """Rows where newcomers may fit; with one role, how many fit on rows where nobody leaves."""
+    """Rows where claimants may fit; with one role, how many fit on rows without evictions."""
     freed: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for place, number in enumerate(numbers):
         for row in field.rows_of(number):
