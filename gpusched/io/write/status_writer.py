@@ -528,12 +528,13 @@ class StatusWriter:
             known.written = parse_written_status(request, want, answer.body)
             return
         error = api_error(answer, doing=f"write {request.path}", write=True)
-        # Not there, made again (422: a UID never changes), or changed meanwhile: what was
-        # to be said was about something else. A later session says what is true then.
+        # Made again (422: a UID never changes), or changed meanwhile: what was to be said was
+        # about something else. A later session says what is true then. What is not there is
+        # asked for again until its end is seen: a server or proxy in between may be wrong.
         if isinstance(want, TopologyWrite) and isinstance(error, errors.NotFound | errors.Denied):
             # The CRD or the role of an earlier version: the event alone tells it then.
             _log.warning("the status of a topology cannot be written", why=error)
-        elif isinstance(error, errors.NotFound | errors.Conflict) or error.status == 422:
+        elif isinstance(error, errors.Conflict) or error.status == 422:
             if error.status == 422:
                 _log.warning("a status was refused", why=error)
             self._said.pop(want.gang, None)
@@ -548,6 +549,8 @@ class StatusWriter:
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
             self._rate_limiter.throttled(error.retry_after_s)
+        elif isinstance(error, errors.NotFound):
+            pause_s = _DENIED_RETRY_S
         elif isinstance(error, errors.Denied):
             self._lease.doubt()
             pause_s = _DENIED_RETRY_S

@@ -167,7 +167,25 @@ def test_other_conditions_survive(told, group):
     told(scenario)
 
 
-@pytest.mark.parametrize("code", [404, 409, 422])
+def test_a_group_that_is_not_found_is_asked_for_again_until_its_end_is_seen(told, says):
+    """A server may be wrong for a moment; of one that is deleted nothing more is sent."""
+
+    async def scenario(given, writer, shown):
+        given.cluster.script("PATCH", "/podgroups/g/status", says(404))
+        writer.submit([says_status()], [])
+        await asyncio.sleep(60)
+        assert len(patches(given, "/podgroups/g/status")) == 2
+        given.cluster.script("PATCH", "/podgroups/g/status", says(404))
+        writer.submit([says_status(running=1)], [])
+        await asyncio.sleep(1)
+        writer.gang_gone(GangKey("PodGroup", "ns", "g"), UID("u-g"))
+        await asyncio.sleep(60)
+        assert len(patches(given, "/podgroups/g/status")) == 3
+
+    told(scenario)
+
+
+@pytest.mark.parametrize("code", [409, 422])
 def test_a_group_that_is_not_the_one_is_forgotten(told, says, code):
     """No retry; a later session may say it again."""
 
