@@ -75,17 +75,17 @@ def over_its_capability(**asks):
     spec = {"queue": "q", "minMember": 1}
     group = {"metadata": {"name": "g", "namespace": "default"}, "spec": spec}
     limited = {"metadata": {"name": "q"}, "spec": {"capability": {GPU: "6"}}}
-    store.collection(QUEUES).put("q", limited)
-    store.collection(GROUPS).put("default/g", group)
-    store.collection("nodes").put("n", node(32))
+    store.collection(QUEUES).write("q", limited)
+    store.collection(GROUPS).write("default/g", group)
+    store.collection("nodes").write("n", node(32))
     held = [pod(f"old-{number}", **{GPU: 4}) for number in range(3)]
     new = pod("new", **asks)
     for each in (*held, new):
         each["metadata"]["uid"] = each["metadata"]["name"]
     for each in held:
-        store.collection("pods").put(f"default/{each['metadata']['name']}", each)
+        store.collection("pods").write(f"default/{each['metadata']['name']}", each)
     now[0] = 100.0
-    store.collection("pods").put("default/new", new)
+    store.collection("pods").write("default/new", new)
     return [each.finding.invariant for each in witness.seen]
 
 
