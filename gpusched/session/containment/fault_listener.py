@@ -2,7 +2,7 @@
 
 What a hook that fails answers instead is its guard's to say; but the answer may reach further
 than the object: a queue whose turn cannot be computed sits out with all its gangs, and gangs that
-are alike are told the same. A hook of ours that answers for others fails for what it was asked
+are alike get the same answer. A hook of ours that answers for others fails for what it was asked
 about, which is contained like any other defect of ours.
 """
 

@@ -23,7 +23,7 @@ _STATES_BY_STRICTNESS = ("Open", "Closed", "Draining")
 def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     """The status of every queue that exists as an object.
 
-    One that cannot be told is left out, with the queues above it where its gangs cannot be counted: it
+    A queue whose status cannot be made is left out, with the queues above it where its gangs cannot be counted: it
     is read for nothing that is decided.
     """
     pending: dict[str, int] = {}
