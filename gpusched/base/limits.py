@@ -282,16 +282,6 @@ POOL_WAIT_S: Final = 30.0
 """A watch waits so long for a free connection."""
 READ_BUFFER_BYTES: Final = 2**18
 """Bytes read ahead on one connection: a list page arrives in few steps."""
-RATE_MIN: Final = 10.0
-"""Requests a second that are left however often the server complains."""
-RATE_BURST_S: Final = 0.05
-"""Seconds of the full rate that may go out at once: a gang is not spread over time."""
-RATE_GROWTH: Final = 0.02
-"""Share of the highest rate regained each second: from 10 to 4,000 in 50 s."""
-RATE_HALVE_PERIOD_S: Final = 1.0
-"""Answers 429 within this time are one complaint, not sixty-four."""
-RATE_PAUSE_MAX_S: Final = 60.0
-"""A longer Retry-After is not believed."""
 
 # -- telemetry ------------------------------------------------------------------------------
 QUEUE_NAMES_IN_METRICS_MAX: Final = 500

@@ -7,8 +7,13 @@ import random
 
 import pytest
 
-from gpusched.base.limits import RATE_BURST_S, RATE_MIN
-from gpusched.io.workers.rate_limiter import RateLimiter, TokenBucket, TrafficClass
+from gpusched.io.workers.rate_limiter import (
+    RATE_BURST_S,
+    RATE_MIN,
+    RateLimiter,
+    TokenBucket,
+    TrafficClass,
+)
 from gpusched.lab.virtual_time.loop import run_virtual
 
 

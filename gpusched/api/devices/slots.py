@@ -13,6 +13,8 @@ from gpusched.base.limits import SLOTS_PER_NODE_MAX
 
 SLOTS = "gpusched.io/slots"
 """The annotation that our binding writes."""
+_NAMES_KEPT = 4096
+"""Names of resources of which it is remembered whether they are accelerators."""
 
 
 def accelerator(resource: str) -> bool:
@@ -20,7 +22,14 @@ def accelerator(resource: str) -> bool:
 
     A dimension is one where its resource is.
     """
-    return gpu_resources().is_accelerator(resource_of(resource))
+    gpus = gpu_resources()
+    known = gpus.known_accelerators
+    found = known.get(resource)
+    if found is None:
+        if len(known) >= _NAMES_KEPT:
+            known.clear()
+        found = known[resource] = gpus.is_accelerator(resource_of(resource))
+    return found
 
 
 def gpu_request(requests: Resources) -> tuple[str, int]:

@@ -81,6 +81,11 @@ class GpuResources:
         """Names of drivers that publish such GPUs."""
         return frozenset(each.driver for each in self.listed if each.driver)
 
+    @cached_property
+    def known_accelerators(self) -> dict[str, bool]:
+        """Answers of ``is_accelerator`` that a caller keeps, as it is asked for the same names."""
+        return {}
+
     def is_accelerator(self, resource: str) -> bool:
         """Whether a resource is a GPU or a part of one."""
         return resource in self.whole or resource.startswith(self.slice_prefixes)

@@ -9,12 +9,23 @@ from __future__ import annotations
 import asyncio
 import heapq
 from enum import IntEnum
+from typing import Final
 
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.io.observe.logs import Logger
 
 _log = Logger(__name__)
+RATE_MIN: Final = 10.0
+"""Requests a second that are left however often the server complains."""
+RATE_BURST_S: Final = 0.05
+"""Seconds of the full rate that may go out at once: a gang is not spread over time."""
+RATE_GROWTH: Final = 0.02
+"""Share of the highest rate regained each second: from 10 to 4,000 in 50 s."""
+RATE_HALVE_PERIOD_S: Final = 1.0
+"""Answers 429 within this time are one complaint, not sixty-four."""
+RATE_PAUSE_MAX_S: Final = 60.0
+"""A longer Retry-After is not believed."""
 
 
 class TrafficClass(IntEnum):
@@ -39,11 +50,11 @@ class TokenBucket:
     def __init__(self, rate_max: float, now: float) -> None:
         self._rate_max = rate_max
         self._rate = rate_max
-        self._burst = max(1.0, rate_max * limits.RATE_BURST_S)
+        self._burst = max(1.0, rate_max * RATE_BURST_S)
         self._tokens = self._burst
         self._last = now
         self._paused_until = now
-        self._halved_at = now - limits.RATE_HALVE_PERIOD_S
+        self._halved_at = now - RATE_HALVE_PERIOD_S
 
     @property
     def rate(self) -> float:
@@ -73,13 +84,13 @@ class TokenBucket:
     def throttled(self, now: float, retry_after_s: float) -> bool:
         """The server said 429: pause as it asks; whether the rate was halved for it."""
         self._refill(now)
-        pause_s = min(retry_after_s, limits.RATE_PAUSE_MAX_S)
+        pause_s = min(retry_after_s, RATE_PAUSE_MAX_S)
         self._paused_until = max(self._paused_until, now + pause_s)
-        if now - self._halved_at < limits.RATE_HALVE_PERIOD_S:
+        if now - self._halved_at < RATE_HALVE_PERIOD_S:
             return False
         self._halved_at = now
-        self._rate = max(min(limits.RATE_MIN, self._rate_max), self._rate / 2)
-        self._tokens = min(self._tokens, max(1.0, self._rate * limits.RATE_BURST_S))
+        self._rate = max(min(RATE_MIN, self._rate_max), self._rate / 2)
+        self._tokens = min(self._tokens, max(1.0, self._rate * RATE_BURST_S))
         return True
 
     def _refill(self, now: float) -> None:
@@ -88,10 +99,8 @@ class TokenBucket:
             return
         self._last = now
         if self._rate < self._rate_max:
-            self._rate = min(
-                self._rate_max, self._rate + self._rate_max * limits.RATE_GROWTH * passed
-            )
-        burst = max(1.0, self._rate * limits.RATE_BURST_S)
+            self._rate = min(self._rate_max, self._rate + self._rate_max * RATE_GROWTH * passed)
+        burst = max(1.0, self._rate * RATE_BURST_S)
         self._tokens = min(burst, self._tokens + passed * self._rate)
 
 
