@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -82,6 +83,13 @@ class NodeRows:
         if pod.share is not None:
             self._bench.write_gpu_room_left(pod.share, self._rows, left)
         return left
+
+    def left_for(self, pod: PodClass) -> Ints:
+        """``gpu_room_left`` under its name of version 0.1.0."""
+        warnings.warn(
+            "NodeRows.left_for is called gpu_room_left now", DeprecationWarning, stacklevel=2
+        )
+        return self.gpu_room_left(pod)
 
     def shared(self) -> Sequence[Mapping[int, int]]:
         """Thousandths taken of each shared GPU by slot, one mapping for each row."""

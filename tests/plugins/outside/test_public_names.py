@@ -9,6 +9,7 @@ from gpusched.config.model import DEFAULT
 from gpusched.plugin import ActionNeeds, Capability
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.state.policy import action_capabilities, action_needs
+from gpusched.testing.authors import cluster_under
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,27 @@ def test_an_action_that_states_nonsense_is_refused(packages, line: str, why: str
     with pytest.raises(ConfigError) as caught:
         load_policy(attrs.evolve(DEFAULT, actions=("enqueue", "odd"), action_lines=()))
     assert why in str(caught.value)
+
+
+def test_the_room_left_on_a_gpu_is_found_under_its_old_name() -> None:
+    """A score of version 0.1.0 goes on, with a warning."""
+    answers: list[bool] = []
+
+    class Score:
+        name = "score"
+        api = 1
+
+        def open(self, hooks: plugin.Hooks, view: plugin.View) -> None:
+            def score(pod: plugin.PodClass, rows: plugin.NodeRows) -> None:
+                with pytest.warns(DeprecationWarning, match="gpu_room_left"):
+                    left = rows.left_for(pod)
+                answers.append(left.tolist() == rows.gpu_room_left(pod).tolist())
+
+            hooks.node_score(score)
+
+    c = cluster_under(Score()).nodes(1, gpus=2).queue("a")
+    c.gang("g", pods=1, gpus=1, queue="a")
+    c.when.one_session()
+    assert c.then.faults() == ()
+    assert answers
+    assert all(answers)
