@@ -44,10 +44,12 @@ OURS = LeaseRecord(version="9", holder="me", transitions=4, duration_s=15.0)
 
 def state(phase: LeasePhase, **more) -> LeaseState:
     """A plausible state of each phase at NOW: calls were begun 1 s ago."""
+    record = OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER
     known = {
         "phase": phase,
         "next_at": NOW.mono,
-        "record": OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER,
+        "record": record,
+        "highest": record.transitions,
         "unchanged_since": NOW.mono - 5,
         "called": NOW.plus(-1),
         "valid_until": NOW.plus(6) if phase in LEADER else ClockReading(0, 0),
