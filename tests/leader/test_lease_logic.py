@@ -44,12 +44,10 @@ OURS = LeaseRecord(version="9", holder="me", transitions=4, duration_s=15.0)
 
 def state(phase: LeasePhase, **more) -> LeaseState:
     """A plausible state of each phase at NOW: calls were begun 1 s ago."""
-    record = OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER
     known = {
         "phase": phase,
         "next_at": NOW.mono,
-        "record": record,
-        "highest": record.transitions,
+        "record": OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER,
         "unchanged_since": NOW.mono - 5,
         "called": NOW.plus(-1),
         "valid_until": NOW.plus(6) if phase in LEADER else ClockReading(0, 0),
@@ -299,7 +297,9 @@ def test_the_holder_of_a_lease_that_was_deleted_may_act_as_long_as_before(made):
 def test_a_free_lease_with_another_count_is_one_that_was_made_anew():
     """The one that a leader gives back keeps its count: that one is taken at once."""
     anew = attrs.evolve(FREE, transitions=1)
-    waiting, effects = LOGIC.step(state(LeasePhase.READING), LeaseSeen(NOW, anew))
+    waiting, effects = LOGIC.step(
+        state(LeasePhase.READING, highest=OTHER.transitions), LeaseSeen(NOW, anew)
+    )
     assert (waiting.phase, effects) == (LeasePhase.STANDBY, ())
     _, effects = LOGIC.step(
         attrs.evolve(waiting, phase=LeasePhase.READING), LeaseSeen(NOW.plus(10), anew)
