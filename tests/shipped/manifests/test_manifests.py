@@ -39,15 +39,25 @@ def rules() -> Iterator[dict[str, Any]]:
             yield from doc.get("rules", ())
 
 
+_APART = {"examples", "policies", "policies-other-projects"}
+"""Folders that are applied by themselves."""
+
+
 def test_kustomization_names_every_manifest():
     """No manifest can be forgotten: examples and policies apart, which have a list of their own."""
     listed = set(load("kustomization.yaml")[0]["resources"])
     present = {
         str(file.relative_to(MANIFESTS))
         for file in MANIFESTS.rglob("*.yaml")
-        if file.name != "kustomization.yaml" and file.parent.name not in {"examples", "policies"}
+        if file.name != "kustomization.yaml" and file.parent.name not in _APART
     }
     assert listed == present | {"../conf", "policies"}
+    for folder in ("policies", "policies-other-projects"):
+        files = {file.name for file in (MANIFESTS / folder).glob("*.yaml")}
+        assert {
+            "kustomization.yaml",
+            *load(f"{folder}/kustomization.yaml")[0]["resources"],
+        } == files
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
