@@ -6,9 +6,11 @@ snapshot and policy give the same plan, whatever the order in which objects arri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import Pod, PodClass
@@ -43,6 +45,21 @@ from gpusched.session.state.search_records import SearchRecord, search_effort
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.state.statement import Statement
 from gpusched.topology.levels import TopologyLevel
+
+_FORMER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], object]]]] = {
+    "admitted": ("outcomes.is_admitted(gang)", lambda session: session.outcomes.admitted_keys),
+    "full": ("placements.is_full", lambda session: session.placements.is_full),
+    "keep": ("placements.commit", lambda session: session.placements.commit),
+    "kept": ("placements.assigned", lambda session: session.placements.assigned),
+    "lift": (
+        "nominations.take_back(gang, statement)",
+        lambda session: lambda statement, gang: session.nominations.take_back(gang, statement),
+    ),
+    "refuse": ("outcomes.refuse", lambda session: session.outcomes.refuse),
+    "withdraw": ("nominations.cancel", lambda session: session.nominations.cancel),
+}
+"""Attributes that docs/plugins.md of version 0.1.0 told authors of: what each is called now, and how
+it is got."""
 
 
 class Session:
@@ -240,3 +257,15 @@ class Session:
     def track_reservations(self, tracker: ReservationTracker) -> None:
         """From now on the tracker follows what the session places and nominates."""
         self._effects.reservations = tracker
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+
+        def __getattr__(self, name: str) -> object:
+            """Find what authors of actions called otherwise in version 0.1.0, with a warning."""
+            known = _FORMER_NAMES.get(name)
+            if known is None:
+                raise AttributeError(f"a session has no attribute {name!r}")
+            warnings.warn(
+                f"session.{name} is called session.{known[0]} now", DeprecationWarning, stacklevel=2
+            )
+            return known[1](self)

@@ -19,9 +19,12 @@ NOW, S = entities.NOW, 10**9
 ACME = Path(__file__).parents[3] / "docs/examples/acme-policies/src/acme_policies"
 
 
-def published_action() -> Any:
+OLD = Path(__file__).parents[2] / "shipped/old_files/0.1.0/actions"
+
+
+def published_action(folder: Path = ACME) -> Any:
     """The action that docs/plugins.md prints, as an author has it after copying."""
-    spec = importlib.util.spec_from_file_location("acme_smallest", ACME / "smallest.py")
+    spec = importlib.util.spec_from_file_location("acme_smallest", folder / "smallest.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -88,6 +91,29 @@ def test_the_published_action_starts_what_ends_before_the_reservation() -> None:
     c.when.one_session()
     assert c.then.started() == ["s"]
     assert c.then.status("h").estimated_start == NOW + 90
+
+
+@pytest.mark.filterwarnings("ignore:session:DeprecationWarning")
+@pytest.mark.parametrize(("small_s", "started"), [(0, []), (60, ["s"])])
+def test_the_action_of_0_1_0_runs_as_it_was_and_leaves_reservations(
+    small_s: int, started: list[str]
+) -> None:
+    """Names that it uses are others by now; S starts only where it ends before the reservation."""
+    c = reserved(("enqueue", published_action(OLD), "allocate", "backfill"), small_s=small_s)
+    c.when.one_session()
+    assert c.then.started() == started
+    assert c.then.status("h").estimated_start == NOW + 90
+    assert c.then.faults() == ()
+
+
+def test_a_former_name_is_answered_with_a_warning_that_names_todays() -> None:
+    """The sentence says what to write instead."""
+    c = reserved(("enqueue", published_action(OLD), "allocate"))
+    with pytest.warns(DeprecationWarning, match="is called") as told:
+        c.when.one_session()
+    assert "session.keep is called session.placements.commit now" in {
+        str(each.message) for each in told
+    }
 
 
 @pytest.mark.parametrize(

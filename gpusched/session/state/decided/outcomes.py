@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
@@ -65,6 +66,11 @@ class Outcomes:
     def is_admitted(self, gang: Gang) -> bool:
         """Whether the gang may be given places in this session."""
         return gang.key in self._admitted
+
+    @property
+    def admitted_keys(self) -> AbstractSet[GangKey]:
+        """Keys of the gangs that may be given places in this session."""
+        return self._admitted
 
     def admission(self, gang: Gang) -> PendingReason | None:
         """Why the gang is not admitted; None when it is, or was not checked."""
