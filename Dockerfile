@@ -25,9 +25,9 @@ RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/w
 # The daemon's environment with the extras devcluster and lab; what the daemon's image holds does not
 # depend on it.
 FROM build AS build-scenarios
-COPY distributions distributions
+COPY .ci/distributions .ci/distributions
 COPY kwok-scenarios kwok-scenarios
-RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/extras distributions/devcluster distributions/lab \
+RUN /opt/backend/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/extras .ci/distributions/devcluster .ci/distributions/lab \
     && python -m pip --python /opt/gpusched/bin/python install --require-hashes --only-binary :all: -r requirements-scenarios.lock \
     && python -m pip --python /opt/gpusched/bin/python install --no-deps --no-index /tmp/extras/*.whl
 

@@ -7,7 +7,7 @@ WORKERS ?= 2
 LONGEST ?= 10m
 PURE := api topology placement session commit leader config lab/report plugins
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint types imports unit seeds bench experiments real check format lock clean
+.PHONY: help setup demo test quick lint types imports unit bench experiments real check format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -46,9 +46,6 @@ imports: setup ## who may import whom
 unit: setup ## the tests alone; at the end the slowest twenty
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
 
-seeds: setup ## two hundred chaos seeds, of which the suite plays fifty
-	$(BIN)/gpusched chaos --seeds 0-199 --jobs $(WORKERS)
-
 check: lint types imports ## everything but the tests
 
 bench: setup ## speed and memory, as ratios to this machine's raw limits
@@ -65,11 +62,11 @@ format: setup ## let ruff format and fix
 	$(BIN)/ruff format .
 
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
-ALL := pyproject.toml distributions/devcluster/pyproject.toml distributions/lab/pyproject.toml $(foreach name,gpusched gpusched-devcluster gpusched-lab,--no-emit-package $(name))
+ALL := pyproject.toml .ci/distributions/devcluster/pyproject.toml .ci/distributions/lab/pyproject.toml $(foreach name,gpusched gpusched-devcluster gpusched-lab,--no-emit-package $(name))
 lock: ## pin again after editing dependencies (needs uv)
 	$(COMPILE) --group dev $(ALL) -o requirements.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements-run.lock
 	$(COMPILE) --constraint requirements.lock $(ALL) -o requirements-scenarios.lock
 
 clean: ## forget everything that was installed or built
-	rm -rf $(VENV) build *.egg-info distributions/*/build distributions/*/*.egg-info
+	rm -rf $(VENV) build *.egg-info .ci/distributions/*/build .ci/distributions/*/*.egg-info

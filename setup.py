@@ -13,7 +13,7 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ("manifests", "conf")
 EXTRAS = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
-"""Distributions of each extra: folders below distributions/."""
+"""Distributions of each extra: folders below .ci/distributions/."""
 OF_EXTRAS = (
     "gpusched.devcluster", "gpusched.cli.devcluster", "gpusched.cli.demo",
     "gpusched.lab", "gpusched.cli.lab", "gpusched.testing",
@@ -33,7 +33,7 @@ def shipped_files() -> list[tuple[str, list[str]]]:
 
 def requirement(name: str) -> str:
     """The distribution of that name as a requirement: the folder of a checkout, else by version."""
-    folder = ROOT / "distributions" / name
+    folder = ROOT / ".ci" / "distributions" / name
     if folder.is_dir():
         return f"gpusched-{name} @ {folder.as_uri()}"
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

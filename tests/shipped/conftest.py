@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("gpusched", "plugins", "manifests", "conf", "kwok-scenarios", "distributions")
+SOURCES = ("gpusched", "plugins", "manifests", "conf", "kwok-scenarios", ".ci/distributions")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE")
 BUILD = (
     sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps",
@@ -38,5 +38,8 @@ def wheels(tmp_path_factory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("wheels")
     return {
         "gpusched": build(source, place),
-        **{name: build(source / "distributions" / name, place) for name in ("devcluster", "lab")},
+        **{
+            name: build(source / ".ci" / "distributions" / name, place)
+            for name in ("devcluster", "lab")
+        },
     }

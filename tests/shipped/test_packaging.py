@@ -107,7 +107,7 @@ def test_an_extra_of_a_checkout_is_the_folder_of_its_distribution(wheels):
     """So `pip install '.[lab]'` asks no registry for packages of ours."""
     extras = [line for line in requirements(wheels["gpusched"]) if "extra ==" in line]
     told = sorted(
-        (re.sub(r"file:///\S+/distributions/", "CHECKOUT/", line)).replace("'", '"')
+        (re.sub(r"file:///\S+/.ci/distributions/", "CHECKOUT/", line)).replace("'", '"')
         for line in extras
     )
     assert told == [
@@ -163,7 +163,7 @@ def test_the_lock_of_scenarios_holds_what_the_extras_need():
     plays, develops = pins("requirements-scenarios.lock"), pins("requirements.lock")
     assert pins("requirements-run.lock").items() < plays.items() < develops.items()
     for name in ("devcluster", "lab"):
-        text = (ROOT / "distributions" / name / "pyproject.toml").read_text()
+        text = (ROOT / ".ci" / "distributions" / name / "pyproject.toml").read_text()
         needed = names(tomllib.loads(text)["project"]["dependencies"])
         assert {name for name in needed if not name.startswith("gpusched")} <= set(plays)
 
@@ -198,8 +198,8 @@ def test_only_the_scenarios_image_gets_the_extras():
     """The last stage, which is built without a target, copies the stage before the extras come."""
     stages = re.split(r"(?m)^FROM ", (ROOT / "Dockerfile").read_text())[1:]
     build, extras, scenarios, daemon = stages
-    assert "distributions" not in build
-    assert "distributions/devcluster distributions/lab" in extras
+    assert ".ci/distributions" not in build
+    assert ".ci/distributions/devcluster .ci/distributions/lab" in extras
     assert "requirements-scenarios.lock" in extras
     assert "--from=build-scenarios " in scenarios
     assert "--from=build " in daemon

@@ -1,4 +1,4 @@
-"""Packages and files of the lab, which lie in the one tree two folders up."""
+"""Packages and files of the lab, which lie in the one tree three folders up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("gpusched/lab", "gpusched/cli/lab", "gpusched/testing")
 SHIPPED = (".", "library", "experiments")
 """Folders of kwok-scenarios; the others belong to the embedded cluster."""
 
-folders = {path.replace("/", "."): f"../../{path}" for path in PACKAGES}
+folders = {path.replace("/", "."): f"../../../{path}" for path in PACKAGES}
 setup(
     package_dir=folders,
     packages=[
@@ -23,7 +23,7 @@ setup(
             f"share/gpusched/kwok-scenarios/{name}".removesuffix("/."),
             [
                 str(path)
-                for path in sorted(Path("../../kwok-scenarios", name).iterdir())
+                for path in sorted(Path("../../../kwok-scenarios", name).iterdir())
                 if path.is_file()
             ],
         )

@@ -1,4 +1,4 @@
-"""Packages and files of the embedded cluster, which lie in the one tree two folders up."""
+"""Packages and files of the embedded cluster, which lie in the one tree three folders up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("gpusched/devcluster", "gpusched/cli/devcluster", "gpusched/cli/demo
 SHIPPED = ("stages", "pools", "first-gang")
 """Folders of kwok-scenarios: how pods and nodes live, node pools, and what the demo plays."""
 
-folders = {path.replace("/", "."): f"../../{path}" for path in PACKAGES}
+folders = {path.replace("/", "."): f"../../../{path}" for path in PACKAGES}
 setup(
     package_dir=folders,
     packages=[
@@ -21,7 +21,7 @@ setup(
     data_files=[
         (
             f"share/gpusched/kwok-scenarios/{name}",
-            [str(path) for path in sorted(Path("../../kwok-scenarios", name).iterdir())],
+            [str(path) for path in sorted(Path("../../../kwok-scenarios", name).iterdir())],
         )
         for name in SHIPPED
     ],
