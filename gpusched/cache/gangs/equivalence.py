@@ -22,8 +22,8 @@ class Omit(Flag):
     Attributes:
         LENGTH: how long the gang says it runs; for callers that no reservation concerns, or that
             compare lengths.
-        SIZE: the minimum and the number of pods of each class; for callers that compare how many
-            members are needed, and only where all pods are of one class.
+        SIZE: the minimum, and the number of pods of each class and of expected ones; for callers
+            that compare how many members are needed, and only where all pods are of one class.
         NAMESPACE: for callers that exclude gangs with rules about other pods or with volumes.
     """
 
@@ -54,7 +54,7 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
         gang.leaving_held,
         gang.trouble,
         gang.suspended,
-        gang.expected_count,
+        bool(gang.expected_count),
         gang.pod_group.min_resources if gang.pod_group else None,
         gang.key if unique else None,
         "" if Omit.NAMESPACE in without else gang.key.namespace,
@@ -69,6 +69,7 @@ def _members(gang: Gang, *, sizes: bool) -> Hashable:
         return tuple((each.role, each.sub_group, each.pod_class.digest) for each in gang.tasks)
     return (
         gang.min_member,
+        gang.expected_count,
         gang.asked,
         tuple(
             (each.role, each.sub_group, each.pod_class.digest, len(each.pods))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpusched.api.affinity.pod_terms import PodTerm
 from gpusched.api.affinity.selector import Requirement, Selector
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
+from gpusched.session.framework.reasons import Reason
 from gpusched.testing.given import Given
 from tests.session.running import runs
 
@@ -58,6 +61,29 @@ def test_a_gang_claims_where_another_is_refused_for_the_labels_of_its_pods(given
     for name, labels in (("a-noisy", {"noise": "much"}), ("b-silent", {})):
         given.gang(name, pods=1, gpus=3, priority=9, labels=labels)
     assert claimed_for(given) == ["b-silent"]
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_jobs_that_wait_suspended_share_refusals_as_pod_groups_do(given, suspended):
+    """Expected pods of a Job are a size like pods that exist: the same gangs get the same answers.
+
+    The claimants' queue is below its share and holds one node of four. The first of them would
+    bring it above, is refused, and answers for the smaller one behind it in the same session.
+    """
+    given.nodes(4, prefix="n", gpus=8).queue("gold").queue("bronze")
+    runs(given, "gold-large", "n-0 n-1 n-2", gpus=8, queue="gold")
+    runs(given, "bronze-runs", "n-3", gpus=8, queue="bronze")
+    for name, pods in (("a-large", 3), ("b-small", 1)):
+        if suspended:
+            given.job(
+                name, parallelism=pods, completions=pods, indexed=True, suspended=True,
+                queue="bronze", gpus=8,
+            )  # fmt: skip
+        else:
+            given.gang(name, pods=pods, gpus=8, queue="bronze")
+    plan = given.when.one_session()
+    reasons = {each.gang.name: each.scheduled.reason for each in plan.gangs if not each.counts[0]}
+    assert reasons == dict.fromkeys(("a-large", "b-small"), Reason.INSUFFICIENT_RESOURCES)
 
 
 def test_a_short_gang_claims_where_a_long_one_would_break_a_reservation(given):

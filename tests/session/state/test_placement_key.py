@@ -214,6 +214,9 @@ def test_what_a_caller_compares_itself_is_left_out_by_name():
     small = attrs.evolve(with_pod_set(gang, pods=pods[:1]), min_member=1, asked=NOTHING)
     assert placement_key(small, without=Omit.SIZE) == placement_key(gang, without=Omit.SIZE)
     assert placement_key(small, without=Omit.LENGTH) != placement_key(gang, without=Omit.LENGTH)
+    few, many = (attrs.evolve(gang, expected_count=count) for count in (1, 2))
+    assert placement_key(few, without=Omit.SIZE) == placement_key(many, without=Omit.SIZE)
+    assert placement_key(few, without=Omit.SIZE) != placement_key(gang, without=Omit.SIZE)
     other = attrs.evolve(gang, key=GangKey("PodGroup", "other", "g"))
     assert placement_key(other) != placement_key(gang)
     namespace = Omit.NAMESPACE
