@@ -49,7 +49,7 @@ PLACES = [
     (EventRecorder, "_put"),
     (EventRecorder, "_send"),
     (EventRecorder, "_work"),
-    (EventRecorder, "tell"),
+    (EventRecorder, "record"),
     (Evictor, "_end"),
     (Evictor, "_evict"),
     (Evictor, "evict"),

@@ -91,9 +91,9 @@ def test_of_gangs_that_are_gone_a_few_dozen_are_remembered():
     known = GangCache()
     most = 0
     for number in range(1000):
-        known.put(object(), number)
+        known.set(object(), number)
         for each in waiting:
-            known.put(each, -1)
+            known.set(each, -1)
         known.only(waiting, len(waiting))
         most = max(most, len(known.known))
     assert most <= 64

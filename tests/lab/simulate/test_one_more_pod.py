@@ -84,12 +84,17 @@ def test_one_more_pod_shifts_no_other_pods_name_uid_or_times():
 
 def test_a_run_leaves_the_garbage_collector_as_it_was():
     """A run looks for garbage less often than the process it runs in, which does not notice."""
-    before = gc.get_threshold()
+    of_suite, before = gc.get_threshold(), (700, 10, 10)
 
     async def look(_: ClusterRun) -> tuple[int, int, int]:
         return gc.get_threshold()
 
-    within = simulate_cluster(look, options=SimulationOptions(daemons=0)).value
+    gc.set_threshold(*before)  # as in a fresh process; the suite collects seldom itself
+    try:
+        within = simulate_cluster(look, options=SimulationOptions(daemons=0)).value
+        after = gc.get_threshold()
+    finally:
+        gc.set_threshold(*of_suite)
 
     assert within[0] > before[0]
-    assert gc.get_threshold() == before
+    assert after == before

@@ -169,7 +169,7 @@ def test_a_stopped_process_of_searches_gives_later_solvers_no_time():
     stopping.stop()
     stopping.begun(second)
     assert (first.stops, second.parameters.max_time_in_seconds) == (1, 0.001)
-    stopping.again()
+    stopping.reset()
     stopping.begun(third)
     assert third.parameters.max_time_in_seconds == 10.0
 
