@@ -91,7 +91,7 @@ def unless_it_is(name, **fields):
 @plant
 def plans_are_not_checked_again():
     """A plan is carried out whatever changed since it was decided."""
-    yield (session_cycle, "recheck", lambda *_args, **_how: "")
+    yield (session_cycle, "recheck_placements", lambda *_args, **_how: "")
 
 
 @plant
@@ -104,7 +104,7 @@ def bindings_name_no_uid():
         body["metadata"].pop("uid", None)
         return json.dumps(body).encode()
 
-    yield (bind_calls.requests, "binding", binding)
+    yield (bind_calls.requests, "binding_body", binding)
 
 
 @plant
@@ -156,7 +156,7 @@ def half_a_gang_stays():
         self.rest(CommitPhase.RELEASED)
 
     yield (CommitStep, "undo", undo)
-    yield (session_cycle, "recover", lambda *_args, **_how: [])
+    yield (session_cycle, "plan_recoveries", lambda *_args, **_how: [])
     yield (Hooks, "stop_check", lambda *_args, **_how: None)
 
 
@@ -170,7 +170,7 @@ def evictions_name_no_uid():
         (body.get("deleteOptions") or {}).pop("preconditions", None)
         return json.dumps(body).encode()
 
-    yield (evictor.requests, "eviction", eviction)
+    yield (evictor.requests, "eviction_body", eviction)
 
 
 @plant
@@ -291,11 +291,11 @@ def events_count():
 def a_restored_store_is_not_noticed():
     """Versions that go back are taken for a quiet cluster."""
 
-    async def distrust(_self):
+    async def version_went_back(_self):
         return None
 
-    yield (Reflector, "_distrust", distrust)
-    yield (Elector, "_look_back", lambda *_args: None)
+    yield (Reflector, "_version_went_back", version_went_back)
+    yield (Elector, "_is_restored_lease", lambda *_args: None)
 
 
 # -- books -----------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def shares_are_half_as_large():
 @plant
 def capability_is_not_asked():
     """Queues get whatever fits."""
-    yield (quota_plugin, "_capped", lambda *_args: quota_plugin.ALLOW)
+    yield (quota_plugin, "_check_capability", lambda *_args: quota_plugin.ALLOW)
 
 
 @plant
@@ -424,15 +424,15 @@ def scheduled_is_said_early():
             return found
         return attrs.evolve(found, is_scheduled=True, phase="Running")
 
-    yield (gang_status, "_status", said)
+    yield (gang_status, "_gang_status", said)
 
 
 @plant
 def room_is_held_for_ever():
     """What is kept for lost members is never given up."""
-    yield (limits, "REPAIR_HOLD_MAX_S", 1e9)
-    yield (limits, "PROMISE_MAX_S", 1e9)
-    yield (limits, "ARRIVAL_MAX_S", 1e9)
+    yield (limits, "REPAIR_ROOM_MAX_S", 1e9)
+    yield (limits, "NOMINATION_MAX_S", 1e9)
+    yield (limits, "EXPECTED_PODS_MAX_S", 1e9)
 
 
 @plant
@@ -457,7 +457,7 @@ def sessions_end_with_the_first_exception():
             raise ZeroDivisionError("planted")
         return original(session, gang)
 
-    yield (gang_status, "_status", said)
+    yield (gang_status, "_gang_status", said)
 
 
 @plant

@@ -20,10 +20,10 @@ from gpusched.testing.invariants import Finding
 
 _DIGEST = """
 import logging
-from gpusched.lab.chaos.scripts.generator import draw
-from gpusched.lab.chaos.play import play
+from gpusched.lab.chaos.scripts.generator import draw_script
+from gpusched.lab.chaos.play import play_script
 logging.disable(logging.CRITICAL)
-print(*(play(draw(seed)).digest for seed in (3, 5)))
+print(*(play_script(draw_script(seed)).digest for seed in (3, 5)))
 """
 
 
