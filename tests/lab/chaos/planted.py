@@ -430,9 +430,13 @@ def scheduled_is_said_early():
 @plant
 def room_is_held_for_ever():
     """What is kept for lost members is never given up."""
-    yield (limits, "REPAIR_ROOM_MAX_S", 1e9)
+    original = Cache.use_limits
+
+    def use_limits(self, chosen):
+        original(self, attrs.evolve(chosen, repair_timeout_s=1e9, pod_arrival_timeout_s=1e9))
+
+    yield (Cache, "use_limits", use_limits)
     yield (limits, "NOMINATION_MAX_S", 1e9)
-    yield (limits, "EXPECTED_PODS_MAX_S", 1e9)
 
 
 @plant
