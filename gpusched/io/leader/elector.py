@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import attrs
+
 from gpusched.api.meta.identity import is_older_version
 from gpusched.api.serializer.seal import KEY, is_seal_key
 from gpusched.base import errors, limits
@@ -127,6 +129,8 @@ class Elector:
         )
         self._state = self._logic.first(self._now())
         self._object: dict[str, Any] = {}
+        self._uncounted = LeaseRecord(version="", holder="", transitions=0, duration_s=0.0)
+        """The Lease without a count of changes of hands that was read last, with its beginning."""
         self._wake = asyncio.Event()
         self._leads = asyncio.Event()
         self._stopping = False
@@ -340,12 +344,19 @@ class Elector:
         holder = spec.get("holderIdentity")
         transitions = _valid_count(spec.get("leaseTransitions"))
         duration = spec.get("leaseDurationSeconds")
-        return LeaseRecord(
+        record = LeaseRecord(
             version=str(version),
             holder="" if holder is None else str(holder),
             transitions=self._beginning() if transitions is None else transitions,
             duration_s=float(duration) if isinstance(duration, int) else 0.0,
         )
+        if transitions is not None:
+            return record
+        # The beginning goes on with the clock: a Lease that nobody writes must stay the same, or
+        # a standby would take each reading for a renewal and never take over from a dead holder.
+        if attrs.evolve(record, transitions=self._uncounted.transitions) != self._uncounted:
+            self._uncounted = record
+        return self._uncounted
 
     def _beginning(self) -> int:
         """Where a Lease that was never held begins to count: half the seconds since 1970.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
@@ -60,6 +61,19 @@ def test_a_count_that_cannot_be_counted_on_from_begins_anew(elect, count):
 
     fence, now = elect(scenario)
     assert abs(int(fence.partition("/")[2]) - now / 2) < 60
+
+
+@pytest.mark.parametrize("count", [{}, {"leaseTransitions": 2**31 - 1}])
+def test_a_dead_holder_without_a_count_is_succeeded_after_a_whole_lease(elect, count):
+    """Where its count would begin goes on with the clock: that is no sign of life."""
+
+    async def scenario(lease, make, clock, server):
+        lease.set(spec={"holderIdentity": "dead", "leaseDurationSeconds": 15, **count})
+        standby, _ = await make("b")
+        await asyncio.wait_for(standby.acquired(), 60)
+        return clock.monotonic()
+
+    assert 15 <= elect(scenario) < 18
 
 
 def test_a_second_process_stands_by_and_takes_over_after_a_release(elect, caplog, may):
