@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Flag, auto
+from functools import lru_cache
 from typing import Final
 
 import attrs
 
+from gpusched.api.gang.pod_group import GangTerms
 from gpusched.cache.gangs.gang import Gang
 
 
@@ -80,13 +82,19 @@ def _members(gang: Gang, *, sizes: bool) -> Hashable:
 
 def _terms(gang: Gang, *, lengths: bool) -> Hashable:
     if not lengths:
-        return attrs.evolve(gang.terms, expected_duration_ns=0)
+        return _without_length(gang.terms)
     job = gang.job
     return (
         gang.terms,
         (job.deadline_s, job.parallelism) if job is not None else _NO_JOB,
         _pod_deadlines(gang),
     )
+
+
+@lru_cache(maxsize=1024)
+def _without_length(terms: GangTerms) -> GangTerms:
+    """The terms of gangs that are equal but for how long they say they run; few differ."""
+    return attrs.evolve(terms, expected_duration_ns=0)
 
 
 _NO_JOB: Final = (0, 0)

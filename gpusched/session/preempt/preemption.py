@@ -116,8 +116,10 @@ class Preemption:
     def _serve(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
         need = claimant.at_once
-        exact = (kind, placement_key(claimant, without=_sizes_compared(claimant)))
-        known = self._hopeless.get(kind) or self._hopeless.get(exact)
+        known = self._hopeless.get(kind)
+        if known is None:  # thousands of equal claimants ask: the longer key only where it decides
+            without = _sizes_compared(claimant)
+            known = self._hopeless.get((kind, placement_key(claimant, without=without)))
         self._session.work.spend(limits.WORK_GANG)
         if known is None or need < known[0]:
             before = self._chooser.work
@@ -128,7 +130,11 @@ class Preemption:
             if reach is None:
                 return True
             known = (need, reach)
-            self._hopeless[exact if self._placed_on_trial else kind] = known
+            if self._placed_on_trial:
+                without = _sizes_compared(claimant)
+                self._hopeless[kind, placement_key(claimant, without=without)] = known
+            else:
+                self._hopeless[kind] = known
         self._tell(gang, need, known[1])
         return False
 
