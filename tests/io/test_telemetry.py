@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 
 import pytest
+from opentelemetry.sdk.metrics._internal import measurement_consumer
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gpusched.base import limits
@@ -187,3 +190,18 @@ def test_without_an_exporter_spans_are_nothing(telemetry):
     with tracing.span("cycle", a=1):
         tracing.finished("gang", began=0.0, ended=1.0)
     tracing.shutdown()
+
+
+def test_a_clock_that_is_set_forward_spoils_no_scrape(monkeypatch):
+    """Given a wall clock that jumps by a minute at each look: all rows come, counted once."""
+    telemetry = Telemetry()
+    telemetry.bind("bound")
+    ticks = itertools.count(time.time_ns(), 60 * 10**9)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement_consumer, "time_ns", lambda: next(ticks))
+        during = telemetry.render().decode()
+    after = telemetry.render().decode()
+
+    assert 'gpusched_bind_total{result="bound"} 1.0' in during
+    assert 'gpusched_bind_total{result="bound"} 1.0' in after
