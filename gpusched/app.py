@@ -27,7 +27,7 @@ from gpusched.api.serializer.requests import ObjectRef
 from gpusched.api.serializer.seal import KEY_BYTES, UNKNOWN_SEAL, parse_seal
 from gpusched.base import limits
 from gpusched.base.clock import Clock
-from gpusched.base.errors import GpuschedError, InvariantBroken
+from gpusched.base.errors import is_defect
 from gpusched.cache.cache import Cache
 from gpusched.commit.model import CommitPhase
 from gpusched.config.model import Config, LimitsConfig
@@ -189,8 +189,7 @@ class App:
 
     def _remember(self, error: BaseException) -> None:
         """For the next process, what this one ends of, where that is a fault of ours."""
-        ours = not isinstance(error, GpuschedError) or isinstance(error, InvariantBroken)
-        if self._mark is not None and ours:
+        if self._mark is not None and is_defect(error):
             why = f"{type(error).__name__}: {one_line(str(error))}"
             self._mark.fault(why, self._broken_with)
 

@@ -126,3 +126,8 @@ class OutcomeUnknown(ApiError):
 
 class UndecodableObject(GpuschedError):
     """Bytes from the API server that are not the JSON document that was asked for."""
+
+
+def is_defect(error: BaseException) -> bool:
+    """Whether the error is a fault of gpusched itself, not an answer that it has a name for."""
+    return isinstance(error, InvariantBroken) or not isinstance(error, GpuschedError)

@@ -186,6 +186,8 @@ class CacheComparer:
                     if sink.key_of(item) not in sink.touched and sink.fails(item):
                         sink.apply("MODIFIED", item)
         except errors.GpuschedError as error:
+            if errors.is_defect(error):
+                raise
             _log.info("an audit was not finished", resource=kind, why=error)
         finally:
             sink.touched = None

@@ -122,12 +122,12 @@ class KindDiscovery:
             while True:
                 try:
                     await self._follow(await self._look(), group)
-                except errors.GpuschedError as error:
-                    self._failed(str(error))
-                    pause_s = backoff.failed()
                 except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon
-                    self._on_contained("discovery", error, "other projects' kinds")
-                    self._failed(f"{type(error).__name__}: {error}")
+                    if errors.is_defect(error):
+                        self._on_contained("discovery", error, "other projects' kinds")
+                        self._failed(f"{type(error).__name__}: {error}")
+                    else:
+                        self._failed(str(error))
                     pause_s = backoff.failed()
                 else:
                     backoff.succeeded()

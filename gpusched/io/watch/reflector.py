@@ -190,6 +190,11 @@ class Reflector(Generic[Item]):
                 continue
             await self._clock.sleep(max(end.retry_after_s, self._backoff.failed()))
 
+    def _note_defect(self, error: errors.GpuschedError) -> None:
+        """Count a fault of ours where it is handled as an answer that failed."""
+        if errors.is_defect(error):
+            self.on_contained("following", error, self.kind.name)
+
     def _broke_off(self, error: Exception) -> _WatchEnd:
         self._closed()
         self.on_contained("following", error, self.kind.name)
@@ -211,10 +216,7 @@ class Reflector(Generic[Item]):
             try:
                 page = await self.page(limits.LIST_PAGE, token)
             except errors.GpuschedError as error:
-                # What broke off is not a list: the sink keeps what it has.
-                if self.kind.optional:
-                    await self._give_up(number, error)
-                return self._list_failed(error)
+                return await self._page_failed(number, error)
             items.extend(page.items)
             if len(items) > limits.OBJECTS_PER_KIND_MAX:
                 return self._list_failed(
@@ -249,6 +251,13 @@ class Reflector(Generic[Item]):
         async with self._list_done:
             self._list_done.notify_all()
         return None
+
+    async def _page_failed(self, number: int, error: errors.GpuschedError) -> _WatchEnd:
+        """What broke off is not a list: the sink keeps what it has."""
+        self._note_defect(error)
+        if self.kind.optional:
+            await self._give_up(number, error)
+        return self._list_failed(error)
 
     def _is_behind(self, version: str) -> _WatchEnd | None:
         """A new leader's lists show no less than what there was when it took the Lease.
@@ -433,6 +442,7 @@ class Reflector(Generic[Item]):
                 if not is_older_version(page.resource_version, self._version):
                     return None
         except errors.GpuschedError as error:
+            self._note_defect(error)
             return _WatchEnd("broken", str(error))
         says = (
             f"the server's version of {self.kind.name} went back from {self._version} to "

@@ -79,17 +79,18 @@ def test_a_gang_without_a_name_to_tell_ends_no_process(play, monkeypatch, kind):
 @pytest.mark.parametrize(
     "looks",
     [
-        (CacheComparer, "audit"),
-        (KindDiscovery, "discovery"),
-        (ConfigWatcher, "configuration"),
+        (CacheComparer, "_look", "audit"),
+        (CacheComparer, "_read", "audit"),
+        (KindDiscovery, "_look", "discovery"),
+        (ConfigWatcher, "_look", "configuration"),
     ],
-    ids=["audit", "discovery", "configuration"],
+    ids=["audit", "audit-list", "discovery", "configuration"],
 )
 def test_what_looks_after_things_is_counted_where_it_fails(
     play, monkeypatch, tmp_path, kind, looks
 ):
     """It is tried again; meanwhile gangs start."""
-    owner, stage = looks
+    owner, name, stage = looks
     file = tmp_path / "gpusched.yaml"
     file.write_text("cycle: {maxPeriod: 60s}\n")
 
@@ -100,7 +101,7 @@ def test_what_looks_after_things_is_counted_where_it_fails(
         await w.start(nodes=2)
         daemon = w.daemon(config_file=str(file))
         await w.until(lambda: daemon.leading)
-        monkeypatch.setattr(owner, "_look", broken)
+        monkeypatch.setattr(owner, name, broken)
         w.gang("one", 1)
         await w.until(lambda: w.running("one"))
         daemon.app.readers._auditors[0].soon()  # as after a stream that was cut off
