@@ -192,9 +192,8 @@ def test_without_an_exporter_spans_are_nothing(telemetry):
     tracing.shutdown()
 
 
-def test_a_clock_that_is_set_forward_spoils_no_scrape(monkeypatch):
+def test_a_clock_that_is_set_forward_spoils_no_scrape(monkeypatch, telemetry):
     """Given a wall clock that jumps by a minute at each look: all rows come, counted once."""
-    telemetry = Telemetry()
     telemetry.bind("bound")
     ticks = itertools.count(time.time_ns(), 60 * 10**9)
 
