@@ -377,7 +377,14 @@ def equals_are_preempted():
 @plant
 def preemptible_false_is_not_read():
     """Who said that it must not be evicted is evicted."""
-    yield unless_it_is("put_group", preemptible=True)
+    original = Cache.put_group
+
+    def put(self, key, item):
+        if not isinstance(item, Rejected):
+            item = other(item, terms=other(item.terms, preemptible=True))
+        original(self, key, item)
+
+    yield (Cache, "put_group", put)
 
 
 @plant

@@ -33,6 +33,7 @@ def silent():
         ("who_leaves_holds_nothing", "I1"),
         ("assumed_slots_are_free", "I2"),
         ("room_is_held_for_ever", "I7"),
+        ("preemptible_false_is_not_read", "I6"),
     ],
 )
 def test_a_script_tells_a_planted_fault_from_a_run_without_it(name, invariant):
