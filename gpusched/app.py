@@ -349,7 +349,7 @@ class App:
             layouts = self.cache.rows.catalogue
             self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN_SEAL)
             self.cache.rows.use(layouts)
-        self.cache.use_group_priority(rules.config.pod_group_priority)
+        self.cache.use_priority_rules(rules.config)
         self.cache.use_limits(rules.config.limits)
         status, binder, preemption_executor, volumes = self._writers(api)
         self.cache.on_pod.append(binder.observe)
@@ -404,7 +404,7 @@ class App:
             clock=options.clock,
             telemetry=self.telemetry,
             layouts=self.cache.rows.use,
-            group_priority=self.cache.use_group_priority,
+            priority_rules=self.cache.use_priority_rules,
             bounds=self._use_bounds,
             inline=options.inline,
             solver=solver,

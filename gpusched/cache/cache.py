@@ -35,7 +35,7 @@ from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
 from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.move_records import MoveRecords
-from gpusched.cache.gangs.priority import QuotaStore, changes_priority
+from gpusched.cache.gangs.priority import PriorityClassStore, QuotaStore, changes_priority
 from gpusched.cache.ledger import Holding, HoldingState, Ledger
 from gpusched.cache.no_op_filter import same_finished, same_job, same_spec, same_waiting
 from gpusched.cache.nodes import holdings
@@ -46,7 +46,7 @@ from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore
 from gpusched.cache.volume_stores import VolumeStores
-from gpusched.config.model import DEFAULT_LIMITS, GroupPriority, LimitsConfig
+from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
 
 
 def _says(pod: Pod) -> tuple[object, ...]:
@@ -82,7 +82,7 @@ class Cache:
         self.queues: KindStore[Queue] = KindStore()
         self.topologies: KindStore[Topology] = KindStore()
         self.namespaces: KindStore[Namespace] = KindStore()
-        self.priorities: KindStore[PriorityClass] = KindStore()
+        self.priorities = PriorityClassStore()
         self.budgets: KindStore[DisruptionBudget] = KindStore()
         self.quotas = QuotaStore()
         self.rejected_nodes: dict[str, Rejected] = {}
@@ -458,10 +458,12 @@ class Cache:
         self.families.mark_namespace_changed(key.namespace)
         self._changed()
 
-    def use_group_priority(self, rule: GroupPriority) -> None:
-        """``podGroupPriority`` of the configuration, from now on."""
-        if rule != self.quotas.rule:
+    def use_priority_rules(self, config: Config) -> None:
+        """``podGroupPriority`` and ``nonPreemptibleFromPriority`` of the configuration, from now on."""
+        rule, border = config.pod_group_priority, config.non_preemptible_from_priority
+        if (rule, border) != (self.quotas.rule, self.priorities.non_preemptible_from):
             self.quotas.use_rule(rule)
+            self.priorities.use_non_preemptible_from(border)
             self.families.mark_all_changed()
             self._changed()
 

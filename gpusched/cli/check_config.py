@@ -74,6 +74,7 @@ def _rows(config: Config) -> list[tuple[str, str]]:
     return [
         ("schedulerNames", ", ".join(config.scheduler_names)),
         ("podGroupPriority", config.pod_group_priority),
+        *_priority_border(config),
         ("gpuResources", ", ".join(each.name for each in config.gpu_resources.listed)),
         ("actions", ", ".join(config.actions)),
         *(
@@ -105,6 +106,11 @@ def _word(value: Any) -> str:
     return json.dumps(_plain(value)) if not isinstance(value, str) else value
 
 
+def _priority_border(config: Config) -> list[tuple[str, str]]:
+    border = config.non_preemptible_from_priority
+    return [] if border is None else [("nonPreemptibleFromPriority", str(border))]
+
+
 def _span(seconds: float) -> str:
     return format_duration(round(seconds * NANOSECONDS))
 
@@ -115,6 +121,7 @@ def _json(config: Config) -> dict[str, Any]:
     return {
         "schedulerNames": config.scheduler_names,
         "podGroupPriority": config.pod_group_priority,
+        "nonPreemptibleFromPriority": config.non_preemptible_from_priority,
         "gpuResources": [_resource(each) for each in config.gpu_resources.listed],
         "actions": config.actions,
         "tiers": [

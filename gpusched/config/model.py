@@ -152,6 +152,8 @@ class Config:
         pod_group_priority: whether the priority class of a PodGroup counts as it is where no
             ResourceQuota limits it, or no further than the priority that its pods were admitted
             with.
+        non_preemptible_from_priority: gangs of priority classes of this value and above are not
+            preemptible, where neither they nor the class say so; None for no such border.
         gpu_resources: extended resources that are GPUs, the one that shares are of first.
         actions: run in this order in each session.
         tiers: policies, the most important first.
@@ -164,6 +166,7 @@ class Config:
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
     pod_group_priority: GroupPriority = "trusted"
+    non_preemptible_from_priority: int | None = None
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
     tiers: tuple[PluginTier, ...] = (

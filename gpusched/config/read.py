@@ -61,6 +61,11 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
         pod_group_priority=top.read(
             "podGroupPriority", _group_priority, default=DEFAULT.pod_group_priority
         ),
+        non_preemptible_from_priority=top.read(
+            "nonPreemptibleFromPriority",
+            _priority_border,
+            default=DEFAULT.non_preemptible_from_priority,
+        ),
         gpu_resources=top.read("gpuResources", read_gpu_resources, default=DEFAULT.gpu_resources),
         actions=top.read("actions", _names, default=DEFAULT.actions),
         action_lines=top.lines("actions"),
@@ -244,6 +249,12 @@ def _solver(node: YamlNode, name: str, _: ConfigProblems) -> Solver:
 
 def _group_priority(node: YamlNode, name: str, _: ConfigProblems) -> GroupPriority:
     return one_of(node, name, GROUP_PRIORITIES)
+
+
+def _priority_border(node: YamlNode, name: str, problems: ConfigProblems) -> int | None:
+    if node.value is None:
+        return None
+    return whole_number(low=-(2**31), high=2**31 - 1)(node, name, problems)
 
 
 def _lease_seconds(node: YamlNode, name: str, _: ConfigProblems) -> float:

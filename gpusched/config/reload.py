@@ -20,6 +20,7 @@ from gpusched.config.yaml_tree import list_names
 _SECTIONS: Final = {
     "scheduler_names": "schedulerNames",
     "pod_group_priority": "podGroupPriority",
+    "non_preemptible_from_priority": "nonPreemptibleFromPriority",
     "gpu_resources": "gpuResources",
     "actions": "actions",
     "tiers": "tiers",

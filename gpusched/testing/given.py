@@ -64,6 +64,7 @@ class Given:
         now: float = entities.NOW,
     ) -> None:
         self.cache = Cache(config.scheduler_names)
+        self.cache.use_priority_rules(config)
         self.policy = policy or load_policy(config)
         self.placement = config.placement
         self.search: SearchRunner = search_in_process

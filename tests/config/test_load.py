@@ -15,8 +15,8 @@ from gpusched.config.model import DEFAULT, PluginChoice
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
 TOP = (
-    "schedulerNames, podGroupPriority, gpuResources, actions, tiers, placement, cycle, limits, "
-    "clientConnection, leaderElection"
+    "schedulerNames, podGroupPriority, nonPreemptibleFromPriority, gpuResources, actions, tiers, "
+    "placement, cycle, limits, clientConnection, leaderElection"
 )
 
 

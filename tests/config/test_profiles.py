@@ -112,3 +112,30 @@ def test_a_profile_takes_back_what_was_lent_or_says_that_it_does_not(profile, le
     c = two_queues_of_which_one_borrows(profile)
     assert len(c.then.evicted()) == leave
     assert c.then.faults() == ()
+
+
+@pytest.mark.parametrize(("priority", "leaves"), [(99, True), (100, False)])
+def test_the_profile_for_users_of_kai_has_its_border_of_preemptibility(priority, leaves):
+    """KAI's classes from 100 on are not preemptible; those below are."""
+    c = Given(config=load_file(str(CONF / "profiles" / "kai-like.yaml"))).nodes(1, gpus=8)
+    c.priority_class("holder", priority)
+    c.queue("a", limits={"deserved": {"nvidia.com/gpu": 0}})
+    c.queue("b", limits={"deserved": {"nvidia.com/gpu": 8}})
+    c.group("old", queue="a", min_member=1, priority_class="holder")
+    c.pod("old-0", group="old", gpus=8, node="node-0")
+    c.gang("new", pods=1, gpus=8, queue="b")
+    c.when.one_session()
+    assert bool(c.then.evicted()) == leaves
+
+
+def test_the_profile_for_users_of_kai_moves_small_jobs_together():
+    """Two half-filled nodes give a whole one to a job that waits for it."""
+    c = Given(config=load_file(str(CONF / "profiles" / "kai-like.yaml"))).nodes(2, gpus=2)
+    c.queue("a", limits={"deserved": {"nvidia.com/gpu": 4}})
+    for number in range(2):
+        c.job(f"small-{number}", parallelism=1, completions=1, queue="a", gpus=1,
+              node=f"node-{number}")  # fmt: skip
+    c.gang("wide", pods=1, gpus=2, queue="a")
+    c.when.one_session()
+    assert len(c.then.evicted()) == 1
+    assert c.then.faults() == ()

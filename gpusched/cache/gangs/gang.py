@@ -247,10 +247,19 @@ class GangSpec:
     expected_count: int = 0
 
 
-def spec_from_group(group: PodGroup, *, counted: CountedPriority | None) -> GangSpec:
-    """A gang as its PodGroup describes it; ``counted`` is the class it names, if that exists."""
+def spec_from_group(
+    group: PodGroup, *, counted: CountedPriority | None, by_class: bool | None = None
+) -> GangSpec:
+    """A gang as its PodGroup describes it.
+
+    Args:
+        group: the object.
+        counted: the priority class that it names, if that exists.
+        by_class: whether the class of its pods makes them preemptible; counts where it names none.
+    """
     priority = counted.priority if counted else None
-    by_class = counted.named.preemptible if counted and counted.named else None
+    if counted is not None:
+        by_class = counted.named.preemptible if counted.named else None
     remark = counted.remark if counted else ""
     if group.priority_class and counted is None:
         remark = (

@@ -267,6 +267,11 @@ class GangIndex:
         named = self._priorities.items.get(ObjectKey("", pod.priority_class))
         return named.preemptible if named else None
 
+    def _by_class_of(self, pods: list[Pod]) -> bool | None:
+        """Whether pods may be evicted by their priority classes; None where these do not agree."""
+        words = {self._by_class(pod) for pod in pods if not pod.finished}
+        return words.pop() if len(words) == 1 else None
+
     def _job_queue(self, key: GangKey, fallback: str) -> str:
         job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
         return (job.queue if job else "") or fallback
@@ -277,7 +282,7 @@ class GangIndex:
         if group is not None:
             named = self._priorities.items.get(ObjectKey("", group.priority_class))
             counted = self._counted(named, key, pods, field="priorityClassName")
-            origin = spec_from_group(group, counted=counted)
+            origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
             origin = attrs.evolve(origin, job=self._only_job(key.namespace, pods))
             return (
                 complete_foreign_spec(origin, group, pods, queue=queue) if group.source else origin

@@ -170,6 +170,42 @@ class QuotaStore(KindStore[ResourceQuota]):
         return self._limits[namespace]
 
 
+class PriorityClassStore(KindStore[PriorityClass]):
+    """Priority classes by name, with ``preemptible`` as their annotation or the configuration has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._as_read: dict[ObjectKey, PriorityClass] = {}
+        self.non_preemptible_from: int | None = None
+        """``nonPreemptibleFromPriority`` of the configuration; ``use_non_preemptible_from`` sets it."""
+
+    def use_non_preemptible_from(self, value: int | None) -> None:
+        """Gangs of classes of this value and above are not preemptible unless it is said of them."""
+        self.non_preemptible_from = value
+        for key, item in self._as_read.items():
+            super().put(key, self._configured(item))
+
+    def put(self, key: ObjectKey, item: PriorityClass | Rejected) -> None:
+        """It is there, in this form."""
+        if isinstance(item, Rejected):
+            self._as_read.pop(key, None)
+            super().put(key, item)
+            return
+        self._as_read[key] = item
+        super().put(key, self._configured(item))
+
+    def drop(self, key: ObjectKey) -> None:
+        """It is gone."""
+        self._as_read.pop(key, None)
+        super().drop(key)
+
+    def _configured(self, item: PriorityClass) -> PriorityClass:
+        border = self.non_preemptible_from
+        if item.preemptible is not None or border is None or item.value < border:
+            return item
+        return attrs.evolve(item, preemptible=False)
+
+
 def changes_priority(known: ResourceQuota | None, item: object) -> bool:
     """Whether gangs of a namespace may stand otherwise after a quota changed so."""
     if isinstance(item, ResourceQuota) and not item.classes:

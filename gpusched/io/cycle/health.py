@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.api.serializer.requests import ObjectRef
 from gpusched.base.clock import Clock
-from gpusched.config.model import Config, GroupPriority
+from gpusched.config.model import Config
 from gpusched.io.cycle.config_watcher import ConfigWatcher
 from gpusched.io.cycle.policy_loader import LoadedPolicy
 from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
@@ -36,7 +36,7 @@ class DaemonHealth:
         clock: time.
         telemetry: counts.
         layouts: takes the GPU layouts that count from now on.
-        group_priority: takes how far priority classes of PodGroups count from now on.
+        priority_rules: takes what the configuration says of priority classes from now on.
         bounds: takes the limits and the rate of requests of a configuration.
         inline: nothing is done in threads (virtual time).
         solver: whose losses are reported; None when searches run in this process.
@@ -53,7 +53,7 @@ class DaemonHealth:
         clock: Clock,
         telemetry: Telemetry,
         layouts: Callable[[GpuLayoutCatalog], None],
-        group_priority: Callable[[GroupPriority], None],
+        priority_rules: Callable[[Config], None],
         bounds: Callable[[Config], None],
         inline: bool,
         solver: SolverProcess | None = None,
@@ -61,7 +61,7 @@ class DaemonHealth:
         self._cycle = cycle
         self._clock = clock
         self._layouts = layouts
-        self._group_priority = group_priority
+        self._priority_rules = priority_rules
         self._bounds = bounds
         self._unread = ""
         self._loop = asyncio.get_running_loop()
@@ -130,6 +130,6 @@ class DaemonHealth:
     def _adopt(self, config: Config, loaded: LoadedPolicy) -> None:
         self._cycle.rules = SessionRules(config, loaded.policy, PluginGuard(self._clock))
         self._layouts(loaded.layouts)
-        self._group_priority(config.pod_group_priority)
+        self._priority_rules(config)
         self._bounds(config)
         self._cycle.wake()

@@ -193,6 +193,7 @@ class Simulation:
         self.cache = Cache(config.scheduler_names)
         self.cache.rows.use(config.layouts or load_shipped_layouts())
         self.cache.use_limits(config.limits)
+        self.cache.use_priority_rules(config)
         self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
         self._owners = SimulatedControllers(self.world)
         self._carry = PlanExecutor(
