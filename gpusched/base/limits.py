@@ -26,6 +26,8 @@ FOREIGN_TEXT_MAX: Final = 256
 """Characters quoted from a user's object inside our own sentences."""
 GANG_PODS_MAX: Final = 10_000
 """Pods of one gang, the CRD's cap for minMember."""
+GPU_TYPES_MAX: Final = 32
+"""GPU types that one gang names with their speeds, the CRD's cap."""
 OBJECTS_PER_KIND_MAX: Final = 200_000
 """Objects of one kind that the cache holds."""
 AUDIT_SETTLE_MAX_S: Final = 3600.0

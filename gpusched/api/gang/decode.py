@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from gpusched.api.devices.gpu_types import FIELD as GPU_TYPES
+from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.gang import wire
 from gpusched.api.gang.move_record import parse_move
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
@@ -84,6 +86,7 @@ def _gang_terms(spec: wire.PodGroupSpec) -> GangTerms:
         schedule_timeout_ns=parse_duration_ns(spec.schedule_timeout, field="spec.scheduleTimeout"),
         disruption=_disruption_mode(spec.disruption),
         checkpoint_ns=parse_duration_ns(interval, field="spec.disruption.checkpointInterval"),
+        gpu_types=parse_gpu_types(bytes(spec.gpu_types), field=GPU_TYPES),
     )
 
 

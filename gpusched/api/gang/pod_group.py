@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -47,6 +48,7 @@ class GangTerms:
         schedule_timeout_ns: after so long its admission is given back.
         disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
         checkpoint_ns: between checkpoints; 0 when work is lost from the start.
+        gpu_types: which types of GPUs it takes, and how fast it is on them.
     """
 
     preemptible: bool | None = None
@@ -55,6 +57,7 @@ class GangTerms:
     schedule_timeout_ns: int = 0
     disruption: str = "Pod"
     checkpoint_ns: int = 0
+    gpu_types: GpuTypeRequest = NO_GPU_TYPE_REQUEST
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class PodGroupSpec(Struct, gc=False, rename="camel"):
     min_runtime: str | None = None
     disruption: WireDisruption | None = None
     schedule_timeout: str | None = None
+    gpu_types: Raw = ABSENT
 
 
 class WirePodGroup(Struct, gc=False):

@@ -41,6 +41,7 @@ class WorkloadAnnotations(
         "expected_duration": "gpusched.io/expected-duration",
         "preemptible": "gpusched.io/preemptible",
         "min_runtime": "gpusched.io/min-runtime",
+        "gpu_types": "gpusched.io/gpu-types",
         "kueue_required": "kueue.x-k8s.io/podset-required-topology",
         "kueue_preferred": "kueue.x-k8s.io/podset-preferred-topology",
         "volcano_group_old": "scheduling.k8s.io/group-name",
@@ -69,6 +70,7 @@ class WorkloadAnnotations(
     expected_duration: str | None = None
     preemptible: str | None = None
     min_runtime: str | None = None
+    gpu_types: str | None = None
     kueue_required: str | None = None
     kueue_preferred: str | None = None
     volcano_group_old: str | None = None

@@ -11,6 +11,7 @@ import msgspec
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Toleration
 from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -88,6 +89,7 @@ class GangAnnotations:
     expected_duration_ns: int = 0
     preemptible: bool | None = None
     min_runtime_ns: int = 0
+    gpu_types: GpuTypeRequest = NO_GPU_TYPE_REQUEST
 
 
 NO_GANG_ANNOTATIONS = GangAnnotations()

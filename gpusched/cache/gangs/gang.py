@@ -298,6 +298,7 @@ def terms_without_group(
         preemptible=_preemptible(hints.preemptible, by_class, priority),
         expected_duration_ns=hints.expected_duration_ns,
         min_runtime_ns=hints.min_runtime_ns,
+        gpu_types=hints.gpu_types,
     )
 
 

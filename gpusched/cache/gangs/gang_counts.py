@@ -75,12 +75,18 @@ def build_gang(
         asked=_sum(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,
-        trouble=origin.trouble,
+        trouble=_trouble(origin),
         remark=origin.remark,
         terms=origin.terms,
         job=origin.job,
         expected_count=origin.expected_count,
     )
+
+
+def _trouble(origin: GangSpec) -> tuple[str, str]:
+    """Why no attempt makes sense: what its spec says, else terms that cannot be read."""
+    error = origin.terms.gpu_types.error
+    return ("InvalidSpec", error) if error and not origin.trouble[0] else origin.trouble
 
 
 def _ready_roles(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, TopologyRequest
@@ -52,6 +53,8 @@ def complete_foreign_spec(
         terms = attrs.evolve(terms, preemptible=own.preemptible)
     if not terms.min_runtime_ns:
         terms = attrs.evolve(terms, min_runtime_ns=wishes.min_runtime_ns)
+    if terms.gpu_types == NO_GPU_TYPE_REQUEST:
+        terms = attrs.evolve(terms, gpu_types=wishes.gpu_types)
     return attrs.evolve(
         origin,
         queue=group.queue or (first.queue if first else "") or queue,

@@ -20,6 +20,7 @@ from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Requirement, Selector, Taint, Toleration
 from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
 from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.devices.numa import NumaNode, NumaTopology
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
@@ -114,6 +115,7 @@ TAGS: Final[dict[type[Any], str]] = {
     Requirement: "requirement",
     Toleration: "toleration",
     GpuShare: "share",
+    GpuTypeRequest: "gpu-type-request",
     VolumeCatalog: "storage",
     StorageClass: "storage-class",
     PersistentVolume: "volume",

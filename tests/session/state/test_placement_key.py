@@ -11,6 +11,7 @@ import pytest
 from gpusched.api.affinity.pod_terms import PodTerm
 from gpusched.api.affinity.selector import Selector, Toleration
 from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -52,7 +53,12 @@ POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": 
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
 SUB_GROUP = {"name": "b", "min_member": 2, "topology": TopologyRequest("rack")}
 TERMS = {
-    each.name: {bool: True, int: 1, str: "other"}.get(type(each.default), False)
+    each.name: {
+        bool: True,
+        int: 1,
+        str: "other",
+        GpuTypeRequest: GpuTypeRequest(same_type=True),
+    }.get(type(each.default), False)
     for each in attrs.fields(GangTerms)
 }
 """Terms are in the key as a whole: a new field needs no line here."""
