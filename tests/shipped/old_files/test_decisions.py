@@ -55,7 +55,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         jobs |= {tag_in(each.job) for each in read_decision(path).inputs.searches}
         actions |= {claim["action"] for claim in plan["claims"]}
         parts |= {name for name, part in plan.items() if part}
-    later = {"gpu-resources", "gpu-resource", "limits", "client-connection"}
+    later = {"gpu-resources", "gpu-resource", "limits", "client-connection", "gpu-type-request"}
     assert {*TAGS.values()} - tags - later == {
         "round", "refusal", "admission-job", "several-job", "victim-model"
     }  # fmt: skip
