@@ -7,7 +7,6 @@ metric label; what the user wrote stands, cut and quoted, in the reason.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -19,6 +18,7 @@ from gpusched.api.meta.identity import UID, InvalidObject, ResourceVersion
 from gpusched.api.meta.quantity import QuantityError
 from gpusched.api.meta.resources import Resources
 from gpusched.base.limits import FOREIGN_TEXT_MAX, LABELS_MAX
+from gpusched.base.shared_texts import shared_text
 
 T = TypeVar("T")
 
@@ -86,8 +86,7 @@ def read_labels(metadata: wire.Metadata) -> Mapping[str, str]:
 
 def interned(labels: dict[str, str]) -> dict[str, str]:
     """The same mapping of texts held once in the process."""
-    intern = sys.intern
-    return {intern(key): intern(value) for key, value in labels.items()}
+    return {shared_text(key): shared_text(value) for key, value in labels.items()}
 
 
 def parse_resources(quantities: wire.Quantities | None, *, field: str) -> Resources:

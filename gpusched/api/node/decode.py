@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -34,6 +33,7 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.api.node import wire as node_wire
 from gpusched.api.node.node import Node
 from gpusched.base.limits import LAYOUT_TEXT_MAX
+from gpusched.base.shared_texts import shared_text
 
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 _SOFT_EFFECT: Final = "PreferNoSchedule"
@@ -50,7 +50,7 @@ def decode_node(parsed: node_wire.WireNode) -> Node:
     notes = metadata.annotations
     layout, trouble = _annotated_layout((notes.gpu_layout if notes else None) or "")
     return Node(
-        name=sys.intern(metadata.name),
+        name=shared_text(metadata.name),
         uid=read_uid(metadata),
         resource_version=read_resource_version(metadata),
         created=parse_time(metadata.creation_timestamp or ""),

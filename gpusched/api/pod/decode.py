@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -54,6 +53,7 @@ from gpusched.api.pod.pod import KubeletRefusal, Pod, PodClass, PodPhase
 from gpusched.api.pod.pod_class import PodClasses, read_pod_requests
 from gpusched.api.pod.requests import readable_requests
 from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
+from gpusched.base.shared_texts import shared_text
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -102,7 +102,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     if spec.node_name and not scheduled:
         # Nobody said when it was bound: it runs since it was started, or at least since it exists.
         scheduled = parse_time(status.start_time or "") or created
-    intern = sys.intern
+    intern = shared_text
     owner = _owner(metadata.owner_references) if metadata.owner_references else None
     native = (spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""
     group = intern(read_group_name(labels, notes, native))
@@ -199,7 +199,7 @@ def _binding_notes(notes: pod_wire.PodAnnotations, pod_class: PodClass) -> _Bind
     slots, doubt = _believed_slots(notes.slots or "", wanted)
     if not notes.fence:
         return _BindingNotes(slots, doubt=doubt)
-    intern = sys.intern
+    intern = shared_text
     return _BindingNotes(
         slots,
         intern(notes.plan or ""),
@@ -244,7 +244,7 @@ def _scheduling(conditions: Iterable[wire.WireCondition] | None) -> tuple[float,
             return parse_time(each.last_transition_time or ""), 0.0, "", ""
         message = (each.message or "")[:TEXT_MAX]
         since = parse_time(each.last_transition_time or "")
-        return 0.0, since, sys.intern(each.reason or ""), sys.intern(message)
+        return 0.0, since, shared_text(each.reason or ""), shared_text(message)
     return 0.0, 0.0, "", ""
 
 

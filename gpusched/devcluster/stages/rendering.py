@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from typing import Any, Final
 
 import attrs
 import yaml
 
+from gpusched.base.shared_texts import shared_text
 from gpusched.devcluster.stages.model import (
     ApplyStep,
     DeleteStep,
@@ -81,7 +81,7 @@ def _parsed(text: str) -> Any:
     form = _form(_VALUE.sub(cut, text), len(values))
     if form is None:
         return _shared(_loaded(text))
-    return _filled(form.tree, [sys.intern(value) for value in values])
+    return _filled(form.tree, [shared_text(value) for value in values])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -127,7 +127,7 @@ def _shared(value: Any) -> Any:
     """The same tree with one string object for equal ones: thousands of statuses are alike."""
     kind = type(value)
     if kind is str:
-        return sys.intern(value)
+        return shared_text(value)
     if kind is dict:
         return {_shared(key): _shared(item) for key, item in value.items()}
     return [_shared(item) for item in value] if kind is list else value
