@@ -185,9 +185,7 @@ async def _list(kubeconfig: str) -> float:
         api,
         KindSpec("pods", "/api/v1/pods"),
         codec=CODECS["pods"],
-        sink=make_event_handlers(cache, lambda _kind, rejected: sys.exit(rejected.sentence))[
-            "pods"
-        ],
+        sink=make_event_handlers(cache, lambda _kind, rejected: sys.exit(rejected.message))["pods"],
         clock=clock,
         rng=random.Random(SEED),
         telemetry=Telemetry(),

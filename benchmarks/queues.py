@@ -28,7 +28,7 @@ def _reclaim() -> Figure:
     for _ in range(RUNS):
         c = one_reclaims(nodes=nodes)
         runs.append(session_s(c))
-        leave = sum(len(stop.evictions) for each in c.then.plan.claims for stop in each.stops)
+        leave = sum(len(stop.evictions) for each in c.then.plan.preemptions for stop in each.stops)
         if not 0 < leave <= nodes * GPUS_A_NODE // 2:
             raise RuntimeError(f"{leave} pods are evicted, so that something else was measured")
     return _figure(

@@ -79,8 +79,8 @@ def quiet_s(count: int, *, alike: bool) -> list[float]:
         began = time.process_time()
         plan = c.when.one_session()
         times.append(time.process_time() - began)
-        if plan.switches or len(plan.gangs) < count:
-            raise RuntimeError(f"{len(plan.switches)} Jobs were started")
+        if plan.job_changes or len(plan.gangs) < count:
+            raise RuntimeError(f"{len(plan.job_changes)} Jobs were started")
     return times
 
 

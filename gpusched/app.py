@@ -526,7 +526,7 @@ class App:
         if self._restored:
             self.health.daemon_events.recovered(
                 RESTORED, reason="ClusterRestored", action="Reading",
-                sentence=f"{self._restored}; all objects were read again",
+                message=f"{self._restored}; all objects were read again",
             )  # fmt: skip
             self._restored = ""
         self.cycle.wake()
@@ -582,6 +582,6 @@ class App:
         self.telemetry.rejected(kind, rejected.field)
         if rejected.field == DEFECT:
             self.telemetry.contained(rejected.kind, "reading")
-        _log.warning("an object cannot be believed", kind=kind, why=rejected.sentence)
+        _log.warning("an object cannot be believed", kind=kind, why=rejected.message)
         ours = rejected.ours or rejected.scheduler in self.cache.schedulers
         status.reject(attrs.evolve(rejected, ours=ours))

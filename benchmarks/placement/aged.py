@@ -110,7 +110,7 @@ def problem_of(
         ask = np.array(ask_of(gpus, mixed=len(gang) > 1), dtype=np.int64)
         wanted = np.flatnonzero(ask)
         fits = np.minimum(how_many_fit(free[:, wanted], ask[wanted]), pods)
-        roles.append(Role(ask=ask, most=pods, fits=fits, gpus=gpus))
+        roles.append(Role(request=ask, most=pods, fits=fits, gpus=gpus))
     nodes = [_islands(mask, islands) for mask in cluster.slots]
     states = tuple(sorted(set(nodes)))
     number = {each: index for index, each in enumerate(states)}

@@ -161,7 +161,7 @@ def _gang(
     free: np.ndarray, levels: tuple[DomainLevel, ...], pods: int, gpus: int, level: str
 ) -> Problem:
     fits = np.minimum(free[:, 0] // gpus, pods)
-    role = Role(ask=np.array([gpus], dtype=np.int64), most=pods, fits=fits, gpus=gpus)
+    role = Role(request=np.array([gpus], dtype=np.int64), most=pods, fits=fits, gpus=gpus)
     names = [each.name for each in levels]
     required = names.index(level) if level else -1
     return Problem(free=free, roles=(role,), members=pods, levels=levels, required=required)

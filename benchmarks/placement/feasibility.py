@@ -153,7 +153,9 @@ def problem_of(case: Case) -> Problem:
         ask = np.array(crew.ask, dtype=np.int64)
         asked = np.flatnonzero(ask)
         alone: Ints = np.minimum((free[:, asked] // ask[asked]).min(axis=1), crew.count)
-        roles.append(Role(ask=ask, most=crew.count, fits=alone, gpus=crew.ask[0], part=crew.part))
+        roles.append(
+            Role(request=ask, most=crew.count, fits=alone, gpus=crew.ask[0], part=crew.part)
+        )
     return Problem(
         free=free,
         roles=tuple(roles),

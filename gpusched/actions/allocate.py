@@ -49,13 +49,13 @@ class Allocate:
     def _fill(self, session: Session, ready: list[Gang], starts: GangStarts) -> None:
         first, later = split_repairs(session, ready)
         for gang in in_queue_order(session, first):
-            if gang.pending < gang.need:
+            if gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:
                 starts.start(gang)
         for gang in in_queue_order(session, later):
             if session.placements.is_full:
                 return
-            if (gang.need or not gang.placed) and session.has_budget_for(gang):
+            if (gang.missing_members or not gang.placed) and session.has_budget_for(gang):
                 starts.start(gang)
         grow_in_turn(session, ready)

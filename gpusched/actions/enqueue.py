@@ -34,7 +34,7 @@ class Enqueue:
         """
         fresh = []
         for gang in session.gangs:
-            session.hand(gang.key)
+            session.on_gang(gang.key)
             session.outcomes.admit(gang, _verdict(session, gang))
             held = session.nominations.places(gang) or session.nominations.moved_places(gang)
             if not (gang.placed or held) and session.outcomes.is_admitted(gang):

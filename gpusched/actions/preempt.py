@@ -51,14 +51,14 @@ class Preempt:
             may_be_victim=lambda claimant, victim: victim.priority < claimant.priority,
         )
         with session.pipelining():
-            room = Preemption(session, rules, reason=Reason.PREEMPTED, sentence=_victim_message)
+            room = Preemption(session, rules, reason=Reason.PREEMPTED, message=_victim_message)
             room.serve_all(claimants)
 
 
 def _victim_message(gang: Gang, evictions: Sequence[EvictOperation]) -> str:
     highest = max((each.gang.priority for each in evictions), default=0)
     return (
-        f"preempted for {gang_text(gang)}: it needs room for {pods_text(gang.at_once)} and has "
+        f"preempted for {gang_text(gang)}: it needs room for {pods_text(gang.members_at_start)} and has "
         f"priority {gang.priority} in queue {gang.queue}; {pods_text(len(evictions))} of priority "
         f"{highest} or lower leave for it"
     )

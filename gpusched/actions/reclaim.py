@@ -60,7 +60,7 @@ class Reclaim:
                 session,
                 rules,
                 reason=Reason.RECLAIMED,
-                sentence=lambda gang, evictions: _victim_message(session, gang, evictions),
+                message=lambda gang, evictions: _victim_message(session, gang, evictions),
             )
             room.serve_all(claimants, hooks.reclaim_checks)
 
@@ -82,7 +82,7 @@ def _victim_message(session: Session, gang: Gang, evictions: Sequence[EvictOpera
 
 def _compared_resource(gang: Gang) -> str:
     """Name of the resource by which queues are compared: GPUs where the gang asks for any."""
-    asked = [name for name, amount in gang.asked.items if amount and name != PODS]
+    asked = [name for name, amount in gang.pending_requests.items if amount and name != PODS]
     gpus = [name for name in asked if accelerator(name)]
     return (gpus or asked or ["cpu"])[0]
 

@@ -40,7 +40,7 @@ class SlottedNodes(Protocol):
     """A workbench, as far as it is read here."""
 
     nodes: NodeColumns
-    touched: list[int]
+    touched_rows: list[int]
 
     def slot_range(self, row: int, gpu: str) -> int:
         """Bitmask of all slots of one kind of GPU on a row."""
@@ -53,23 +53,23 @@ class FreeGpuParts:
     """Free thousandths by node and GPU; rows are looked at again only when they were touched.
 
     Args:
-        bench: moves under it.
+        node_usage: moves under it.
         gpu: name of the resource.
     """
 
-    def __init__(self, bench: SlottedNodes, gpu: str) -> None:
-        self._bench = bench
-        self._slots = [bench.slot_range(row, gpu) for row in range(len(bench.nodes))]
+    def __init__(self, node_usage: SlottedNodes, gpu: str) -> None:
+        self._node_usage = node_usage
+        self._slots = [node_usage.slot_range(row, gpu) for row in range(len(node_usage.nodes))]
         most = max((slots.bit_count() for slots in self._slots), default=0)
         self._free: Ints = np.zeros((len(self._slots), most), dtype=np.int64)
-        self._seen = len(bench.touched)
+        self._seen = len(node_usage.touched_rows)
         for row, slots in enumerate(self._slots):
             if slots:
                 self._look(row)
 
     def free(self) -> Ints:
         """Shape (nodes, most GPUs of one node), 0 where a node has none; not to be changed."""
-        touched = self._bench.touched
+        touched = self._node_usage.touched_rows
         if self._seen < len(touched):
             for row in sorted(set(touched[self._seen :])):
                 self._look(row)
@@ -78,7 +78,7 @@ class FreeGpuParts:
 
     def _look(self, row: int) -> None:
         slots = self._slots[row]
-        self._free[row, : slots.bit_count()] = self._bench.free_parts(row, slots)
+        self._free[row, : slots.bit_count()] = self._node_usage.free_parts(row, slots)
 
 
 def free_whole_gpus(slots: int, free: int) -> list[int]:
@@ -104,11 +104,11 @@ class NodeUsage:
         self.later = False
         """Whether it is looked at as it will be."""
         self.free_slots: list[int] = list(nodes.free_slots)
-        self.touched: list[int] = []
+        self.touched_rows: list[int] = []
         """Every row in the order it was changed; a position in it is a point in time."""
         self.population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
         """Sizes of GPU requests and how many of a thousand have them; fixed in a session."""
-        self.zoned: dict[int, list[tuple[int, RequestVector]]] = {
+        self.numa_rows: dict[int, list[tuple[int, RequestVector]]] = {
             row: [] for row, node in enumerate(nodes.nodes) if node.cells is not None
         }
         """Rows whose NUMA nodes count, with slots and requests of what was added to each."""
@@ -134,12 +134,12 @@ class NodeUsage:
         rows = sorted(self._split)
         if rows:
             self.used[rows] = self._seen(rows)
-            self.touched.extend(rows)
+            self.touched_rows.extend(rows)
         for row in sorted(self._back):
             self._show(row)
 
     @property
-    def parts(self) -> bool:
+    def now_and_later_differ(self) -> bool:
         """Whether anything is being released, so that now and later may differ."""
         return bool(self._split)
 
@@ -153,7 +153,7 @@ class NodeUsage:
             self.used[row] = np.maximum(self._seen(row), self.holdings_on_row(row) + back)
         elif row in self._split:
             self.used[row] = self._seen(row)
-        self.touched.append(row)
+        self.touched_rows.append(row)
 
     def count_as_used(self, amounts: Mapping[int, Ints]) -> None:
         """Count so much as used beyond what is held and promised, until called with nothing.
@@ -182,8 +182,8 @@ class NodeUsage:
         """Charge a row with a request and take these slots."""
         self._real[row, ask.columns] += ask.amounts
         self.free_slots[row] &= ~slots
-        if slots and row in self.zoned:
-            self.zoned[row].append((slots, ask))
+        if slots and row in self.numa_rows:
+            self.numa_rows[row].append((slots, ask))
         if row not in self._split:
             self.used[row, ask.columns] += ask.amounts
         if ask.share is not None:
@@ -194,11 +194,11 @@ class NodeUsage:
     def remove(self, row: int, ask: RequestVector, *, slots: int) -> None:
         """The exact reverse of ``add``."""
         self._real[row, ask.columns] -= ask.amounts
-        if slots and row in self.zoned:
-            added = self.zoned[row]
+        if slots and row in self.numa_rows:
+            added = self.numa_rows[row]
             # Shares of one GPU have the same slots: the newest goes.
             last = max((n for n, each in enumerate(added) if each[0] == slots), default=-1)
-            self.zoned[row] = [each for n, each in enumerate(added) if n != last]
+            self.numa_rows[row] = [each for n, each in enumerate(added) if n != last]
         if row not in self._split:
             self.used[row, ask.columns] -= ask.amounts
         if ask.share is not None:
@@ -295,9 +295,9 @@ class NodeUsage:
         free = self.nodes.allocatable[rows, ask.gpu] - self.used[rows, ask.gpu]
         fits: Ints = np.maximum(free, 0) // DEVICE * (DEVICE // parts)
         if self._shared:
-            for row in self.touched[self._counted_to :]:
+            for row in self.touched_rows[self._counted_to :]:
                 self._counted.pop(row, None)
-            self._counted_to = len(self.touched)
+            self._counted_to = len(self.touched_rows)
             chosen = range(len(self.nodes)) if isinstance(rows, slice) else rows
             for index, row in enumerate(chosen):
                 if row in self._shared:

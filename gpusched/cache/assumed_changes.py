@@ -21,13 +21,13 @@ class Nomination:
 
     Attributes:
         node: by name.
-        reason, sentence: of the pod's PodScheduled condition; by the reason it is known.
+        reason, message: of the pod's PodScheduled condition; by the reason it is known.
         since: seconds since the epoch.
     """
 
     node: str
     reason: str
-    sentence: str
+    message: str
     since: float
 
 
@@ -131,7 +131,7 @@ class AssumedChanges:
                 seen,
                 nominated=promise.node,
                 unschedulable_reason=promise.reason,
-                unschedulable=promise.sentence,
+                unschedulable=promise.message,
                 unschedulable_since=promise.since,
             )
         return msgspec.structs.replace(seen, deleting=True)

@@ -52,18 +52,18 @@ class Snapshot:
         gangs: with members that wait, or whose status may have changed; sorted by key.
         namespaces: by name.
         topologies: sorted by name; see ``topology.domain.levels_of`` for which one counts.
-        running: by queue, gangs that have their minimum.
-        active: every gang of which a member has a place, by key; in any order.
-        runs: seconds that Jobs took which completed, ascending, by queue and pods at a time.
+        running_gangs: by queue, gangs that have their minimum.
+        placed_gangs: every gang of which a member has a place, by key; in any order.
+        job_runtimes: seconds that Jobs took which completed, ascending, by queue and pods at a time.
         budgets: disruption budgets, sorted by key.
-        residents: all pods that sit on nodes, whoever placed them.
-        awaited: unbound pods of other schedulers that are nominated to a node, sorted by key.
-        storage: claims of volumes, volumes and their classes.
+        pods_by_node: all pods that sit on nodes, whoever placed them.
+        nominated_foreign_pods: unbound pods of other schedulers that are nominated to a node, sorted by key.
+        volumes: claims of volumes, volumes and their classes.
         now: seconds since the epoch, for ages and display.
         population: sizes of GPU requests and how many of a thousand pods have them.
-        moves: the last move of each gang that was moved of late, sorted.
-        idle: by queue, gangs without a pod that could get a place that are not among ``gangs``.
-        rounds: of tenants whose gangs the last session could not all look at, sorted.
+        move_records: the last move of each gang that was moved of late, sorted.
+        idle_gangs: by queue, gangs without a pod that could get a place that are not among ``gangs``.
+        tenant_rounds: of tenants whose gangs the last session could not all look at, sorted.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
         limits: bounds of the configuration that was in force.
     """
@@ -74,17 +74,17 @@ class Snapshot:
     queues: QueueTree
     namespaces: Mapping[str, Namespace]
     topologies: tuple[Topology, ...]
-    running: Mapping[str, int]
-    active: Mapping[GangKey, Gang]
+    running_gangs: Mapping[str, int]
+    placed_gangs: Mapping[GangKey, Gang]
     budgets: tuple[DisruptionBudget, ...]
-    runs: Mapping[tuple[str, int], tuple[int, ...]]
-    residents: NodePods
-    awaited: tuple[Pod, ...]
-    storage: VolumeCatalog
+    job_runtimes: Mapping[tuple[str, int], tuple[int, ...]]
+    pods_by_node: NodePods
+    nominated_foreign_pods: tuple[Pod, ...]
+    volumes: VolumeCatalog
     now: float
     population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
-    moves: tuple[tuple[GangKey, MoveRecord], ...] = ()
-    rounds: tuple[TenantRound, ...] = ()
-    idle: Mapping[str, int] = attrs.field(factory=dict)
+    move_records: tuple[tuple[GangKey, MoveRecord], ...] = ()
+    tenant_rounds: tuple[TenantRound, ...] = ()
+    idle_gangs: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS

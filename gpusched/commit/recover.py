@@ -74,11 +74,11 @@ def decide_recovery(
         return None
     ours = tuple(sorted((key, uid) for key, uid, plan, _ in gang.bound if plan))
     goal = f"{rival.key} can start first" if rival else "the gang can start as a whole"
-    sentence = (
+    message = (
         f"only {len(gang.bound)} of {gang.min_member} members could be bound within "
         f"{patience_s:g} s; {len(ours)} of them are evicted so that {goal}"
     )
-    return Undo(gang=gang.key, pods=ours, sentence=sentence)
+    return Undo(gang=gang.key, pods=ours, message=message)
 
 
 def plan_recoveries(gangs: Iterable[PartialGang], *, server_now: float) -> tuple[Undo, ...]:

@@ -59,7 +59,7 @@ class ConfigKept:
     problems: tuple[str, ...]
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """For the event and the log."""
         more = len(self.problems) - 1
         others = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""

@@ -179,7 +179,7 @@ class _Filling:
     def put(self, role: int, row: Ints) -> None:
         """Members of a role on these nodes."""
         self.counts[role] += row
-        self.free -= row[:, None] * self.problem.roles[role].ask[None, :]
+        self.free -= row[:, None] * self.problem.roles[role].request[None, :]
         self.used |= row > 0
 
     def all(self, share: tuple[int, ...], rows: Bools, *, placed: int = -1) -> Ints | None:
@@ -214,7 +214,7 @@ class _Filling:
         roles = [self.problem.roles[index] for index in group]
         return (
             -max(role.gpus for role in roles),
-            -max(int(role.ask.max(initial=0)) for role in roles),
+            -max(int(role.request.max(initial=0)) for role in roles),
             group[0],
         )
 
@@ -245,8 +245,8 @@ class _Filling:
         return False
 
     def _fits(self, role: Role, rows: Bools) -> Ints:
-        wanted = np.flatnonzero(role.ask)
-        alone = how_many_fit(self.free[:, wanted], role.ask[wanted])
+        wanted = np.flatnonzero(role.request)
+        alone = how_many_fit(self.free[:, wanted], role.request[wanted])
         return np.where(rows, np.minimum(alone, role.fits), 0)
 
     def _one(self, index: int, count: int, rows: Bools) -> bool:

@@ -82,7 +82,7 @@ def decide(
     search: SearchRunner = search_in_process,
     ended: ActionTimer = lambda _name: None,
     containment: Containment | None = None,
-    hand: Callable[[GangKey], None] = lambda _gang: None,
+    on_gang: Callable[[GangKey], None] = lambda _gang: None,
     began: ActionTimer = lambda _name: None,
 ) -> Decision:
     """Run one session.
@@ -97,7 +97,7 @@ def decide(
         ended: called with the name of each action as it ends.
         containment: remembers from session to session what was set aside under this policy; None
             where this session is the only one.
-        hand: called with the key of each gang as it is looked at.
+        on_gang: called with the key of each gang as it is looked at.
         began: called with the name of each stage as it begins.
     """
     memory = Containment() if containment is None else containment
@@ -108,7 +108,7 @@ def decide(
         placement=placement,
         search=search,
         ended=ended,
-        hand=hand,
+        on_gang=on_gang,
         began=began,
     )
     with gpu_resources_in_force(snapshot.gpu_resources):

@@ -46,7 +46,7 @@ class PlanApplication:
             self.bind(gang)
         for status in plan.gangs:
             self._withdraw(status)
-        for claim in plan.claims:
+        for claim in plan.preemptions:
             for order in claim.moves:
                 self._record(order)
             self._promise(claim)
@@ -54,7 +54,7 @@ class PlanApplication:
                 self._stop(stop, gone=gone)
         for stop in plan.stops:
             self._stop(stop, gone=gone)
-        for switch in plan.switches:
+        for switch in plan.job_changes:
             self._switch(switch)
 
     def bind(self, gang: GangBind, *, only: int | None = None) -> None:
@@ -78,7 +78,7 @@ class PlanApplication:
 
     def _withdraw(self, status: GangStatus) -> None:
         named = {uid for uid, _ in status.nominated}
-        for _, uid in status.waiting:
+        for _, uid in status.waiting_pods:
             pod = self.cache.pod(uid)
             if pod is not None and pod.nominated and uid not in named:
                 self.cache.put_pod(
@@ -109,7 +109,7 @@ class PlanApplication:
                     pod,
                     nominated=node,
                     unschedulable_reason=Reason.PREEMPTION_IN_PROGRESS,
-                    unschedulable=claim.sentence,
+                    unschedulable=claim.message,
                     unschedulable_since=self.now,
                     resource_version=ResourceVersion(self.version()),
                 )

@@ -363,16 +363,19 @@ class Then:
     def why(self, gang: str) -> str:
         """The sentence that its waiting pods are told."""
         status = self.status(gang)
-        return (status.waiting_ask or status.scheduled).sentence
+        return (status.pending_reason or status.scheduled).message
 
     def reason(self, gang: str) -> str:
         """The reason that its waiting pods are told."""
         status = self.status(gang)
-        return (status.waiting_ask or status.scheduled).reason
+        return (status.pending_reason or status.scheduled).reason
 
     def evicted(self) -> list[str]:
         """Names of all pods that are to leave, sorted."""
-        stops = [*self.plan.stops, *(stop for claim in self.plan.claims for stop in claim.stops)]
+        stops = [
+            *self.plan.stops,
+            *(stop for claim in self.plan.preemptions for stop in claim.stops),
+        ]
         return sorted(each.key.name for stop in stops for each in stop.evictions)
 
     def queue(self, name: str) -> QueueStatus:

@@ -33,7 +33,7 @@ class LayoutIssue:
     why: str
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """For the event and the log."""
         return f"{self.field}: {self.why}"
 

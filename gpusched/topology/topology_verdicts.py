@@ -30,12 +30,12 @@ class TopologyVerdict:
         counts: whether its levels are in force.
         crossed: nodes that it would put into another domain than the one that counts does.
         outside: nodes that are outside its narrower levels because a level has too many domains.
-        sentence: the same, for people.
+        message: the same, for people.
     """
 
     topology: Topology
     counts: bool
-    sentence: str
+    message: str
     crossed: int = 0
     outside: int = 0
 
@@ -63,12 +63,12 @@ def topology_verdicts(
 
 def _in_force(topology: Topology, levels: Sequence[TopologyLevel]) -> TopologyVerdict:
     names = ", ".join(printable_text(level.name) for level in levels)
-    sentence = f"its levels count: {names}"
+    message = f"its levels count: {names}"
     full = next((level for level in levels if level.beyond), None)
     if full is None:
-        return TopologyVerdict(topology=topology, counts=True, sentence=sentence)
-    sentence += f"; {too_many_domains_text(full)}"
-    return TopologyVerdict(topology=topology, counts=True, sentence=sentence, outside=full.beyond)
+        return TopologyVerdict(topology=topology, counts=True, message=message)
+    message += f"; {too_many_domains_text(full)}"
+    return TopologyVerdict(topology=topology, counts=True, message=message, outside=full.beyond)
 
 
 def too_many_domains_text(level: TopologyLevel) -> str:
@@ -82,7 +82,7 @@ def too_many_domains_text(level: TopologyLevel) -> str:
 
 def _beside(topology: Topology, first: Topology, nodes: Sequence[Node]) -> TopologyVerdict:
     rule = "named default counts" if first.name == "default" else "whose name sorts first counts"
-    sentence = f"does not count: of several Topologies the one {rule}, which is {first.name}"
+    message = f"does not count: of several Topologies the one {rule}, which is {first.name}"
     ours, theirs = dict(first.levels), dict(topology.levels)
     both = [name for name in theirs if name in ours and theirs[name] != ours[name]]
     crossed, example = 0, ""
@@ -97,9 +97,9 @@ def _beside(topology: Topology, first: Topology, nodes: Sequence[Node]) -> Topol
                 )
                 break
     if crossed:
-        sentence += f"; {_nodes(crossed)} would be elsewhere: {example}"
-    sentence += f"; put the levels that are needed into {first.name} and delete this one"
-    return TopologyVerdict(topology=topology, counts=False, sentence=sentence, crossed=crossed)
+        message += f"; {_nodes(crossed)} would be elsewhere: {example}"
+    message += f"; put the levels that are needed into {first.name} and delete this one"
+    return TopologyVerdict(topology=topology, counts=False, message=message, crossed=crossed)
 
 
 def _domain(node: Node, label: str) -> str | None:

@@ -66,7 +66,7 @@ class Lifetime:
             Reason.STALE_GANG,
             "had {have} of {need} pods it needs for {ran} s, longer than {grace} s: it is stopped "
             "so that it can start again as a whole",
-            have=gang.ready,
+            have=gang.ready_members,
             need=gang.min_member,
             ran=int(now - since),
             grace=int(grace),
@@ -75,10 +75,10 @@ class Lifetime:
 
 def _check_max_runtime(gang: Gang, view: View) -> Verdict:
     node = view.queue(gang.queue)
-    if node is None or not gang.started:
+    if node is None or not gang.started_at:
         return ALLOW
     queue, limit = _max_runtime_on_path(node, view)
-    ran = view.now - gang.started
+    ran = view.now - gang.started_at
     if not limit or ran * SECOND < limit:
         return ALLOW
     return deny(

@@ -27,7 +27,7 @@ class MinRuntime:
 
         def allows(_claimant: Gang, victim: Gang, _action: str) -> Verdict:
             least = protected_ns(victim, view)
-            started = victim.started
+            started = victim.started_at
             if not least or not started:
                 return ALLOW
             ran = int((view.now - started) * NANOSECONDS)

@@ -46,4 +46,4 @@ class TopologyPolicy:
 
 def _holds_gpus(gang: Gang) -> bool:
     """Whether the gang's members request GPUs, so that they are likely to exchange much."""
-    return any(task.pod_class.gpu for task in gang.tasks)
+    return any(pod_set.pod_class.gpu for pod_set in gang.pod_sets)

@@ -44,7 +44,7 @@ class Drf:
             node = view.queue(gang.queue)
             if node is None or node.queue.ordering != "FairShare":
                 return (0,)
-            return (dominant_share(gang.held, total()),)
+            return (dominant_share(gang.allocated, total()),)
 
         def of_queue(node: QueueNode, gang: Gang) -> Key:
             held = view.staying(node.queue.name).plus(view.minimum(gang))

@@ -27,8 +27,8 @@ class Gang:
 
 
 def _progress(gang: GangOf) -> tuple[int]:
-    if gang.placed and gang.need:
+    if gang.placed and gang.missing_members:
         return (0,)
-    if gang.need or not gang.placed:
+    if gang.missing_members or not gang.placed:
         return (1,)
-    return (2,) if gang.ready <= gang.min_member else (3,)
+    return (2,) if gang.ready_members <= gang.min_member else (3,)

@@ -82,7 +82,7 @@ def _deadline_s(gang: Gang) -> int:
     longest = 0
     for pod in (
         *(member.pod for member in gang.placed),
-        *(pod for task in gang.tasks for pod in task.pods),
+        *(pod for pod_set in gang.pod_sets for pod in pod_set.pods),
     ):
         if not pod.deadline_s:
             return 0

@@ -144,7 +144,7 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
             need = asked.get(resource)
             if not need:
                 continue
-            fixed = fixed or view.fixed(node.queue.name)
+            fixed = fixed or view.not_preemptible(node.queue.name)
             if fixed.get(resource) + need <= deserved:
                 continue
             words = {
@@ -245,17 +245,17 @@ class NodePoolCaps:
         Asked before it is placed, so that one which waits for its queue is not taken for one
         that more nodes would help.
         """
-        task = gang.tasks[0] if len(gang.tasks) == 1 else None
+        pod_set = gang.pod_sets[0] if len(gang.pod_sets) == 1 else None
         node = self._view.queue(gang.queue)
-        if task is None or node is None or not self.concern(task.pod_class):
+        if pod_set is None or node is None or not self.concern(pod_set.pod_class):
             return ALLOW
         if not any(queue in self._caps for queue in node.path):
             return ALLOW
-        pools = self._view.pools.where(task.pod_class)
+        pools = self._view.pools.where(pod_set.pod_class)
         if len(pools) < 2:
             return ALLOW  # The one pool is in what it asks for.
-        count = min(len(task.pods), gang.need or 1)
-        requests = dict(task.pod_class.requests.items)
+        count = min(len(pod_set.pods), gang.missing_members or 1)
+        requests = dict(pod_set.pod_class.requests.items)
         fit, most, told = 0, 0, []
         for pool in pools:
             rooms = [
@@ -308,7 +308,7 @@ class Guarantees:
         """By resource, queues with a guarantee of it and all queues above those."""
         for node in view.queues():
             for resource, amount in node.guarantee.items:
-                if amount and not node.trouble:
+                if amount and not node.error:
                     self._names.setdefault(resource, set()).update(node.path)
 
     def keep(self, gang: Gang, asked: Resources, held: Held) -> Verdict:

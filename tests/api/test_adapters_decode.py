@@ -136,7 +136,7 @@ def test_exclusive_placement_waits_for_nobody_who_is_not_made_yet():
     spec = {"replicatedJobs": [job("a", 2, 3)]}
     found = workload("JobSet", spec, annotations=notes)
     assert [need for _, need in found.stages()] == [2]
-    assert "exclusive-topology" in found.remark
+    assert "exclusive-topology" in found.warning
     selected = workload("JobSet", spec, annotations={**notes, f"{key}node-selector": "true"})
     assert [need for _, need in selected.stages()] == [6]
     lws = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "example.com/rack"}
@@ -305,7 +305,7 @@ def test_native_condition_is_never_taken_back():
         phase="Unknown",
         is_scheduled=False,
         reason="InsufficientResources",
-        sentence="s",
+        message="s",
         counts=(0, 0, 0, 0),
         min_member=1,
     )

@@ -85,8 +85,8 @@ def test_one_bad_pod_is_rejected_alone(wire, pod, case):
     assert read.kind == "Pod"
     assert field in read.field
     assert says in read.why
-    assert read.sentence.isprintable()
-    assert len(read.sentence) < 800
+    assert read.message.isprintable()
+    assert len(read.message) < 800
     assert read.resource_version == "1201"
     assert CODECS["pods"].decode_event(wire.event("MODIFIED", bad)).item == read
 

@@ -216,8 +216,8 @@ def test_a_malformed_annotation_rejects_its_pod(wire, pod, name, text, says):
     assert isinstance(read, Rejected)
     assert read.field == f"metadata.annotations[gpusched.io/{name}]"
     assert says in read.why
-    assert read.sentence.isprintable()
-    assert len(read.sentence) < 700
+    assert read.message.isprintable()
+    assert len(read.message) < 700
     assert (read.scheduler, read.charge, read.ours) == ("gpusched", None, False)
 
 

@@ -63,7 +63,7 @@ def test_shares_that_are_understood(wire, plain, said, share, charged):
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("said", "message"),
     [
         ({FRACTION: "0"}, "'0' is no part of a GPU"),
         ({FRACTION: "0.0"}, "'0.0' is no part of a GPU"),
@@ -89,12 +89,12 @@ def test_shares_that_are_understood(wire, plain, said, share, charged):
         ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, "'2': shares are of one GPU"),
     ],
 )
-def test_shares_that_are_refused(wire, plain, said, sentence):
+def test_shares_that_are_refused(wire, plain, said, message):
     """With the annotation and what is wrong with it."""
     read = wire.read("pods", asking(plain, said=said))
     assert isinstance(read, Rejected)
     assert read.field.startswith("metadata.annotations[")
-    assert sentence in read.why
+    assert message in read.why
     assert len(read.why) < 400
 
 

@@ -33,7 +33,7 @@ def test_recorded_lists(plural):
     assert [item.resource_version for item in page.items] == [
         each["metadata"]["resourceVersion"] for each in raw["items"]
     ]
-    assert not [item.sentence for item in page.items if isinstance(item, Rejected)]
+    assert not [item.message for item in page.items if isinstance(item, Rejected)]
     assert page.resource_version == raw["metadata"]["resourceVersion"]
 
 

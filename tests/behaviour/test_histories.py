@@ -62,8 +62,8 @@ def test_the_watch_sees_that_it_never_gets_quiet(monkeypatch):
     monkeypatch.setattr(life.DaemonPlayer, "second", evicting)
     monkeypatch.setattr(life, "_END_S", 400)
     wrong = life.run_watched_case(case, seed=1)
-    assert any(sentence.startswith("I10: pods still move") for sentence in wrong), wrong
-    assert any(sentence.startswith("P: ") for sentence in wrong), wrong
+    assert any(message.startswith("I10: pods still move") for message in wrong), wrong
+    assert any(message.startswith("P: ") for message in wrong), wrong
 
 
 def witness(text):
@@ -108,7 +108,7 @@ FULL = "gang low a 1g @n0*2 min=1 p25 -> 2\ngang other b 1g @n1*2 min=1 p25 -> 2
 def test_the_witness_tells_who_waits_though_he_could_run(text, told):
     """I7 by brute force: free room, lower gangs of the same queue, and surplus of other queues."""
     found = witness(NODES + text).starving()
-    assert [sentence.partition(", and ")[2][: len(told[0])] for sentence in found] == told
+    assert [message.partition(", and ")[2][: len(told[0])] for message in found] == told
 
 
 @pytest.mark.parametrize(

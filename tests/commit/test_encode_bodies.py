@@ -67,7 +67,7 @@ def test_eviction():
 def test_pod_unscheduled(since):
     """One condition, joined by its type; guarded by UID and version."""
     body = requests.pod_unscheduled_patch(
-        UID("u"), ResourceVersion("7"), reason="Unschedulable", sentence="0/4 nodes", since=since
+        UID("u"), ResourceVersion("7"), reason="Unschedulable", message="0/4 nodes", since=since
     )
     condition = {
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",

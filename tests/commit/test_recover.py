@@ -30,7 +30,7 @@ def test_within_the_time_it_is_left_to_be_completed():
     assert decide_recovery(gang, server_now=LATE - 1) is None
     undo = decide_recovery(gang, server_now=LATE)
     assert [uid for _, uid in undo.pods] == ["u0", "u1"]
-    assert "only 2 of 4 members" in undo.sentence
+    assert "only 2 of 4 members" in undo.message
 
 
 def test_only_what_we_bound_is_evicted():

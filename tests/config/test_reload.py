@@ -30,7 +30,7 @@ def test_a_bad_file_leaves_the_old_one_in_force():
     """An error keeps the old configuration and every sentence."""
     decision = decide_reload(DEFAULT, ConfigError("f:1: one", "f:2: two"))
     assert decision == ConfigKept(("f:1: one", "f:2: two"))
-    assert decision.sentence == ("f:1: one (and 1 more problem); the configuration in force stays")
+    assert decision.message == ("f:1: one (and 1 more problem); the configuration in force stays")
 
 
 def test_what_takes_a_restart_is_not_half_adopted():

@@ -52,7 +52,7 @@ def test_the_gang_in_hand_is_known_to_the_next(path, ends):
     mark = CrashMarker.open(path)
     assert mark.memory.deaths == 1
     assert mark.death.hand == BAD
-    assert mark.death.sentence == (
+    assert mark.death.message == (
         "the last process died in a session, in allocate with gang PodGroup team/bad in hand"
     )
     mark.close()
@@ -74,7 +74,7 @@ def test_a_fault_of_its_own_is_remembered(path):
     """What an orderly end because of a fault said is told by the next."""
     lives(path, "mark.fault('InvariantBroken: told so'); mark.close()")
     mark = CrashMarker.open(path)
-    assert mark.death.sentence.endswith("because of a fault of its own: InvariantBroken: told so")
+    assert mark.death.message.endswith("because of a fault of its own: InvariantBroken: told so")
     assert mark.memory.deaths == 1
     mark.close()
 

@@ -85,7 +85,7 @@ def least(problem: Problem) -> tuple[int, ...] | None:
 
 def _patterns(problem: Problem, node: int) -> Ints:
     """Counts of each role that one node takes together, shape (patterns, roles)."""
-    asks = np.stack([role.ask for role in problem.roles])
+    asks = np.stack([role.request for role in problem.roles])
     found = []
     for pattern in product(*(range(int(role.fits[node]) + 1) for role in problem.roles)):
         need = np.array(pattern) @ asks

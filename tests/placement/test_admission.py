@@ -54,7 +54,7 @@ def racks(*nodes: tuple[int, ...]) -> tuple[np.ndarray, tuple[DomainLevel, ...]]
 def gang(free, levels, pods: int, gpus: int, *, rack: bool = False) -> Problem:
     """Equal pods, in one rack or anywhere."""
     fits = np.minimum(free[:, 0] // gpus, pods)
-    role = Role(ask=np.array([gpus]), most=pods, fits=fits, gpus=gpus)
+    role = Role(request=np.array([gpus]), most=pods, fits=fits, gpus=gpus)
     return Problem(
         free=free, roles=(role,), members=pods, levels=levels, required=0 if rack else -1
     )

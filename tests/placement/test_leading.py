@@ -28,7 +28,7 @@ def with_launcher(rng: random.Random) -> Problem | None:
     ask = np.array([0, 1], dtype=np.int64)
     fits = np.minimum(how_many_fit(problem.free[:, 1:], ask[1:]), count)
     price = None if rng.random() < 0.7 else np.arange(problem.nodes, dtype=np.int64)
-    launcher = Role(ask=ask, most=count, fits=fits, price=price)
+    launcher = Role(request=ask, most=count, fits=fits, price=price)
     worker = attrs.evolve(role, most=problem.members, fits=np.minimum(role.fits, problem.members))
     return attrs.evolve(
         problem,

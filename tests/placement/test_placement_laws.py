@@ -97,7 +97,7 @@ def test_the_unit_of_a_resource_changes_no_answer() -> None:
     """Amounts in other units: the same counts."""
     for _, problem in problems(32, 60):
         scale = np.array([1, 1024], dtype=np.int64)
-        roles = tuple(attrs.evolve(role, ask=role.ask * scale) for role in problem.roles)
+        roles = tuple(attrs.evolve(role, request=role.request * scale) for role in problem.roles)
         other = attrs.evolve(problem, free=problem.free * scale, roles=roles)
         assert solved(other).counts.tolist() == solved(problem).counts.tolist()
 
@@ -132,7 +132,7 @@ def test_more_room_on_a_node_is_never_worse() -> None:
     for rng, problem in problems(34, 200):
         row = rng.randrange(problem.nodes)
         free = problem.free.copy()
-        asks = sum(role.ask * role.most for role in problem.roles)
+        asks = sum(role.request * role.most for role in problem.roles)
         free[row] += asks
         roles = []
         for role in problem.roles:

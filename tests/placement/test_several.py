@@ -273,7 +273,7 @@ def role(free: np.ndarray, gpus: int, cpu: int, most: int, part: int = -1) -> Ro
     for column, amount in enumerate(ask.tolist()):
         if amount:
             fits = np.minimum(fits, free[:, column] // amount)
-    return Role(ask=ask, most=most, fits=fits, gpus=gpus, part=part)
+    return Role(request=ask, most=most, fits=fits, gpus=gpus, part=part)
 
 
 def replicas(free: list[list[int]], *, count: int, level: int) -> Problem:
@@ -385,7 +385,7 @@ def test_amounts_may_be_absurd(unit: int) -> None:
     problem = attrs.evolve(
         small,
         free=small.free * scale,
-        roles=tuple(attrs.evolve(each, ask=each.ask * scale) for each in small.roles),
+        roles=tuple(attrs.evolve(each, request=each.request * scale) for each in small.roles),
     )
     first, second = solved(small), solved(problem)
     assert first.outcome is second.outcome

@@ -63,7 +63,7 @@ def role(free: np.ndarray, shape: tuple[int, int], count: int) -> Role:
     ask = np.array(shape, dtype=np.int64)
     wanted = np.flatnonzero(ask)
     fits = np.minimum((free[:, wanted] // ask[wanted]).min(axis=1), count)
-    return Role(ask=ask, most=count, fits=fits, gpus=shape[0])
+    return Role(request=ask, most=count, fits=fits, gpus=shape[0])
 
 
 def test_planted_gangs_of_six_roles_are_all_found_where_greedy_misses_most() -> None:
@@ -85,7 +85,7 @@ def test_a_gang_one_member_too_large_is_never_placed_and_mostly_proven_impossibl
         table = problem.free.copy()
         table[np.flatnonzero(table[:, 0])[0], 0] -= 1  # one slot fewer than are asked for
         roles = tuple(
-            role(table, (each.gpus, int(each.ask[1])), each.most) for each in problem.roles
+            role(table, (each.gpus, int(each.request[1])), each.most) for each in problem.roles
         )
         found = place_gang(attrs.evolve(problem, free=table, roles=roles), Effort())
         assert found.outcome in (SearchOutcome.INFEASIBLE, SearchOutcome.UNKNOWN)
@@ -105,7 +105,7 @@ def test_more_room_never_hurts() -> None:
         table = problem.free.copy()
         table[seed * 7 % 40] += (1, 16)
         roles = tuple(
-            role(table, (each.gpus, int(each.ask[1])), each.most) for each in problem.roles
+            role(table, (each.gpus, int(each.request[1])), each.most) for each in problem.roles
         )
         after = place_gang(attrs.evolve(problem, free=table, roles=roles), Effort(budget_s=2.0))
         assert before.outcome is after.outcome is SearchOutcome.OPTIMAL
@@ -134,7 +134,7 @@ def test_amounts_of_any_size_where_members_are_counted_by_node(
     unit = np.array([1, 2**46 + 1], dtype=np.int64)
     for seed in range(6):
         problem = planted(random.Random(300 + seed), 12)
-        roles = tuple(attrs.evolve(each, ask=each.ask * unit) for each in problem.roles)
+        roles = tuple(attrs.evolve(each, request=each.request * unit) for each in problem.roles)
         huge = attrs.evolve(problem, free=problem.free * unit, roles=roles)
         found = place_gang(huge, Effort())
         assert found.outcome is not SearchOutcome.INFEASIBLE, seed

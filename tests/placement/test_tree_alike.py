@@ -25,8 +25,8 @@ def plain(rng: random.Random, *, members: int) -> Problem:
     while True:
         problem = tiny(rng, nodes=5, members=members)
         (role,) = problem.roles
-        asked = np.flatnonzero(role.ask)
-        fits = how_many_fit(problem.free[:, asked], role.ask[asked])
+        asked = np.flatnonzero(role.request)
+        fits = how_many_fit(problem.free[:, asked], role.request[asked])
         fits = np.where(role.fits > 0, np.minimum(fits, members), 0)
         if fits.any():
             whole = attrs.evolve(role, most=members, fits=fits)

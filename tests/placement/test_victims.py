@@ -79,7 +79,7 @@ def cost_if_valid(field: VictimSearchState, chosen: tuple[int, ...], need: int) 
         if member.row in free:
             free[member.row] = [a + b for a, b in zip(free[member.row], member.frees, strict=True)]
     fits = sum(
-        max(0, min(have // ask for have, ask in zip(each, field.ask, strict=True)))
+        max(0, min(have // ask for have, ask in zip(each, field.request, strict=True)))
         for each in free.values()
     )
     if fits < need:
@@ -96,7 +96,7 @@ def valid(field: VictimSearchState, choice: VictimChoice, need: int) -> bool:
         if member.row in free:
             free[member.row] = [a + b for a, b in zip(free[member.row], member.frees, strict=True)]
     fits = sum(
-        max(0, min(have // ask for have, ask in zip(each, field.ask, strict=True)))
+        max(0, min(have // ask for have, ask in zip(each, field.request, strict=True)))
         for each in free.values()
     )
     return fits >= need
@@ -157,7 +157,7 @@ def test_a_field_that_was_used_answers_as_a_new_one(seed):
     dropped = rng.randrange(len(used.bundles))
     used.drop([dropped])
     fresh = VictimSearchState(
-        other.ask, {**other.free, row: amounts}, other.members, other.bundles, limits=other.left
+        other.request, {**other.free, row: amounts}, other.members, other.bundles, limits=other.left
     )
     fresh.drop([dropped])
     mine, its = used.choose(need), fresh.choose(need)

@@ -102,7 +102,7 @@ def _role(rng: random.Random, free: Ints, parts: int) -> Role:
     allowed = np.array([rng.random() < 0.9 for _ in range(len(free))], dtype=np.int64)
     price = np.array([rng.randint(0, 3) for _ in range(len(free))], dtype=np.int64)
     return Role(
-        ask=ask,
+        request=ask,
         most=most,
         fits=np.minimum(fits, 1 if once else most) * allowed,
         gpus=gpus,

@@ -71,7 +71,7 @@ def _role(rng: random.Random, free: Ints, parts: int) -> Role:
         fits = np.minimum(fits, 1)
     allowed = np.array([rng.random() < 0.9 for _ in range(len(free))], dtype=np.int64)
     part = rng.randint(-1, parts - 1)
-    return Role(ask=ask, most=most, fits=fits * allowed, gpus=int(ask[0]), part=part)
+    return Role(request=ask, most=most, fits=fits * allowed, gpus=int(ask[0]), part=part)
 
 
 def best_weight(window: AdmissionBatch) -> int | None:
@@ -122,7 +122,7 @@ def divisible(rng: random.Random) -> AdmissionBatch:
             gpus = rng.choice((1, 2, 4, 8))
             ask = np.array([gpus, 0], dtype=np.int64)
             fits = np.minimum(free[:, 0] // gpus, role.most)
-            roles.append(attrs.evolve(role, ask=ask, fits=fits, gpus=gpus))
+            roles.append(attrs.evolve(role, request=ask, fits=fits, gpus=gpus))
         problem = attrs.evolve(each.problem, free=free, roles=tuple(roles))
         contenders.append(attrs.evolve(each, problem=problem))
     return attrs.evolve(window, free=free, contenders=tuple(contenders))

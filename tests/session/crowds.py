@@ -188,10 +188,10 @@ class Crowd:
             self._run(bind.gang.name)
         self._phases(plan)
         pairs: list[Pair] = []
-        for claim in plan.claims:
+        for claim in plan.preemptions:
             for stop in claim.stops:
                 pairs += [(claim.gang.name, stop.gang.name) for _ in stop.evictions]
-        stops = [*plan.stops, *(stop for claim in plan.claims for stop in claim.stops)]
+        stops = [*plan.stops, *(stop for claim in plan.preemptions for stop in claim.stops)]
         for stop in stops:
             for each in stop.evictions:
                 self.leaving[each.key.name] = (stop.gang.name, self.lingering)
@@ -215,7 +215,7 @@ class Crowd:
 
     def quiet(self, plan: Plan) -> bool:
         """Whether nothing happens any more, and nobody is on the way out."""
-        return not (plan.binds or plan.claims or plan.stops or plan.undos or self.leaving)
+        return not (plan.binds or plan.preemptions or plan.stops or plan.undos or self.leaving)
 
     def _let_go(self) -> None:
         for name, (gang, left) in sorted(self.leaving.items()):

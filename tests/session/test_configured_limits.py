@@ -25,11 +25,11 @@ def test_a_started_job_goes_back_after_the_admitted_timeout(given):
     """Given 20 s, when a Job got no place for 21 s, then it is suspended again; by default not yet."""
     c = given.nodes(0)
     job(c, "unlucky", started={"admitted": c.now - 21})
-    assert c.when.one_session().switches == ()
+    assert c.when.one_session().job_changes == ()
     under(c, admitted_timeout_s=20.0)
-    (switch,) = c.when.one_session().switches
+    (switch,) = c.when.one_session().job_changes
     assert switch.suspend
-    assert "within 20 s of its start" in switch.sentence
+    assert "within 20 s of its start" in switch.message
 
 
 def test_room_is_held_for_pods_until_the_arrival_timeout(given):

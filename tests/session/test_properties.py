@@ -227,23 +227,23 @@ def test_rollback_is_identity(seed):
     c = cluster(seed)
     c.node("spare", gpus=8, layout=((0, 2, 4, 6), (1, 3, 5, 7)))
     snapshot = c.cache.snapshot(0.0)
-    bench = NodeUsage(snapshot.nodes)
-    pod_counts = PodCounts(bench, snapshot.residents, PodCountCache())
-    statement = Statement(bench, QueueAccounts(snapshot.queues), pod_counts)
+    node_usage = NodeUsage(snapshot.nodes)
+    pod_counts = PodCounts(node_usage, snapshot.pods_by_node, PodCountCache())
+    statement = Statement(node_usage, QueueAccounts(snapshot.queues), pod_counts)
     row = snapshot.nodes.row["spare"]
-    marks = [(statement.checkpoint(), bench.used.copy(), list(bench.free_slots))]
+    marks = [(statement.checkpoint(), node_usage.used.copy(), list(node_usage.free_slots))]
     for number in range(4):
         spec = entities.pod_class(gpus=rng.randint(0, 2), cpu=rng.randint(0, 3000))
-        statement.place(
+        statement.assign(
             entities.pod(f"p{number}", spec),
             row,
             request_vector(spec.requests, snapshot.nodes.columns),
         )
-        marks.append((statement.checkpoint(), bench.used.copy(), list(bench.free_slots)))
+        marks.append((statement.checkpoint(), node_usage.used.copy(), list(node_usage.free_slots)))
     for mark, used, free in reversed(marks):
         statement.rollback(mark)
-        assert np.array_equal(bench.used, used)
-        assert bench.free_slots == free
+        assert np.array_equal(node_usage.used, used)
+        assert node_usage.free_slots == free
 
 
 # -- any road ------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ def content(snapshot):
         }
         fields["tasks"] = [
             (task.role, task.pod_class.digest, [(pod.uid, pod.resource_version) for pod in task.pods])
-            for task in gang.tasks
+            for task in gang.pod_sets
         ]  # fmt: skip
         fields["placed"] = [(each.pod.uid, each.node, each.confirmed) for each in gang.placed]
         gangs[gang.key] = fields
@@ -419,10 +419,10 @@ def content(snapshot):
         "allocatable": nodes.allocatable.tolist(),
         "slots": nodes.free_slots,
         "queues": {
-            name: (node.path, node.leaf, node.trouble, node.allocated)
+            name: (node.path, node.leaf, node.error, node.allocated)
             for name, node in snapshot.queues.queues.items()
         },
-        "running": dict(snapshot.running),
+        "running": dict(snapshot.running_gangs),
     }, gangs
 
 
@@ -447,7 +447,11 @@ def test_any_road_leads_to_the_same_snapshot(seed):
         put(fresh, kind, key, item)
     mine, gangs = content(road.cache.snapshot(0.0))
     snapshot = fresh.snapshot(0.0)
-    waiting = {gang.key for gang in snapshot.gangs if gang.pending or (gang.need and gang.active)}
+    waiting = {
+        gang.key
+        for gang in snapshot.gangs
+        if gang.pending or (gang.missing_members and gang.active)
+    }
     theirs, all_gangs = content(snapshot)
     assert mine == theirs
     for key, gang in gangs.items():

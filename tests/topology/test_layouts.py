@@ -62,7 +62,7 @@ def test_each_source_that_does_not_match_leaves_the_word_to_the_next():
     odd = node(layout=six.islands, **{"gpusched.io/gpu-layout": "x"}, **PRODUCT)
     layout, doubts = choose_layout(odd, CATALOGUE, six)
     assert layout.islands == HALVES
-    assert [doubt.sentence for doubt in doubts] == [
+    assert [doubt.message for doubt in doubts] == [
         "ResourceSlice.spec.devices: name 6 GPUs, the node has 8",
         "metadata.annotations[gpusched.io/gpu-layout]: names 6 GPUs, the node has 8",
         "metadata.labels[gpusched.io/gpu-layout]: names the layout 'x', which is not in gpu-layouts.yaml",

@@ -86,15 +86,15 @@ def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
     spec = parsed.spec or wire_foreign.VolcanoGroupSpec()
     tasks = tuple(sorted((spec.min_task_member or {}).items()))
     by_role = sum(count for _, count in tasks)
-    remarks = []
+    warnings = []
     if tasks and (spec.min_member or 0) < by_role:
-        remarks.append(
+        warnings.append(
             f"minTaskMember adds up to {by_role} and is ignored, as minMember is "
             f"{spec.min_member or 0}"
         )
         tasks = ()
     if spec.sub_group_policy:
-        remarks.append("subGroupPolicy is not honoured")
+        warnings.append("subGroupPolicy is not honoured")
     group = _group(
         parsed.metadata,
         parsed.status,
@@ -104,7 +104,7 @@ def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
         min_task_member=tasks,
         min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
         priority_class=spec.priority_class_name or "",
-        remark="; ".join(remarks),
+        warning="; ".join(warnings),
     )
     if spec.network_topology is None:
         return group
@@ -186,7 +186,7 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
         phase=PENDING,
         sub_groups=parts,
         min_sub_groups=len(parts),
-        remark=f"{nested} of its subGroups have children and are not honoured" if nested else "",
+        warning=f"{nested} of its subGroups have children and are not honoured" if nested else "",
     )
     if spec.preemptibility:
         terms = attrs.evolve(group.terms, preemptible=spec.preemptibility == "preemptible")

@@ -31,7 +31,7 @@ class ForeignWorkload:
     Attributes:
         min_member: members it asks for itself; 0 for the sum of its parts.
         min_roles: roles that must be whole although ``min_member`` is less than the sum.
-        remark: what of it is not honoured, empty for nothing.
+        warning: what of it is not honoured, empty for nothing.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class ForeignWorkload:
     group: str = ""
     priority_class: str = ""
     hints: GangAnnotations = NO_GANG_ANNOTATIONS
-    remark: str = ""
+    warning: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -105,7 +105,7 @@ def decode_job_set(parsed: JobSet) -> ForeignWorkload:
     jobs = (parsed.status and parsed.status.replicated_jobs_status) or ()
     done = {each.name: each.succeeded for each in jobs}
     parts = []
-    remark = ""
+    warning = ""
     for number, job in enumerate(spec.replicated_jobs or ()):
         replicas = 1 if job.replicas is None else job.replicas
         finished = min(replicas, done.get(job.name, 0))
@@ -114,12 +114,12 @@ def decode_job_set(parsed: JobSet) -> ForeignWorkload:
         if _starts_leader_first(parsed.metadata) or (
             template.metadata and _starts_leader_first(template.metadata)
         ):
-            pods, remark = min(pods, 1), _LEADER_FIRST_VALUES
+            pods, warning = min(pods, 1), _LEADER_FIRST_VALUES
         late = bool(job.depends_on) or (order == "InOrder" and number > 0)
         parts.append(
             ForeignWorkloadRole(job.name, (replicas - finished) * pods, late, finished * pods)
         )
-    return _workload("JobSet", parsed.metadata, tuple(parts), remark=remark)
+    return _workload("JobSet", parsed.metadata, tuple(parts), warning=warning)
 
 
 _LEADER_FIRST_VALUES: Final = (

@@ -69,7 +69,7 @@ class PodGroup:
         terms: on which it runs.
         status: the status object as last seen, as canonical JSON.
         source: empty for our own kind, else whose kind it is: see ``api.foreign.kinds``.
-        remark: what of a foreign one is not honoured; empty for nothing.
+        warning: what of a foreign one is not honoured; empty for nothing.
         move: the last move of the gang, see ``MoveRecord``.
     """
 
@@ -93,7 +93,7 @@ class PodGroup:
     status: bytes = b"{}"
     deleting: bool = False
     source: str = ""
-    remark: str = ""
+    warning: str = ""
     move: MoveRecord | None = None
 
     @property

@@ -91,7 +91,7 @@ class Rejected:
     """For pods: whether it waits for a node, so that it is to be told why it gets none."""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """For the event and the log."""
         return f"{self.kind} {self.key}: {self.field}: {self.why}"
 

@@ -22,7 +22,7 @@ class GroupState:
 
     Attributes:
         phase: in our words.
-        is_scheduled, reason, sentence: the condition Scheduled.
+        is_scheduled, reason, message: the condition Scheduled.
         counts: scheduled, running, succeeded, failed.
         min_member: members that it needs.
     """
@@ -30,7 +30,7 @@ class GroupState:
     phase: str
     is_scheduled: bool
     reason: str
-    sentence: str
+    message: str
     counts: tuple[int, int, int, int]
     min_member: int
 
@@ -71,9 +71,9 @@ def _volcano(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | Non
     waits = not state.is_scheduled
     if waits or any(each.get("type") == UNSCHEDULABLE for each in conditions):
         _set_condition(
-            conditions, UNSCHEDULABLE, (waits, reason, state.sentence), now=now, transition=True
+            conditions, UNSCHEDULABLE, (waits, reason, state.message), now=now, transition=True
         )
-    scheduled = (state.is_scheduled, reason, state.sentence)
+    scheduled = (state.is_scheduled, reason, state.message)
     _set_condition(conditions, "Scheduled", scheduled, now=now, transition=True)
     return merge_status(uid, known, fields, conditions)
 
@@ -104,7 +104,7 @@ def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None
     if before is not None and before.get("status") == "True":
         return None
     reason = "Scheduled" if state.is_scheduled else UNSCHEDULABLE
-    says = (state.is_scheduled, reason, state.sentence)
+    says = (state.is_scheduled, reason, state.message)
     _set_condition(conditions, "PodGroupScheduled", says, now=now)
     return merge_status(uid, known, {}, conditions)
 
@@ -157,8 +157,8 @@ def _set_condition(
     transition: bool = False,
 ) -> None:
     """Set one condition in place; its time stays while its status does."""
-    holds, reason, sentence = says
-    status, message = "True" if holds else "False", clip_text(sentence)
+    holds, reason, message = says
+    status, message = "True" if holds else "False", clip_text(message)
     old = next((each for each in conditions if each.get("type") == kind), None)
     since = old.get("lastTransitionTime") if old and old.get("status") == status else None
     made: Obj = {

@@ -25,7 +25,7 @@ def nomination_patch(
     *,
     node: str,
     reason: str,
-    sentence: str,
+    message: str,
     since: float,
 ) -> bytes:
     """A strategic merge patch of pods/status: room on a node is promised from now on.
@@ -35,14 +35,14 @@ def nomination_patch(
         version: of the pod as last seen: one that was bound meanwhile is promised nothing.
         node: by name.
         reason: of PodScheduled=False, by which the promise is known.
-        sentence: cut at 1,024 bytes.
+        message: cut at 1,024 bytes.
         since: seconds since the epoch when the promise was made.
     """
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": reason,
-        "message": clip_text(sentence),
+        "message": clip_text(message),
         "lastTransitionTime": format_time(since),
     }
     return _json.encode(
@@ -53,13 +53,13 @@ def nomination_patch(
     )
 
 
-def disruption_patch(uid: UID, *, sentence: str, since: float) -> bytes:
+def disruption_patch(uid: UID, *, message: str, since: float) -> bytes:
     """A strategic merge patch of pods/status: the pod is about to be evicted, and why."""
     condition = {
         "type": DISRUPTION,
         "status": "True",
         "reason": BY_SCHEDULER,
-        "message": clip_text(sentence),
+        "message": clip_text(message),
         "lastTransitionTime": format_time(since),
     }
     return _json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})

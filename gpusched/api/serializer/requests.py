@@ -178,7 +178,7 @@ def pod_unscheduled_patch(
     version: ResourceVersion,
     *,
     reason: str,
-    sentence: str,
+    message: str,
     since: float | None,
     withdraw: bool = False,
 ) -> bytes:
@@ -188,7 +188,7 @@ def pod_unscheduled_patch(
         uid: of the pod.
         version: of the pod as last seen: a pod bound meanwhile must not be called unscheduled.
         reason: ``Unschedulable`` or one of the contract's.
-        sentence: cut at 1,024 bytes.
+        message: cut at 1,024 bytes.
         since: seconds since the epoch when the condition is new; None keeps the time it has.
         withdraw: whether a node that was promised to it is promised no more.
     """
@@ -196,7 +196,7 @@ def pod_unscheduled_patch(
         "type": "PodScheduled",
         "status": "False",
         "reason": reason,
-        "message": clip_text(sentence),
+        "message": clip_text(message),
     }
     if since is not None:
         condition["lastTransitionTime"] = format_time(since)

@@ -51,10 +51,10 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
         gang.sub_groups,
         gang.min_sub_groups,
         gang.ready_sub_groups,
-        gang.credit,
-        gang.held,
-        gang.leaving_held,
-        gang.trouble,
+        gang.succeeded_counted,
+        gang.allocated,
+        gang.leaving_allocated,
+        gang.error,
         gang.suspended,
         bool(gang.expected_count),
         gang.pod_group.min_resources if gang.pod_group else None,
@@ -68,14 +68,14 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
 def _members(gang: Gang, *, sizes: bool) -> Hashable:
     """The classes of the members; with sizes also how many there are, and how many are needed."""
     if not sizes:
-        return tuple((each.role, each.sub_group, each.pod_class.digest) for each in gang.tasks)
+        return tuple((each.role, each.sub_group, each.pod_class.digest) for each in gang.pod_sets)
     return (
         gang.min_member,
         gang.expected_count,
-        gang.asked,
+        gang.pending_requests,
         tuple(
             (each.role, each.sub_group, each.pod_class.digest, len(each.pods))
-            for each in gang.tasks
+            for each in gang.pod_sets
         ),
     )
 
@@ -102,4 +102,4 @@ _NO_JOB: Final = (0, 0)
 
 def _pod_deadlines(gang: Gang) -> tuple[int, ...]:
     """Deadlines of members that wait, seconds, each once, sorted."""
-    return tuple(sorted({pod.deadline_s for each in gang.tasks for pod in each.pods}))
+    return tuple(sorted({pod.deadline_s for each in gang.pod_sets for pod in each.pods}))

@@ -77,12 +77,12 @@ def without_overdue_pods(gang: Gang, now: float, timeout_s: float) -> Gang:
         return gang
     if now - gang.job.admitted <= timeout_s:
         return gang
-    tasks = []
-    for task in gang.tasks:
-        born = tuple(pod for pod in task.pods if not is_expected(pod))
+    pod_sets = []
+    for pod_set in gang.pod_sets:
+        born = tuple(pod for pod in pod_set.pods if not is_expected(pod))
         if born:
-            tasks.append(attrs.evolve(task, pods=born))
-    return attrs.evolve(gang, tasks=tuple(tasks), expected_count=0)
+            pod_sets.append(attrs.evolve(pod_set, pods=born))
+    return attrs.evolve(gang, pod_sets=tuple(pod_sets), expected_count=0)
 
 
 def with_started_minimum(origin: GangSpec, job: Job) -> GangSpec:

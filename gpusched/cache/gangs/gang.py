@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -19,6 +19,7 @@ from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass
+from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.priority import CountedPriority
 
 SYSTEM_PRIORITY = 2_000_000_000
@@ -57,27 +58,27 @@ class Gang:
         uid: of the PodGroup or Job, or of the lone pod.
         generation: of the PodGroup, 0 when there is none.
         queue: name of the queue that pays for it.
-        min_member: members that it needs at once; ``succeeded`` members count where ``credit``.
+        min_member: members that it needs at once; ``succeeded`` members count where ``succeeded_counted``.
         min_roles: pairs of role and smallest number of members, sorted.
         ready_roles: members by role that count already, sorted; only where roles have minima.
         min_sub_groups: how many of ``sub_groups`` must be complete.
         ready_sub_groups: members by sub-group that count already, sorted.
-        tasks: members without a place that may get one, a ``PodSet`` for each class of pods.
+        pod_sets: members without a place that may get one, a ``PodSet`` for each class of pods.
         placed: members with a place, sorted by pod.
         gated, leaving: numbers of members that cannot count: gated, or being deleted.
         running, succeeded, failed: numbers of members in that phase.
-        credit: succeeded members that count towards the minimum.
-        held: requests of all members with a place, of those being deleted too.
-        leaving_held: the part of ``held`` that belongs to members being deleted.
+        succeeded_counted: succeeded members that count towards the minimum.
+        allocated: requests of all members with a place, of those being deleted too.
+        leaving_allocated: the part of ``allocated`` that belongs to members being deleted.
         leaving_placed: members being deleted that have a place, in any order.
         terms: the terms on which it runs.
         job: the Job from which it was derived, None for others.
-        expected_count: pods in ``tasks`` that do not exist yet, see ``cache.gangs.expected_pods``.
-        asked: requests of all pods in ``tasks``.
+        expected_count: pods in ``pod_sets`` that do not exist yet, see ``cache.gangs.expected_pods``.
+        pending_requests: requests of all pods in ``pod_sets``.
         created: seconds since the epoch; of the PodGroup or Job, else of the oldest pod.
         pod_group: the PodGroup that describes it, None when there is none.
-        trouble: reason and message why no attempt makes sense, an empty reason for none.
-        remark: a warning to its author that stops nothing; empty for none.
+        error: reason and message why no attempt makes sense, an empty reason for none.
+        warning: a warning to its author that stops nothing; empty for none.
     """
 
     key: GangKey
@@ -92,21 +93,21 @@ class Gang:
     sub_groups: tuple[SubGroup, ...]
     min_sub_groups: int
     ready_sub_groups: tuple[tuple[str, int], ...]
-    tasks: tuple[PodSet, ...]
+    pod_sets: tuple[PodSet, ...]
     placed: tuple[Placed, ...]
     gated: int
     leaving: int
     running: int
     succeeded: int
     failed: int
-    credit: int
-    held: Resources
-    leaving_held: Resources
-    asked: Resources
+    succeeded_counted: int
+    allocated: Resources
+    leaving_allocated: Resources
+    pending_requests: Resources
     created: float
     pod_group: PodGroup | None
-    trouble: tuple[str, str]
-    remark: str
+    error: tuple[str, str]
+    warning: str
     terms: GangTerms = DEFAULT_TERMS
     job: Job | None = None
     expected_count: int = 0
@@ -118,19 +119,19 @@ class Gang:
         return bool(self.expected_count) and self.job is not None and self.job.suspended
 
     @property
-    def shares(self) -> bool:
+    def requests_gpu_share(self) -> bool:
         """Whether a member that waits asks for a share of a GPU: models of ints know none."""
-        return any(task.pod_class.share is not None for task in self.tasks)
+        return any(pod_set.pod_class.share is not None for pod_set in self.pod_sets)
 
     @cached_property
     def pending(self) -> int:
         """Number of members that wait for a place."""
-        return sum(len(task.pods) for task in self.tasks)
+        return sum(len(pod_set.pods) for pod_set in self.pod_sets)
 
     @property
     def active(self) -> bool:
         """Whether it has members that run, wait, or are on their way out."""
-        return bool(self.placed or self.tasks or self.gated or self.leaving)
+        return bool(self.placed or self.pod_sets or self.gated or self.leaving)
 
     @property
     def done(self) -> bool:
@@ -140,14 +141,14 @@ class Gang:
         return self.pod_group is None or self.pod_group.phase == "Completed"
 
     @property
-    def ready(self) -> int:
+    def ready_members(self) -> int:
         """Number of members that count towards the minimum already."""
-        return len(self.placed) + self.credit
+        return len(self.placed) + self.succeeded_counted
 
     @cached_property
-    def need(self) -> int:
+    def missing_members(self) -> int:
         """Members that must get a place at once, else none gets one."""
-        missing = self.min_member - self.ready
+        missing = self.min_member - self.ready_members
         if self.min_roles:
             missing = max(missing, sum(count for _, count in self.missing_roles))
         if self.sub_groups:
@@ -155,33 +156,33 @@ class Gang:
         return max(0, missing)
 
     @cached_property
-    def at_once(self) -> int:
+    def members_at_start(self) -> int:
         """Members it starts with: those it needs, and at least one while no member has a place.
 
         A gang whose minimum succeeded therefore asks for room for one member, never for none.
         """
-        return self.need or (0 if self.placed else min(1, self.pending))
+        return self.missing_members or (0 if self.placed else min(1, self.pending))
 
-    def lacks(self, part: SubGroup) -> int:
+    def missing_in_sub_group(self, part: SubGroup) -> int:
         """Members that a sub-group needs before it is complete."""
         have = dict(self.ready_sub_groups).get(part.name, 0)
         return max(0, part.min_member - have)
 
     def _missing_sub_groups(self) -> int:
         """Members with which enough sub-groups would be complete, the nearest ones first."""
-        lacking = sorted(self.lacks(part) for part in self.sub_groups)
+        lacking = sorted(self.missing_in_sub_group(part) for part in self.sub_groups)
         return sum(lacking[: self.min_sub_groups])
 
     @cached_property
-    def started(self) -> float:
+    def started_at(self) -> float:
         """When it last had its minimum, seconds since the epoch; 0.0 while it has not.
 
         Extras that came later do not count; a lost member that was replaced starts it anew.
         """
-        if self.need or not self.placed:
+        if self.missing_members or not self.placed:
             return 0.0
         times = sorted(member.pod.scheduled for member in self.placed)
-        return times[min(len(times), max(1, self.min_member - self.credit)) - 1]
+        return times[min(len(times), max(1, self.min_member - self.succeeded_counted)) - 1]
 
     @property
     def missing_roles(self) -> tuple[tuple[str, int], ...]:
@@ -189,6 +190,26 @@ class Gang:
         have = dict(self.ready_roles)
         short = ((role, least - have.get(role, 0)) for role, least in self.min_roles)
         return tuple((role, count) for role, count in short if count > 0)
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names(
+            "Gang",
+            {
+                "asked": "pending_requests",
+                "at_once": "members_at_start",
+                "credit": "succeeded_counted",
+                "held": "allocated",
+                "lacks": "missing_in_sub_group",
+                "leaving_held": "leaving_allocated",
+                "need": "missing_members",
+                "ready": "ready_members",
+                "remark": "warning",
+                "shares": "requests_gpu_share",
+                "started": "started_at",
+                "tasks": "pod_sets",
+                "trouble": "error",
+            },
+        )
 
 
 def member_order(pod: Pod) -> tuple[int, int, str, str]:
@@ -202,21 +223,21 @@ def make_pod_sets(pods: Iterable[Pod]) -> tuple[PodSet, ...]:
     for pod in pods:
         key = (pod.role, pod.sub_group, pod.pod_class.digest)
         groups.setdefault(key, []).append(pod)
-    tasks = [
+    pod_sets = [
         PodSet(role, members[0].pod_class, tuple(sorted(members, key=member_order)), sub_group)
         for (role, sub_group, _), members in groups.items()
     ]
-    return tuple(sorted(tasks, key=_pod_set_order))
+    return tuple(sorted(pod_sets, key=_pod_set_order))
 
 
-def _pod_set_order(task: PodSet) -> tuple[int, tuple[int, ...], str, str, str]:
-    sizes = tuple(-amount for _, amount in task.pod_class.requests.items)
+def _pod_set_order(pod_set: PodSet) -> tuple[int, tuple[int, ...], str, str, str]:
+    sizes = tuple(-amount for _, amount in pod_set.pod_class.requests.items)
     return (
-        -task.pod_class.gpu_thousandths,
+        -pod_set.pod_class.gpu_thousandths,
         sizes,
-        task.role,
-        task.sub_group,
-        task.pod_class.digest,
+        pod_set.role,
+        pod_set.sub_group,
+        pod_set.pod_class.digest,
     )
 
 
@@ -240,8 +261,8 @@ class GangSpec:
     counts_succeeded: bool = False
     succeeded_known: int = 0
     """Succeeded members for which ``min_member`` was lowered already."""
-    trouble: tuple[str, str] = ("", "")
-    remark: str = ""
+    error: tuple[str, str] = ("", "")
+    warning: str = ""
     terms: GangTerms = DEFAULT_TERMS
     job: Job | None = None
     expected_count: int = 0
@@ -260,9 +281,9 @@ def spec_from_group(
     priority = counted.priority if counted else None
     if counted is not None:
         by_class = counted.named.preemptible if counted.named else None
-    remark = counted.remark if counted else ""
+    warning = counted.warning if counted else ""
     if group.priority_class and counted is None:
-        remark = (
+        warning = (
             f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
         )
     return GangSpec(
@@ -278,9 +299,9 @@ def spec_from_group(
         min_sub_groups=group.min_sub_groups,
         pod_group=group,
         priority=priority,
-        remark=remark,
+        warning=warning,
         counts_succeeded=True,
-        trouble=("InvalidSpec", f"PodGroup {group.key} is being deleted")
+        error=("InvalidSpec", f"PodGroup {group.key} is being deleted")
         if group.deleting
         else ("", ""),
         terms=attrs.evolve(

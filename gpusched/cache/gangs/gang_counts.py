@@ -47,7 +47,7 @@ def build_gang(
         else:
             waiting.append(pod)
     placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
-    tasks = make_pod_sets(waiting)
+    pod_sets = make_pod_sets(waiting)
     return Gang(
         key=origin.key,
         uid=origin.uid,
@@ -61,32 +61,34 @@ def build_gang(
         sub_groups=origin.sub_groups,
         min_sub_groups=origin.min_sub_groups,
         ready_sub_groups=_ready_sub_groups(origin, placed, pods),
-        tasks=tasks,
+        pod_sets=pod_sets,
         placed=tuple(placed),
         gated=gated,
         leaving=leaving,
         running=running,
         succeeded=succeeded,
         failed=failed,
-        credit=max(0, succeeded - origin.succeeded_known) if origin.counts_succeeded else 0,
-        held=_sum(holding),
-        leaving_held=_sum(member.pod.pod_class for member in going),
+        succeeded_counted=max(0, succeeded - origin.succeeded_known)
+        if origin.counts_succeeded
+        else 0,
+        allocated=_sum(holding),
+        leaving_allocated=_sum(member.pod.pod_class for member in going),
         leaving_placed=tuple(going),
-        asked=_sum(pod.pod_class for pod in waiting),
+        pending_requests=_sum(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,
-        trouble=_trouble(origin),
-        remark=origin.remark,
+        error=_gang_error(origin),
+        warning=origin.warning,
         terms=origin.terms,
         job=origin.job,
         expected_count=origin.expected_count,
     )
 
 
-def _trouble(origin: GangSpec) -> tuple[str, str]:
+def _gang_error(origin: GangSpec) -> tuple[str, str]:
     """Why no attempt makes sense: what its spec says, else terms that cannot be read."""
     error = origin.terms.gpu_types.error
-    return ("InvalidSpec", error) if error and not origin.trouble[0] else origin.trouble
+    return ("InvalidSpec", error) if error and not origin.error[0] else origin.error
 
 
 def _ready_roles(

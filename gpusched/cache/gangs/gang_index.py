@@ -223,7 +223,7 @@ class GangIndex:
         by_class = named.preemptible if named else None
         origin = spec_from_job(job, template=coming[0], queue=queue, by_class=by_class)
         origin = attrs.evolve(
-            with_started_minimum(origin, job), expected_count=len(coming), remark=refused
+            with_started_minimum(origin, job), expected_count=len(coming), warning=refused
         )
         members = [*pods, *coming]
         return self._of_pods(origin, members), members
@@ -297,7 +297,7 @@ class GangIndex:
             )
         else:
             why = f"PodGroup {name} does not exist; create it or remove the label that names it"
-        return GangSpec(key=key, uid=UID(""), trouble=("InvalidSpec", why))
+        return GangSpec(key=key, uid=UID(""), error=("InvalidSpec", why))
 
     def _controller_origin(self, key: GangKey, pods: list[Pod], queue: str) -> GangSpec | None:
         owner = next((pod.owner for pod in pods if pod.owner), None)
@@ -313,7 +313,7 @@ class GangIndex:
             rejected = self._jobs.rejected.get(name)
             why = f"{rejected.field}: {rejected.why}" if rejected else "it has not been seen yet"
             uid = owner.uid if owner else UID("")
-            return GangSpec(key=key, uid=uid, trouble=("InvalidSpec", f"Job {name}: {why}"))
+            return GangSpec(key=key, uid=uid, error=("InvalidSpec", f"Job {name}: {why}"))
         first = min(pods, key=lambda pod: (pod.created, pod.key))
         single = self._lone(first, queue)
         return GangSpec(
@@ -413,8 +413,8 @@ class GangIndex:
             f"its pods were not bound by gpusched and queue {named.name} does not serve namespace "
             f"{gang.key.namespace}: queue {DEFAULT_QUEUE} is charged for them"
         )
-        remark = "; ".join(text for text in (gang.remark, remark) if text)
-        return attrs.evolve(gang, queue=DEFAULT_QUEUE, remark=remark)
+        remark = "; ".join(text for text in (gang.warning, remark) if text)
+        return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
 
     def _sure(self, uid: UID) -> bool:
         held = self._ledger.get(uid)
@@ -517,11 +517,14 @@ class GangIndex:
             if len(family) == 1 and _is_idle(family[0]):
                 self._idle[key] = family[0].queue
                 self._count_idle(family[0].queue, 1)
-            elif any((gang.tasks or gang.gated or gang.need) and not gang.done for gang in family):
+            elif any(
+                (gang.pod_sets or gang.gated or gang.missing_members) and not gang.done
+                for gang in family
+            ):
                 self._waiting.add(key)
             try:
                 for gang in family:
-                    if gang.held:
+                    if gang.allocated:
                         self._enter(gang)
             except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
                 self._families[key] = self._failed(key, error)
@@ -560,7 +563,7 @@ class GangIndex:
             generation=group.generation if group is not None else 0,
             queue=group.queue if group is not None else "",
             pod_group=group,
-            trouble=("SchedulerError", why),
+            error=("SchedulerError", why),
         )
         try:
             pods = list(self._members.get(key, {}).values())
@@ -592,10 +595,10 @@ class GangIndex:
             self._held[queue] = ResourceSums()
             self._leaving[queue] = ResourceSums()
             self._running[queue] = set()
-        self._held[queue].put(gang.key, gang.held)
-        if gang.leaving_held:
-            self._leaving[queue].put(gang.key, gang.leaving_held)
-        if not gang.need:
+        self._held[queue].put(gang.key, gang.allocated)
+        if gang.leaving_allocated:
+            self._leaving[queue].put(gang.key, gang.leaving_allocated)
+        if not gang.missing_members:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang
         self._active_shown = None
@@ -616,13 +619,20 @@ def _countable_gangs(family: tuple[Gang, ...]) -> tuple[Gang, ...]:
     What they answer is asked again where an exception would concern everybody.
     """
     for gang in family:
-        _ = (gang.need, gang.at_once, gang.done, gang.pending, gang.started, _is_idle(gang))
+        _ = (
+            gang.missing_members,
+            gang.members_at_start,
+            gang.done,
+            gang.pending,
+            gang.started_at,
+            _is_idle(gang),
+        )
     return family
 
 
 def _is_idle(gang: Gang) -> bool:
     """Whether it waits for pods, or for gates to go: the start of no other gang depends on it."""
-    if gang.tasks or gang.placed or gang.leaving or gang.done:
+    if gang.pod_sets or gang.placed or gang.leaving or gang.done:
         return False
     return not (gang.pod_group is not None and gang.pod_group.min_resources)
 

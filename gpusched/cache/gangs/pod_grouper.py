@@ -60,7 +60,7 @@ def complete_foreign_spec(
         queue=group.queue or (first.queue if first else "") or queue,
         topology=topology,
         terms=terms,
-        remark="; ".join(text for text in (group.remark, origin.remark) if text),
+        warning="; ".join(text for text in (group.warning, origin.warning) if text),
     )
 
 
@@ -113,20 +113,20 @@ def group_pods_of_controller(
         hints=hints,
         topology=TopologyRequest(hints.topology_required, hints.topology_preferred),
         priority=counted.priority if counted else None,
-        remark=counted.remark if counted else "",
+        warning=counted.warning if counted else "",
         counts_succeeded=True,
         terms=terms_without_group(hints, by_class=by_class, priority=priority),
     )
     own = max(hints.min_member, *(pod.hints.min_member for pod in pods))
     if source.rejected is not None:
         why = f"{source.rejected.field}: {source.rejected.why}"
-        sentence = f"{key.kind} {_owner(key, first)} cannot be used: {why}"
-        return ((attrs.evolve(origin, trouble=("InvalidSpec", sentence)), pods),)
+        message = f"{key.kind} {_owner(key, first)} cannot be used: {why}"
+        return ((attrs.evolve(origin, error=("InvalidSpec", message)), pods),)
     if workload is not None:
         return _sized_by_workload(origin, workload, pods, own=own)
     if source.read:
-        sentence = f"{key.kind} {_owner(key, first)}: it has not been seen yet"
-        return ((attrs.evolve(origin, trouble=("InvalidSpec", sentence)), pods),)
+        message = f"{key.kind} {_owner(key, first)}: it has not been seen yet"
+        return ((attrs.evolve(origin, error=("InvalidSpec", message)), pods),)
     return ((_sized_by_pods(origin, pods, own=own), pods),)
 
 
@@ -134,12 +134,12 @@ def _sized_by_workload(
     origin: GangSpec, workload: ForeignWorkload, pods: Sequence[Pod], *, own: int
 ) -> tuple[Members, ...]:
     """With the size that the controller's object tells; one gang for each stage of its start."""
-    remarks = [workload.remark, origin.remark]
+    remarks = [workload.warning, origin.warning]
     if workload.priority_class and origin.priority is None:
         remarks.append(
             f"priorityClass {workload.priority_class} does not exist, its pods' priority counts"
         )
-    origin = attrs.evolve(origin, remark="; ".join(text for text in remarks if text))
+    origin = attrs.evolve(origin, warning="; ".join(text for text in remarks if text))
     if own:
         return ((attrs.evolve(origin, min_member=own), pods),)
     stages = workload.stages()
@@ -188,7 +188,7 @@ def _sized_by_pods(origin: GangSpec, pods: Sequence[Pod], *, own: int) -> GangSp
     if key.kind in WORKLOADS:
         what = f"{WORKLOADS[key.kind].name} cannot be read here"
     remark = f"the size of {key.kind} {key} is unknown ({what}): members that exist start together"
-    return attrs.evolve(origin, min_member=least, remark=remark)
+    return attrs.evolve(origin, min_member=least, warning=remark)
 
 
 def _owner(key: GangKey, first: Pod) -> str:

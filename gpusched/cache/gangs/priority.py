@@ -32,12 +32,12 @@ class CountedPriority:
     Attributes:
         named: the class, None when it does not count.
         priority: of the gang.
-        remark: why that is not what it asks for, and what to do; empty when it is.
+        warning: why that is not what it asks for, and what to do; empty when it is.
     """
 
     named: PriorityClass | None
     priority: int
-    remark: str = ""
+    warning: str = ""
 
 
 class PriorityClassLimits:

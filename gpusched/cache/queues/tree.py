@@ -32,26 +32,26 @@ class QueueNode:
 
     Attributes:
         path: names from the queue itself up to, and without, ``root``.
-        trouble: why nothing may start in it, empty when all is well.
+        error: why nothing may start in it, empty when all is well.
         allocated: requests of pods with a place, of the whole subtree.
         leaving: the part of it that belongs to pods being deleted.
         guarantee: what is kept free for it; nothing where that cannot be kept.
         limit: the smallest capability on its path, for each resource that one names.
         fault: what is wrong with it although nothing is frozen; empty for nothing.
-        remark: what its owner should know; empty for nothing.
+        warning: what its owner should know; empty for nothing.
         rooted: whether its path leads to ``root``, so that it has a part in what there is.
     """
 
     queue: Queue
     path: tuple[str, ...]
     leaf: bool
-    trouble: str
+    error: str
     allocated: Resources
     leaving: Resources = NOTHING
     guarantee: Resources = NOTHING
     limit: Resources = NOTHING
     fault: str = ""
-    remark: str = ""
+    warning: str = ""
     rooted: bool = True
 
 
@@ -100,7 +100,7 @@ def build_tree(
             children.setdefault(known[name].parent, []).append(known[name])
     void = unmet_guarantees(children.get(ROOT_QUEUE, ()), capacity)
     refused, faults = _guarantees(known, children)
-    troubles = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
+    errors = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
     parents = {queue.parent for queue in known.values()}
     weightless = {name: _weightless(those) for name, those in children.items()}
     pools = node_pool_labels(known.values())
@@ -109,7 +109,7 @@ def build_tree(
     nodes: dict[str, QueueNode] = {}
     for name, (path, astray) in paths.items():
         queue = known[name]
-        broken = next((troubles[above] for above in path if troubles[above]), "")
+        broken = next((errors[above] for above in path if errors[above]), "")
         limit = NOTHING if astray else _limit(path, known)
         odd = "" if astray else queue_warnings(
             queue, weightless=weightless[queue.parent], children=children.get(name, ()),
@@ -126,7 +126,7 @@ def build_tree(
             guarantee=NOTHING if astray or name in void or name in refused else queue.guarantee,
             limit=limit,
             fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
-            remark=odd[:TEXT_MAX],
+            warning=odd[:TEXT_MAX],
             rooted=not astray,
         )
     below = {name: tuple(each.name for each in those) for name, those in children.items()}

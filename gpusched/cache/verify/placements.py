@@ -37,17 +37,17 @@ def recheck_placements(
     Returns:
         Empty, or why not: the whole gang is then dropped and decided again.
     """
-    trouble = group_error(cache, gang, generation)
-    if trouble:
-        return trouble
+    error = group_error(cache, gang, generation)
+    if error:
+        return error
     wanted: dict[str, Resources] = {}
     taken: dict[str, int] = {}
     parts: dict[str, dict[int, int]] = {}
     for key, uid, node, node_uid, slots in moves:
         pod = cache.pod(uid)
-        trouble = pod_error(cache, pod, key) or node_error(cache, node, node_uid, decided_on)
-        if trouble or pod is None:
-            return trouble
+        error = pod_error(cache, pod, key) or node_error(cache, node, node_uid, decided_on)
+        if error or pod is None:
+            return error
         wanted[node] = wanted.get(node, Resources()).plus(requests_beside_share(pod.pod_class))
         if pod.pod_class.share is not None:
             on = parts.setdefault(node, {})
@@ -61,11 +61,11 @@ def recheck_placements(
             return f"GPU slots on node {node} are promised twice"
         taken[node] = taken.get(node, 0) | slots
     for node, requests in wanted.items():
-        trouble = _room_error(
+        error = _room_error(
             cache, node, requests, slots=taken.get(node, 0), parts=parts.get(node, {})
         )
-        if trouble:
-            return trouble
+        if error:
+            return error
     return ""
 
 

@@ -45,23 +45,23 @@ def recheck_preemption(
     Returns:
         Empty, or why not: the whole claim is then dropped and decided again.
     """
-    trouble = group_error(cache, gang, generation)
-    if trouble:
-        return trouble
+    error = group_error(cache, gang, generation)
+    if error:
+        return error
     wanted: dict[str, Resources] = {}
     for key, uid, node in nominees:
         pod = cache.pod(uid)
-        trouble = pod_error(cache, pod, key)
-        if trouble or pod is None:
-            return trouble
+        error = pod_error(cache, pod, key)
+        if error or pod is None:
+            return error
         wanted[node] = wanted.get(node, NOTHING).plus(_taken(cache, pod, node))
     for node, requests in moved:
         wanted[node] = wanted.get(node, NOTHING).plus(requests)
     leaving: dict[str, Resources] = {}
     for key, uid, node in victims:
-        trouble = victim_error(cache, key, uid, node)
-        if trouble:
-            return trouble
+        error = victim_error(cache, key, uid, node)
+        if error:
+            return error
         pod = cache.pod(uid)
         assert pod is not None
         leaving[node] = leaving.get(node, NOTHING).plus(_taken(cache, pod, node))
@@ -69,12 +69,10 @@ def recheck_preemption(
         row = decided_on.row.get(node)
         if row is None:
             return f"node {node} was not there"
-        trouble = node_error(cache, node, decided_on.nodes[row].uid, decided_on)
-        trouble = trouble or _nominated_room_error(
-            cache, node, requests, leaving.get(node, NOTHING)
-        )
-        if trouble:
-            return trouble
+        error = node_error(cache, node, decided_on.nodes[row].uid, decided_on)
+        error = error or _nominated_room_error(cache, node, requests, leaving.get(node, NOTHING))
+        if error:
+            return error
     return ""
 
 

@@ -41,7 +41,7 @@ class _Failing:
     times: int = 0
     nodes: tuple[str, ...] = ()
     until: float = 0.0
-    sentence: str = ""
+    message: str = ""
     gang_mark: object = None
     node_mark: object = None
 
@@ -78,8 +78,8 @@ class BindPauses:
             known = self._failing[gang.gang] = _Failing(gang.uid)
         if settled.lapsed:
             again_s = limits.BIND_LAPSED_PAUSE_S
-            sentence = f"{one_line(settled.why)}; its bindings are tried again after {again_s:g} s"
-            self._pause(known, again_s, sentence)
+            message = f"{one_line(settled.why)}; its bindings are tried again after {again_s:g} s"
+            self._pause(known, again_s, message)
             return
         known.times += 1
         known.node_mark = None
@@ -90,15 +90,15 @@ class BindPauses:
         in_part = gang.placed + settled.bound > 0
         longest_s = limits.BIND_PAUSE_IN_PART_MAX_S if in_part else limits.BIND_PAUSE_MAX_S
         pause_s = min(pause_s, longest_s)
-        sentence = (
+        message = (
             f"its bindings failed {known.times} times in a row ({one_line(settled.why)}); they are "
             f"tried again after {pause_s:g} s, or when its pods, its group or the nodes change"
         )
-        self._pause(known, pause_s, sentence)
+        self._pause(known, pause_s, message)
 
-    def _pause(self, known: _Failing, pause_s: float, sentence: str) -> None:
+    def _pause(self, known: _Failing, pause_s: float, message: str) -> None:
         known.until = self._clock.monotonic() + pause_s
-        known.sentence = sentence
+        known.message = message
         asyncio.get_running_loop().call_later(pause_s, self._wake)
 
     def applied(self, snapshot: Snapshot) -> Snapshot:
@@ -111,8 +111,8 @@ class BindPauses:
             gang = gangs.get(key)
             if gang is None or gang.uid != known.uid or known.is_changed(snapshot, gang):
                 del self._failing[key]
-            elif self._clock.monotonic() < known.until and not gang.trouble[0]:
-                held[key] = attrs.evolve(gang, trouble=(Reason.BACK_OFF, known.sentence))
+            elif self._clock.monotonic() < known.until and not gang.error[0]:
+                held[key] = attrs.evolve(gang, error=(Reason.BACK_OFF, known.message))
         if not held:
             return snapshot
         return attrs.evolve(

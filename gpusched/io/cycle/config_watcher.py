@@ -152,7 +152,7 @@ class ConfigWatcher:
             _log.warning("the configuration may not do what was meant", why=warning)
         self._daemon_events.recovered(
             CONFIG, reason="ConfigApplied", action="Reloading",
-            sentence=f"{self._path}: applied; what changed: {changed}",
+            message=f"{self._path}: applied; what changed: {changed}",
         )  # fmt: skip
 
     def _confirm(self, digest: str) -> None:
@@ -162,13 +162,13 @@ class ConfigWatcher:
         _log.info("the configuration asks for what is in force", file=self._path)
         self._daemon_events.recovered(
             CONFIG, reason="ConfigUnchanged", action="Reloading",
-            sentence=f"{self._path}: asks for what is in force",
+            message=f"{self._path}: asks for what is in force",
         )  # fmt: skip
 
     def _refuse(self, decision: ConfigKept) -> None:
         self._telemetry.config_reload("refused")
         self._telemetry.set_config(self._in_force.digest, refused=True)
-        _log.error("the changed configuration is refused", why=decision.sentence)
+        _log.error("the changed configuration is refused", why=decision.message)
         self._daemon_events.warn(
-            CONFIG, reason="ConfigRefused", action="Reloading", sentence=decision.sentence
+            CONFIG, reason="ConfigRefused", action="Reloading", message=decision.message
         )

@@ -80,7 +80,7 @@ class ProcessCrash:
     why: str = ""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """For log and event."""
         whom = f" with gang {self.hand.kind} {self.hand} in hand" if self.hand is not None else ""
         if self.why:

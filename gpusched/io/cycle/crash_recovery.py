@@ -44,7 +44,7 @@ def begin_after_crashes(
             )
             containment.begin_set_aside(snapshot, gang_suspect(suspect.key), fault)
     mode = _mode(memory.deaths - explained, memory.stage)
-    told = death.sentence if death is not None else "earlier processes died in their sessions"
+    told = death.message if death is not None else "earlier processes died in their sessions"
     told = f"{told}, the last of {memory.deaths} in a row"
     if mode != FULL_MODE:
         containment.begin_reduced(

@@ -46,5 +46,5 @@ class FailedCommits:
         }
         self._faults.set_aside(containment.set_aside(snapshot, found), snapshot)
         known, self._known = self._known, set()
-        waiting = {gang.key for gang in snapshot.gangs if gang.tasks}
+        waiting = {gang.key for gang in snapshot.gangs if gang.pod_sets}
         containment.pardon(gang_suspect(key) for key in known - waiting)

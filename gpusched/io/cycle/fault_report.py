@@ -93,20 +93,20 @@ class FaultReport:
 
     def tell_too_many_domains(self, level: TopologyLevel | None) -> None:
         """Labels alone make more domains of a level than count; None when none does."""
-        sentence = "" if level is None else too_many_domains_text(level)
-        if sentence == self._too_many_domains or self._daemon_events is None:
+        message = "" if level is None else too_many_domains_text(level)
+        if message == self._too_many_domains or self._daemon_events is None:
             return
-        self._too_many_domains = sentence
-        if sentence:
+        self._too_many_domains = message
+        if message:
             self._daemon_events.warn(
-                DOMAINS, reason="TooManyDomains", action="Scheduling", sentence=sentence
+                DOMAINS, reason="TooManyDomains", action="Scheduling", message=message
             )
         else:
             self._daemon_events.recovered(
                 DOMAINS,
                 reason="DomainsCount",
                 action="Scheduling",
-                sentence="every domain of every level counts",
+                message="every domain of every level counts",
             )
 
     @property
@@ -146,9 +146,9 @@ class FaultReport:
         key = (fault.stage, queue)
         if len(self._failing) < limits.SET_ASIDE_MAX:
             self._failing[key] = self._clock.monotonic()
-        sentence = f"{fault.stage} failed for {queue}: {fault.kind}: {fault.says}"
+        message = f"{fault.stage} failed for {queue}: {fault.kind}: {fault.says}"
         defect = (fault.stage, f"{queue}{fault.kind}{fault.place}")
-        self._tell_once(defect, sentence, fault.story)
+        self._tell_once(defect, message, fault.story)
 
     def set_aside(self, entries: Sequence[SetAside], snapshot: Snapshot) -> None:
         """These are left out for what raised outside of a session, which is counted already."""
@@ -167,30 +167,30 @@ class FaultReport:
             _log.info(_WELL)
             if self._daemon_events is not None:
                 self._daemon_events.recovered(
-                    CONTAINED, reason="SchedulerRecovered", action="Scheduling", sentence=_WELL
+                    CONTAINED, reason="SchedulerRecovered", action="Scheduling", message=_WELL
                 )
             return
         fault = degraded.fault
-        self._dumps.write(degraded.sentence, fault.story if fault is not None else "")
-        _log.error("sessions are made plainer", why=degraded.sentence)
+        self._dumps.write(degraded.message, fault.story if fault is not None else "")
+        _log.error("sessions are made plainer", why=degraded.message)
         if fault is not None:
             self._telemetry.contained("session", fault.stage)
         if self._daemon_events is not None:
             self._daemon_events.warn(
                 CONTAINED, reason="SchedulerDegraded", action="Scheduling",
-                sentence=degraded.sentence,
+                message=degraded.message,
             )  # fmt: skip
 
     def _dump(self, entry: SetAside, snapshot: Snapshot) -> None:
         loud = _LOUD if entry.fault.loud else ""
-        _log.error("an object is set aside", why=f"{loud}{entry.sentence}")
+        _log.error("an object is set aside", why=f"{loud}{entry.message}")
         body = b""
         with suppress(Exception):
             text = repr(_object(entry.suspect, snapshot))
             body = text.encode(errors="replace")[: limits.FAULT_DUMP_BYTES_MAX]
         story = entry.fault.story.encode(errors="replace")
         self._dumps.write(
-            f"{loud}{entry.sentence}", entry.fault.story,
+            f"{loud}{entry.message}", entry.fault.story,
             what=str(entry.suspect.what), body=story + b"\n" + body, suffix=".txt",
         )  # fmt: skip
 
@@ -199,7 +199,7 @@ class FaultReport:
         if ref is not None and self._events is not None:
             note = EventNote(
                 regarding=ref, type="Warning", reason=Reason.SCHEDULER_ERROR, action="Scheduling",
-                note=entry.sentence,
+                note=entry.message,
             )  # fmt: skip
             self._events.record(note, line="contained")
 
@@ -207,7 +207,7 @@ class FaultReport:
         found = _object(suspect, snapshot)
         if suspect.what in (SuspectKind.GANG, SuspectKind.MOVE):
             gangs = {gang.key: gang for gang in snapshot.gangs}
-            gang = gangs.get(suspect.key) or snapshot.active.get(suspect.key)
+            gang = gangs.get(suspect.key) or snapshot.placed_gangs.get(suspect.key)
             if gang is None or self._cache is None:
                 return None
             return event_object(error_gang_status(gang, ""), self._cache)
@@ -217,13 +217,13 @@ class FaultReport:
         key = ObjectKey(suspect.key.namespace, suspect.key.name)
         return ObjectRef(suspect.key.kind, key, uid)
 
-    def report_crashes(self, sentence: str, deaths: int) -> None:
+    def report_crashes(self, message: str, deaths: int) -> None:
         """Earlier processes died; told by the one that leads next."""
-        _log.error("an earlier process died", why=sentence)
+        _log.error("an earlier process died", why=message)
         self._telemetry.set_crashes(deaths)
         if self._daemon_events is not None:
             self._daemon_events.warn(
-                DIED, reason="SchedulerDied", action="Starting", sentence=sentence
+                DIED, reason="SchedulerDied", action="Starting", message=message
             )
 
     # -- everything around them ---------------------------------------------------------------
@@ -264,20 +264,20 @@ class FaultReport:
     def _tell_failed(self, stage: str, error: BaseException, about: str) -> None:
         whom = f" for {about}" if about else ""
         loud = _LOUD if isinstance(error, InvariantBroken) else ""
-        sentence = f"{loud}{stage} failed{whom}: {type(error).__name__}: {shorten(str(error))}"
+        message = f"{loud}{stage} failed{whom}: {type(error).__name__}: {shorten(str(error))}"
         story = "".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :]
         defect = f"{about}{type(error).__name__}{source_location(error)}"
-        self._tell_once((stage, defect), sentence, story)
+        self._tell_once((stage, defect), message, story)
 
-    def _tell_once(self, defect: tuple[str, str], sentence: str, story: str) -> None:
+    def _tell_once(self, defect: tuple[str, str], message: str, story: str) -> None:
         if defect in self._told:
             return
         if len(self._told) >= limits.SET_ASIDE_MAX:
             self._told.pop(next(iter(self._told)))
         self._told[defect] = None
-        _log.error("a fault was contained", why=sentence)
+        _log.error("a fault was contained", why=message)
         stage, _ = defect
-        self._dumps.write(sentence, story, what=stage, body=story.encode(), suffix=".txt")
+        self._dumps.write(message, story, what=stage, body=story.encode(), suffix=".txt")
 
 
 def _name_of(about: object) -> str:
@@ -306,9 +306,9 @@ def _object(suspect: Suspect, snapshot: Snapshot) -> object:
     match suspect.what:
         case SuspectKind.GANG:
             found = next((gang for gang in snapshot.gangs if gang.key == key), None)
-            return found or snapshot.active.get(key)
+            return found or snapshot.placed_gangs.get(key)
         case SuspectKind.MOVE:
-            return next((move for gang, move in snapshot.moves if gang == key), None)
+            return next((move for gang, move in snapshot.move_records if gang == key), None)
         case SuspectKind.QUEUE:
             node = snapshot.queues.get(key.name)
             return node.queue if node is not None else None
@@ -321,6 +321,6 @@ def _object(suspect: Suspect, snapshot: Snapshot) -> object:
             name = (key.namespace, key.name)
             return next((b for b in snapshot.budgets if (b.namespace, b.name) == name), None)
         case SuspectKind.POD:
-            pods = (pod for pods in snapshot.residents.pods for pod in pods)
+            pods = (pod for pods in snapshot.pods_by_node.pods for pod in pods)
             name = (key.namespace, key.name)
             return next((pod for pod in pods if (pod.namespace, pod.name) == name), None)

@@ -109,7 +109,7 @@ class DaemonHealth:
         plugin, hook = running.who
         self.daemon_events.warn(
             STUCK, reason="PluginStuck", action="Scheduling",
-            sentence=f"plugin {plugin} does not come back from its hook {hook}: no session ends, "
+            message=f"plugin {plugin} does not come back from its hook {hook}: no session ends, "
             "and the daemon will be started again",
         )  # fmt: skip
 
@@ -118,12 +118,12 @@ class DaemonHealth:
         self._unread = f"{kind} may not be read" if refused else ""
         if not refused:
             self.daemon_events.recovered(
-                kind, reason="Reading", action="Reading", sentence=f"{kind} can be read again"
+                kind, reason="Reading", action="Reading", message=f"{kind} can be read again"
             )
             return
         self.daemon_events.warn(
             kind, reason="NotAllowed", action="Reading",
-            sentence=f"{kind} may not be read: the priority class of a PodGroup counts even where a "
+            message=f"{kind} may not be read: the priority class of a PodGroup counts even where a "
             "quota would refuse its pods; apply manifests/rbac.yaml, or set podGroupPriority: ofPods",
         )  # fmt: skip
 

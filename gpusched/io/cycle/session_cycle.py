@@ -465,7 +465,7 @@ class SessionCycle:
                 search=search if tape is None else tape,
                 ended=ended,
                 containment=rules.containment,
-                hand=mark.hand if mark is not None else _unmarked,
+                on_gang=mark.hand if mark is not None else _unmarked,
                 began=mark.stage if mark is not None else _unmarked,
             )
             with self.faults.contain("fragmentation"):
@@ -532,7 +532,7 @@ class SessionCycle:
         """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
         partial = []
         for gang in snapshot.gangs:
-            if not gang.placed or not gang.need or self._binder.knows(gang.key):
+            if not gang.placed or not gang.missing_members or self._binder.knows(gang.key):
                 continue
             with self.faults.contain("recovery", gang.key):
                 partial.append(_partial(gang))
@@ -556,23 +556,23 @@ class SessionCycle:
     def _report_unusable_answers(self, searches: Sequence[SearchRecord]) -> None:
         """Answers of methods that could not be used: ours to mend, each with its problem."""
         for record in searches:
-            for sentence in filterfalse(self._is_reported_solver_loss, record.faults):
+            for message in filterfalse(self._is_reported_solver_loss, record.faults):
                 self._telemetry.solver("invalid", 0.0)
                 body = pickle.dumps(record.problem, protocol=pickle.HIGHEST_PROTOCOL)
                 self._dumps.write(
-                    f"a method of placement failed: {sentence}", "", what="Problem", body=body
+                    f"a method of placement failed: {message}", "", what="Problem", body=body
                 )
 
-    def _is_reported_solver_loss(self, sentence: str) -> bool:
+    def _is_reported_solver_loss(self, message: str) -> bool:
         """Whether it is about a loss of the solver's process, which was told and counted there."""
         told = self._solver.told if self._solver is not None else ()
-        return any(sentence.endswith(each) for each in told)
+        return any(message.endswith(each) for each in told)
 
     def _report_faults(self, faults: Sequence[str]) -> None:
-        for sentence in faults:
-            if sentence not in self._told and len(self._told) < 1000:
-                self._told.add(sentence)
-                _log.error("a plugin failed", why=sentence)
+        for message in faults:
+            if message not in self._told and len(self._told) < 1000:
+                self._told.add(message)
+                _log.error("a plugin failed", why=message)
 
 
 def _unmarked(_what: object) -> None:
@@ -588,7 +588,7 @@ def _partial(gang: Gang) -> PartialGang:
             (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
             for member in gang.placed
         ),
-        pending_since=tuple(pod.created for task in gang.tasks for pod in task.pods),
+        pending_since=tuple(pod.created for task in gang.pod_sets for pod in task.pods),
         ever_started=gang.pod_group is not None
         and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
         priority=gang.priority,

@@ -68,6 +68,15 @@ from gpusched.placement.model.problem import Certificate, SearchOutcome
 from gpusched.placement.victims.solver_model import VictimModel
 from gpusched.placement.victims.solver_model import VictimModelResult as VictimAnswer
 from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import (
+    Eviction,
+    GangStatus,
+    JobSuspendChange,
+    PendingReason,
+    Plan,
+    PreemptionPlan,
+    Undo,
+)
 
 TAGS: Final[dict[type[Any], str]] = {
     # the cluster
@@ -153,7 +162,37 @@ TAGS: Final[dict[type[Any], str]] = {
 CLASSES: Final = {tag: cls for cls, tag in TAGS.items()}
 """The class of each tag."""
 FIELDS: Final[dict[type[Any], Mapping[str, str]]] = {
-    Gang: {"expected_count": "unborn"},
+    Gang: {
+        "pod_sets": "tasks",
+        "pending_requests": "asked",
+        "allocated": "held",
+        "leaving_allocated": "leaving_held",
+        "succeeded_counted": "credit",
+        "error": "trouble",
+        "warning": "remark",
+        "expected_count": "unborn",
+    },
+    QueueNode: {"error": "trouble", "warning": "remark"},
+    PodGroup: {"warning": "remark"},
+    Snapshot: {
+        "placed_gangs": "active",
+        "running_gangs": "running",
+        "idle_gangs": "idle",
+        "job_runtimes": "runs",
+        "pods_by_node": "residents",
+        "nominated_foreign_pods": "awaited",
+        "volumes": "storage",
+        "move_records": "moves",
+        "tenant_rounds": "rounds",
+    },
+    VictimModel: {"requests": "asks"},
+    Plan: {"preemptions": "claims", "job_changes": "switches"},
+    GangStatus: {"pending_reason": "waiting_ask", "waiting_pods": "waiting"},
+    PendingReason: {"message": "sentence"},
+    Undo: {"message": "sentence"},
+    Eviction: {"message": "sentence"},
+    JobSuspendChange: {"message": "sentence"},
+    PreemptionPlan: {"message": "sentence"},
     Node: {"layout_error": "layout_trouble", "gpus_installed": "gpus_built_in"},
     Pod: {"slots_error": "slots_doubt"},
     PodClass: {

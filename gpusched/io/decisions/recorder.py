@@ -188,12 +188,12 @@ class DecisionRecorder:
         for old in kept[: -self._recording.last]:
             old.unlink(missing_ok=True)
 
-    def _tell(self, sentence: str) -> None:
-        if sentence != self._trouble:
-            self._trouble = sentence
-            _log.warning(sentence)
+    def _tell(self, message: str) -> None:
+        if message != self._trouble:
+            self._trouble = message
+            _log.warning(message)
 
 
 def plan_has_effects(plan: Plan) -> bool:
     """Whether the plan does something to pods or Jobs."""
-    return bool(plan.binds or plan.undos or plan.claims or plan.stops or plan.switches)
+    return bool(plan.binds or plan.undos or plan.preemptions or plan.stops or plan.job_changes)

@@ -44,23 +44,23 @@ class DaemonEvents:
         self._regarding = regarding
         self._standing: dict[str, tuple[str, str, str]] = {}
 
-    def warn(self, line: str, *, reason: str, action: str, sentence: str) -> None:
+    def warn(self, line: str, *, reason: str, action: str, message: str) -> None:
         """Something is wrong with the daemon, until ``recovered`` is called for the same line."""
-        self._standing[line] = (reason, action, sentence)
-        self._tell("Warning", line, reason, action=action, sentence=sentence)
+        self._standing[line] = (reason, action, message)
+        self._tell("Warning", line, reason, action=action, message=message)
 
-    def recovered(self, line: str, *, reason: str, action: str, sentence: str) -> None:
+    def recovered(self, line: str, *, reason: str, action: str, message: str) -> None:
         """It went as it was meant to, or does so again."""
         self._standing.pop(line, None)
-        self._tell("Normal", line, reason, action=action, sentence=sentence)
+        self._tell("Normal", line, reason, action=action, message=message)
 
     def repeat_warnings(self) -> None:
         """This process leads now: tell what still holds."""
-        for line, (reason, action, sentence) in self._standing.items():
-            self._tell("Warning", line, reason, action=action, sentence=sentence)
+        for line, (reason, action, message) in self._standing.items():
+            self._tell("Warning", line, reason, action=action, message=message)
 
-    def _tell(self, kind: str, line: str, reason: str, *, action: str, sentence: str) -> None:
+    def _tell(self, kind: str, line: str, reason: str, *, action: str, message: str) -> None:
         note = EventNote(
-            regarding=self._regarding(), type=kind, reason=reason, action=action, note=sentence
+            regarding=self._regarding(), type=kind, reason=reason, action=action, note=message
         )
         self._events.record(note, line=line)

@@ -34,14 +34,14 @@ class LayoutEvents:
         """A node was shown of which something does not count; ``new`` when it did before."""
         for doubt in doubts if new else ():
             self._count("nodes", doubt.field)
-            _log.warning("a GPU layout cannot be believed", node=node.name, why=doubt.sentence)
+            _log.warning("a GPU layout cannot be believed", node=node.name, why=doubt.message)
         self._events.record(
             EventNote(
                 regarding=ObjectRef("Node", ObjectKey("", node.name), node.uid),
                 type="Warning",
                 reason=Reason.INVALID_SPEC,
                 action="Reading",
-                note="; ".join(doubt.sentence for doubt in doubts),
+                note="; ".join(doubt.message for doubt in doubts),
             )
         )
 

@@ -28,7 +28,7 @@ class FaultDumps:
 
     def write(
         self,
-        sentence: str,
+        message: str,
         story: str,
         *,
         what: str = "",
@@ -38,7 +38,7 @@ class FaultDumps:
         """Log a fault, and keep what was asked.
 
         Args:
-            sentence: about the fault.
+            message: about the fault.
             story: several lines, such as a stack; may be empty.
             what: was asked, the name of its type; empty when nothing was.
             body: it, pickled, or as text.
@@ -55,7 +55,7 @@ class FaultDumps:
                 "sha256": hashlib.sha256(body).hexdigest(),
                 "kept": _kept(body, suffix),
             }
-        _log.dump(sentence, story.strip(), **facts)
+        _log.dump(message, story.strip(), **facts)
 
 
 def _kept(body: bytes, suffix: str) -> str:

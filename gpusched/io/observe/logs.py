@@ -131,35 +131,35 @@ class Logger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def debug(self, sentence: str, /, **facts: object) -> None:
+    def debug(self, message: str, /, **facts: object) -> None:
         """Of interest to a developer only."""
-        self._write(logging.DEBUG, sentence, facts)
+        self._write(logging.DEBUG, message, facts)
 
-    def info(self, sentence: str, /, **facts: object) -> None:
+    def info(self, message: str, /, **facts: object) -> None:
         """Something an operator may want to know happened."""
-        self._write(logging.INFO, sentence, facts)
+        self._write(logging.INFO, message, facts)
 
-    def warning(self, sentence: str, /, **facts: object) -> None:
+    def warning(self, message: str, /, **facts: object) -> None:
         """Something an operator should look at; the daemon copes."""
-        self._write(logging.WARNING, sentence, facts)
+        self._write(logging.WARNING, message, facts)
 
-    def error(self, sentence: str, /, **facts: object) -> None:
+    def error(self, message: str, /, **facts: object) -> None:
         """Something that an operator has to act on."""
-        self._write(logging.ERROR, sentence, facts)
+        self._write(logging.ERROR, message, facts)
 
-    def exception(self, sentence: str, /, **facts: object) -> None:
+    def exception(self, message: str, /, **facts: object) -> None:
         """An error with the traceback of the exception being handled."""
         if self._logger.isEnabledFor(logging.ERROR):
-            self._logger.error("%s", sentence, exc_info=sys.exc_info(), extra={_FACTS: facts})
+            self._logger.error("%s", message, exc_info=sys.exc_info(), extra={_FACTS: facts})
 
-    def dump(self, sentence: str, text: str, /, **facts: object) -> None:
+    def dump(self, message: str, text: str, /, **facts: object) -> None:
         """An error with several lines of our own making below it, such as a stack."""
         if self._logger.isEnabledFor(logging.ERROR):
-            self._logger.error("%s", sentence, extra={_FACTS: facts, _DUMP: text})
+            self._logger.error("%s", message, extra={_FACTS: facts, _DUMP: text})
 
-    def _write(self, level: int, sentence: str, facts: dict[str, object]) -> None:
+    def _write(self, level: int, message: str, facts: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, "%s", sentence, extra={_FACTS: facts})
+            self._logger.log(level, "%s", message, extra={_FACTS: facts})
 
 
 class TextFormatter(logging.Formatter):
@@ -173,13 +173,13 @@ class TextFormatter(logging.Formatter):
         """One line, plus the traceback if there is one."""
         stamp = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         level = f"{_SHORT.get(record.levelno, record.levelname):5}"
-        sentence = one_line(record.getMessage(), limits.TEXT_MAX)
+        message = one_line(record.getMessage(), limits.TEXT_MAX)
         facts = " ".join(f"{key}={_quoted(value)}" for key, value in _facts(record).items())
         if self._colour:
             stamp = f"{_DIM}{stamp}{_RESET}"
             level = f"{_COLOURS.get(record.levelno, '')}{level}{_RESET}"
             facts = f"{_DIM}{facts}{_RESET}" if facts else ""
-        line = f"{stamp} {level} {sentence}" + (f"  {facts}" if facts else "")
+        line = f"{stamp} {level} {message}" + (f"  {facts}" if facts else "")
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         dump = getattr(record, _DUMP, "")

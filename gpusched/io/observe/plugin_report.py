@@ -74,14 +74,14 @@ class PluginReport:
         self._aside = aside
         self._telemetry.set_quarantined(aside)
         if aside:
-            sentence = "; ".join(self.degraded)
-            _log.error("hooks are set aside", why=sentence)
+            message = "; ".join(self.degraded)
+            _log.error("hooks are set aside", why=message)
             self._daemon_events.warn(
-                PLUGINS, reason="PluginDegraded", action="Scheduling", sentence=sentence
+                PLUGINS, reason="PluginDegraded", action="Scheduling", message=message
             )
         else:
             _log.info("every hook of every plugin answers again")
             self._daemon_events.recovered(
                 PLUGINS, reason="PluginRecovered", action="Scheduling",
-                sentence="every hook of every plugin answers again",
+                message="every hook of every plugin answers again",
             )  # fmt: skip

@@ -117,10 +117,10 @@ def _stop_late(over: threading.Event, soft_s: float) -> None:
             return
 
 
-def _fault_text(sentence: str) -> bytes:
+def _fault_text(message: str) -> bytes:
     """The sentence, and below it where it came from."""
     where = traceback.format_exc()[-_STORY_MAX:]
-    return f"{sentence}\n{where}".encode(errors="replace")
+    return f"{message}\n{where}".encode(errors="replace")
 
 
 def _bound_memory(bound: int) -> None:

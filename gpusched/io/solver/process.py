@@ -45,10 +45,10 @@ class SolverLosses:
     until: float = 0.0
     last: str = ""
 
-    def lost(self, sentence: str, *, now: float) -> None:
+    def lost(self, message: str, *, now: float) -> None:
         """One more."""
         self.in_a_row += 1
-        self.last = sentence
+        self.last = message
         over = self.in_a_row - limits.SOLVER_LOSSES_MAX
         if over >= 0:
             pause = limits.SOLVER_PAUSE_MIN_S * 2 ** min(over, 32)
@@ -173,9 +173,9 @@ class SolverProcess:
         self._losses.answered()
         if reply.good:
             return answer
-        sentence, _, story = reply.body.decode(errors="replace").partition("\n")
-        self._dumps.write(sentence, story, what=type(job).__qualname__, body=body)
-        raise SolverFault(sentence)
+        message, _, story = reply.body.decode(errors="replace").partition("\n")
+        self._dumps.write(message, story, what=type(job).__qualname__, body=body)
+        raise SolverFault(message)
 
     def _opened(self, reply: SolverReply) -> object:
         if not reply.good:
@@ -232,11 +232,11 @@ class SolverProcess:
         self._drop()
         if self._closed:
             return SolverFault("the solver was ended with the daemon")
-        sentence = f"the solver {lost.why}"
-        self._losses.lost(sentence, now=self._monotonic())
+        message = f"the solver {lost.why}"
+        self._losses.lost(message, now=self._monotonic())
         self._telemetry.solver_lost(lost.loss)
         what = type(job).__qualname__ if job is not None else ""
-        self._dumps.write(sentence, said, what=what, body=body)
+        self._dumps.write(message, said, what=what, body=body)
         if lost.loss is not SolverLoss.START:
             self.warm()
-        return SolverFault(sentence)
+        return SolverFault(message)

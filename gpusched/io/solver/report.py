@@ -33,10 +33,10 @@ class SolverReport:
         if error:
             _log.error("the solver does not work", why=error)
             self._daemon_events.warn(
-                SOLVER, reason="SolverDegraded", action="Scheduling", sentence=error
+                SOLVER, reason="SolverDegraded", action="Scheduling", message=error
             )
         else:
             _log.info(_WELL)
             self._daemon_events.recovered(
-                SOLVER, reason="SolverRecovered", action="Scheduling", sentence=_WELL
+                SOLVER, reason="SolverRecovered", action="Scheduling", message=_WELL
             )

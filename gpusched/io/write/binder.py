@@ -260,7 +260,7 @@ class Binder:
 
     def undo(self, undo: Undo) -> None:
         """Evict members of a gang that never became whole."""
-        _log.warning("a gang is taken back", gang=undo.gang, pods=len(undo.pods), why=undo.sentence)
+        _log.warning("a gang is taken back", gang=undo.gang, pods=len(undo.pods), why=undo.message)
         self.evictor.evict(undo.pods, action="undo", reason="StaleGang")
 
     async def drain(self, timeout_s: float) -> bool:

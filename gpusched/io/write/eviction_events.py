@@ -45,7 +45,7 @@ class EvictionEvents:
             self._events.record(
                 EventNote(
                     regarding=ObjectRef("Pod", each.key, each.uid), type="Normal",
-                    reason=each.reason, action=action, note=each.sentence,
+                    reason=each.reason, action=action, note=each.message,
                 )
             )  # fmt: skip
         gang = stop.gang
@@ -57,12 +57,12 @@ class EvictionEvents:
         self._events.record(
             EventNote(
                 regarding=about,
-                type="Warning", reason=first.reason, action=action, note=first.sentence,
+                type="Warning", reason=first.reason, action=action, note=first.message,
             ),
             line=EVENT_LINE,
         )  # fmt: skip
         if gang.kind == "PodGroup":
-            self._told[stop.uid] = PendingReason(reason=first.reason, sentence=first.sentence)
+            self._told[stop.uid] = PendingReason(reason=first.reason, message=first.message)
             self._told.move_to_end(stop.uid)
             if len(self._told) > limits.REPORTED_OBJECTS_MAX:
                 self._told.popitem(last=False)
@@ -73,7 +73,7 @@ class EvictionEvents:
             EventNote(
                 regarding=ObjectRef("Job", switch.key, switch.uid),
                 type="Warning" if switch.suspend else "Normal", reason=switch.reason,
-                action="Suspending" if switch.suspend else "Starting", note=switch.sentence,
+                action="Suspending" if switch.suspend else "Starting", note=switch.message,
             ),
             line=EVENT_LINE,
         )  # fmt: skip
@@ -90,9 +90,7 @@ class EvictionEvents:
         group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
         shown = group.condition("Preempted") if group is not None else None
         if group is None or (
-            shown is not None
-            and shown.status == "True"
-            and shown.message == clip_text(ask.sentence)
+            shown is not None and shown.status == "True" and shown.message == clip_text(ask.message)
         ):
             del self._told[status.uid]
             return status

@@ -17,9 +17,9 @@ WAITS: Final = "FailedScheduling"
 _NUMBERS: Final = re.compile(r"[0-9]+")
 
 
-def without_numbers(sentence: str) -> str:
+def without_numbers(message: str) -> str:
     """A sentence without its numbers: only other words are worth another event."""
-    return _NUMBERS.sub("0", sentence)
+    return _NUMBERS.sub("0", message)
 
 
 def pod_event(key: ObjectKey, uid: UID, ask: PendingReason) -> EventNote:
@@ -29,7 +29,7 @@ def pod_event(key: ObjectKey, uid: UID, ask: PendingReason) -> EventNote:
         type="Warning",
         reason=WAITS,
         action="Scheduling",
-        note=ask.sentence,
+        note=ask.message,
     )
 
 
@@ -37,7 +37,7 @@ def event_object(status: GangStatus, cache: StatusCache) -> ObjectRef:
     """The gang's object; a pod where there is none, as whoever looks will look there."""
     gang = status.gang
     key = ObjectKey(gang.namespace, gang.name)
-    pod = cache.pod(status.waiting[0][1]) if status.waiting else None
+    pod = cache.pod(status.waiting_pods[0][1]) if status.waiting_pods else None
     group = cache.groups.items.get(key) if gang.kind == "PodGroup" else None
     missing = gang.kind in WITHOUT_OBJECT or (gang.kind == "PodGroup" and group is None)
     if pod is not None and missing:
@@ -65,6 +65,6 @@ def gang_event(status: GangStatus, cache: StatusCache) -> EventNote:
         type="Normal" if status.is_scheduled else "Warning",
         reason="Scheduled" if status.is_scheduled else WAITS,
         action="Binding" if status.is_scheduled else "Scheduling",
-        note=status.scheduled.sentence,
+        note=status.scheduled.message,
         why="" if status.is_scheduled else status.scheduled.reason,
     )

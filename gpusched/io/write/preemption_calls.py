@@ -70,7 +70,7 @@ class PreemptionCalls:
         self._turns = asyncio.Semaphore(limits_in_force().binds_in_flight)
 
     async def nominate(
-        self, key: ObjectKey, uid: UID, node: str, *, sentence: str, since: float, fence: str
+        self, key: ObjectKey, uid: UID, node: str, *, message: str, since: float, fence: str
     ) -> str:
         """Promise a waiting pod room on a node."""
 
@@ -83,7 +83,7 @@ class PreemptionCalls:
                 pod.resource_version,
                 node=node,
                 reason=Reason.PREEMPTION_IN_PROGRESS,
-                sentence=sentence,
+                message=message,
                 since=since,
             )
 
@@ -96,7 +96,7 @@ class PreemptionCalls:
         def body() -> bytes | str:
             if self._cache.pod(victim.uid) is None:
                 return ""
-            return patches.disruption_patch(victim.uid, sentence=victim.sentence, since=since)
+            return patches.disruption_patch(victim.uid, message=victim.message, since=since)
 
         path = f"{pod_path(victim.key)}/status"
         return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence, or_gone=True)

@@ -85,7 +85,7 @@ class _PreemptionRun:
         return [each for stop in self.stops for each in stop.evictions]
 
     @property
-    def switches(self) -> list[JobSuspendChange]:
+    def job_changes(self) -> list[JobSuspendChange]:
         """Jobs that are paused or started."""
         pauses = [stop.pause for stop in self.stops if stop.pause is not None]
         return [self.switch, *pauses] if self.switch is not None else pauses
@@ -183,11 +183,11 @@ class PreemptionExecutor:
 
         asks = {status.gang: status.scheduled for status in plan.gangs}
         now = self._clock.now()
-        starts = {GangKey("Job", *each.key): each for each in plan.switches}
-        for claim in plan.claims:
+        starts = {GangKey("Job", *each.key): each for each in plan.job_changes}
+        for claim in plan.preemptions:
             start = starts.pop(claim.gang, None)
             told = asks.get(claim.gang)
-            text = told.sentence if told is not None else claim.sentence
+            text = told.message if told is not None else claim.message
             run = _PreemptionRun(claim.gang, fence, now, (), text, claim.stops, start)
             begin(claim.gang, self._begin_claim, run, claim, decided_on)
         for stop in plan.stops:
@@ -271,7 +271,7 @@ class PreemptionExecutor:
             self._cache.moves.mark(order.gang, order.uid, order.move)
         for victim in run.victims:
             self._cache.mark_leaving(victim.uid)
-        for switch in run.switches:
+        for switch in run.job_changes:
             job = self._cache.jobs.items[switch.key]
             self._cache.switch_job(switch.key, switch.uid, job_after_switch(job, switch))
         self._pool.add(run)
@@ -300,7 +300,7 @@ class PreemptionExecutor:
     async def _carry(self, run: _PreemptionRun) -> None:
         why = await self._record(run) or await self._promise(run) or await self._tell(run)
         if why:
-            self._drop(run, why, [each.uid for each in run.victims], run.switches)
+            self._drop(run, why, [each.uid for each in run.victims], run.job_changes)
             # Nobody left: no room needs to be held for anybody.
             await _all(self._calls.record(each, fence=run.fence, undo=True) for each in run.moves)
             return
@@ -313,16 +313,14 @@ class PreemptionExecutor:
 
     def _failed(self, run: _PreemptionRun, error: Exception) -> None:
         self._on_contained("claim", error, run.gang)
-        self._drop(run, str(error), [each.uid for each in run.victims], run.switches)
+        self._drop(run, str(error), [each.uid for each in run.victims], run.job_changes)
 
     async def _record(self, run: _PreemptionRun) -> str:
         return await _all(self._calls.record(each, fence=run.fence) for each in run.moves)
 
     async def _promise(self, run: _PreemptionRun) -> str:
         return await _all(
-            self._calls.nominate(
-                key, uid, node, sentence=run.told, since=run.since, fence=run.fence
-            )
+            self._calls.nominate(key, uid, node, message=run.told, since=run.since, fence=run.fence)
             for key, uid, node in run.nominees
         )
 
@@ -337,7 +335,7 @@ class PreemptionExecutor:
 
     async def _switch(self, run: _PreemptionRun) -> str:
         """Pause, or start, one Job after the other: the first that refuses ends the claim."""
-        switches = run.switches
+        switches = run.job_changes
         for number, switch in enumerate(switches):
             why = await self._calls.switch(switch, fence=run.fence)
             if why:

@@ -148,7 +148,7 @@ def _foreign_group(
         phase=status.phase,
         is_scheduled=status.is_scheduled,
         reason=status.scheduled.reason,
-        sentence=status.scheduled.sentence,
+        message=status.scheduled.message,
         counts=status.counts,
         min_member=group.min_member,
     )
@@ -339,15 +339,17 @@ class PodWrite:
     uid: UID
     namespace: str
     gang: UID
-    ask: PendingReason
-    promised: bool = False
+    pending_reason: PendingReason
+    keeps_nomination: bool = False
     """Whether the room that it was promised, if any, is still promised to it."""
 
     @property
     def reason_and_message(self) -> tuple[str, str]:
         """Reason and message as the pod will show them."""
-        lacks = self.ask.reason in NODES_LACK
-        return requests.UNSCHEDULABLE if lacks else self.ask.reason, clip_text(self.ask.sentence)
+        lacks = self.pending_reason.reason in NODES_LACK
+        return requests.UNSCHEDULABLE if lacks else self.pending_reason.reason, clip_text(
+            self.pending_reason.message
+        )
 
     def shown(self, pod: Pod, written: WrittenStatus | None) -> tuple[str, str]:
         """What the pod says at present."""
@@ -365,7 +367,7 @@ class PodWrite:
 
     def clears_nomination(self, pod: Pod, written: WrittenStatus | None) -> bool:
         """Whether a promise of ours is still on the pod and must go."""
-        if self.promised or not pod.nominated:
+        if self.keeps_nomination or not pod.nominated:
             return False
         return written is None or written.seen != pod.resource_version
 
@@ -381,7 +383,7 @@ class PodWrite:
             pod.uid,
             pod.resource_version,
             reason=reason,
-            sentence=message,
+            message=message,
             since=None if self.shown(pod, written)[0] else now,
             withdraw=self.clears_nomination(pod, written),
         )
@@ -411,9 +413,7 @@ class RejectedWrite:
         """See the module."""
         rejected = self.rejected
         shown, version = _base(written, rejected.resource_version, rejected.status)
-        ask = PendingReason(
-            reason=Reason.INVALID_SPEC, sentence=f"{rejected.field}: {rejected.why}"
-        )
+        ask = PendingReason(reason=Reason.INVALID_SPEC, message=f"{rejected.field}: {rejected.why}")
         group = rejected.kind == "PodGroup"
         says = [
             _condition(kind, ask, holds=False, generation=rejected.generation)
@@ -477,7 +477,7 @@ class RejectedPodWrite:
             rejected.uid,
             rejected.resource_version,
             reason=reason,
-            sentence=message,
+            message=message,
             since=None if shown[0] else now,
         )
         path = f"{pod_path(rejected.key)}/status"
@@ -524,7 +524,7 @@ def _time(seconds: float) -> str | None:
 
 def _condition(kind: str, ask: PendingReason, holds: bool, generation: int) -> ConditionUpdate:
     return ConditionUpdate(
-        type=kind, holds=holds, reason=ask.reason, message=ask.sentence, generation=generation
+        type=kind, holds=holds, reason=ask.reason, message=ask.message, generation=generation
     )
 
 

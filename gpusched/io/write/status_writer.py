@@ -220,7 +220,7 @@ class StatusWriter:
             self._want(rejected.uid, RejectedWrite(rejected))
         elif rejected.pending:
             self._want(rejected.uid, RejectedPodWrite(rejected))
-        why = (rejected.generation, rejected.sentence)
+        why = (rejected.generation, rejected.message)
         if self._rejected.get(rejected.uid) == why:
             return
         _remember_latest(self._rejected, rejected.uid, why)
@@ -228,7 +228,7 @@ class StatusWriter:
         self.events.record(
             EventNote(
                 regarding=ref, type="Warning", reason=Reason.INVALID_SPEC, action="Reading",
-                note=rejected.sentence,
+                note=rejected.message,
             ),
             topic=f"{Reason.INVALID_SPEC}/{rejected.generation}",
         )  # fmt: skip
@@ -254,14 +254,14 @@ class StatusWriter:
         self._want(status.uid, TopologyWrite(status))
         if status.is_ready and not status.outside:
             return
-        sentence, name = status.ready.sentence, ObjectKey("", status.name)
-        _log.warning("not all of a topology counts", topology=status.name, why=sentence)
+        message, name = status.ready.message, ObjectKey("", status.name)
+        _log.warning("not all of a topology counts", topology=status.name, why=message)
         note = EventNote(
             regarding=ObjectRef("Topology", name, status.uid),
             type="Warning",
             reason=Reason.TOPOLOGY_CONFLICT,
             action="Reading",
-            note=sentence,
+            note=message,
         )
         self.events.record(note)
 
@@ -284,16 +284,16 @@ class StatusWriter:
         """Whether one of its pods says something else than was said to it."""
         if not self._mended:
             return False
-        found = self._mended.intersection(uid for _, uid in gang.waiting)
+        found = self._mended.intersection(uid for _, uid in gang.waiting_pods)
         self._mended -= found
         return bool(found)
 
     def _submit_gang(self, status: GangStatus, before: GangStatus | None) -> None:
         if status.gang.kind == "PodGroup":
             self._want(status.uid, GroupWrite(status))
-        ask = status.waiting_ask or status.scheduled
+        ask = status.pending_reason or status.scheduled
         promised = {uid for uid, _ in status.nominated}
-        for key, uid in status.waiting:
+        for key, uid in status.waiting_pods:
             want = PodWrite(uid, key.namespace, status.uid, ask, uid in promised)
             known = self._objects.get(uid)
             # What waits to be written already is compared when its turn comes; and while something
@@ -306,14 +306,14 @@ class StatusWriter:
                 # Most pods are bound within moments and need not be told why they waited.
                 self._want(uid, want, settle_s=limits.STATUS_PERIOD_S)
         self._tell_pods(status, ask)
-        was_scheduled, reason, sentence = self._shown(status, before)
+        was_scheduled, reason, message = self._shown(status, before)
         if status.is_scheduled:
             # What was to be told about waiting is no longer true.
             self.events.withdraw(status.uid)
             if not was_scheduled:
                 self._tell(status)
-        elif reason != status.scheduled.reason or without_numbers(sentence) != without_numbers(
-            status.scheduled.sentence
+        elif reason != status.scheduled.reason or without_numbers(message) != without_numbers(
+            status.scheduled.message
         ):
             self._tell(status)
 
@@ -321,9 +321,9 @@ class StatusWriter:
         """The first waiting pods of a gang carry its sentence too: people describe pods."""
         if status.gang.kind == "Pod":
             return
-        for key, uid in status.waiting[: limits.POD_EVENTS_MAX]:
+        for key, uid in status.waiting_pods[: limits.POD_EVENTS_MAX]:
             pod = self._cache.pod(uid)
-            if pod is None or without_numbers(pod.unschedulable) == without_numbers(ask.sentence):
+            if pod is None or without_numbers(pod.unschedulable) == without_numbers(ask.message):
                 continue
             self.events.record(
                 pod_event(key, uid, ask), topic=ask.reason, settle_s=limits.STATUS_PERIOD_S
@@ -399,7 +399,7 @@ class StatusWriter:
         its event is still to come.
         """
         if before is not None:
-            return before.is_scheduled, before.scheduled.reason, before.scheduled.sentence
+            return before.is_scheduled, before.scheduled.reason, before.scheduled.message
         gang = status.gang
         if gang.kind == "PodGroup":
             group = self._cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
@@ -411,7 +411,7 @@ class StatusWriter:
             pod = self._cache.pod(status.uid)
             ours = pod is not None and bool(pod.fence) and pod.fence == self._lease.fence
             return not ours and status.uid not in self._bound, "", ""
-        pod = self._cache.pod(status.waiting[0][1]) if status.waiting else None
+        pod = self._cache.pod(status.waiting_pods[0][1]) if status.waiting_pods else None
         if pod is None or not pod.unschedulable_reason:
             return False, "", ""
         return False, status.scheduled.reason, pod.unschedulable

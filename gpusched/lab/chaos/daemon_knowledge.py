@@ -23,9 +23,9 @@ def daemon_knowledge(app: App) -> dict[str, object]:
             if amounts[row, column]
         }
         found[f"node {node.name}"] = (sums, nodes.free_slots[row], nodes.shared.get(row))
-        found[f"pods on {node.name}"] = sorted(pod.uid for pod in snapshot.residents.pods[row])
+        found[f"pods on {node.name}"] = sorted(pod.uid for pod in snapshot.pods_by_node.pods[row])
     for name, queue in snapshot.queues.queues.items():
-        found[f"queue {name}"] = (queue.path, queue.leaf, queue.trouble, queue.allocated)
+        found[f"queue {name}"] = (queue.path, queue.leaf, queue.error, queue.allocated)
     return found
 
 

@@ -123,7 +123,7 @@ def _decided(hosts: Sequence[TraceHost], coming: Sequence[TracePod], config: Con
         if decision.faults:
             raise InvariantBroken(decision.faults[0])
         if decision.set_aside:
-            raise InvariantBroken(decision.set_aside[0].sentence)
+            raise InvariantBroken(decision.set_aside[0].message)
         binds = [bind for gang in decision.plan.binds for bind in gang.binds]
         if not binds:
             return placed

@@ -87,7 +87,8 @@ def best_greedy_order(window: AdmissionBatch) -> Places | None:
     def size(each: AdmissionCandidate) -> int:
         problem = each.problem
         return sum(
-            role.most * max(1, role.gpus or int(role.ask.max(initial=0))) for role in problem.roles
+            role.most * max(1, role.gpus or int(role.request.max(initial=0)))
+            for role in problem.roles
         )
 
     def order(key: Callable[[AdmissionCandidate], object]) -> list[int]:

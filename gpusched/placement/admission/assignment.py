@@ -72,7 +72,7 @@ def _take(
 
 def _packed(window: AdmissionBatch, pools: PooledBatch, counts: Ints) -> Ints | None:
     """By kind and node: in each pool the largest first, each where the least stays free."""
-    sizes = np.array([kind.ask for kind in pools.kinds], dtype=np.int64)
+    sizes = np.array([kind.request for kind in pools.kinds], dtype=np.int64)
     whole = np.maximum(1, window.free.max(axis=0, initial=1))
     share = [max((int(a) * 1_000_000 // int(b) for a, b in zip(ask, whole, strict=True)), default=0)
              for ask in sizes]  # fmt: skip

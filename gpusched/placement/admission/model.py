@@ -109,7 +109,7 @@ def problem_on_free_amounts(problem: Problem, free: Ints) -> Problem:
         free: nowhere more than there; as ``problem.free``.
     """
     roles = tuple(
-        attrs.evolve(role, fits=np.minimum(role.fits, request_fits_by_node(free, role.ask)))
+        attrs.evolve(role, fits=np.minimum(role.fits, request_fits_by_node(free, role.request)))
         for role in problem.roles
     )
     return attrs.evolve(problem, free=free, roles=roles)
@@ -126,7 +126,7 @@ def amounts_used_by(problem: Problem, counts: Ints) -> Ints:
     used: Ints = np.zeros_like(problem.free)
     for role, row in zip(problem.roles, counts, strict=True):
         rows = np.flatnonzero(row)
-        used[rows] += row[rows, None] * role.ask[None, :]
+        used[rows] += row[rows, None] * role.request[None, :]
     return used
 
 

@@ -28,11 +28,11 @@ class RequestClass:
     """Pods that are equal in what they ask and where they may be.
 
     Attributes:
-        ask: as ``Role.ask``.
+        request: as ``Role.ask``.
         caps: how many of it alone each node takes, int64, shape (nodes,).
     """
 
-    ask: Ints
+    request: Ints
     caps: Ints
 
 
@@ -195,7 +195,7 @@ def _request_classes(window: AdmissionBatch) -> tuple[tuple[RequestClass, ...], 
         numbers.append([])
         for role in contender.problem.roles:
             kind = _request_class(window.free, role)
-            key = (kind.ask.tobytes(), kind.caps.tobytes())
+            key = (kind.request.tobytes(), kind.caps.tobytes())
             if key not in found:
                 found[key] = len(kinds)
                 kinds.append(kind)
@@ -205,11 +205,11 @@ def _request_classes(window: AdmissionBatch) -> tuple[tuple[RequestClass, ...], 
 
 def _request_class(free: Ints, role: Role) -> RequestClass:
     """What fits of a role, not cut at its members where nothing else limits it."""
-    alone = request_fits_by_node(free, role.ask)
+    alone = request_fits_by_node(free, role.request)
     open_to = role.fits > 0
     if (role.fits[open_to] == np.minimum(alone, role.most)[open_to]).all():
-        return RequestClass(role.ask, np.where(open_to, np.minimum(alone, 2**31), 0))
-    return RequestClass(role.ask, role.fits)
+        return RequestClass(role.request, np.where(open_to, np.minimum(alone, 2**31), 0))
+    return RequestClass(role.request, role.fits)
 
 
 def _colocated_groups(
@@ -292,7 +292,7 @@ def _rows(
     """
     rows: list[PoolConstraint] = []
     for column in range(window.free.shape[1]):
-        asks = [int(kind.ask[column]) for kind in kinds]
+        asks = [int(kind.request[column]) for kind in kinds]
         sizes = {ask for ask in asks if ask}
         if not sizes:
             continue

@@ -327,7 +327,7 @@ def _amounts(field: CellPatterns, model: Any, row: int, single: dict[tuple[int, 
     if len(mine) < 2:
         return True
     for column in range(field.problem.free.shape[1]):
-        asks = [int(field.kinds[kind].ask[column]) for kind in mine]
+        asks = [int(field.kinds[kind].request[column]) for kind in mine]
         if not any(asks):
             continue
         free = int(field.problem.free[row, column])

@@ -34,13 +34,13 @@ class RoleClass:
 
     Attributes:
         roles: their numbers.
-        ask, gpus, price: as of each of the roles.
+        request, gpus, price: as of each of the roles.
         most: members of all of them.
         limit: how many of the kind alone each node takes, int64, shape (nodes,).
     """
 
     roles: tuple[int, ...]
-    ask: Ints
+    request: Ints
     gpus: int
     price: Ints | None
     most: int
@@ -100,7 +100,7 @@ class CellPatterns:
             Shapes (kinds, resources) and (cells, resources): sums over a gang stay far below
             2**63, and what truly fits fits these too.
         """
-        asks = np.stack([kind.ask for kind in self.kinds])
+        asks = np.stack([kind.request for kind in self.kinds])
         free = self.problem.free
         total = np.zeros((len(self.rows), free.shape[1]), dtype=np.int64)
         small = np.zeros_like(asks)
@@ -122,7 +122,7 @@ def build_cell_patterns(problem: Problem) -> CellPatterns:
     """The problem's kinds, patterns and cells."""
     kinds = _kinds(problem)
     limits = np.stack([kind.limit for kind in kinds], axis=1)  # (nodes, kinds)
-    asks = np.stack([kind.ask for kind in kinds])
+    asks = np.stack([kind.request for kind in kinds])
     active = (limits > 0).any(axis=1)
     patterns = _patterns(problem.free[active], limits[active], asks)
     if patterns is None:
@@ -184,15 +184,15 @@ def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
     found: dict[tuple[object, ...], list[int]] = {}
     naturals = []
     for number, role in enumerate(problem.roles):
-        wanted = np.flatnonzero(role.ask)
+        wanted = np.flatnonzero(role.request)
         quotient: Ints = np.full(problem.nodes, _AMOUNT_MAX, dtype=np.int64)
         if wanted.size:
-            quotient = (problem.free[:, wanted] // role.ask[wanted]).min(axis=1)
+            quotient = (problem.free[:, wanted] // role.request[wanted]).min(axis=1)
         naturals.append(quotient)
         able = role.fits > 0
         plain = bool((np.where(able, np.minimum(quotient, role.most), 0) == role.fits).all())
         price = b"" if role.price is None else role.price.tobytes()
-        key = (role.ask.tobytes(), role.gpus, price, able.tobytes(), -1 if plain else number)
+        key = (role.request.tobytes(), role.gpus, price, able.tobytes(), -1 if plain else number)
         found.setdefault(key, []).append(number)
     kinds = []
     for numbers in found.values():
@@ -204,7 +204,7 @@ def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
         kinds.append(
             RoleClass(
                 roles=tuple(numbers),
-                ask=role.ask,
+                request=role.request,
                 gpus=role.gpus,
                 price=role.price,
                 most=most,
@@ -251,7 +251,7 @@ def _most_by_sums(each: CellPatterns, weights: Ints) -> Ints:
     """What each node hosts at most of ``weights . counts``, by limits and by each resource."""
     limits = np.stack([kind.limit for kind in each.kinds], axis=1)
     most: Ints = limits @ weights
-    asks = np.stack([kind.ask for kind in each.kinds])
+    asks = np.stack([kind.request for kind in each.kinds])
     heavy = np.flatnonzero(weights)
     for column in range(asks.shape[1]):
         if (asks[heavy, column] <= 0).any():

@@ -87,7 +87,7 @@ def _amounts(problem: Problem) -> tuple[tuple[int, int], ...]:
     """Columns of which every answer takes so much, where several roles share the nodes."""
     if len(problem.roles) == 1:
         return ()
-    asks = np.stack([role.ask for role in problem.roles])
+    asks = np.stack([role.request for role in problem.roles])
     alone = {roles[0]: needed for roles, needed in problem.minima if len(roles) == 1}
     least = np.array([alone.get(role, 0) for role in range(len(asks))], dtype=np.int64)
     rest = max(0, problem.members - int(least.sum()))

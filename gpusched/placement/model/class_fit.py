@@ -50,8 +50,8 @@ class ClassFit:
     """What one class of pods may do.
 
     Args:
-        bench: moves under it.
-        ask: of one pod.
+        node_usage: moves under it.
+        request: of one pod.
         allowed: bool, shape (nodes,): what filters allow.
         score: rates rows; ties go to the lower row, which is the smaller node name.
         gate: for pods with rules about other pods: what these allow on top.
@@ -60,7 +60,7 @@ class ClassFit:
 
     def __init__(
         self,
-        bench: NodeUsage,
+        node_usage: NodeUsage,
         ask: RequestVector,
         *,
         allowed: Bools,
@@ -69,21 +69,21 @@ class ClassFit:
         caps: Caps | None = None,
     ) -> None:
         self._caps = caps
-        self.ask = ask
+        self.request = ask
         self.allowed = allowed if gate is None else allowed & gate.allows()
         self.fixed = allowed
         """The same without the gate."""
         self._gate = gate
         self._passed = None if gate is None else gate.version
-        self._bench = bench
+        self._node_usage = node_usage
         self._score = score
-        self._seen = len(bench.touched)
+        self._seen = len(node_usage.touched_rows)
         self.fits: Ints = self._count(slice(None), self.allowed)
         self._rank: Ints = self._ranked()
 
     def refresh(self) -> None:
         """Take in what happened on the bench since the last look."""
-        touched = self._bench.touched
+        touched = self._node_usage.touched_rows
         turned = self._turned()
         if self._seen == len(touched) and not turned:
             return
@@ -149,12 +149,12 @@ class ClassFit:
         return int(np.minimum(fits, most).sum())
 
     def _count(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
-        if self.ask.missing:
+        if self.request.missing:
             return np.zeros(allowed.shape[0], dtype=np.int64)
-        free = self._bench.free(rows, self.ask.columns)
-        fits = how_many_fit(free, self.ask.amounts)
-        if self.ask.share is not None:
-            fits = np.minimum(fits, self._bench.shares_fit(rows, self.ask))
+        free = self._node_usage.free(rows, self.request.columns)
+        fits = how_many_fit(free, self.request.amounts)
+        if self.request.share is not None:
+            fits = np.minimum(fits, self._node_usage.shares_fit(rows, self.request))
         if self._gate is not None and self._gate.once:
             fits = np.minimum(fits, 1)
         fits = np.where(allowed, fits, 0)

@@ -32,7 +32,7 @@ class Role:
     """Members that are equal in all that placement reads, of one sub-group.
 
     Attributes:
-        ask: of one member, base units, int64, shape (resources,) as the columns of
+        request: of one member, base units, int64, shape (resources,) as the columns of
             ``Problem.free``; zero where nothing is asked.
         most: members that wait for a place.
         fits: how many of this role alone each node takes, filters and caps counted,
@@ -43,7 +43,7 @@ class Role:
             None when they do not care.
     """
 
-    ask: Ints
+    request: Ints
     most: int
     fits: Ints
     gpus: int = 0

@@ -49,7 +49,7 @@ def _over_full(problem: Problem, counts: Ints) -> str:
     rows = np.flatnonzero(counts.any(axis=0))
     used = np.zeros((len(rows), problem.free.shape[1]), dtype=np.int64)
     for role, row in zip(problem.roles, counts, strict=True):
-        used += row[rows, None] * role.ask[None, :]
+        used += row[rows, None] * role.request[None, :]
     over = (used > problem.free[rows]) & (used > 0)
     if over.any():
         return f"node {int(rows[np.flatnonzero(over.any(axis=1))[0]])} is over full"

@@ -79,11 +79,11 @@ def _short_of(problem: Problem, roles: Sequence[int], needed: int, rows: Bools) 
     """The resource that alone leaves too little room on these nodes, -1 when none does."""
     found = []
     for column in range(problem.free.shape[1]):
-        if any(not problem.roles[role].ask[column] for role in roles):
+        if any(not problem.roles[role].request[column] for role in roles):
             continue
         there = 0
         for role in (problem.roles[index] for index in roles):
-            held = np.minimum(problem.free[rows, column] // role.ask[column], role.most)
+            held = np.minimum(problem.free[rows, column] // role.request[column], role.most)
             there += min(role.most, int(held.sum()))
         if there < needed:
             found.append((there, column))

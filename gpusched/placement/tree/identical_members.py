@@ -146,13 +146,13 @@ def _single(problem: Problem) -> IdenticalMembers | None:
 def _together(problem: Problem) -> Ints | None:
     """How many members each node takes of roles that are alike; None when they are not."""
     first = problem.roles[0]
-    asked = np.flatnonzero(first.ask)
-    alone = how_many_fit(problem.free[:, asked], first.ask[asked])
+    asked = np.flatnonzero(first.request)
+    alone = how_many_fit(problem.free[:, asked], first.request[asked])
     able = first.fits > 0
     for role in problem.roles:
         same = (
             role.gpus == first.gpus
-            and np.array_equal(role.ask, first.ask)
+            and np.array_equal(role.request, first.request)
             and _same_price(role, first)
             # A cap of its own, such as one a node, would bind each role and not their sum.
             and np.array_equal(role.fits, np.where(able, np.minimum(alone, role.most), 0))

@@ -98,7 +98,7 @@ def place_identical_members(
     """
     problem = one.problem
     memory = memory or TableCache()
-    leaves = memory.sorting(problem.members, one.role.ask).sort(one)
+    leaves = memory.sorting(problem.members, one.role.request).sort(one)
     packed = _packed(one, leaves, words)
     kept = memory.tables_for((problem.members, packed.places), packed.words)
     return _TreeSearch(one, leaves, packed, kept, _sizes(problem)).solve()

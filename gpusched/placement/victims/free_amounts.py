@@ -11,7 +11,7 @@ class FreeAmounts:
     """What is free on each row, who is gone, and how much each limit has left.
 
     Args:
-        ask: of one claimant, by column; positive.
+        request: of one claimant, by column; positive.
         free: by row, amounts by column; negative where a node is over its allocatable. Only
             rows where the claimants may run.
         members: who could leave.
@@ -28,7 +28,7 @@ class FreeAmounts:
         *,
         limits: Sequence[int] = (),
     ) -> None:
-        self.ask = tuple(ask)
+        self.request = tuple(ask)
         self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
         self.members = members
         self.bundles = bundles
@@ -49,7 +49,7 @@ class FreeAmounts:
     def count(self, free: Sequence[int]) -> int:
         """How many claimants these amounts hold."""
         least = -1
-        for amount, ask in zip(free, self.ask, strict=True):
+        for amount, ask in zip(free, self.request, strict=True):
             fit = amount // ask
             if fit <= 0:
                 return 0
@@ -64,7 +64,7 @@ class FreeAmounts:
 
     def frees(self, number: int, row: int) -> list[int]:
         """What a bundle would free on a row."""
-        freed = [0] * len(self.ask)
+        freed = [0] * len(self.request)
         for m in self.bundles[number].members:
             member = self.members[m]
             if member.row == row and m not in self._gone:
@@ -214,5 +214,7 @@ class FreeAmounts:
     def density(self, number: int, row: int) -> tuple[int, int]:
         """What a bundle costs for what it frees on a row, in parts of ``RATIO``; then its order."""
         freed = self.frees(number, row)
-        share = sum(amount * COST_RATIO // ask for amount, ask in zip(freed, self.ask, strict=True))
+        share = sum(
+            amount * COST_RATIO // ask for amount, ask in zip(freed, self.request, strict=True)
+        )
         return self.cost_of(number) * COST_RATIO // max(1, share), self.bundles[number].order

@@ -129,7 +129,7 @@ def _row_costs(field: VictimSearchState, row: int, parts: list[_Part], more: int
     """The least cost of 1, 2 .. ``more`` claimants more on a row: of the resource that costs most."""
     costs = [0] * more
     fits = field.fits[row]
-    for column, ask in enumerate(field.ask):
+    for column, ask in enumerate(field.request):
         short = ask * (fits + more) - field.free[row][column]
         if short <= 0:
             continue

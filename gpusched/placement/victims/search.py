@@ -51,12 +51,12 @@ class IncomingMembers:
     """Members of one role that need room.
 
     Attributes:
-        ask: of one, amounts by column of the field.
+        request: of one, amounts by column of the field.
         most: how many there are.
         rows: where they may run; None for all rows of the field.
     """
 
-    ask: tuple[int, ...]
+    request: tuple[int, ...]
     most: int
     rows: frozenset[int] | None = None
 
@@ -99,7 +99,7 @@ def find_cheaper_victims(
     known = None if incumbent is None else (incumbent.rank, incumbent.cost)
     if bound is None:
         return VictimSearchResult(SearchOutcome.INFEASIBLE)
-    wanted = IncomingRoles((IncomingMembers(field.ask, need),), need)
+    wanted = IncomingRoles((IncomingMembers(field.request, need),), need)
     return find_cheaper_victims_for_roles(field, wanted, known, effort, bound=bound, search=search)
 
 
@@ -162,7 +162,7 @@ def _cheapest_up_to_rank(
     costs = tuple(field.cost_of(number) for number in numbers)
     cost_max = sum(costs) if cost is None else cost - 1
     model = VictimModel(
-        asks=tuple(role.ask for role in wanted.roles),
+        requests=tuple(role.request for role in wanted.roles),
         most=tuple(role.most for role in wanted.roles),
         members=wanted.members - still,
         minima=wanted.minima,
@@ -219,7 +219,7 @@ def _rows(
             amount + sum(part[column] for _, part in parts) for column, amount in enumerate(free)
         ]
         most = tuple(
-            _count(everything, role.ask) if role.rows is None or row in role.rows else 0
+            _count(everything, role.request) if role.rows is None or row in role.rows else 0
             for role in wanted.roles
         )
         if any(most):
@@ -280,7 +280,7 @@ def _holds(
             if count < 0 or (count and role.rows is not None and row not in role.rows):
                 return False
             totals[number] += count
-            used = [a + b * count for a, b in zip(used, role.ask, strict=True)]
+            used = [a + b * count for a, b in zip(used, role.request, strict=True)]
         if any(a > b for a, b in zip(used, field.free[row], strict=True) if a):
             return False
     if any(count > role.most for count, role in zip(totals, wanted.roles, strict=True)):

@@ -55,7 +55,7 @@ class VictimModel:
     """A job for the solver: the cheapest bundles whose leaving lets the newcomers in.
 
     Attributes:
-        asks: of one newcomer of each role, amounts by column.
+        requests: of one newcomer of each role, amounts by column.
         most: how many of each role there are.
         members: newcomers that must fit in all.
         minima: pairs of role numbers and how many of these together must fit.
@@ -70,7 +70,7 @@ class VictimModel:
         budget_s: deterministic seconds.
     """
 
-    asks: tuple[tuple[int, ...], ...]
+    requests: tuple[tuple[int, ...], ...]
     most: tuple[int, ...]
     members: int
     minima: tuple[tuple[tuple[int, ...], int], ...]
@@ -134,12 +134,14 @@ class VictimModel:
         ]
         for column, free in enumerate(row.free):
             asks = [
-                (ask[column], x) for ask, x in zip(self.asks, counts, strict=True) if x is not None
+                (ask[column], x)
+                for ask, x in zip(self.requests, counts, strict=True)
+                if x is not None
             ]
             asks = [(ask, x) for ask, x in asks if ask]
             reach = sum(
                 ask[column] * min(fits, most)
-                for ask, fits, most in zip(self.asks, row.most, self.most, strict=True)
+                for ask, fits, most in zip(self.requests, row.most, self.most, strict=True)
             )
             if not asks or free >= reach:
                 continue
@@ -156,7 +158,7 @@ class VictimModel:
     def _totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
         by_role = [
             [each[role] for each in counts if each[role] is not None]
-            for role in range(len(self.asks))
+            for role in range(len(self.requests))
         ]
         following = dict(self.followers)
         for members, most in zip(by_role, self.most, strict=True):

@@ -41,7 +41,7 @@ def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
 
 def lacks_pods(gang: Gang) -> bool:
     """Whether pods of its minimum do not exist or are gated: an empty cluster would not start it."""
-    return gang.ready + gang.pending < gang.min_member
+    return gang.ready_members + gang.pending < gang.min_member
 
 
 def holds_nothing(gang: Gang) -> bool:

@@ -19,10 +19,10 @@ class _QueueVerdicts:
 
 def queue_admission(session: Session, gang: Gang) -> Verdict:
     """Verdict on a gang by its own spec and its queue, whatever policies say."""
-    if gang.trouble[0]:
-        return deny(gang.trouble[0], "{why}", why=gang.trouble[1])
+    if gang.error[0]:
+        return deny(gang.error[0], "{why}", why=gang.error[1])
     known = session.cycle_state.get_or_make(_QueueVerdicts, _QueueVerdicts).known
-    key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.need))
+    key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.missing_members))
     verdict = known.get(key)
     if verdict is None:
         verdict = known[key] = _queue_verdict(session, gang, repairs=key[2])
@@ -40,8 +40,8 @@ def _queue_verdict(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
             name=gang.queue[:64],
             known=", ".join(known),
         )
-    if node.trouble:
-        return deny(Reason.QUEUE_STOPPED, "{why}", why=node.trouble)
+    if node.error:
+        return deny(Reason.QUEUE_STOPPED, "{why}", why=node.error)
     if not node.leaf:
         return deny(
             Reason.QUEUE_NOT_LEAF,

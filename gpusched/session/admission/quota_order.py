@@ -27,7 +27,7 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
     """By class, the verdict on its first gang: it holds for the others until one is let in."""
     for gang in in_queue_order(session, gangs):
         kind = equivalence_class_of(session, gang)
-        state = session.accounts.state()
+        state = session.queue_accounts.state()
         answer = refused.get(kind) if kind is not None else None
         if answer is None or answer[0] != state:
             answer = (state, first_refusal(session.hooks.reserve_checks, gang))
@@ -39,11 +39,11 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
             continue
         if holds_nothing(gang):
             continue
-        entry = (session.path(gang), session.view.minimum(gang))
-        session.accounts.nominate(*entry)
+        entry = (session.queue_path(gang), session.view.minimum(gang))
+        session.queue_accounts.nominate(*entry)
         charged.append(entry)
     for path, amounts in charged:
-        session.accounts.nominate(path, amounts, times=-1)
+        session.queue_accounts.nominate(path, amounts, times=-1)
 
 
 def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
@@ -52,18 +52,18 @@ def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
     for gang in gangs:
         kinds.setdefault(equivalence_class_of(session, gang) or gang.key, []).append(gang)
     entries = [
-        (session.path(alike[0]), session.view.minimum(alike[0]), len(alike))
+        (session.queue_path(alike[0]), session.view.minimum(alike[0]), len(alike))
         for alike in kinds.values()
     ]
     for path, amounts, count in entries:
-        session.accounts.nominate(path, amounts, times=count)
+        session.queue_accounts.nominate(path, amounts, times=count)
     agreed = True
     for alike, (path, amounts, _) in zip(kinds.values(), entries, strict=True):
-        session.accounts.nominate(path, amounts, times=-1)
+        session.queue_accounts.nominate(path, amounts, times=-1)
         agreed = not first_refusal(session.hooks.reserve_checks, alike[0]).refuses
-        session.accounts.nominate(path, amounts)
+        session.queue_accounts.nominate(path, amounts)
         if not agreed:
             break
     for path, amounts, count in entries:
-        session.accounts.nominate(path, amounts, times=-count)
+        session.queue_accounts.nominate(path, amounts, times=-count)
     return agreed

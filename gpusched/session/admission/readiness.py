@@ -29,7 +29,7 @@ def _may_be_placed(session: Session, gang: Gang) -> bool:
             Reason.NOT_ENOUGH_MEMBERS,
             not_enough_members_message(
                 gang.min_member,
-                have=gang.ready + gang.pending,
+                have=gang.ready_members + gang.pending,
                 gated=gang.gated,
                 leaving=gang.leaving,
             ),
@@ -37,13 +37,13 @@ def _may_be_placed(session: Session, gang: Gang) -> bool:
         return False
     verdict = first_refusal(session.hooks.ready_checks, gang)
     if verdict.refuses:
-        session.outcomes.refuse(gang, verdict.reason, verdict.sentence)
+        session.outcomes.refuse(gang, verdict.reason, verdict.message)
     return not verdict.refuses
 
 
 def may_start_later(session: Session, gang: Gang) -> bool:
     """Whether a gang waits for places for its minimum, whatever room there is; nothing is refused."""
-    if not gang.pending or not (gang.need or not gang.placed) or lacks_pods(gang):
+    if not gang.pending or not (gang.missing_members or not gang.placed) or lacks_pods(gang):
         return False
     if session.nominations.has(gang):
         return False  # its room is held for it already

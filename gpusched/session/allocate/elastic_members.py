@@ -35,7 +35,7 @@ def grow_step_by_step(session: Session, gang: Gang) -> GrowthSteps:
         return refusal
     if gang.sub_groups:
         return (yield from _grow_sub_groups(session, gang, areas))
-    return (yield from _grow_tasks(session, gang, gang.tasks, areas))
+    return (yield from _grow_tasks(session, gang, gang.pod_sets, areas))
 
 
 def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> GrowthSteps:
@@ -44,8 +44,8 @@ def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> 
     have = Counter(dict(gang.ready_sub_groups))
     have.update(place.pod.sub_group for place in session.placements.assigned(gang))
     parts = {part.name: part for part in gang.sub_groups}
-    for name in sorted({task.sub_group for task in gang.tasks}):
-        tasks = tuple(task for task in gang.tasks if task.sub_group == name)
+    for name in sorted({pod_set.sub_group for pod_set in gang.pod_sets}):
+        pod_sets = tuple(pod_set for pod_set in gang.pod_sets if pod_set.sub_group == name)
         part = parts.get(name)
         if part is not None and have[name] < part.min_member:
             stopped = _start_sub_group(session, gang, part, areas)
@@ -60,7 +60,7 @@ def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> 
                 [area.rows] if part is None else sub_group_rows(session, gang, part, area.rows, [])
             )
         ]
-        refusal = (yield from _grow_tasks(session, gang, tasks, inside)) or refusal
+        refusal = (yield from _grow_tasks(session, gang, pod_sets, inside)) or refusal
     return refusal
 
 
@@ -70,14 +70,14 @@ def _start_sub_group(
     chosen = members_to_complete(gang, part)
     if not chosen:
         return None
-    tasks = tuple(attrs.evolve(task, pods=task.pods[:count]) for task, count in chosen)
+    pod_sets = tuple(attrs.evolve(pod_set, pods=pod_set.pods[:count]) for pod_set, count in chosen)
     alone = attrs.evolve(
-        gang, min_member=gang.ready + sum(count for _, count in chosen), min_roles=(),
-        sub_groups=(), tasks=tasks,
+        gang, min_member=gang.ready_members + sum(count for _, count in chosen), min_roles=(),
+        sub_groups=(), pod_sets=pod_sets,
     )  # fmt: skip
     verdict = first_refusal(session.hooks.quota_checks, alone)
     if verdict.refuses:
-        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+        return Unschedulable(Reason(verdict.reason), verdict.message)
     for area in areas:
         for rows in sub_group_rows(session, gang, part, area.rows, chosen):
             statement = session.statement()
@@ -87,22 +87,22 @@ def _start_sub_group(
                 session.placements.commit(gang, statement)
                 return None
             statement.discard()
-    task, count = chosen[0]
+    pod_set, count = chosen[0]
     where = areas[-1] if areas else ALL_NODES
-    return explain_shortage(session, task, count, where, pod=task.pods[0])
+    return explain_shortage(session, pod_set, count, where, pod=pod_set.pods[0])
 
 
 def _grow_tasks(
-    session: Session, gang: Gang, tasks: Sequence[PodSet], areas: Sequence[NodeSet]
+    session: Session, gang: Gang, pod_sets: Sequence[PodSet], areas: Sequence[NodeSet]
 ) -> GrowthSteps:
     refusal: Unschedulable | None = None
     taken = {place.pod.uid for place in session.placements.assigned(gang)}
-    for task in tasks:
-        ordered = in_pod_order(task.pods, session.hooks.pod_orders)
+    for pod_set in pod_sets:
+        ordered = in_pod_order(pod_set.pods, session.hooks.pod_orders)
         waiting = [pod for pod in ordered if pod.uid not in taken]
         for done, pod in enumerate(waiting):
             left = len(waiting) - done
-            stopped = _place_extra(session, gang, task, pod, areas=areas, left=left)
+            stopped = _place_extra(session, gang, pod_set, pod, areas=areas, left=left)
             if stopped is not None:
                 refusal = refusal or stopped
                 break
@@ -111,21 +111,21 @@ def _grow_tasks(
 
 
 def _place_extra(
-    session: Session, gang: Gang, task: PodSet, pod: Pod, *, areas: Sequence[NodeSet], left: int
+    session: Session, gang: Gang, pod_set: PodSet, pod: Pod, *, areas: Sequence[NodeSet], left: int
 ) -> Unschedulable | None:
     alone = attrs.evolve(
-        gang, min_member=1, min_roles=(), ready_roles=(), placed=(), credit=0, sub_groups=(),
-        tasks=(PodSet(task.role, task.pod_class, (pod,)),), asked=task.pod_class.requests,
+        gang, min_member=1, min_roles=(), ready_roles=(), placed=(), succeeded_counted=0, sub_groups=(),
+        pod_sets=(PodSet(pod_set.role, pod_set.pod_class, (pod,)),), pending_requests=pod_set.pod_class.requests,
     )  # fmt: skip
     verdict = first_refusal(session.hooks.quota_checks, alone)
     if verdict.refuses:
-        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+        return Unschedulable(Reason(verdict.reason), verdict.message)
     info = session.pod_info(pod)
     row = next((r for area in areas if (r := info.class_fit.best(area.rows)) >= 0), -1)
     if row < 0:
-        return explain_shortage(session, task, left, areas[-1] if areas else ALL_NODES, pod=pod)
+        return explain_shortage(session, pod_set, left, areas[-1] if areas else ALL_NODES, pod=pod)
     statement = session.statement()
-    statement.place(pod, row, info.request)
+    statement.assign(pod, row, info.request)
     if (refusal := _reserved_for_other(session, gang, statement)) is not None:
         return refusal
     session.placements.commit(gang, statement)

@@ -57,7 +57,7 @@ class EquivalenceCache:
             return
         known = self._known[kind] = (self._state(), refusal)
         # Room that is becoming free, or is made by moving others, may depend on reservations.
-        moves = self._session.bench.parts or bool(self._session.placements)
+        moves = self._session.node_usage.now_and_later_differ or bool(self._session.placements)
         if ways > 1 or moves or refusal.reason != Reason.INSUFFICIENT_RESOURCES:
             return
         if self._quota_allows(gang):
@@ -68,7 +68,11 @@ class EquivalenceCache:
 
     def _state(self) -> CacheState:
         session = self._session
-        return (session.accounts.version, len(session.bench.touched), session.bench.later)
+        return (
+            session.queue_accounts.version,
+            len(session.node_usage.touched_rows),
+            session.node_usage.later,
+        )
 
 
 def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
@@ -80,7 +84,7 @@ def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | Non
     if kind is None or session.nominations.has(gang):
         return None
     if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(
-        session, [(task, len(task.pods)) for task in gang.tasks]
+        session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
     ):
         return None
     return kind

@@ -73,12 +73,12 @@ def place_ignoring_reservations(
     if strange:
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, strange)
     if _shared_freely(gang) or has_inter_pod_rules(
-        session, [(task, len(task.pods)) for task in gang.tasks]
+        session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
     ):
         return place_pod_by_pod(session, gang, statement, confines)
     if not _is_one_problem(session, gang, confines):
         refusal = place_pod_by_pod(session, gang, statement, confines)
-        if refusal is None or len(gang.tasks) < 2 or refusal.reason in _FINAL_REASONS:
+        if refusal is None or len(gang.pod_sets) < 2 or refusal.reason in _FINAL_REASONS:
             return refusal
     return _place_whole(session, gang, statement, confines)
 
@@ -92,13 +92,13 @@ def _shared_freely(gang: Gang) -> bool:
     Where shares are of several sizes, or beside whole GPUs, counts do not tell what fits a node.
     """
     wishes = gang.topology.required or gang.topology.preferred or gang.sub_groups
-    return gang.shares and (len(gang.tasks) > 1 or not wishes)
+    return gang.requests_gpu_share and (len(gang.pod_sets) > 1 or not wishes)
 
 
 def _is_one_problem(session: Session, gang: Gang, confines: LevelConstraint) -> bool:
     if confines.required or gang.sub_groups:
         return True
-    alone = gang.at_once == 1 and not gang.placed
+    alone = gang.members_at_start == 1 and not gang.placed
     return not alone and session.hooks.topology.wants_compact(gang)
 
 
@@ -109,12 +109,12 @@ def _place_whole(
         _, too_few = choose_start_members(gang, largest_first=True)
         if too_few:
             return Unschedulable(Reason.NOT_ENOUGH_MEMBERS, too_few)
-    if not gang.tasks:
+    if not gang.pod_sets:
         return place_pod_by_pod(session, gang, statement, confines)
     refusal = explain_split_placement(session, placed_rows(session, gang), confines)
     if refusal is not None:
         return refusal
-    spare = session.map.spared_rows(gang)
+    spare = session.cluster_map.spared_rows(gang)
     sure = ""
     bounds = NodeBounds(required=confines.required, rows=None if spare is None else ~spare)
     for problem in build_problems(session, gang, bounds):
@@ -134,26 +134,26 @@ def _place_whole(
         return refusal
     # Part by part: an answer where the search gave up, else how far one gets, for the sentence.
     stuck = place_pod_by_pod(session, gang, statement, confines)
-    return stuck and Unschedulable(stuck.reason, truncate_message(f"{stuck.sentence}{sure}"))
+    return stuck and Unschedulable(stuck.reason, truncate_message(f"{stuck.message}{sure}"))
 
 
 def _beyond_quota(
     session: Session, gang: Gang, problem: Problem, solution: Solution
 ) -> Unschedulable | None:
     """Whether quotas forbid a start with more members than were asked about before."""
-    if not solution.counts.size or problem.members <= gang.at_once:
+    if not solution.counts.size or problem.members <= gang.members_at_start:
         return None
-    tasks = tuple(
-        attrs.evolve(task, pods=task.pods[:count])
-        for task, count in zip(gang.tasks, solution.counts.sum(axis=1).tolist(), strict=True)
+    pod_sets = tuple(
+        attrs.evolve(pod_set, pods=pod_set.pods[:count])
+        for pod_set, count in zip(gang.pod_sets, solution.counts.sum(axis=1).tolist(), strict=True)
         if count
     )
     start = attrs.evolve(
-        gang, min_member=gang.ready + problem.members, min_roles=(), ready_roles=(),
-        sub_groups=(), tasks=tasks,
+        gang, min_member=gang.ready_members + problem.members, min_roles=(), ready_roles=(),
+        sub_groups=(), pod_sets=pod_sets,
     )  # fmt: skip
     verdict = first_refusal(session.hooks.quota_checks, start)
-    return Unschedulable(Reason(verdict.reason), verdict.sentence) if verdict.refuses else None
+    return Unschedulable(Reason(verdict.reason), verdict.message) if verdict.refuses else None
 
 
 def solve_problem(session: Session, problem: Problem) -> Solution:
@@ -164,7 +164,7 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
     session.record_search(SearchRecord.from_solution(solution, problem))
     size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
     solver = int(solution.work * limits.WORK_SOLVER_S)
-    session.work.spend(limits.WORK_CLASS + size + solver)
+    session.work_budget.spend(limits.WORK_CLASS + size + solver)
     return solution
 
 
@@ -173,7 +173,7 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
 
     A promise for fewer members than it needs, as a crash may leave one, is none.
     """
-    if len(session.nominations.places(gang)) < gang.at_once:
+    if len(session.nominations.places(gang)) < gang.members_at_start:
         return False
     statement = session.statement()
     with session.pipelining():
@@ -193,5 +193,5 @@ def _assign_again(session: Session, statement: Statement, place: Assignment) -> 
     info = session.pod_info(place.pod)
     if not info.class_fit.fits[place.row]:
         return False
-    statement.place(place.pod, place.row, info.request)
+    statement.assign(place.pod, place.row, info.request)
     return True

@@ -25,7 +25,7 @@ def is_broken(gang: Gang) -> bool:
     A gang that we bound only in part is not broken: it is completed or taken back by the commit.
     Members that somebody else brought to their nodes ran before our time.
     """
-    if not gang.placed or not gang.need or gang.credit:
+    if not gang.placed or not gang.missing_members or gang.succeeded_counted:
         return False
     if gang.pod_group is not None:
         ours = any(member.pod.plan or not member.confirmed for member in gang.placed)
@@ -50,7 +50,7 @@ def broken_since(gang: Gang) -> float:
 def _replacements(gang: Gang) -> list[Pod]:
     """Pods that wait, if all of them were made after the members that have places got theirs."""
     last = max((member.pod.scheduled for member in gang.placed), default=0.0)
-    waiting = [pod for task in gang.tasks for pod in task.pods]
+    waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
     return waiting if last and all(pod.created > last for pod in waiting) else []
 
 
@@ -60,10 +60,10 @@ def with_stand_ins(gang: Gang) -> Gang:
     Each looks like a member that runs, of the role that is short. Gangs of sub-groups stay as
     they are: which part lost a member is not known.
     """
-    missing = gang.need - gang.pending
+    missing = gang.missing_members - gang.pending
     if missing <= 0 or gang.sub_groups or not gang.placed:
         return gang
-    waiting = [pod for task in gang.tasks for pod in task.pods]
+    waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
     have = Counter(pod.role for pod in waiting)
     roles: list[str | None] = []
     for role, short in gang.missing_roles:
@@ -74,7 +74,7 @@ def with_stand_ins(gang: Gang) -> Gang:
         for number, role in enumerate(roles[:missing])
     ]
     return attrs.evolve(
-        gang, tasks=make_pod_sets([*waiting, *stand_ins]), expected_count=len(stand_ins)
+        gang, pod_sets=make_pod_sets([*waiting, *stand_ins]), expected_count=len(stand_ins)
     )
 
 
@@ -121,7 +121,7 @@ def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
     first = [
         gang
         for gang in broken
-        if (gang.pending < gang.need or gang.key in waiting)
+        if (gang.pending < gang.missing_members or gang.key in waiting)
         and gang.priority >= highest.get(gang.queue, gang.priority)
     ]
     keys = {gang.key for gang in first}
@@ -137,7 +137,7 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
     whole = with_stand_ins(gang)
     if since and session.snapshot.now - since > session.snapshot.limits.repair_timeout_s:
         return
-    if whole.pending < gang.need or session.nominations.has(gang):
+    if whole.pending < gang.missing_members or session.nominations.has(gang):
         return
     with session.pipelining():
         statement = session.statement()

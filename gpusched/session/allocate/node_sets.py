@@ -17,7 +17,7 @@ class Unschedulable:
     """Why a gang got no places."""
 
     reason: Reason
-    sentence: str
+    message: str
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -62,10 +62,10 @@ def level_constraint_now(
         if name and name not in names:
             known = ", ".join(names) or "none"
             if not session.snapshot.topologies and name in KNOWN:
-                sentence = f"no node is labelled for topology level {name[:64]!r}"
-                return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, sentence)
-            sentence = f"topology level {name[:64]!r} does not exist; levels are: {known}"
-            return Unschedulable(Reason.INVALID_SPEC, sentence)
+                message = f"no node is labelled for topology level {name[:64]!r}"
+                return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
+            message = f"topology level {name[:64]!r} does not exist; levels are: {known}"
+            return Unschedulable(Reason.INVALID_SPEC, message)
     at = session.snapshot.now if at is None else at
     holds_out = at - gang.created < wish.max_wait_ns / 1e9
     if wish.preferred and holds_out:
@@ -91,7 +91,7 @@ def candidate_node_sets(
     confines = level_constraint_now(session, gang, at=at)
     if isinstance(confines, Unschedulable):
         return [], confines
-    spare = session.map.spared_rows(gang)
+    spare = session.cluster_map.spared_rows(gang)
     usable = None if spare is None else ~spare
     wish = gang.topology
     names = [level.name for level in session.levels]

@@ -35,24 +35,26 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
 
     Args:
         session: as its bench is looked at.
-        gang: with tasks; roles of the problem are in their order.
+        gang: with pod sets; roles of the problem are in their order.
         bounds: where it may be.
     """
     wish = gang.topology
     named = [bounds.required, wish.preferred]
     for part in gang.sub_groups:
         named += [part.topology.required, part.topology.preferred]
-    levels = session.map.levels(*(name for name in named if name))
+    levels = session.cluster_map.levels(*(name for name in named if name))
     columns, roles = _problem_roles(session, gang, bounds)
-    slotted = sorted({task.pod_class.gpu for task in gang.tasks if task.pod_class.gpu})
-    states, slots = session.map.slot_states() if any(role.gpus for role in roles) else (None, None)
+    slotted = sorted({pod_set.pod_class.gpu for pod_set in gang.pod_sets if pod_set.pod_class.gpu})
+    states, slots = (
+        session.cluster_map.slot_states() if any(role.gpus for role in roles) else (None, None)
+    )
     parts, least = _problem_parts(session, gang, levels)
     base = Problem(
-        free=session.map.free(columns, tuple(slotted)),
+        free=session.cluster_map.free(columns, tuple(slotted)),
         roles=roles,
-        members=gang.at_once,
+        members=gang.members_at_start,
         minima=tuple(
-            (tuple(i for i, task in enumerate(gang.tasks) if task.role == role), missing)
+            (tuple(i for i, pod_set in enumerate(gang.pod_sets) if pod_set.role == role), missing)
             for role, missing in gang.missing_roles
         ),
         parts=parts,
@@ -60,7 +62,7 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
         levels=levels,
         required=_level_index(levels, bounds.required),
         placed=_placed_counts(session, gang),
-        hope=max(gang.at_once, gang.pending),
+        hope=max(gang.members_at_start, gang.pending),
         states=np.zeros(0, dtype=np.int64) if states is None else states,
         slots=slots,
     )
@@ -71,30 +73,30 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
 def _problem_roles(
     session: Session, gang: Gang, bounds: NodeBounds
 ) -> tuple[Ints, tuple[Role, ...]]:
-    infos = [session.class_info(task.pod_class) for task in gang.tasks]
+    infos = [session.class_info(pod_set.pod_class) for pod_set in gang.pod_sets]
     columns = np.array(
         sorted({c for info in infos for c in info.request.columns.tolist()}), np.int64
     )
     named = {part.name: number for number, part in enumerate(gang.sub_groups)}
-    tight = session.map.tightness()
+    tight = session.cluster_map.tightness()
     roles = []
-    for task, info in zip(gang.tasks, infos, strict=True):
+    for pod_set, info in zip(gang.pod_sets, infos, strict=True):
         ask = np.zeros(len(columns), dtype=np.int64)
         ask[np.searchsorted(columns, info.request.columns)] = info.request.amounts
-        fits = np.minimum(info.class_fit.fits, len(task.pods))
-        gpus = task.pod_class.gpus
-        left = session.map.pods_by_free_slots(gpus) if gpus else None
+        fits = np.minimum(info.class_fit.fits, len(pod_set.pods))
+        gpus = pod_set.pod_class.gpus
+        left = session.cluster_map.pods_by_free_slots(gpus) if gpus else None
         if left is not None:
             fits = np.minimum(fits, left)
         if bounds.rows is not None:
             fits = np.where(bounds.rows, fits, 0)
         roles.append(
             Role(
-                ask=ask,
-                most=len(task.pods),
+                request=ask,
+                most=len(pod_set.pods),
                 fits=fits,
                 gpus=gpus,
-                part=named.get(task.sub_group, -1),
+                part=named.get(pod_set.sub_group, -1),
                 price=_node_prices(info.class_fit.scores(), tight, fits),
             )
         )
@@ -125,7 +127,7 @@ def _level_index(levels: Sequence[DomainLevel], name: str) -> int:
 
 def _placed_counts(session: Session, gang: Gang) -> Ints:
     rows = placed_rows(session, gang)
-    placed = np.zeros(len(session.bench.nodes) if rows else 0, dtype=np.int64)
+    placed = np.zeros(len(session.node_usage.nodes) if rows else 0, dtype=np.int64)
     np.add.at(placed, rows, 1)
     return placed
 
@@ -154,7 +156,10 @@ def _problem_parts(
         homes = sorted({int(levels[home_level].domain[row]) for row in rows})
         parts.append(
             SubGroupMinimum(
-                least=gang.lacks(part), level=level, preferred=preferred, homes=tuple(homes)
+                least=gang.missing_in_sub_group(part),
+                level=level,
+                preferred=preferred,
+                homes=tuple(homes),
             )
         )
     complete = sum(1 for part in parts if not part.least)
@@ -169,33 +174,33 @@ def apply_solution(
 
     Args:
         session: as its bench was when the problem was made.
-        gang: whose tasks are the problem's roles.
+        gang: whose pod sets are the problem's roles.
         statement: takes the places.
         problem: that was solved.
         solution: with counts.
     """
     walk = rows_in_topology_order(problem, np.flatnonzero(solution.counts.any(axis=0)))
     sizes = _sizes_by_row(gang, solution)
-    for task, counts in zip(gang.tasks, solution.counts, strict=True):
-        info = session.class_info(task.pod_class)
+    for pod_set, counts in zip(gang.pod_sets, solution.counts, strict=True):
+        info = session.class_info(pod_set.pod_class)
         total = int(counts.sum())
-        pods: Iterator[Pod] = iter(_first_pods(session, task, total))
+        pods: Iterator[Pod] = iter(_first_pods(session, pod_set, total))
         for row in walk[counts[walk] > 0].tolist():
             for _ in range(int(counts[row])):
                 then = sizes.get(row, [])
-                if task.pod_class.gpus:
-                    then.remove(task.pod_class.gpus)
-                statement.place(next(pods), row, info.request, then=tuple(then))
+                if pod_set.pod_class.gpus:
+                    then.remove(pod_set.pod_class.gpus)
+                statement.assign(next(pods), row, info.request, then=tuple(then))
 
 
 def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:
     """What members take of each row's slots, largest first: they are chosen together."""
     sizes: dict[int, list[int]] = {}
-    for task, counts in zip(gang.tasks, solution.counts, strict=True):
-        if task.pod_class.gpus:
+    for pod_set, counts in zip(gang.pod_sets, solution.counts, strict=True):
+        if pod_set.pod_class.gpus:
             for row in np.flatnonzero(counts).tolist():
                 each = sizes.setdefault(row, [])
-                each += [task.pod_class.gpus] * int(counts[row])
+                each += [pod_set.pod_class.gpus] * int(counts[row])
                 each.sort(reverse=True)
     return sizes
 
@@ -211,5 +216,5 @@ def rows_in_topology_order(problem: Problem, rows: Ints) -> Ints:
     return rows[np.lexsort(keys)] if keys else rows
 
 
-def _first_pods(session: Session, task: PodSet, count: int) -> Sequence[Pod]:
-    return in_pod_order(task.pods, session.hooks.pod_orders)[:count]
+def _first_pods(session: Session, pod_set: PodSet, count: int) -> Sequence[Pod]:
+    return in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]

@@ -37,26 +37,26 @@ from gpusched.session.state.statement import Statement
 
 @attrs.frozen(slots=True)
 class UnplacedPod:
-    """Who found no place in the first pass, and how many of its task had found one."""
+    """Who found no place in the first pass, and how many of its pod set had found one."""
 
-    task: PodSet
+    pod_set: PodSet
     pod: Pod
     placed: int
 
 
 @attrs.frozen(slots=True)
 class _SearchedPod:
-    task: PodSet
+    pod_set: PodSet
     pod: Pod
 
 
-def has_inter_pod_rules(session: Session, tasks: Sequence[tuple[PodSet, int]]) -> bool:
+def has_inter_pod_rules(session: Session, pod_sets: Sequence[tuple[PodSet, int]]) -> bool:
     """Whether any of these members has a rule about other pods, or is meant by one of others."""
     return any(
         session.pod_info(pod).gate is not None
-        for task, _ in tasks
-        if session.class_infos.concern(task.pod_class)
-        for pod in task.pods
+        for pod_set, _ in pod_sets
+        if session.class_infos.concern(pod_set.pod_class)
+        for pod in pod_set.pods
     )
 
 
@@ -72,7 +72,7 @@ class InterPodSearch:
 
     Args:
         session: whose nodes are searched.
-        tasks: members by task, and how many of each.
+        pod_sets: members by pod set, and how many of each.
         statement: takes the places.
         rows: where they may go, shape (nodes,); None for anywhere.
     """
@@ -80,7 +80,7 @@ class InterPodSearch:
     def __init__(
         self,
         session: Session,
-        tasks: Sequence[tuple[PodSet, int]],
+        pod_sets: Sequence[tuple[PodSet, int]],
         statement: Statement,
         rows: Bools | None,
     ) -> None:
@@ -90,9 +90,9 @@ class InterPodSearch:
         self._start = statement.checkpoint()
         self._steps = POD_RULES_STEPS_MAX
         self._members = [
-            _SearchedPod(task, pod)
-            for task, count in tasks
-            for pod in in_pod_order(task.pods, session.hooks.pod_orders)[:count]
+            _SearchedPod(pod_set, pod)
+            for pod_set, count in pod_sets
+            for pod in in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]
         ]
 
     def first(self) -> UnplacedPod | None:
@@ -105,9 +105,9 @@ class InterPodSearch:
         if not left:
             return None
         member = left[0]
-        waiting = sum(1 for each in left if each.task is member.task)
-        count = sum(1 for each in self._members if each.task is member.task)
-        return UnplacedPod(member.task, member.pod, count - waiting)
+        waiting = sum(1 for each in left if each.pod_set is member.pod_set)
+        count = sum(1 for each in self._members if each.pod_set is member.pod_set)
+        return UnplacedPod(member.pod_set, member.pod, count - waiting)
 
     def others(self) -> bool:
         """All other ways, from a clean start; leaves the places of the first that works."""
@@ -191,13 +191,13 @@ class InterPodSearch:
         return left
 
     def _seat(self, member: _SearchedPod, rows: Bools | None, *, emptiest: bool) -> bool:
-        self._session.work.spend(WORK_STEP)
+        self._session.work_budget.spend(WORK_STEP)
         info = self._session.pod_info(member.pod)
         row = _emptiest_row(info.class_fit, rows) if emptiest else info.class_fit.best(rows)
         if row < 0:
             return False
         self._steps -= 1
-        self._statement.place(member.pod, row, info.request)
+        self._statement.assign(member.pod, row, info.request)
         return True
 
     # -- backtracking ------------------------------------------------------------------------
@@ -211,9 +211,9 @@ class InterPodSearch:
             if self._steps <= 0:
                 return False
             self._steps -= 1
-            self._session.work.spend(WORK_STEP)
+            self._session.work_budget.spend(WORK_STEP)
             mark = self._statement.checkpoint()
-            self._statement.place(member.pod, row, info.request)
+            self._statement.assign(member.pod, row, info.request)
             if self._backtrack(number + 1):
                 return True
             self._back(mark)
@@ -246,12 +246,12 @@ def place_pod_by_pod(
     if gang.sub_groups:
         return _place_parts(session, gang, statement, areas)
     last: Unschedulable | None = None
-    for largest_first in (True, False) if len(gang.tasks) > 1 else (True,):
-        tasks, too_few = choose_start_members(gang, largest_first=largest_first)
+    for largest_first in (True, False) if len(gang.pod_sets) > 1 else (True,):
+        pod_sets, too_few = choose_start_members(gang, largest_first=largest_first)
         if too_few:
             return Unschedulable(Reason.NOT_ENOUGH_MEMBERS, too_few)
-        for area in _node_sets_that_fit(session, tasks, areas):
-            failed = _place_all(session, tasks, statement, area)
+        for area in _node_sets_that_fit(session, pod_sets, areas):
+            failed = _place_all(session, pod_sets, statement, area)
             if failed is None:
                 return None
             last = failed if largest_first or last is None else last
@@ -276,39 +276,41 @@ def _place_parts(
 def place_within_rows(
     session: Session, chosen: list[tuple[PodSet, int]], statement: Statement, rows: Bools | None
 ) -> bool:
-    """Place so many of each task on these rows (None: anywhere), or nothing."""
+    """Place so many of each pod set on these rows (None: anywhere), or nothing."""
     return _place_all(session, chosen, statement, NodeSet(rows, "")) is None
 
 
 def _place_all(
-    session: Session, tasks: Sequence[tuple[PodSet, int]], statement: Statement, area: NodeSet
+    session: Session, pod_sets: Sequence[tuple[PodSet, int]], statement: Statement, area: NodeSet
 ) -> Unschedulable | None:
-    if has_inter_pod_rules(session, tasks):
-        return _place_by_inter_pod_search(session, tasks, statement, area)
+    if has_inter_pod_rules(session, pod_sets):
+        return _place_by_inter_pod_search(session, pod_sets, statement, area)
     start = statement.checkpoint()
-    for task, count in tasks:
-        info = session.class_info(task.pod_class)
-        for pod in in_pod_order(task.pods, session.hooks.pod_orders)[:count]:
+    for pod_set, count in pod_sets:
+        info = session.class_info(pod_set.pod_class)
+        for pod in in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]:
             row = info.class_fit.best(area.rows)
             if row < 0:
                 statement.rollback(start)
-                return explain_shortage(session, task, count, area, pod=pod)
-            statement.place(pod, row, info.request)
+                return explain_shortage(session, pod_set, count, area, pod=pod)
+            statement.assign(pod, row, info.request)
             info.class_fit.refresh()
     return None
 
 
 def _place_by_inter_pod_search(
-    session: Session, tasks: Sequence[tuple[PodSet, int]], statement: Statement, area: NodeSet
+    session: Session, pod_sets: Sequence[tuple[PodSet, int]], statement: Statement, area: NodeSet
 ) -> Unschedulable | None:
     start = statement.checkpoint()
-    search = InterPodSearch(session, tasks, statement, area.rows)
+    search = InterPodSearch(session, pod_sets, statement, area.rows)
     stuck = search.first()
     if stuck is None:
         return None
     # Told as things stand with the others placed: their rules are part of the reason.
-    count = next(count for task, count in tasks if task is stuck.task)
-    refusal = explain_shortage(session, stuck.task, count, area, pod=stuck.pod, placed=stuck.placed)
+    count = next(count for pod_set, count in pod_sets if pod_set is stuck.pod_set)
+    refusal = explain_shortage(
+        session, stuck.pod_set, count, area, pod=stuck.pod, placed=stuck.placed
+    )
     if search.others():
         return None
     statement.rollback(start)
@@ -316,7 +318,7 @@ def _place_by_inter_pod_search(
 
 
 def _node_sets_that_fit(
-    session: Session, tasks: Sequence[tuple[PodSet, int]], areas: Sequence[NodeSet]
+    session: Session, pod_sets: Sequence[tuple[PodSet, int]], areas: Sequence[NodeSet]
 ) -> list[NodeSet]:
     """Areas in which each class fits on its own, tightest first inside one level."""
     kept: list[tuple[int, int, NodeSet]] = []
@@ -329,11 +331,11 @@ def _node_sets_that_fit(
             kept.append((rank, 0, area))
             continue
         spare = 0
-        for task, count in tasks:
-            fit = session.class_info(task.pod_class).class_fit.total(area.rows, most=count)
+        for pod_set, count in pod_sets:
+            fit = session.class_info(pod_set.pod_class).class_fit.total(area.rows, most=count)
             if fit < count:
                 break
-            spare += session.class_info(task.pod_class).class_fit.total(area.rows, most=2**20)
+            spare += session.class_info(pod_set.pod_class).class_fit.total(area.rows, most=2**20)
         else:
             kept.append((rank, spare, area))
     kept.sort(key=lambda each: each[:2])

@@ -113,7 +113,7 @@ def in_queue_order(
     had: Counter[GangKey] = Counter()
     while root.next_gang() is not None:
         gang = root.take()
-        session.hand(gang.key)
+        session.on_gang(gang.key)
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1
@@ -125,7 +125,7 @@ def _leaf_branch(session: Session, root: _QueueBranch, name: str) -> _QueueBranc
     queues = session.snapshot.queues
     node = queues.get(name)
     # What is wrong with its place in the tree says nothing about where its turn is.
-    path = node.path if node is not None and not node.trouble else (name,)
+    path = node.path if node is not None and not node.error else (name,)
     here = root
     for each in reversed(path):
         if each not in here.below:

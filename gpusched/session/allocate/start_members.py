@@ -19,28 +19,28 @@ def choose_start_members(
     """Which members start the gang: the roles' minima first, then as many as are missing.
 
     Returns:
-        Pairs of task and count, largest class first, and a sentence when a role has too few
+        Pairs of pod set and count, largest class first, and a sentence when a role has too few
         pods (the pairs are then meaningless).
     """
-    counts = dict.fromkeys(range(len(gang.tasks)), 0)
-    order = list(range(len(gang.tasks)))
+    counts = dict.fromkeys(range(len(gang.pod_sets)), 0)
+    order = list(range(len(gang.pod_sets)))
     if not largest_first:
         order.reverse()
     for role, lacking in gang.missing_roles:
         missing = lacking
         for index in order:
-            task = gang.tasks[index]
-            if task.role == role and missing > 0:
-                counts[index] = min(missing, len(task.pods))
+            pod_set = gang.pod_sets[index]
+            if pod_set.role == role and missing > 0:
+                counts[index] = min(missing, len(pod_set.pods))
                 missing -= counts[index]
         if missing > 0:
             return [], role_shortage_message(gang, role, missing)
-    left = gang.at_once - sum(counts.values())
+    left = gang.members_at_start - sum(counts.values())
     for index in order:
-        take = min(max(0, left), len(gang.tasks[index].pods) - counts[index])
+        take = min(max(0, left), len(gang.pod_sets[index].pods) - counts[index])
         counts[index] += take
         left -= take
-    return [(gang.tasks[index], count) for index, count in sorted(counts.items()) if count], ""
+    return [(gang.pod_sets[index], count) for index, count in sorted(counts.items()) if count], ""
 
 
 def role_shortage_message(gang: Gang, role: str, missing: int) -> str:
@@ -72,11 +72,11 @@ def start_sizes(gang: Gang, parts: Sequence[SubGroupMinimum], least: int) -> lis
     roles with their minima, of which none can be left out.
 
     Args:
-        gang: with tasks.
+        gang: with pod sets.
         parts: one for each of its sub-groups.
         least: how many of those that lack members must be completed.
     """
-    need = gang.at_once
+    need = gang.members_at_start
     needs = [part.least for part in parts]
     alone, forced = _members_by_role_minima(gang, parts)
     lacking = [
@@ -110,7 +110,9 @@ def _members_by_role_minima(gang: Gang, parts: Sequence[SubGroupMinimum]) -> tup
     named = {part.name: number for number, part in enumerate(gang.sub_groups)}
     alone, forced = 0, [0] * len(parts)
     for role, missing in gang.missing_roles:
-        where = {named.get(task.sub_group, -1) for task in gang.tasks if task.role == role}
+        where = {
+            named.get(pod_set.sub_group, -1) for pod_set in gang.pod_sets if pod_set.role == role
+        }
         if where == {-1}:
             alone += missing
         elif len(where) == 1:
@@ -120,4 +122,4 @@ def _members_by_role_minima(gang: Gang, parts: Sequence[SubGroupMinimum]) -> tup
 
 def _pending_in_sub_group(gang: Gang, number: int) -> int:
     name = gang.sub_groups[number].name
-    return sum(len(task.pods) for task in gang.tasks if task.sub_group == name)
+    return sum(len(pod_set.pods) for pod_set in gang.pod_sets if pod_set.sub_group == name)

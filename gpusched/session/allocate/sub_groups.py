@@ -47,13 +47,13 @@ class _SubGroupSearch:
 
     def run(self) -> bool:
         """Whether the gang's minimum got its places."""
-        lacking = [part for part in self.gang.sub_groups if self.gang.lacks(part)]
+        lacking = [part for part in self.gang.sub_groups if self.gang.missing_in_sub_group(part)]
         done = len(self.gang.sub_groups) - len(lacking)
         # Those with members that run come first: without them nothing else is of use.
         started = Counter(member.pod.sub_group for member in self.gang.placed)
 
         def order(part: SubGroup, sign: int) -> tuple[bool, int, str]:
-            return (not started[part.name], sign * self.gang.lacks(part), part.name)
+            return (not started[part.name], sign * self.gang.missing_in_sub_group(part), part.name)
 
         for sign in (-1, 1):
             if self._complete_sub_groups(sorted(lacking, key=lambda part: order(part, sign)), done):
@@ -86,32 +86,32 @@ class _SubGroupSearch:
 
     def _rest(self) -> bool:
         """Members beyond the sub-groups' minima: roles first, then any until there are enough."""
-        taken = Counter(id(place.pod) for place in self.statement.places)
-        placed = len(self.statement.places)
-        roles = Counter(place.pod.role for place in self.statement.places)
+        taken = Counter(id(place.pod) for place in self.statement.assignments)
+        placed = len(self.statement.assignments)
+        roles = Counter(place.pod.role for place in self.statement.assignments)
         left = {
-            index: [pod for pod in task.pods if not taken[id(pod)]]
-            for index, task in enumerate(self.gang.tasks)
-            if not task.sub_group or task.sub_group in self._complete()
+            index: [pod for pod in pod_set.pods if not taken[id(pod)]]
+            for index, pod_set in enumerate(self.gang.pod_sets)
+            if not pod_set.sub_group or pod_set.sub_group in self._complete()
         }
         wanted: MemberCounts = []
         for role, lacking in self.gang.missing_roles:
             missing = lacking - roles[role]
             for index, pods in left.items():
-                task = self.gang.tasks[index]
-                if task.role == role and missing > 0 and pods:
+                pod_set = self.gang.pod_sets[index]
+                if pod_set.role == role and missing > 0 and pods:
                     count = min(missing, len(pods))
-                    wanted.append((attrs.evolve(task, pods=tuple(pods[:count])), count))
+                    wanted.append((attrs.evolve(pod_set, pods=tuple(pods[:count])), count))
                     left[index] = pods[count:]
                     missing -= count
             if missing > 0:
                 return False
-        need = self.gang.min_member - self.gang.ready - placed - sum(n for _, n in wanted)
+        need = self.gang.min_member - self.gang.ready_members - placed - sum(n for _, n in wanted)
         for index, pods in left.items():
             count = min(max(0, need), len(pods))
             if count:
-                task = self.gang.tasks[index]
-                wanted.append((attrs.evolve(task, pods=tuple(pods[:count])), count))
+                pod_set = self.gang.pod_sets[index]
+                wanted.append((attrs.evolve(pod_set, pods=tuple(pods[:count])), count))
                 need -= count
         return need <= 0 and self._place_extra_members(wanted)
 
@@ -121,9 +121,9 @@ class _SubGroupSearch:
         parts = {part.name: part for part in self.gang.sub_groups}
         bound = {name for name, part in parts.items() if part.topology.required}
         by_part: dict[str, MemberCounts] = {}
-        for task, count in wanted:
-            name = task.sub_group if task.sub_group in bound else ""
-            by_part.setdefault(name, []).append((task, count))
+        for pod_set, count in wanted:
+            name = pod_set.sub_group if pod_set.sub_group in bound else ""
+            by_part.setdefault(name, []).append((pod_set, count))
         for name in sorted(by_part, key=lambda each: (not each, each)):
             rows = self._rows_of_required_domain(parts[name]) if name else [self.rows]
             if not any(
@@ -139,7 +139,7 @@ class _SubGroupSearch:
         if level is None:
             return []
         rows = _rows_of_placed_members(self.session, self.gang, part)
-        rows += [each.row for each in self.statement.places if each.pod.sub_group == part.name]
+        rows += [each.row for each in self.statement.assignments if each.pod.sub_group == part.name]
         homes = {int(level.domain[row]) for row in rows}
         if len(homes) > 1:
             return []
@@ -149,7 +149,7 @@ class _SubGroupSearch:
 
     def _complete(self) -> set[str]:
         have = Counter(dict(self.gang.ready_sub_groups))
-        have.update(place.pod.sub_group for place in self.statement.places)
+        have.update(place.pod.sub_group for place in self.statement.assignments)
         return {part.name for part in self.gang.sub_groups if have[part.name] >= part.min_member}
 
 
@@ -188,7 +188,7 @@ def place_sub_groups(
 def unknown_sub_group_message(gang: Gang) -> str:
     """That pods name a sub-group that the gang does not have; empty when none does."""
     known = {part.name for part in gang.sub_groups}
-    strange = sorted({task.sub_group for task in gang.tasks if task.sub_group} - known)
+    strange = sorted({pod_set.sub_group for pod_set in gang.pod_sets if pod_set.sub_group} - known)
     if not strange or not known:
         return ""
     names = ", ".join(sorted(known))
@@ -200,10 +200,10 @@ def unknown_sub_group_message(gang: Gang) -> str:
 def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | None) -> str:
     need, parts = gang.min_sub_groups, len(gang.sub_groups)
     if best is None or best.stuck is None:
-        return f"needs {pods_text(gang.need)} in {need} of {parts} sub-groups; there is no room for all"
+        return f"needs {pods_text(gang.missing_members)} in {need} of {parts} sub-groups; there is no room for all"
     part = best.stuck
-    waiting = sum(len(task.pods) for task in gang.tasks if task.sub_group == part.name)
-    lacks = gang.lacks(part)
+    waiting = sum(len(pod_set.pods) for pod_set in gang.pod_sets if pod_set.sub_group == part.name)
+    lacks = gang.missing_in_sub_group(part)
     text = f"needs {need} of {parts} sub-groups complete; {max(0, best.best)} can be"
     if waiting < lacks:
         return f"{text}; sub-group {shorten(part.name)} needs {pods_text(lacks)} more and has {waiting}"
@@ -215,11 +215,11 @@ def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | Non
 def _roomiest_domain_text(session: Session, gang: Gang, part: SubGroup) -> str:
     """The domain of its level that comes nearest, where none would hold the sub-group even alone."""
     level = next((each for each in session.levels if each.name == part.topology.required), None)
-    tasks = [task for task in gang.tasks if task.sub_group == part.name]
-    if level is None or not level.names or len(tasks) != 1:
+    pod_sets = [pod_set for pod_set in gang.pod_sets if pod_set.sub_group == part.name]
+    if level is None or not level.names or len(pod_sets) != 1:
         return ""
-    lacks = gang.lacks(part)
-    class_fit = session.class_info(tasks[0].pod_class).class_fit
+    lacks = gang.missing_in_sub_group(part)
+    class_fit = session.class_info(pod_sets[0].pod_class).class_fit
     rooms = [
         class_fit.total(level.domain == number, most=lacks) for number in range(len(level.names))
     ]
@@ -236,12 +236,12 @@ def _common_level_text(gang: Gang) -> str:
 
 def members_to_complete(gang: Gang, part: SubGroup) -> MemberCounts:
     """Who completes a sub-group, largest class first; empty when too few pods exist."""
-    missing = gang.lacks(part)
+    missing = gang.missing_in_sub_group(part)
     chosen: MemberCounts = []
-    for task in gang.tasks:
-        if task.sub_group == part.name and missing > 0:
-            count = min(missing, len(task.pods))
-            chosen.append((task, count))
+    for pod_set in gang.pod_sets:
+        if pod_set.sub_group == part.name and missing > 0:
+            count = min(missing, len(pod_set.pods))
+            chosen.append((pod_set, count))
             missing -= count
     return [] if missing > 0 else chosen
 
@@ -265,7 +265,8 @@ def sub_group_rows(
             inside = level.domain == number
             inside = inside if rows is None else inside & rows
             class_fits = [
-                (session.class_info(task.pod_class).class_fit, count) for task, count in chosen
+                (session.class_info(pod_set.pod_class).class_fit, count)
+                for pod_set, count in chosen
             ]
             if all(class_fit.total(inside, most=count) >= count for class_fit, count in class_fits):
                 spare = sum(class_fit.total(inside, most=2**20) for class_fit, _ in class_fits)

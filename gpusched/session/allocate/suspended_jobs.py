@@ -35,12 +35,14 @@ def node_pool_variants(session: Session, gang: Gang) -> list[NodePoolVariant]:
 
 
 def _in_pool(gang: Gang, pool: NodePool) -> NodePoolVariant:
-    tasks = []
-    for task in gang.tasks:
-        chosen = _with_node_selector(task.pod_class, pool)
-        pods = tuple(msgspec.structs.replace(pod, pod_class=chosen) for pod in task.pods)
-        tasks.append(attrs.evolve(task, pod_class=chosen, pods=pods))
-    return NodePoolVariant(attrs.evolve(gang, tasks=tuple(tasks)), pool.name, pool.node_selector)
+    pod_sets = []
+    for pod_set in gang.pod_sets:
+        chosen = _with_node_selector(pod_set.pod_class, pool)
+        pods = tuple(msgspec.structs.replace(pod, pod_class=chosen) for pod in pod_set.pods)
+        pod_sets.append(attrs.evolve(pod_set, pod_class=chosen, pods=pods))
+    return NodePoolVariant(
+        attrs.evolve(gang, pod_sets=tuple(pod_sets)), pool.name, pool.node_selector
+    )
 
 
 def _with_node_selector(pod_class: PodClass, pool: NodePool) -> PodClass:
@@ -64,8 +66,8 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
         suspend_job(
             gang.job,
             reason=Reason.BACK_OFF,
-            sentence=truncate_message(
-                f"got no place for {pods_text(gang.need)} within {session.snapshot.limits.admitted_timeout_s:g} s of its "
+            message=truncate_message(
+                f"got no place for {pods_text(gang.missing_members)} within {session.snapshot.limits.admitted_timeout_s:g} s of its "
                 f"start; it is suspended again for {limits.ADMIT_AGAIN_S:g} s"
             ),
             action="enqueue",
@@ -93,7 +95,7 @@ def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:
         uid=job.uid,
         suspend=False,
         reason=Reason.SCHEDULED,
-        sentence=truncate_message(
+        message=truncate_message(
             f"queue {gang.queue} has room for {pods_text(count or gang.min_member)} of "
             f"{wanted}{where}: the Job is started"
         ),
@@ -105,14 +107,14 @@ def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:
 
 
 def suspend_job(
-    job: Job, *, reason: str, sentence: str, action: str, keep_time: bool = False
+    job: Job, *, reason: str, message: str, action: str, keep_time: bool = False
 ) -> JobSuspendChange:
     """Suspend a Job, as large again as its author made it.
 
     Args:
         job: to be suspended.
         reason: one of the contract's.
-        sentence: why, with numbers.
+        message: why, with numbers.
         action: who decided.
         keep_time: leave the time at which it was started, from which its back-off counts.
     """
@@ -124,7 +126,7 @@ def suspend_job(
         uid=job.uid,
         suspend=True,
         reason=reason,
-        sentence=sentence,
+        message=message,
         action=action,
         parallelism=job.full_parallelism or None,
         annotations=tuple(sorted(notes.items())),

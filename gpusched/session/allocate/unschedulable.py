@@ -48,7 +48,7 @@ class Shortage:
     """
 
     pod_class: PodClass
-    bench: NodeUsage
+    node_usage: NodeUsage
     class_fit: ClassFit
     filters: Sequence[Filter]
     refused: Sequence[Bools]
@@ -58,7 +58,7 @@ class Shortage:
 
     def reason_and_sentence(self, count: int) -> tuple[Reason, str]:
         """Reason and sentence for so many pods that do not all fit."""
-        total = len(self.bench.nodes) if self.within is None else int(self.within.sum())
+        total = len(self.node_usage.nodes) if self.within is None else int(self.within.sum())
         failed = self.failed()
         if failed:
             return Reason.BACK_OFF, failed
@@ -70,17 +70,17 @@ class Shortage:
         fit = self.placed
         if fit is None:
             fit = self.class_fit.total(self.within, most=count)
-        sentence = insufficient_room_message(
+        message = insufficient_room_message(
             asked, fit=fit, total=total, refused=self.causes(), where=self.where
         )
-        never = never_fits(self.pod_class, self.bench, self.class_fit.fixed)
+        never = never_fits(self.pod_class, self.node_usage, self.class_fit.fixed)
         if never:
-            return Reason.NO_FEASIBLE_NODE, truncate_message(f"{sentence}; {never}")
+            return Reason.NO_FEASIBLE_NODE, truncate_message(f"{message}; {never}")
         room = self._room_when_empty(count)
         # That none fits even then was said of each node already, where it is the share that is too big.
         if room < count and (room or self.pod_class.share is None):
-            sentence = truncate_message(f"{sentence}; even empty they have room for {room} only")
-        return Reason.INSUFFICIENT_RESOURCES, sentence
+            message = truncate_message(f"{message}; even empty they have room for {room} only")
+        return Reason.INSUFFICIENT_RESOURCES, message
 
     def failed(self) -> str:
         """That a filter gave no answer and so no node is accepted; empty when all did."""
@@ -92,20 +92,20 @@ class Shortage:
     def _room_when_empty(self, most: int) -> int:
         """How many would fit if nothing else ran there, counted up to ``most`` a node."""
         rows = self.class_fit.fixed if self.within is None else self.class_fit.fixed & self.within
-        ask = self.class_fit.ask
-        offered = self.bench.nodes.allocatable[rows][:, ask.columns]
+        ask = self.class_fit.request
+        offered = self.node_usage.nodes.allocatable[rows][:, ask.columns]
         fits = how_many_fit(offered, ask.amounts)
         if ask.share is not None:
             if ask.gpu < 0:
                 return 0
-            parts = self.bench.parts_of(ask.share)[rows]
-            gpus = self.bench.nodes.allocatable[rows, ask.gpu] // DEVICE
+            parts = self.node_usage.parts_of(ask.share)[rows]
+            gpus = self.node_usage.nodes.allocatable[rows, ask.gpu] // DEVICE
             fits = np.minimum(fits, gpus * (DEVICE // parts))
         return int(np.minimum(fits, most).sum())
 
     def causes(self) -> list[tuple[int, str]]:
         """Numbers of nodes and why they take none more, the largest first."""
-        nodes = self.bench.nodes
+        nodes = self.node_usage.nodes
         left = np.ones(len(nodes), dtype=np.bool_) if self.within is None else self.within.copy()
         causes: list[tuple[int, str]] = []
         for each, mask in zip(self.filters, self.refused, strict=True):
@@ -127,7 +127,7 @@ class Shortage:
                 continue
             if column is not None:
                 lacking = full & (
-                    nodes.allocatable[:, column] - self.bench.used[:, column] < amount
+                    nodes.allocatable[:, column] - self.node_usage.used[:, column] < amount
                 )
             unexplained &= ~lacking
             if lacking.any():
@@ -139,18 +139,18 @@ class Shortage:
 
     def _rows_with_share_room(self, full: Bools) -> Bools:
         """Which of these nodes have a GPU with room for its share, shape (nodes,)."""
-        ask = self.class_fit.ask
+        ask = self.class_fit.request
         if ask.share is None or ask.gpu < 0:
             return np.zeros_like(full)
-        return full & (self.bench.shares_fit(slice(None), ask) > 0)
+        return full & (self.node_usage.shares_fit(slice(None), ask) > 0)
 
     def _causes_of_missing_share(self, full: Bools) -> list[tuple[int, str]]:
         """Nodes none of whose GPUs has room for its share, and those that could never have it."""
-        ask = self.class_fit.ask
+        ask = self.class_fit.request
         if ask.share is None or ask.gpu < 0:
             return [(int(full.sum()), f"lack free {shared_resource()}")] if full.any() else []
-        never = full & (self.bench.parts_of(ask.share) > DEVICE)
-        lacking = full & ~never & (self.bench.shares_fit(slice(None), ask) == 0)
+        never = full & (self.node_usage.parts_of(ask.share) > DEVICE)
+        lacking = full & ~never & (self.node_usage.shares_fit(slice(None), ask) == 0)
         words = "do not say that they have GPUs with so much memory"
         if ask.share.thousandths:
             words = "have no GPU that can be shared"
@@ -158,9 +158,9 @@ class Shortage:
         return [(int(mask.sum()), text) for mask, text in found if mask.any()]
 
 
-def never_fits(pod_class: PodClass, bench: NodeUsage, allowed: Bools) -> str:
+def never_fits(pod_class: PodClass, node_usage: NodeUsage, allowed: Bools) -> str:
     """Why no node could take one such pod even if it were empty; empty when one could."""
-    nodes = bench.nodes
+    nodes = node_usage.nodes
     if not allowed.any():
         return "no node is allowed to take it"
     for name, amount in pod_class.requests.items:
@@ -183,7 +183,7 @@ class _GangsByRow:
     def __init__(self, snapshot: Snapshot) -> None:
         self.classes: dict[int, dict[GangKey, list[PodClass]]] = {}
         row_of = snapshot.nodes.row
-        for key, gang in snapshot.active.items():
+        for key, gang in snapshot.placed_gangs.items():
             for member in gang.placed:
                 row = row_of.get(member.node, -1)
                 if row >= 0:
@@ -192,18 +192,18 @@ class _GangsByRow:
 
 
 def gangs_in_the_way_text(
-    session: Session, task: PodSet, inside: Bools, *, lacking: int, claimant: GangKey
+    session: Session, pod_set: PodSet, inside: Bools, *, lacking: int, claimant: GangKey
 ) -> str:
     """``2 held by team-b/llm-7, 1 by team-c/old``; empty when no gang holds what is missing.
 
     Args:
         session: as its bench is looked at.
-        task: whose members would sit there.
+        pod_set: whose members would sit there.
         inside: rows that are looked at, shape (nodes,).
         lacking: how many find no place there; nobody is said to hold more than these.
         claimant: the gang that asks, which does not stand in its own way.
     """
-    info = session.class_info(task.pod_class)
+    info = session.class_info(pod_set.pod_class)
     ask = info.request.rough
     if ask.missing or lacking <= 0:
         return ""
@@ -215,7 +215,7 @@ def gangs_in_the_way_text(
         for key, classes in by_row.get(row, {}).items():
             if key == claimant:
                 continue
-            free = session.bench.free_on(row, ask.columns) + _freed_by_leaving(
+            free = session.node_usage.free_on(row, ask.columns) + _freed_by_leaving(
                 session, classes, ask
             )
             fits = int(how_many_fit(free[np.newaxis], ask.amounts)[0])
@@ -229,9 +229,9 @@ def gangs_in_the_way_text(
 
 def _freed_by_leaving(session: Session, classes: Sequence[PodClass], ask: RequestVector) -> Ints:
     """What the leaving of such pods would free of what is asked, shape (resources asked,)."""
-    freed = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+    freed = np.zeros(len(session.node_usage.nodes.columns), dtype=np.int64)
     for pod_class in classes:
-        held = request_vector(pod_class.requests, session.bench.nodes.columns)
+        held = request_vector(pod_class.requests, session.node_usage.nodes.columns)
         freed[held.columns] += held.amounts
     return freed[ask.columns]
 
@@ -248,23 +248,23 @@ def explain_unsolved(
 
     Args:
         session: on whose nodes.
-        gang: whose tasks are the problem's roles.
+        gang: whose pod sets are the problem's roles.
         solution: without counts.
         confines: within which it was to be placed.
     """
-    for task in gang.tasks:
-        if task.pod_class.unsupported:
-            return explain_shortage(session, task, 1, ALL_NODES, pod=task.pods[0])
+    for pod_set in gang.pod_sets:
+        if pod_set.pod_class.unsupported:
+            return explain_shortage(session, pod_set, 1, ALL_NODES, pod=pod_set.pods[0])
     unanswered = _explain_failed_filter(session, gang)
     if unanswered is not None:
         return unanswered
     proof = solution.certificate
     if confines.required:
         return _explain_level(session, gang, solution, confines)
-    task, count = _lacking_task(gang, proof)
-    refusal = explain_shortage(session, task, count, ALL_NODES, pod=task.pods[0])
+    pod_set, count = _lacking_task(gang, proof)
+    refusal = explain_shortage(session, pod_set, count, ALL_NODES, pod=pod_set.pods[0])
     more = certainty_text(session, solution)
-    return Unschedulable(refusal.reason, truncate_message(refusal.sentence + more))
+    return Unschedulable(refusal.reason, truncate_message(refusal.message + more))
 
 
 def certainty_text(session: Session, solution: Solution) -> str:
@@ -276,11 +276,11 @@ def certainty_text(session: Session, solution: Solution) -> str:
 
 
 def _lacking_task(gang: Gang, proof: Certificate | None) -> tuple[PodSet, int]:
-    """The task that is told about, and how many of it are needed."""
+    """The pod set that is told about, and how many of it are needed."""
     if proof is not None and len(proof.roles) == 1:
-        return gang.tasks[proof.roles[0]], proof.needed
-    tasks, _ = choose_start_members(gang, largest_first=True)
-    return tasks[0] if tasks else (gang.tasks[0], gang.at_once)
+        return gang.pod_sets[proof.roles[0]], proof.needed
+    pod_sets, _ = choose_start_members(gang, largest_first=True)
+    return pod_sets[0] if pod_sets else (gang.pod_sets[0], gang.members_at_start)
 
 
 def _explain_level(
@@ -293,20 +293,20 @@ def _explain_level(
         return explain_no_domain(
             session, gang, confines, of=alone, more=certainty_text(session, solution)
         )
-    task = gang.tasks[proof.roles[0]]
+    pod_set = gang.pod_sets[proof.roles[0]]
     several = len(proof.roles) > 1
     asked = (
         pods_text(proof.needed)
         if several
-        else pods_with_requests_text(proof.needed, task.pod_class)
+        else pods_with_requests_text(proof.needed, pod_set.pod_class)
     )
-    text = _best_domain_text(session, gang, task, proof, name=confines.required, asked=asked)
+    text = _best_domain_text(session, gang, pod_set, proof, name=confines.required, asked=asked)
     text += certainty_text(session, solution) + _max_wait_text(gang, confines)
     return Unschedulable(_topology_reason(confines), truncate_message(text))
 
 
 def _best_domain_text(
-    session: Session, gang: Gang, task: PodSet, proof: Certificate, *, name: str, asked: str
+    session: Session, gang: Gang, pod_set: PodSet, proof: Certificate, *, name: str, asked: str
 ) -> str:
     """``needs 3 pods with 8 GPUs in one rack; best rack r3 has room for 2 (1 held by b/llm-7)``."""
     level = next(each for each in session.levels if each.name == name)
@@ -318,37 +318,37 @@ def _best_domain_text(
     path = level.names[proof.domain]
     inside = level.domain == proof.domain
     held = gangs_in_the_way_text(
-        session, task, inside, lacking=proof.needed - proof.room, claimant=gang.key
+        session, pod_set, inside, lacking=proof.needed - proof.room, claimant=gang.key
     )
     text = f"{text}; best {name} {path} has room for {proof.room}"
     if held:
         text = f"{text} ({held})"
-    why = _causes_text(session, task, inside)
+    why = _causes_text(session, pod_set, inside)
     return f"{text}: {why}" if why and not held else text
 
 
 def _explain_failed_filter(session: Session, gang: Gang) -> Unschedulable | None:
-    """That a filter failed for a task of the gang: nobody knows where it might go."""
+    """That a filter failed for a pod set of the gang: nobody knows where it might go."""
     if not session.hooks.faults:
         return None
-    for task in gang.tasks:
-        failed = _shortage(session, task, None).failed() if task.pods else ""
+    for pod_set in gang.pod_sets:
+        failed = _shortage(session, pod_set, None).failed() if pod_set.pods else ""
         if failed:
             return Unschedulable(Reason.BACK_OFF, failed)
     return None
 
 
-def _shortage(session: Session, task: PodSet, within: Bools | None) -> Shortage:
-    info = session.pod_info(task.pods[0])
+def _shortage(session: Session, pod_set: PodSet, within: Bools | None) -> Shortage:
+    info = session.pod_info(pod_set.pods[0])
     filters, refused = session.class_infos.causes(info)
     return Shortage(
-        pod_class=task.pod_class, bench=session.bench, class_fit=info.class_fit, filters=filters,
+        pod_class=pod_set.pod_class, node_usage=session.node_usage, class_fit=info.class_fit, filters=filters,
         refused=refused, within=within,
     )  # fmt: skip
 
 
-def _causes_text(session: Session, task: PodSet, inside: Bools) -> str:
-    shortage = _shortage(session, task, inside)
+def _causes_text(session: Session, pod_set: PodSet, inside: Bools) -> str:
+    shortage = _shortage(session, pod_set, inside)
     causes = ", ".join(f"{count} {text}" for count, text in shortage.causes()[:3])
     return f"of its {nodes_text(int(inside.sum()))} {causes}" if causes else ""
 
@@ -385,42 +385,46 @@ def explain_no_domain(
     of: tuple[PodSet, int] | None = None,
     more: str = "",
 ) -> Unschedulable:
-    """No domain holds the minimum: how far the best one gets, each task counted alone.
+    """No domain holds the minimum: how far the best one gets, each pod set counted alone.
 
     Args:
         session: as its bench is looked at.
         gang: that finds no domain.
         confines: within which it was to be placed.
-        of: the task that alone finds too little room anywhere, and how many of it are needed.
+        of: the pod set that alone finds too little room anywhere, and how many of it are needed.
         more: how sure that is, appended.
     """
     name = confines.required
     level = next(each for each in session.levels if each.name == name)
     if not level.names:
-        sentence = f"no node is labelled for topology level {name[:64]!r}"
-        return Unschedulable(_topology_reason(confines), sentence)
+        message = f"no node is labelled for topology level {name[:64]!r}"
+        return Unschedulable(_topology_reason(confines), message)
     found, _ = choose_start_members(gang, largest_first=True)
-    tasks = [of] if of is not None else found or [(gang.tasks[0], gang.at_once)]
-    for task, count in tasks:
-        if task.pod_class.unsupported:
-            return explain_shortage(session, task, count, ALL_NODES, pod=task.pods[0])
+    pod_sets = [of] if of is not None else found or [(gang.pod_sets[0], gang.members_at_start)]
+    for pod_set, count in pod_sets:
+        if pod_set.pod_class.unsupported:
+            return explain_shortage(session, pod_set, count, ALL_NODES, pod=pod_set.pods[0])
     unanswered = _explain_failed_filter(session, gang)
     if unanswered is not None:
         return unanswered
     places = range(len(level.names))
-    rooms = [_pods_that_fit_by_domain(session, task, count, level) for task, count in tasks]
-    # A task that no domain holds says more than all of them together.
-    short = [at for at, (_, count) in enumerate(tasks) if max(rooms[at]) < count]
+    rooms = [
+        _pods_that_fit_by_domain(session, pod_set, count, level) for pod_set, count in pod_sets
+    ]
+    # A pod set that no domain holds says more than all of them together.
+    short = [at for at, (_, count) in enumerate(pod_sets) if max(rooms[at]) < count]
     if short:
-        tasks, rooms = [tasks[short[0]]], [rooms[short[0]]]
+        pod_sets, rooms = [pod_sets[short[0]]], [rooms[short[0]]]
     total = [sum(each[number] for each in rooms) for number in places]
     best = max(places, key=lambda number: (total[number], -number))
-    count = sum(count for _, count in tasks)
-    task = tasks[0][0]
-    asked = pods_text(count) if len(tasks) > 1 else pods_with_requests_text(count, task.pod_class)
+    count = sum(count for _, count in pod_sets)
+    pod_set = pod_sets[0][0]
+    asked = (
+        pods_text(count) if len(pod_sets) > 1 else pods_with_requests_text(count, pod_set.pod_class)
+    )
     if total[best] < count:
         proof = Certificate("domain", -1, best, (), count, total[best])
-        text = _best_domain_text(session, gang, task, proof, name=name, asked=asked)
+        text = _best_domain_text(session, gang, pod_set, proof, name=name, asked=asked)
     else:
         text = (
             f"needs {asked} in one {name}; counted one by one they fit {level.names[best]}, "
@@ -432,10 +436,10 @@ def explain_no_domain(
 
 
 def _pods_that_fit_by_domain(
-    session: Session, task: PodSet, count: int, level: TopologyLevel
+    session: Session, pod_set: PodSet, count: int, level: TopologyLevel
 ) -> list[int]:
-    """How many of so many members of a task each domain of a level takes, beside nobody else."""
-    class_fit = session.class_info(task.pod_class).class_fit
+    """How many of so many members of a pod set each domain of a level takes, beside nobody else."""
+    class_fit = session.class_info(pod_set.pod_class).class_fit
     return [
         min(count, class_fit.total(level.domain == number, most=count))
         for number in range(len(level.names))
@@ -443,26 +447,26 @@ def _pods_that_fit_by_domain(
 
 
 def explain_shortage(
-    session: Session, task: PodSet, count: int, area: NodeSet, *, pod: Pod, placed: int = 0
+    session: Session, pod_set: PodSet, count: int, area: NodeSet, *, pod: Pod, placed: int = 0
 ) -> Unschedulable:
-    """Why so many of a task find no place; ``pod`` is the first that did not."""
-    if task.pod_class.unsupported:
+    """Why so many of a pod set find no place; ``pod`` is the first that did not."""
+    if pod_set.pod_class.unsupported:
         return Unschedulable(
             Reason.INVALID_SPEC,
             truncate_message(
-                f"pod {task.pods[0].name} {task.pod_class.unsupported}, which this version of "
+                f"pod {pod_set.pods[0].name} {pod_set.pod_class.unsupported}, which this version of "
                 f"gpusched does not place; remove it or use another schedulerName"
             ),
         )
     info = session.pod_info(pod)
     if info.gate is None and info.class_fit.total(area.rows, most=count) >= count:
-        alone = pods_with_requests_text(count, task.pod_class)
-        sentence = f"{alone} find no place beside the gang's other members, though alone they would"
-        return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(sentence))
+        alone = pods_with_requests_text(count, pod_set.pod_class)
+        message = f"{alone} find no place beside the gang's other members, though alone they would"
+        return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
     filters, refused = session.class_infos.causes(info)
     shortage = Shortage(
-        pod_class=task.pod_class,
-        bench=session.bench,
+        pod_class=pod_set.pod_class,
+        node_usage=session.node_usage,
         class_fit=info.class_fit,
         filters=filters,
         refused=refused,

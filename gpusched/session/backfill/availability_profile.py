@@ -274,7 +274,7 @@ class AvailabilityProfile:
 class EqualMembers:
     """A count of equal members, and the rows that filters allow them."""
 
-    ask: RequestVector
+    request: RequestVector
     allowed: Bools
     count: int
 
@@ -298,7 +298,7 @@ def pack_first_rows(
     """
     taken = np.zeros_like(free)
     for index, part in enumerate(parts):
-        ask = part.ask
+        ask = part.request
         if ask.missing:
             return None
         left = free[:, ask.columns] - (taken[:, ask.columns] if index else 0)
@@ -424,7 +424,7 @@ def _moments_that_fit(free: Ints, ways: Sequence[Sequence[EqualMembers]]) -> Boo
 
 def _moments_that_fit_part(free: Ints, part: EqualMembers) -> Bools:
     """At which moments all members of a part have room somewhere, shape (moments,)."""
-    ask = part.ask
+    ask = part.request
     if ask.missing:
         return np.zeros(len(free), dtype=np.bool_)
     if ask.amounts.size:

@@ -109,7 +109,7 @@ class StartSweep:
         some = take > 0
         rows, take = rows[some], take[some]
         amounts: Ints = np.zeros((len(rows), self._free.shape[1]), dtype=np.int64)
-        amounts[:, self._part.ask.columns] = take[:, np.newaxis] * self._part.ask.amounts
+        amounts[:, self._part.request.columns] = take[:, np.newaxis] * self._part.request.amounts
         return rows, amounts
 
     def _continue_round(self) -> bool:
@@ -138,7 +138,7 @@ class StartSweep:
 
     def _look(self, rows: Ints) -> None:
         """Count again how many members fit on rows that changed, some perhaps named several times."""
-        ask = self._part.ask
+        ask = self._part.request
         fits = how_many_fit(self._free[rows][:, ask.columns], ask.amounts)
         self._fits[rows] = np.where(self._allowed[rows], np.minimum(fits, self._part.count), 0)
 
@@ -196,7 +196,7 @@ class StartSearch:
         self._profile = profile
         self._length = length
         self._ways = _start_options(session, gang)
-        self._path = frozenset(session.path(gang))
+        self._path = frozenset(session.queue_path(gang))
         self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
 
     def like(self, gang: Gang) -> StartSearch:
@@ -212,9 +212,9 @@ class StartSearch:
         usable = np.zeros(allocatable.shape[0], dtype=np.bool_)
         for way in self._ways:
             for part in way.parts:
-                if not part.ask.missing:
-                    room = allocatable[:, part.ask.columns]
-                    usable |= part.allowed & (how_many_fit(room, part.ask.amounts) > 0)
+                if not part.request.missing:
+                    room = allocatable[:, part.request.columns]
+                    usable |= part.allowed & (how_many_fit(room, part.request.amounts) > 0)
         return usable
 
     def lacks_room_or_quota_now(
@@ -339,7 +339,7 @@ class StartSearch:
         """
         if before.sweep is None:
             part, areas = self._ways[0].parts[0], self._areas(self._gang, before.start)
-            if len(areas) != 1 or part.ask.missing:
+            if len(areas) != 1 or part.request.missing:
                 raise SweepLostError
             before.sweep = StartSweep(self._profile, part, areas[0], time=before.start, until=until)
 
@@ -376,7 +376,7 @@ class StartSearch:
         part = self._ways[0].parts[0]
         gained: Ints = np.zeros(len(times) + 1, dtype=np.int64)
         for ends, rows, amounts in (self._profile.flat(), table.flat()):
-            whole = -(-amounts[:, part.ask.columns] // part.ask.amounts)
+            whole = -(-amounts[:, part.request.columns] // part.request.amounts)
             more = np.where(part.allowed[rows], whole.max(axis=1), 0)
             np.add.at(gained, np.searchsorted(times, ends), more)
         return np.cumsum(gained[:-1])
@@ -476,7 +476,7 @@ class StartSearch:
             end=self._end(time),
             rows=found[0],
             amounts=found[1],
-            path=session.path(self._gang),
+            path=session.queue_path(self._gang),
             requests=session.view.minimum(self._gang),
         )
 
@@ -505,7 +505,7 @@ def quota_allows_with(
         known = sums.get((path, sign), NOTHING)
         sums[path, sign] = known.plus(parts[number], times=count)
     entries = [(path, amounts, sign) for (path, sign), amounts in sorted(sums.items())]
-    with session.accounts.assuming(entries):
+    with session.queue_accounts.assuming(entries):
         return not first_refusal(session.hooks.quota_checks, gang).refuses
 
 
@@ -513,9 +513,9 @@ def _missing_members(free: Ints, parts: Sequence[EqualMembers]) -> int:
     """How many members of one part at least do not fit, wherever they may sit."""
     lacking = 0
     for part in parts:
-        if part.ask.missing:
+        if part.request.missing:
             return part.count
-        fits = how_many_fit(free[:, part.ask.columns], part.ask.amounts)
+        fits = how_many_fit(free[:, part.request.columns], part.request.amounts)
         total = int(np.minimum(fits[part.allowed], part.count).sum())
         lacking = max(lacking, part.count - total)
     return lacking
@@ -524,12 +524,12 @@ def _missing_members(free: Ints, parts: Sequence[EqualMembers]) -> int:
 def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
     ways = []
     for variant in node_pool_variants(session, gang):
-        tasks = variant.gang.tasks
-        for largest_first in (True, False) if len(tasks) > 1 else (True,):
+        pod_sets = variant.gang.pod_sets
+        for largest_first in (True, False) if len(pod_sets) > 1 else (True,):
             members, too_few = choose_start_members(variant.gang, largest_first=largest_first)
             if too_few or not members:
                 continue
-            seats = [(session.class_info(task.pod_class), count) for task, count in members]
+            seats = [(session.class_info(pod_set.pod_class), count) for pod_set, count in members]
             parts = tuple(
                 EqualMembers(seat.request.rough, seat.class_fit.allowed, count)
                 for seat, count in seats

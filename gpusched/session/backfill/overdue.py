@@ -54,7 +54,7 @@ def _nearest_within(
     taken = np.zeros_like(free)
     total = 0
     for part in parts:
-        ask = part.ask
+        ask = part.request
         if ask.missing:
             return None
         allowed = part.allowed if within is None else part.allowed & within

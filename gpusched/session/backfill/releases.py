@@ -37,10 +37,10 @@ class ReleaseForecast:
     def profile(self) -> AvailabilityProfile:
         """Room over time as the session has it now, with what it placed and nominated."""
         session = self._session
-        bench = session.bench
+        node_usage = session.node_usage
         releases = [
             room
-            for gang in session.snapshot.active.values()
+            for gang in session.snapshot.placed_gangs.values()
             if (end := self._walltimes.end_of_running(gang)) < FOREVER
             and (room := self.running(gang, end)) is not None
         ]
@@ -50,7 +50,7 @@ class ReleaseForecast:
                 releases.append(self.placed(gang, places, end))
         return AvailabilityProfile(
             session.snapshot.nodes.allocatable,
-            bench.staying,
+            node_usage.staying,
             now=self._walltimes.now,
             releases=releases,
         )
@@ -60,20 +60,20 @@ class ReleaseForecast:
         room = self._kept(gang) if self._is_cacheable(gang) else self._room(gang)
         if room is None:
             return None
-        path = self._session.path(gang)
+        path = self._session.queue_path(gang)
         return Release(time, room.rows, room.amounts, gang.key, path, room.charged)
 
     def _is_cacheable(self, gang: Gang) -> bool:
         """Whether what it would leave depends on nothing else than its members' nodes."""
         session = self._session
-        return session.accounts.pools is None and not (
+        return session.queue_accounts.pools is None and not (
             session.nominations.evicted
             and any(each.pod.uid in session.nominations.evicted for each in gang.placed)
         )
 
     def _kept(self, gang: Gang) -> GangUsage | None:
         session = self._session
-        if shared_resource() in gang.held:  # what a share leaves depends on others
+        if shared_resource() in gang.allocated:  # what a share leaves depends on others
             return self._room(gang)
         return session.cache.gang_usage.get_or_make(
             gang, session.snapshot.nodes, lambda: self._room(gang)
@@ -102,14 +102,14 @@ class ReleaseForecast:
             np.array([place.row for place in places], dtype=np.int64),
             np.array([self._amounts_of_pod(place.pod.pod_class, place.row) for place in places]),
             gang.key,
-            self._session.path(gang),
+            self._session.queue_path(gang),
             self._charged([(place.row, place.pod.pod_class) for place in places]),
         )
 
     def _charged(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
         """Amounts charged to queues for pods on these rows, in node pools too."""
         charged = total(pod_class.requests for _, pod_class in seats)
-        pools = self._session.accounts.pools
+        pools = self._session.queue_accounts.pools
         if pools is None:
             return charged
         return charged.plus(total(pools.charge(pod_class, row) for row, pod_class in seats))
@@ -144,14 +144,14 @@ class ReleaseForecast:
     def by_queue(self) -> dict[str, list[tuple[Release, Gang]]]:
         """Running gangs by queue; the time of each release is when the gang began."""
         found: dict[str, list[tuple[Release, Gang]]] = {}
-        for _, gang in sorted(self._session.snapshot.active.items()):
-            room = self.running(gang, int(gang.started) or self._walltimes.now)
+        for _, gang in sorted(self._session.snapshot.placed_gangs.items()):
+            room = self.running(gang, int(gang.started_at) or self._walltimes.now)
             if room is not None:
                 found.setdefault(gang.queue, []).append((room, gang))
         return found
 
     def _releases_of_running_gangs(self) -> Iterable[Release]:
-        for gang in self._session.snapshot.active.values():
+        for gang in self._session.snapshot.placed_gangs.values():
             room = self.running(gang, FOREVER)
             if room is not None:
                 yield room
@@ -167,7 +167,7 @@ class ReleaseForecast:
         mine = known.copy()
         column = self._session.snapshot.nodes.columns.get(shared_resource())
         if column is not None:
-            part = self._session.bench.parts_of(pod_class.share)[row]
+            part = self._session.node_usage.parts_of(pod_class.share)[row]
             mine[column] = min(DEVICE, part)
         return mine
 
@@ -202,7 +202,7 @@ class PreemptibleReleases:
             or gang.queue != reserved.queue
             or gang.priority >= reserved.priority
             or not gang.terms.preemptible
-            or not all(pod.may_preempt for task in reserved.tasks for pod in task.pods)
+            or not all(pod.may_preempt for pod_set in reserved.pod_sets for pod in pod_set.pods)
             or self._has_disruption_budget(gang)
         ):
             return None
@@ -229,14 +229,14 @@ class PreemptibleReleases:
     def _protected_ns(self, gang: Gang) -> int:
         if gang.terms.min_runtime_ns:
             return gang.terms.min_runtime_ns
-        for name in self._session.path(gang):
+        for name in self._session.queue_path(gang):
             node = self._session.snapshot.queues.get(name)
             if node is not None and node.queue.min_runtime_ns:
                 return node.queue.min_runtime_ns
         return 0
 
     def _has_disruption_budget(self, gang: Gang) -> bool:
-        pods = [pod for task in gang.tasks for pod in task.pods]
+        pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
         pods += [member.pod for member in gang.placed]
         return any(
             budget.selector is not None

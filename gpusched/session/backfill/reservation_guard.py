@@ -26,7 +26,7 @@ def reserved_for_other_message(
         queue = gang.queue
         return truncate_message(
             f"{other.key} is before it in queue {queue}, which is StrictFifo, and needs the same "
-            f"nodes for {pods_text(other.at_once)}"
+            f"nodes for {pods_text(other.members_at_start)}"
         )
     length = reservations.walltimes.seconds_of(gang)
     runs = "for an unknown time" if length >= UNKNOWN_WALLTIME else f"for {length} s"
@@ -37,7 +37,7 @@ def reserved_for_other_message(
         since = format_time(reserved.reservation.start)
     return truncate_message(
         f"fits now and would run {runs}, but {count} held from {since} on for {other.key}, "
-        f"which needs room for {pods_text(other.at_once)}"
+        f"which needs room for {pods_text(other.members_at_start)}"
     )
 
 

@@ -117,7 +117,7 @@ class Reservations:
     ) -> tuple[StartSearch, EarlierResult]:
         """A search, and what was found for equal gangs: if a start, they were blocked as this one is."""
         length = self.walltimes.seconds_of(gang)
-        state = (self.profile.version, self.session.accounts.version, id(work))
+        state = (self.profile.version, self.session.queue_accounts.version, id(work))
         before = self._start_cache.get_or_make(gang, length=length, state=state)
         if before.search is not None:
             return before.search.like(gang), before
@@ -298,7 +298,7 @@ class Reservations:
         if chosen is None:
             return None
         rows, amounts = chosen
-        path, requests = self.session.path(gang), self.session.view.minimum(gang)
+        path, requests = self.session.queue_path(gang), self.session.view.minimum(gang)
         return Reservation(gang.key, profile.now, FOREVER, rows, amounts, path, requests)
 
     def _make_reserved_gang(
@@ -347,7 +347,7 @@ class Reservations:
         """
         if not self.reserved_gangs and not self._strict:
             return None
-        places = statement.places
+        places = statement.assignments
         taken = self._forecast.sum_by_row((place.row, place.request.rough) for place in places)
         asked = total(place.pod.pod_class.requests for place in places)
         for reserved in self._binding(gang):
@@ -359,7 +359,7 @@ class Reservations:
                 slack = (
                     reserved.slack[number] + left[row] if row in left else reserved.slack[number]
                 )
-                if ((amounts > slack) & reserved.asked[number] & (amounts > 0)).any():
+                if ((amounts > slack) & reserved.requested_columns[number] & (amounts > 0)).any():
                     return reserved
             if not self._leaves_quota(reserved, gang, asked):
                 return reserved
@@ -377,7 +377,7 @@ class Reservations:
             yield
             return
         back: dict[int, Ints] = {}
-        bench = self.session.bench
+        node_usage = self.session.node_usage
         allocatable = self.profile.allocatable
         for reserved in self._binding(gang):
             left = (
@@ -386,20 +386,20 @@ class Reservations:
                 else {}
             )
             for row, number in reserved.index.items():
-                held = allocatable[row] - reserved.slack[number] - bench.holdings_on_row(row)
+                held = allocatable[row] - reserved.slack[number] - node_usage.holdings_on_row(row)
                 if row in left:
                     held = held - left[row]
-                held = np.where(reserved.asked[number], held, _NOTHING_HELD)
+                held = np.where(reserved.requested_columns[number], held, _NOTHING_HELD)
                 known = back.get(row)
                 back[row] = held if known is None else np.maximum(known, held)
         for strict in self._before(gang):
             for row in np.flatnonzero(strict.usable).tolist():
                 back[row] = allocatable[row]
-        bench.count_as_used(back)
+        node_usage.count_as_used(back)
         try:
             yield
         finally:
-            bench.count_as_used({})
+            node_usage.count_as_used({})
 
     @contextmanager
     def own_reservation(self, gang: Gang) -> Iterator[bool]:
@@ -413,19 +413,19 @@ class Reservations:
         if reservation is None:
             yield False
             return
-        bench = self.session.bench
+        node_usage = self.session.node_usage
         allocatable = self.profile.allocatable
         kept = dict(zip(reservation.rows.tolist(), reservation.amounts, strict=True))
-        bench.count_as_used(
+        node_usage.count_as_used(
             {
-                row: allocatable[row] - kept.get(row, 0) - bench.holdings_on_row(row)
+                row: allocatable[row] - kept.get(row, 0) - node_usage.holdings_on_row(row)
                 for row in range(len(allocatable))
             }
         )
         try:
             yield True
         finally:
-            bench.count_as_used({})
+            node_usage.count_as_used({})
 
     def _binding(self, gang: Gang) -> Iterator[ReservedGang]:
         """Gangs whose reservations bind the gang when it starts now."""
@@ -435,7 +435,7 @@ class Reservations:
         end = self.walltimes.end_if_started_now(gang)
         for reserved in self.reserved_gangs:
             if (
-                reserved.turn >= turn
+                reserved.position >= turn
                 or reserved.reservation.start >= end
                 or reserved.gang.key == gang.key
             ):
@@ -449,7 +449,7 @@ class Reservations:
     def _before(self, gang: Gang) -> Iterator[StrictFifoHead]:
         turn = self._order.get(gang.key, _LAST_IN_ORDER)
         for strict in self._strict:
-            if strict.gang.queue == gang.queue and strict.turn < turn:
+            if strict.gang.queue == gang.queue and strict.position < turn:
                 yield strict
 
     def _amounts_left_by_evictions(self, statement: Statement, start: int) -> dict[int, Ints]:
@@ -460,8 +460,8 @@ class Reservations:
 
     def _leaves_quota(self, reserved: ReservedGang, gang: Gang, asked: Resources) -> bool:
         """Whether the quota of the reserved gang suffices at its start although the gang runs then."""
-        mine = set(self.session.path(reserved.gang))
-        path = self.session.path(gang)
+        mine = set(self.session.queue_path(reserved.gang))
+        path = self.session.queue_path(gang)
         if mine.isdisjoint(path) or not self.session.hooks.quota_checks:
             return True
         start = reserved.reservation.start

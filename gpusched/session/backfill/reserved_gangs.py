@@ -18,20 +18,20 @@ class ReservedGang:
     """A gang with a reservation.
 
     Attributes:
-        turn: its place in queue order among blocked gangs, from 0.
+        position: its place in queue order among blocked gangs, from 0.
         slack: what others may still take of each reserved row without breaking the reservation, as
             ``reservation.amounts``; only columns that the gang requests count.
-        asked: columns that it requests on each of these rows.
+        requested_columns: columns that it requests on each of these rows.
         usable: rows on which any of its members could ever sit.
         basis: a gang whose end frees the room; None when it waits for no end.
         due: the room is there as soon as the victims of preemption are evicted.
     """
 
     gang: Gang
-    turn: int
+    position: int
     reservation: Reservation
     slack: Ints
-    asked: Bools
+    requested_columns: Bools
     usable: Bools
     basis: GangKey | None
     due: bool
@@ -55,7 +55,7 @@ class StrictFifoHead:
     """A blocked gang of a StrictFifo queue that has no reservation."""
 
     gang: Gang
-    turn: int
+    position: int
     usable: Bools
 
 
@@ -121,4 +121,4 @@ class ReservationPools:
         kind = self._kinds.class_of(gang)
         if kind is not None:
             return kind.timeless
-        return (gang.queue, tuple(task.pod_class.digest for task in gang.tasks))
+        return (gang.queue, tuple(pod_set.pod_class.digest for pod_set in gang.pod_sets))

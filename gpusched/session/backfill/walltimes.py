@@ -54,8 +54,8 @@ class Walltimes:
         return self.now + max(1, min(WALLTIME_OVERRUN_STEP_S, late))
 
     def _start_of_running(self, gang: Gang) -> float:
-        if gang.started:
-            return gang.started
+        if gang.started_at:
+            return gang.started_at
         # Below its minimum, or not confirmed yet: the clock of those it has goes on.
         times = [member.pod.scheduled for member in gang.placed if member.pod.scheduled]
         return min(times) if times and len(times) == len(gang.placed) else float(self.now)

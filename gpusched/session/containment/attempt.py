@@ -59,9 +59,9 @@ _PLAN_PARTS: Final[tuple[tuple[str, Callable[[Session], Any]], ...]] = (
 )
 _PLAN_FIELDS: Final = {
     "binds": "binds",
-    "claims": "claims",
+    "claims": "preemptions",
     "stopped gangs": "stops",
-    "switches": "switches",
+    "switches": "job_changes",
     "gang statuses": "gangs",
     "queue statuses": "queues",
     "topology statuses": "topologies",
@@ -82,7 +82,7 @@ class AttemptSetting:
     placement: PlacementConfig
     search: SearchRunner
     ended: ActionTimer = lambda _name: None
-    hand: Callable[[GangKey], None] = lambda _gang: None
+    on_gang: Callable[[GangKey], None] = lambda _gang: None
     began: ActionTimer = lambda _name: None
 
 
@@ -172,7 +172,7 @@ def _run_session(
         session = Session(
             snapshot, policy.plugins, policy.capabilities, guard=setting.guard,
             session_cache=setting.session_cache, placement=placement, search=setting.search,
-            hand=setting.hand,
+            on_gang=setting.on_gang,
         )  # fmt: skip
         stage.enter(STOPS_STAGE)
         if STOPS_STAGE not in mode.skipped:
@@ -190,7 +190,7 @@ def _run_session(
             parts[_PLAN_FIELDS[name]] = build(session)
     stage.enter(WAITING_STAGE)
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
-    setting.session_cache.only(snapshot.gangs, snapshot.active)
+    setting.session_cache.only(snapshot.gangs, snapshot.placed_gangs)
     return AttemptResult(
         snapshot=snapshot,
         plan=Plan(revision=snapshot.revision, **parts),
@@ -226,7 +226,7 @@ def _run_actions(
         if action.name in skipped:
             continue
         stage.enter(action.name)
-        session.work.begin()
+        session.work_budget.begin()
         if _action_failed(session, action):
             return action.name
         ended(action.name)

@@ -192,8 +192,12 @@ def _gang_by_gang(
     mode = attrs.evolve(mode, decides=True)
     culprits: dict[Suspect, SessionFault] = {}
     base = _empty_result(snapshot)
-    waiting = [gang for gang in snapshot.gangs if gang.need and gang_suspect(gang.key) not in known]
-    every = frozenset(gang_suspect(gang.key) for gang in snapshot.gangs if gang.need)
+    waiting = [
+        gang
+        for gang in snapshot.gangs
+        if gang.missing_members and gang_suspect(gang.key) not in known
+    ]
+    every = frozenset(gang_suspect(gang.key) for gang in snapshot.gangs if gang.missing_members)
     outcome = _attempt_without(snapshot, setting, memory, aside=every | frozenset(known), mode=mode)
     if isinstance(outcome, AttemptResult):
         base = outcome
@@ -261,4 +265,4 @@ def _in_retry_order(waiting: list[Gang], memory: Containment) -> list[Gang]:
 
 
 def _changes_anything(plan: Plan) -> bool:
-    return bool(plan.binds or plan.claims or plan.stops or plan.switches)
+    return bool(plan.binds or plan.preemptions or plan.stops or plan.job_changes)

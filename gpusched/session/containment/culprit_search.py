@@ -122,7 +122,7 @@ class CulpritSearch:
 
     def _budget(self) -> int:
         snapshot = self._snapshot
-        size = len(snapshot.gangs) + len(snapshot.active) + len(snapshot.nodes)
+        size = len(snapshot.gangs) + len(snapshot.placed_gangs) + len(snapshot.nodes)
         most = limits.CONTAIN_WORK_MAX // max(1, size)
         return min(limits.CONTAIN_TRIES_MAX, max(limits.CONTAIN_TRIES_MIN, most))
 
@@ -248,7 +248,7 @@ class CulpritSearch:
         """
         seen = {suspect for each in self._alike[fault.signature] for suspect in each.suspects[:1]}
         seen |= self._culprits.keys() | self._known.keys()
-        waiting = [gang for gang in self._snapshot.gangs if gang.need and gang.pending]
+        waiting = [gang for gang in self._snapshot.gangs if gang.missing_members and gang.pending]
         blamed = [gang for gang in waiting if gang_suspect(gang.key) in seen]
         others = [gang for gang in waiting if gang_suspect(gang.key) not in seen]
         if not others:
@@ -283,7 +283,7 @@ class CulpritSearch:
 
     def _fails_only_with_others(self, suspect: Suspect) -> bool:
         """Whether a waiting gang fails with others only, and so is not to blame for it."""
-        every = {gang_suspect(gang.key) for gang in self._snapshot.gangs if gang.need}
+        every = {gang_suspect(gang.key) for gang in self._snapshot.gangs if gang.missing_members}
         if suspect not in every or len(every) == 1:
             return False
         others = every - {suspect}
@@ -293,10 +293,10 @@ class CulpritSearch:
         snapshot = self._snapshot
         yield [gang_suspect(gang.key) for gang in snapshot.gangs]
         yield sorted(
-            gang_suspect(key) for key in {*snapshot.active, *(g.key for g in snapshot.gangs)}
+            gang_suspect(key) for key in {*snapshot.placed_gangs, *(g.key for g in snapshot.gangs)}
         )
-        yield [Suspect(SuspectKind.MOVE, key) for key, _ in snapshot.moves]
-        yield sorted({pod_suspect(pod) for pods in snapshot.residents.pods for pod in pods})
+        yield [Suspect(SuspectKind.MOVE, key) for key, _ in snapshot.move_records]
+        yield sorted({pod_suspect(pod) for pods in snapshot.pods_by_node.pods for pod in pods})
         tree = snapshot.queues.queues
         yield [
             queue_suspect(name)
@@ -327,7 +327,7 @@ def _similarity(one: Gang, other: Gang) -> int:
         (one.key.namespace == other.key.namespace)
         + (one.queue == other.queue)
         + (one.min_member == other.min_member)
-        + (one.asked == other.asked)
+        + (one.pending_requests == other.pending_requests)
         + (one.created == other.created)
     )
 
@@ -358,7 +358,9 @@ def find_open_blocker(
             queue_suspect(name)
             for name in sorted(tree, key=lambda name: (len(tree[name].path), name))
         ],
-        sorted(gang_suspect(key) for key in {*snapshot.active, *(g.key for g in snapshot.gangs)}),
+        sorted(
+            gang_suspect(key) for key in {*snapshot.placed_gangs, *(g.key for g in snapshot.gangs)}
+        ),
         [node_suspect(node.name) for node in snapshot.nodes.nodes],
     ]
     for row in rows:

@@ -47,19 +47,23 @@ def reduced_snapshot(snapshot: Snapshot, aside: Collection[Suspect]) -> Snapshot
         return gang.key not in keys and gang.queue not in gone
 
     moves = of.get(SuspectKind.MOVE, set())
-    parted = {key for key, gang in snapshot.active.items() if not stays(gang)} if gone else keys
+    parted = (
+        {key for key, gang in snapshot.placed_gangs.items() if not stays(gang)} if gone else keys
+    )
     parted = parted | {gang.key for gang in snapshot.gangs if gang.queue in gone}
     smaller = attrs.evolve(
         snapshot,
         gangs=tuple(gang for gang in snapshot.gangs if stays(gang)),
-        active={key: gang for key, gang in snapshot.active.items() if stays(gang)},
+        placed_gangs={key: gang for key, gang in snapshot.placed_gangs.items() if stays(gang)},
         queues=queues,
         topologies=tuple(
             each for each in snapshot.topologies if topology_suspect(each.name) not in aside
         ),
         budgets=tuple(each for each in snapshot.budgets if budget_suspect(each) not in aside),
-        moves=tuple(
-            (key, move) for key, move in snapshot.moves if key not in moves and key not in parted
+        move_records=tuple(
+            (key, move)
+            for key, move in snapshot.move_records
+            if key not in moves and key not in parted
         ),
     )
     if SuspectKind.POD in of:
@@ -86,17 +90,21 @@ def _without_pods(snapshot: Snapshot, aside: Collection[Suspect]) -> Snapshot:
     def left(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
         return tuple(pod for pod in pods if pod_suspect(pod) not in aside)
 
-    here = snapshot.residents
+    here = snapshot.pods_by_node
     residents = NodePods(
         pods=tuple(left(pods) for pods in here.pods),
         apart=tuple(left(pods) for pods in here.apart),
         generation=here.generation,
     )
-    return attrs.evolve(snapshot, residents=residents, awaited=left(snapshot.awaited))
+    return attrs.evolve(
+        snapshot,
+        pods_by_node=residents,
+        nominated_foreign_pods=left(snapshot.nominated_foreign_pods),
+    )
 
 
 def _without_nodes(snapshot: Snapshot, names: AbstractSet[str]) -> Snapshot:
-    nodes, here = snapshot.nodes, snapshot.residents
+    nodes, here = snapshot.nodes, snapshot.pods_by_node
     rows = [row for row, node in enumerate(nodes.nodes) if node.name not in names]
     if len(rows) == len(nodes):
         return snapshot
@@ -121,7 +129,7 @@ def _without_nodes(snapshot: Snapshot, names: AbstractSet[str]) -> Snapshot:
         apart=tuple(here.apart[row] for row in rows),
         generation=_read_only(here.generation[picked]),
     )
-    return attrs.evolve(snapshot, nodes=smaller, residents=residents)
+    return attrs.evolve(snapshot, nodes=smaller, pods_by_node=residents)
 
 
 def _read_only(array: Ints) -> Ints:

@@ -89,7 +89,7 @@ class SetAside:
     times: int = 1
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """For condition, event and log."""
         return set_aside_message(self.suspect, self.fault)
 
@@ -113,12 +113,12 @@ class Degraded:
     why: str = ""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """For readiness, event and log."""
         off = ", ".join(self.mode.off)
         why = self.why
         if self.fault is not None:
-            why = f"the scheduler failed in {self.fault.stage} ({self.fault.sentence})"
+            why = f"the scheduler failed in {self.fault.stage} ({self.fault.message})"
         return f"sessions go without {off}: {why}; tried in full again within " + _duration_text(
             self.again - self.since
         )
@@ -127,7 +127,7 @@ class Degraded:
 def set_aside_message(suspect: Suspect, fault: SessionFault) -> str:
     """The sentence for the owner of an object that is set aside."""
     return (
-        f"{suspect} is set aside: the scheduler failed on it in {fault.stage} ({fault.sentence}); "
+        f"{suspect} is set aside: the scheduler failed on it in {fault.stage} ({fault.message}); "
         "this is a defect of the scheduler. It is tried again when it changes, or within "
         f"{_duration_text(limits.SET_ASIDE_RETRY_MAX_S)}; all others are scheduled"
     )
@@ -255,13 +255,13 @@ def object_fingerprints(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict
     wanted = set(suspects)
     gangs: dict[GangKey, Gang] = {}
     if any(each.what is SuspectKind.GANG for each in wanted):
-        gangs = {**snapshot.active, **{gang.key: gang for gang in snapshot.gangs}}
-    moves = dict(snapshot.moves)
+        gangs = {**snapshot.placed_gangs, **{gang.key: gang for gang in snapshot.gangs}}
+    moves = dict(snapshot.move_records)
     topologies = {topology_suspect(each.name): each for each in snapshot.topologies}
     budgets = {budget_suspect(each): each for each in snapshot.budgets}
     residents = {}
     if any(each.what is SuspectKind.POD for each in wanted):
-        here = (*snapshot.residents.pods, snapshot.awaited)
+        here = (*snapshot.pods_by_node.pods, snapshot.nominated_foreign_pods)
         residents = {pod_suspect(pod): pod for pods in here for pod in pods}
     marks: dict[Suspect, object] = {}
     for suspect in wanted:
@@ -273,7 +273,7 @@ def object_fingerprints(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict
         elif suspect.what is SuspectKind.MOVE and suspect.key in moves:
             marks[suspect] = moves[suspect.key]
         elif queue is not None and suspect == queue_suspect(name):
-            marks[suspect] = (queue.queue.uid, queue.queue.generation, queue.path, queue.trouble)
+            marks[suspect] = (queue.queue.uid, queue.queue.generation, queue.path, queue.error)
         elif row is not None and suspect == node_suspect(name):
             node = snapshot.nodes.nodes[row]
             marks[suspect] = attrs.evolve(node, resource_version=ResourceVersion(""))
@@ -300,7 +300,7 @@ def mark_of_gang(gang: Gang) -> object:
         gang.topology,
         gang.sub_groups,
         gang.terms,
-        gang.trouble,
+        gang.error,
         gang.expected_count,
         (job.uid, job.suspended, job.parallelism, job.hints) if job is not None else None,
         tuple(

@@ -38,11 +38,11 @@ def undecided_gang_statuses(
 ) -> tuple[GangStatus, ...]:
     """Statuses of gangs that wait where nothing can be decided, without the known ones."""
     found = []
-    sentence = f"nothing can be decided: {degraded.sentence}"
+    message = f"nothing can be decided: {degraded.message}"
     for gang in snapshot.gangs:
-        if gang.tasks and gang.key not in known:
+        if gang.pod_sets and gang.key not in known:
             with suppress(Exception):
-                found.append(error_gang_status(gang, sentence))
+                found.append(error_gang_status(gang, message))
     return tuple(found)
 
 
@@ -55,21 +55,21 @@ def _gang_statuses_set_aside(
             node = snapshot.queues.get(gang.queue)
             path = node.path if node is not None else (gang.queue,)
             entry = next((queues[name] for name in path if name in queues), None)
-        if entry is not None and (gang.placed or gang.tasks or gang.gated or gang.leaving):
+        if entry is not None and (gang.placed or gang.pod_sets or gang.gated or gang.leaving):
             # Its event says so at least.
             with suppress(Exception):
-                yield error_gang_status(gang, entry.sentence)
+                yield error_gang_status(gang, entry.message)
 
 
-def error_gang_status(gang: Gang, sentence: str) -> GangStatus:
+def error_gang_status(gang: Gang, message: str) -> GangStatus:
     """Status of a gang that no session looks at."""
-    missing = gang.min_member - len(gang.placed) - gang.credit
+    missing = gang.min_member - len(gang.placed) - gang.succeeded_counted
     whole = bool(gang.placed) and missing <= 0 and all(each.confirmed for each in gang.placed)
-    error = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
+    error = PendingReason(reason=Reason.SCHEDULER_ERROR, message=truncate_message(message))
     scheduled = error
     if whole:
-        text = f"{pods_text(len(gang.placed))} placed, {gang.min_member} needed; {sentence}"
-        scheduled = PendingReason(reason=Reason.SCHEDULED, sentence=truncate_message(text))
+        text = f"{pods_text(len(gang.placed))} placed, {gang.min_member} needed; {message}"
+        scheduled = PendingReason(reason=Reason.SCHEDULED, message=truncate_message(text))
     group = gang.pod_group
     phase = group.phase if group is not None and group.phase else "Pending"
     return GangStatus(
@@ -82,19 +82,22 @@ def error_gang_status(gang: Gang, sentence: str) -> GangStatus:
         is_admitted=False,
         scheduled=scheduled,
         is_scheduled=whole,
-        waiting=tuple(
-            (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_expected(pod)
+        waiting_pods=tuple(
+            (pod.key, pod.uid)
+            for pod_set in gang.pod_sets
+            for pod in pod_set.pods
+            if not is_expected(pod)
         ),
-        waiting_ask=error if whole else None,
+        pending_reason=error if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
     )
 
 
 def uncounted_gang_status(
-    key: GangKey, group: PodGroup | None, pods: Sequence[Pod], sentence: str
+    key: GangKey, group: PodGroup | None, pods: Sequence[Pod], message: str
 ) -> GangStatus:
     """Status of a gang whose members cannot be counted, so that no session sees it."""
-    error = PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence))
+    error = PendingReason(reason=Reason.SCHEDULER_ERROR, message=truncate_message(message))
     return GangStatus(
         gang=key,
         uid=group.uid if group is not None else UID(""),
@@ -105,10 +108,10 @@ def uncounted_gang_status(
         is_admitted=False,
         scheduled=error,
         is_scheduled=False,
-        waiting=tuple(
+        waiting_pods=tuple(
             (ObjectKey(pod.namespace, pod.name), pod.uid) for pod in pods if not pod.node
         ),
-        waiting_ask=None,
+        pending_reason=None,
         counts=(sum(bool(pod.node) for pod in pods), 0, 0, 0),
     )
 
@@ -122,7 +125,7 @@ def set_aside_queue_statuses(
         node = snapshot.queues.get(each.suspect.key.name)
         if each.suspect.what is SuspectKind.QUEUE and node is not None and node.queue.uid:
             with suppress(Exception):
-                found.append(_queue_status(node, each.sentence))
+                found.append(_queue_status(node, each.message))
     return tuple(found)
 
 
@@ -140,7 +143,7 @@ def set_aside_topology_statuses(
             generation=each.generation,
             is_ready=False,
             ready=PendingReason(
-                reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(queues[each.name].sentence)
+                reason=Reason.SCHEDULER_ERROR, message=truncate_message(queues[each.name].message)
             ),
         )
         for each in snapshot.topologies
@@ -148,7 +151,7 @@ def set_aside_topology_statuses(
     )
 
 
-def _queue_status(node: QueueNode, sentence: str) -> QueueStatus:
+def _queue_status(node: QueueNode, message: str) -> QueueStatus:
     return QueueStatus(
         name=node.queue.name,
         uid=node.queue.uid,
@@ -161,5 +164,5 @@ def _queue_status(node: QueueNode, sentence: str) -> QueueStatus:
         inqueue=0,
         running=0,
         is_ready=False,
-        ready=PendingReason(reason=Reason.SCHEDULER_ERROR, sentence=truncate_message(sentence)),
+        ready=PendingReason(reason=Reason.SCHEDULER_ERROR, message=truncate_message(message)),
     )

@@ -122,7 +122,7 @@ class SessionFault:
         return (self.kind, self.stage, self.place)
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Class and text of the exception."""
         return f"{self.kind}: {self.says}" if self.says else self.kind
 
@@ -131,9 +131,9 @@ class SuspectIndex:
     """Finds the objects of one snapshot by what frames hold."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._gangs = {gang.key for gang in snapshot.gangs} | snapshot.active.keys()
-        self._gangs |= {key for key, _ in snapshot.moves}
-        self._moves = {id(move): key for key, move in snapshot.moves}
+        self._gangs = {gang.key for gang in snapshot.gangs} | snapshot.placed_gangs.keys()
+        self._gangs |= {key for key, _ in snapshot.move_records}
+        self._moves = {id(move): key for key, move in snapshot.move_records}
         self._queues = snapshot.queues.queues
         self._nodes = snapshot.nodes.row
         self._topologies = {each.name for each in snapshot.topologies}
@@ -190,7 +190,7 @@ class SuspectIndex:
 
     def _pod(self, pod: Pod) -> Iterator[Suspect]:
         if self._members is None:
-            gangs = {**{g.key: g for g in self._snapshot.gangs}, **self._snapshot.active}
+            gangs = {**{g.key: g for g in self._snapshot.gangs}, **self._snapshot.placed_gangs}
             self._members = {
                 member.uid: gang.key for gang in gangs.values() for member in pods_of_gang(gang)
             }
@@ -202,8 +202,8 @@ class SuspectIndex:
 
 def pods_of_gang(gang: Gang) -> Iterator[Pod]:
     """Pods of a gang that wait or have a place."""
-    for task in gang.tasks:
-        yield from task.pods
+    for pod_set in gang.pod_sets:
+        yield from pod_set.pods
     for member in (*gang.placed, *gang.leaving_placed):
         yield member.pod
 

@@ -479,11 +479,11 @@ def limited_to_concerned_gangs(
     known: dict[str, bool] = {}
 
     def concerned(gang: Gang) -> Verdict:
-        for task in gang.tasks:
-            digest = task.pod_class.digest
+        for pod_set in gang.pod_sets:
+            digest = pod_set.pod_class.digest
             answer = known.get(digest)
             if answer is None:
-                answer = known[digest] = contained(task.pod_class)
+                answer = known[digest] = contained(pod_set.pod_class)
             if answer:
                 return check(gang)
         return ALLOW

@@ -260,13 +260,15 @@ class NodePoolAccounts:
             self._waiting = {}
             for gang in self._snapshot.gangs:
                 owner = self._make_owner(gang)
-                self._waiting.update((pod.uid, owner) for task in gang.tasks for pod in task.pods)
+                self._waiting.update(
+                    (pod.uid, owner) for pod_set in gang.pod_sets for pod in pod_set.pods
+                )
         known = self._waiting.get(uid)
         if known is not None:
             return known
         if self._running is None:
             self._running = {}
-            for gang in self._snapshot.active.values():
+            for gang in self._snapshot.placed_gangs.values():
                 owner = self._make_owner(gang)
                 self._running.update((member.pod.uid, owner) for member in gang.placed)
         return self._running.get(uid, _NO_OWNER)
@@ -282,19 +284,19 @@ class NodePoolAccounts:
         gang = self.owner_of(pod.uid).gang
         if gang is None or gang.suspended:
             return True
-        return all(self.pin(task.pod_class) for task in gang.tasks)
+        return all(self.pin(pod_set.pod_class) for pod_set in gang.pod_sets)
 
     # -- gangs -----------------------------------------------------------------------------
     def held_by(self, gang: Gang) -> Resources:
         """Amounts that a gang holds by dimension, without its members being deleted."""
-        active = self._snapshot.active.get(gang.key)
+        active = self._snapshot.placed_gangs.get(gang.key)
         return NOTHING if active is None else self._gangs[active][0]
 
     def requested_by(self, gang: Gang) -> Resources:
         """Amounts that the waiting members of a gang request, by dimension."""
         amounts = NOTHING
-        for task in gang.tasks:
-            amounts = amounts.plus(self.requested(task.pod_class), times=len(task.pods))
+        for pod_set in gang.pod_sets:
+            amounts = amounts.plus(self.requested(pod_set.pod_class), times=len(pod_set.pods))
         return amounts
 
     def _count_gangs(self) -> dict[Gang, tuple[Resources, Resources]]:
@@ -303,7 +305,7 @@ class NodePoolAccounts:
         held: dict[str, list[Resources]] = {}
         leaving: dict[str, list[Resources]] = {}
         row = self._snapshot.nodes.row
-        for gang in self._snapshot.active.values():
+        for gang in self._snapshot.placed_gangs.values():
             own = known.get(gang)
             if own is None:
                 stays, goes = (

@@ -165,21 +165,21 @@ class PodCounts:
     """Pods on each node in this session; statements enter their moves.
 
     Args:
-        bench: usage of nodes; says whether one looks at now or at later.
-        residents: pods on nodes as the snapshot has them.
+        node_usage: usage of nodes; says whether one looks at now or at later.
+        pods_by_node: pods on nodes as the snapshot has them.
         cache: answers from earlier sessions.
         watch: follows every move; None for nothing.
     """
 
     def __init__(
         self,
-        bench: NodeUsage,
+        node_usage: NodeUsage,
         residents: NodePods,
         cache: PodCountCache,
         watch: AssignmentListener | None = None,
     ) -> None:
         self._watch = watch
-        self.bench = bench
+        self.node_usage = node_usage
         self._residents = residents
         self._cache = cache
         self._log: list[_CountChange] = []
@@ -188,10 +188,10 @@ class PodCounts:
     @property
     def version(self) -> tuple[int, bool]:
         """Changes whenever an answer may have changed."""
-        return len(self._log), self.bench.later
+        return len(self._log), self.node_usage.later
 
     @property
-    def residents(self) -> NodePods:
+    def pods_by_node(self) -> NodePods:
         """Pods on nodes as the snapshot has them, before any move of this session."""
         return self._residents
 
@@ -218,15 +218,15 @@ class PodCounts:
         """Pods that count, by row, int64, shape (nodes,). Read-only, and good until the next move."""
         column = self._columns.get(query)
         if column is None:
-            base = self._cache.base(query, self.bench.nodes, self._residents)
+            base = self._cache.base(query, self.node_usage.nodes, self._residents)
             column = self._columns[query] = _SessionCounts(base.now.copy(), base.later.copy())
         for move in self._log[column.seen :]:
             if query.counts(move.pod):
                 column.now[move.row] += move.here + (move.nominated if query.cautious else 0)
                 column.later[move.row] += move.later
         column.seen = len(self._log)
-        return column.later if self.bench.later else column.now
+        return column.later if self.node_usage.later else column.now
 
     def domains(self, key: str) -> Ints:
         """See ``PodCountCache.domains``."""
-        return self._cache.domains(key, self.bench.nodes)
+        return self._cache.domains(key, self.node_usage.nodes)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from gpusched.api.meta.resources import Resources, total
+from gpusched.base.former_names import former_names
 from gpusched.base.limits import MOVES_COST_MAX_S, MOVES_MAX
 from gpusched.cache.gangs.gang import Gang
 
@@ -38,11 +41,19 @@ class Chunk:
 
     Attributes:
         victim: the gang; its queue is charged less afterwards, and so is every queue above.
-        taken: requests of the members that go.
+        released: requests of the members that go.
     """
 
     victim: Gang
-    taken: Resources
+    released: Resources
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names(
+            "Chunk",
+            {
+                "taken": "released",
+            },
+        )
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -55,15 +66,24 @@ class Proposal:
 
     Attributes:
         claimant: the gang for which room is made.
-        asked: what the claimant gets: its missing minimum, or one extra.
+        requests: what the claimant gets: its missing minimum, or one extra.
         chunks: in the order in which they go; each is judged on what those before it left.
     """
 
     claimant: Gang
-    asked: Resources
+    requests: Resources
     chunks: tuple[Chunk, ...]
 
     @property
-    def taken(self) -> Resources:
+    def released(self) -> Resources:
         """The sum of all chunks."""
-        return total(chunk.taken for chunk in self.chunks)
+        return total(chunk.released for chunk in self.chunks)
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names(
+            "Proposal",
+            {
+                "asked": "requests",
+                "taken": "released",
+            },
+        )

@@ -229,12 +229,12 @@ class QueueDemand:
         parts: dict[str, list[Resources]] = {}
         open_paths: dict[str, tuple[str, ...]] = {}
         for gang in self._snapshot.gangs:
-            if not gang.tasks or gang.trouble[0]:
+            if not gang.pod_sets or gang.error[0]:
                 continue
             path = open_paths.get(gang.queue)
             if path is None:
                 path = open_paths[gang.queue] = self._open_path(gang)
-            asked = gang.asked
+            asked = gang.pending_requests
             if self._pools is not None:
                 asked = asked.plus(self._pools.requested_by(gang))
             for name in path:
@@ -248,8 +248,8 @@ class QueueDemand:
     def fixed(self) -> dict[str, Resources]:
         """Amounts held by gangs that are not preemptible, without pods that leave, by queue."""
         sums: dict[str, Resources] = {}
-        for gang in self._snapshot.active.values():
-            if gang.terms.preemptible or not gang.held:
+        for gang in self._snapshot.placed_gangs.values():
+            if gang.terms.preemptible or not gang.allocated:
                 continue
             node = self._snapshot.queues.get(gang.queue)
             staying = self.held(gang)
@@ -259,7 +259,7 @@ class QueueDemand:
 
     def held(self, gang: Gang) -> Resources:
         """Amounts that a gang holds, without its members being deleted."""
-        staying = less(gang.held, gang.leaving_held)
+        staying = less(gang.allocated, gang.leaving_allocated)
         return staying if self._pools is None else staying.plus(self._pools.held_by(gang))
 
     def _staying(self, name: str, node: QueueNode) -> Resources:
@@ -272,7 +272,7 @@ class QueueDemand:
     def _open_path(self, gang: Gang) -> tuple[str, ...]:
         queues = self._snapshot.queues
         node = queues.get(gang.queue)
-        if node is None or node.trouble or not node.leaf:
+        if node is None or node.error or not node.leaf:
             return ()
         if any(queues.queues[name].queue.stop_policy != "None" for name in node.path):
             return ()

@@ -51,9 +51,9 @@ def shorten(text: str) -> str:
     return " ".join(text.split())[:FOREIGN_TEXT_MAX]
 
 
-def truncate_message(sentence: str) -> str:
+def truncate_message(message: str) -> str:
     """A sentence that fits a condition."""
-    return sentence if len(sentence) <= TEXT_MAX else sentence[: TEXT_MAX - 3] + "..."
+    return message if len(message) <= TEXT_MAX else message[: TEXT_MAX - 3] + "..."
 
 
 def pods_text(count: int) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import attrs
+
+from gpusched.base.former_names import former_names
 
 
 class VerdictCode(Enum):
@@ -25,36 +28,44 @@ class Verdict:
     Attributes:
         code: WAIT is checked again when something changes, DENY when the spec changes.
         reason: one of ``session.reasons.Reason``; empty for ALLOW and ABSTAIN.
-        sentence: for users, with numbers.
+        message: for users, with numbers.
     """
 
     code: VerdictCode
     reason: str = ""
-    sentence: str = ""
+    message: str = ""
 
     @property
     def refuses(self) -> bool:
         """Whether the gang may not go on now."""
         return self.code in (VerdictCode.WAIT, VerdictCode.DENY, VerdictCode.ERROR)
 
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names(
+            "Verdict",
+            {
+                "sentence": "message",
+            },
+        )
+
 
 ALLOW = Verdict(VerdictCode.ALLOW)
 ABSTAIN = Verdict(VerdictCode.ABSTAIN)
 
 
-def wait(reason: str, sentence: str, **numbers: object) -> Verdict:
+def wait(reason: str, message: str, **numbers: object) -> Verdict:
     """Not now; ``{name}`` in the sentence is filled from the numbers."""
-    return Verdict(VerdictCode.WAIT, reason, sentence.format(**numbers))
+    return Verdict(VerdictCode.WAIT, reason, message.format(**numbers))
 
 
-def deny(reason: str, sentence: str, **numbers: object) -> Verdict:
+def deny(reason: str, message: str, **numbers: object) -> Verdict:
     """Not before the spec changes; ``{name}`` in the sentence is filled from the numbers."""
-    return Verdict(VerdictCode.DENY, reason, sentence.format(**numbers))
+    return Verdict(VerdictCode.DENY, reason, message.format(**numbers))
 
 
-def error(reason: str, sentence: str) -> Verdict:
+def error(reason: str, message: str) -> Verdict:
     """A fault of ours or of a plugin; tried again later."""
-    return Verdict(VerdictCode.ERROR, reason, sentence)
+    return Verdict(VerdictCode.ERROR, reason, message)
 
 
 def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> Verdict:

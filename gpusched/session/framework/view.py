@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gpusched.api.queue.queue import QueueUsage
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import Bools, Ints, exact_sums
 from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
@@ -30,20 +32,20 @@ from gpusched.session.framework.queue_accounts import QueueAccounts, QueueDemand
 class NodeRows:
     """Columns of some nodes, one row for each, as they stand in the session now."""
 
-    def __init__(self, bench: NodeUsage, rows: Sequence[int] | None) -> None:
-        self._bench = bench
+    def __init__(self, node_usage: NodeUsage, rows: Sequence[int] | None) -> None:
+        self._node_usage = node_usage
         self._rows: Sequence[int] | slice = slice(None) if rows is None else rows
-        self._length = len(bench.nodes) if rows is None else len(rows)
+        self._length = len(node_usage.nodes) if rows is None else len(rows)
 
     def __len__(self) -> int:
         return self._length
 
     def allocatable(self, resource: str) -> Ints:
         """Base units, shape (rows,); zeros when no node offers the resource."""
-        column = self._bench.nodes.columns.get(resource)
+        column = self._node_usage.nodes.columns.get(resource)
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
-        amounts: Ints = self._bench.nodes.allocatable[self._rows, column]
+        amounts: Ints = self._node_usage.nodes.allocatable[self._rows, column]
         amounts.setflags(write=False)
         return amounts
 
@@ -52,10 +54,10 @@ class NodeRows:
 
         A GPU with any share on it counts as a whole one.
         """
-        column = self._bench.nodes.columns.get(resource)
+        column = self._node_usage.nodes.columns.get(resource)
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
-        amounts: Ints = self._bench.used[self._rows, column]
+        amounts: Ints = self._node_usage.used[self._rows, column]
         amounts.setflags(write=False)  # it may be the session's own array
         return amounts
 
@@ -69,7 +71,7 @@ class NodeRows:
 
     def _pieces(self, counts: Callable[[str], bool]) -> Ints:
         total = np.zeros(self._length, dtype=np.int64)
-        for name in self._bench.nodes.columns:
+        for name in self._node_usage.nodes.columns:
             if counts(name):
                 total += self.allocatable(name) // unit_of(name)
         return total
@@ -81,7 +83,7 @@ class NodeRows:
         """
         left: Ints = np.full(self._length, -1, dtype=np.int64)
         if pod.share is not None:
-            self._bench.write_gpu_room_left(pod.share, self._rows, left)
+            self._node_usage.write_gpu_room_left(pod.share, self._rows, left)
         return left
 
     def left_for(self, pod: PodClass) -> Ints:
@@ -94,11 +96,11 @@ class NodeRows:
     def shared(self) -> Sequence[Mapping[int, int]]:
         """Thousandths taken of each shared GPU by slot, one mapping for each row."""
         rows = range(self._length) if isinstance(self._rows, slice) else self._rows
-        return [self._bench.shared_on(row) for row in rows]
+        return [self._node_usage.shared_on(row) for row in rows]
 
     def parts(self, gpu: str) -> Ints:
         """Free thousandths of each GPU of one kind: shape (rows, GPUs), 0 where there is none."""
-        parts: Ints = self._bench.gpu_parts(gpu)[self._rows]
+        parts: Ints = self._node_usage.gpu_parts(gpu)[self._rows]
         parts.setflags(write=False)  # it may be the session's own array
         return parts
 
@@ -110,7 +112,7 @@ class NodeRows:
 
     def nodes(self) -> Sequence[Node]:
         """The nodes themselves, in row order."""
-        nodes = self._bench.nodes.nodes
+        nodes = self._node_usage.nodes.nodes
         if isinstance(self._rows, slice):
             return nodes
         return [nodes[row] for row in self._rows]
@@ -214,7 +216,7 @@ class View:
         """Amounts as ``allocated`` once pods that leave, victims of this session too, are gone."""
         return self._accounts.staying(queue)
 
-    def fixed(self, queue: str) -> Resources:
+    def not_preemptible(self, queue: str) -> Resources:
         """The part of ``staying`` whose gangs are not preemptible, so that it cannot be reclaimed."""
         return self._demand.fixed.get(queue, NOTHING).plus(self._accounts.fixed(queue))
 
@@ -255,20 +257,20 @@ class View:
 
     def rows(self, rows: Sequence[int] | None = None) -> NodeRows:
         """Some rows of the node columns as they stand now; None for all."""
-        return NodeRows(self._pod_counts.bench, rows)
+        return NodeRows(self._pod_counts.node_usage, rows)
 
     def ask_filters(self, accepting: Callable[[PodClass], Bools]) -> None:
         """Set how ``accepting`` is answered; until then every node accepts."""
         self._accepting = accepting
 
-    def accepting(self, pod_class: PodClass) -> Bools:
+    def nodes_passing_filters(self, pod_class: PodClass) -> Bools:
         """Nodes to which filters let pods of a class go, however full: shape (nodes,)."""
         if self._accepting is None:
             return np.ones(len(self._snapshot.nodes), dtype=np.bool_)
         return self._accepting(pod_class)
 
     @cached_property
-    def popularity(self) -> Sequence[tuple[PodClass, int]]:
+    def pod_classes_by_frequency(self) -> Sequence[tuple[PodClass, int]]:
         """Classes of our pods that run or wait with their numbers, most frequent first.
 
         As the session found them; equally frequent ones by digest.
@@ -276,10 +278,10 @@ class View:
         counts: dict[str, int] = {}
         classes: dict[str, PodClass] = {}
         for gang in self._snapshot.gangs:
-            for task in gang.tasks:
-                digest = task.pod_class.digest
-                classes[digest] = task.pod_class
-                counts[digest] = counts.get(digest, 0) + len(task.pods)
+            for pod_set in gang.pod_sets:
+                digest = pod_set.pod_class.digest
+                classes[digest] = pod_set.pod_class
+                counts[digest] = counts.get(digest, 0) + len(pod_set.pods)
             for member in gang.placed:
                 pod_class = member.pod.pod_class
                 classes[pod_class.digest] = pod_class
@@ -287,7 +289,7 @@ class View:
         ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
         return [(classes[digest], count) for digest, count in ordered]
 
-    def count(self, query: PodQuery) -> Ints:
+    def pods_by_node(self, query: PodQuery) -> Ints:
         """Pods that the query counts on each node, int64, shape (nodes,), read-only.
 
         It follows the session: pods that are placed count, and while an action is pipelining
@@ -295,26 +297,26 @@ class View:
         """
         return self._pod_counts.count(query)
 
-    def domains(self, key: str) -> Ints:
+    def domain_numbers(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""
         return self._pod_counts.domains(key)
 
-    def repelling(self) -> Iterator[Pod]:
+    def pods_with_anti_affinity(self) -> Iterator[Pod]:
         """Pods with required anti-affinity: those on nodes, and those that wait for a place."""
-        for row in self._pod_counts.residents.apart:
+        for row in self._pod_counts.pods_by_node.apart:
             yield from row
         for gang in self._snapshot.gangs:
-            for task in gang.tasks:
-                if task.pod_class.pod_anti_affinity:
-                    yield from task.pods
+            for pod_set in gang.pod_sets:
+                if pod_set.pod_class.pod_anti_affinity:
+                    yield from pod_set.pods
 
-    def awaited(self) -> Sequence[Pod]:
+    def nominated_foreign_pods(self) -> Sequence[Pod]:
         """Unbound pods of other schedulers that are nominated to a node, sorted by key."""
-        return self._snapshot.awaited
+        return self._snapshot.nominated_foreign_pods
 
-    def storage(self) -> VolumeCatalog:
+    def volumes(self) -> VolumeCatalog:
         """Claims of volumes, volumes and their classes."""
-        return self._snapshot.storage
+        return self._snapshot.volumes
 
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Labels of every namespace, by its name."""
@@ -334,7 +336,7 @@ class View:
 
     def finished_runs(self, queue: str, pods: int) -> Sequence[int]:
         """Seconds that completed Jobs of a queue took, of so many pods at a time, ascending."""
-        return self._snapshot.runs.get((queue, pods), ())
+        return self._snapshot.job_runtimes.get((queue, pods), ())
 
     def capacity(self) -> Resources:
         """Allocatable of all nodes, summed exactly."""
@@ -354,15 +356,30 @@ class View:
 
     def _minimum(self, gang: Gang) -> Resources:
         amounts = NOTHING
-        left = gang.need or min(1, gang.pending)
-        for task in gang.tasks:
-            count = min(left, len(task.pods))
+        left = gang.missing_members or min(1, gang.pending)
+        for pod_set in gang.pod_sets:
+            count = min(left, len(pod_set.pods))
             if count:
-                amounts = amounts.plus(task.pod_class.requests, times=count)
+                amounts = amounts.plus(pod_set.pod_class.requests, times=count)
                 if self._pools is not None:
-                    amounts = amounts.plus(self._pools.requested(task.pod_class), times=count)
+                    amounts = amounts.plus(self._pools.requested(pod_set.pod_class), times=count)
             left -= count
         if left > 0 and gang.pod_group is not None and not gang.placed:
             # Its pods are still to come: its author says what they will request.
             amounts = amounts.maximum(gang.pod_group.min_resources)
         return amounts
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names(
+            "View",
+            {
+                "accepting": "nodes_passing_filters",
+                "awaited": "nominated_foreign_pods",
+                "count": "pods_by_node",
+                "domains": "domain_numbers",
+                "fixed": "not_preemptible",
+                "popularity": "pod_classes_by_frequency",
+                "repelling": "pods_with_anti_affinity",
+                "storage": "volumes",
+            },
+        )

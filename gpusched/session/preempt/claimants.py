@@ -23,11 +23,11 @@ def preemption_claimants(
         for gang in session.gangs
         if has_victims(gang)
         and gang.pending
-        and (gang.need or not gang.placed)
+        and (gang.missing_members or not gang.placed)
         and session.outcomes.is_admitted(gang)
         and not session.nominations.has(gang)
         and not session.placements.assigned(gang)
-        and gang.ready + gang.pending >= gang.min_member
+        and gang.ready_members + gang.pending >= gang.min_member
     ]
 
 

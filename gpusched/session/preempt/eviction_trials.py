@@ -257,7 +257,7 @@ class EvictionTrials:
         if not first_refusal(session.hooks.quota_checks, self._claimant).refuses and (
             place_ignoring_reservations(session, self._claimant, statement) is None
         ):
-            rows = {place.row for place in statement.places}
+            rows = {place.row for place in statement.assignments}
         statement.discard()
         return rows
 

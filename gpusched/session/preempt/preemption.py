@@ -54,16 +54,16 @@ class Preemption:
         session: in which is evicted.
         rules: who may be a victim, before policies are asked.
         reason: that victims are told.
-        sentence: that victims are told.
+        message: that victims are told.
     """
 
     def __init__(
-        self, session: Session, rules: VictimRules, *, reason: Reason, sentence: EvictionMessage
+        self, session: Session, rules: VictimRules, *, reason: Reason, message: EvictionMessage
     ) -> None:
         self._session = session
         self._rules = rules
         self._reason = reason
-        self._sentence = sentence
+        self._message = message
         self._victims = session_victims(session)
         self._chooser = VictimSelector(session, self._victims, rules)
         self._roles = RoleVictimSearch(
@@ -115,18 +115,18 @@ class Preemption:
 
     def _serve(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
-        need = claimant.at_once
+        need = claimant.members_at_start
         known = self._hopeless.get(kind)
         if known is None:  # thousands of equal claimants ask: the longer key only where it decides
             without = _sizes_compared(claimant)
             known = self._hopeless.get((kind, placement_key(claimant, without=without)))
-        self._session.work.spend(limits.WORK_GANG)
+        self._session.work_budget.spend(limits.WORK_GANG)
         if known is None or need < known[0]:
             before = self._chooser.work
             self._placed_on_trial = False
             reach = self._try(gang, claimant, kind, need)
             looked_at = self._chooser.work - before
-            self._session.work.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
+            self._session.work_budget.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
             if reach is None:
                 return True
             known = (need, reach)
@@ -145,8 +145,10 @@ class Preemption:
         if refusal is not None:
             return -1
         quota = first_refusal(session.hooks.quota_checks, claimant)
-        several = len({task.pod_class.digest for task in claimant.tasks}) > 1
-        by_trial = quota.refuses or several or claimant.shares or bool(claimant.sub_groups)
+        several = len({pod_set.pod_class.digest for pod_set in claimant.pod_sets}) > 1
+        by_trial = (
+            quota.refuses or several or claimant.requests_gpu_share or bool(claimant.sub_groups)
+        )
         refused = False
         for _ in range(_TRIES_MAX):
             if by_trial:
@@ -200,8 +202,8 @@ class Preemption:
     ) -> list[VictimGroup] | None:
         """Who leaves for less than by trials; what rules and shares come to is not modelled."""
         gangs = self._chooser.allowed(claimant, kind)
-        tasks = [(task, len(task.pods)) for task in claimant.tasks]
-        if claimant.shares or has_inter_pod_rules(self._session, tasks):
+        pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
+        if claimant.requests_gpu_share or has_inter_pod_rules(self._session, pod_sets):
             return None
         return self._roles.better(claimant, gangs, wheres, known)
 
@@ -219,7 +221,7 @@ class Preemption:
                 session.evict(statement, part.gang, seat.member)
         checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
         refused = first_refusal(checks, claimant).refuses
-        if refused or place_minimum(session, claimant, statement) or not statement.places:
+        if refused or place_minimum(session, claimant, statement) or not statement.assignments:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         evictions = statement.evictions
@@ -228,7 +230,7 @@ class Preemption:
             statement,
             action=self._rules.action,
             reason=self._reason,
-            sentence=truncate_message(self._sentence(gang, evictions)),
+            message=truncate_message(self._message(gang, evictions)),
         )
         self._victims.claimed(evictions)
         self._evicted += len(evictions)
@@ -251,12 +253,12 @@ class Preemption:
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True
         asked = self._session.view.minimum(claimant)
-        pools = self._session.accounts.pools
+        pools = self._session.queue_accounts.pools
         chosen = sorted(chosen, key=lambda part: -self._shared(claimant, part.gang))
         chunks = [chunk for part in chosen for chunk in eviction_chunks(part, pools)]
 
         def passes(count: int) -> bool:
-            proposal = Proposal(claimant=claimant, asked=asked, chunks=tuple(chunks[:count]))
+            proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))
             return not first_refusal(hooks.reclaim_gates, proposal).refuses
 
         if passes(len(chunks)):
@@ -302,15 +304,20 @@ class Preemption:
         """
         session = self._session
         key = placement_key(claimant, without=_sizes_compared(claimant) | Omit.LENGTH)
-        if not has_inter_pod_rules(session, [(task, len(task.pods)) for task in claimant.tasks]):
+        if not has_inter_pod_rules(
+            session, [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
+        ):
             return key
-        infos = [Counter(id(session.pod_info(pod)) for pod in task.pods) for task in claimant.tasks]
+        infos = [
+            Counter(id(session.pod_info(pod)) for pod in pod_set.pods)
+            for pod_set in claimant.pod_sets
+        ]
         return (key, tuple(frozenset(each.items()) for each in infos))
 
 
 def _sizes_compared(claimant: Gang) -> Omit:
     """The size, where what a claimant needs at once tells all about it: pods of one class."""
-    return Omit.SIZE if len(claimant.tasks) == 1 else Omit.NOTHING
+    return Omit.SIZE if len(claimant.pod_sets) == 1 else Omit.NOTHING
 
 
 def eligible_claimant(gang: Gang) -> Gang | None:
@@ -318,21 +325,23 @@ def eligible_claimant(gang: Gang) -> Gang | None:
 
     Members that ask for nothing take no room from anybody: for them alone nobody leaves.
     """
-    tasks = []
-    for task in gang.tasks:
-        pods = tuple(pod for pod in task.pods if pod.may_preempt)
-        if len(pods) == len(task.pods):
-            tasks.append(task)
+    pod_sets = []
+    for pod_set in gang.pod_sets:
+        pods = tuple(pod for pod in pod_set.pods if pod.may_preempt)
+        if len(pods) == len(pod_set.pods):
+            pod_sets.append(pod_set)
         elif pods:
-            tasks.append(attrs.evolve(task, pods=pods))
-    if sum(len(task.pods) for task in tasks) < gang.at_once:
+            pod_sets.append(attrs.evolve(pod_set, pods=pods))
+    if sum(len(pod_set.pods) for pod_set in pod_sets) < gang.members_at_start:
         return None
     for role, missing in gang.missing_roles:
-        if sum(len(task.pods) for task in tasks if task.role == role) < missing:
+        if sum(len(pod_set.pods) for pod_set in pod_sets if pod_set.role == role) < missing:
             return None
-    if not any(_asks_for_resources(task.pod_class) for task in tasks):
+    if not any(_asks_for_resources(pod_set.pod_class) for pod_set in pod_sets):
         return None
-    return attrs.evolve(gang, tasks=tuple(tasks)) if tuple(tasks) != gang.tasks else gang
+    return (
+        attrs.evolve(gang, pod_sets=tuple(pod_sets)) if tuple(pod_sets) != gang.pod_sets else gang
+    )
 
 
 def _asks_for_resources(pod_class: PodClass) -> bool:

@@ -34,7 +34,7 @@ def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
             ),
             stops=_stops_of_draft(session, draft),
             action=draft.action,
-            sentence=draft.sentence,
+            message=draft.message,
             moves=tuple(
                 MoveOrder(
                     gang=each.gang.key,
@@ -80,7 +80,7 @@ def _stop_of_gang(
             node=each.member.node,
             action=draft.action,
             reason=draft.reason,
-            sentence=draft.sentence,
+            message=draft.message,
             gpu_seconds=lost_gpu_seconds(gang, each.member.pod.scheduled, session.snapshot.now)
             * each.member.pod.pod_class.gpu_thousandths
             // DEVICE,
@@ -104,7 +104,7 @@ def _suspend_change(
     job = gang.job
     if job is None or not is_suspended_to_evict(gang) or len(leaving) < len(gang.placed):
         return None
-    return suspend_job(job, reason=draft.reason, sentence=draft.sentence, action=draft.action)
+    return suspend_job(job, reason=draft.reason, message=draft.message, action=draft.action)
 
 
 def is_suspended_to_evict(gang: Gang) -> bool:

@@ -122,7 +122,7 @@ class _NodeSetVictims:
         action: str,
         gangs: Iterable[Gang],
     ) -> None:
-        seats = [session.class_info(task.pod_class) for task in claimant.tasks]
+        seats = [session.class_info(pod_set.pod_class) for pod_set in claimant.pod_sets]
         allowed = [
             _rows_in_node_set(seat.class_fit.allowed & (not seat.request.missing), area)
             for seat in seats
@@ -143,14 +143,17 @@ class _NodeSetVictims:
             tuple(
                 IncomingMembers(
                     tuple(_amounts(ask, columns)),
-                    len(task.pods),
+                    len(pod_set.pods),
                     frozenset(np.flatnonzero(rows).tolist()),
                 )
-                for task, ask, rows in zip(claimant.tasks, asks, allowed, strict=True)
+                for pod_set, ask, rows in zip(claimant.pod_sets, asks, allowed, strict=True)
             ),
-            claimant.at_once,
+            claimant.members_at_start,
             tuple(
-                (tuple(n for n, task in enumerate(claimant.tasks) if task.role == role), missing)
+                (
+                    tuple(n for n, pod_set in enumerate(claimant.pod_sets) if pod_set.role == role),
+                    missing,
+                )
                 for role, missing in claimant.missing_roles
             ),
         )
@@ -178,7 +181,7 @@ class _NodeSetVictims:
     def _alone(self, role: IncomingMembers) -> VictimSearchState:
         """The same victims, for members of one role."""
         field = self.pool.field
-        columns = [column for column, amount in enumerate(role.ask) if amount]
+        columns = [column for column, amount in enumerate(role.request) if amount]
         rows = field.free.keys() & (role.rows or frozenset())
         members = [
             EvictablePod(
@@ -190,7 +193,7 @@ class _NodeSetVictims:
             for each in field.members
         ]
         return VictimSearchState(
-            [role.ask[column] for column in columns],
+            [role.request[column] for column in columns],
             {row: [field.free[row][column] for column in columns] for row in sorted(rows)},
             members,
             field.bundles,

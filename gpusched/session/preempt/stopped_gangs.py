@@ -54,9 +54,9 @@ def _gangs_to_check(session: Session) -> Iterator[Gang]:
     }
     keys = {gang.key for gang in session.gangs if is_broken(gang)}
     if queues:
-        keys |= {key for key, gang in session.snapshot.active.items() if gang.queue in queues}
+        keys |= {key for key, gang in session.snapshot.placed_gangs.items() if gang.queue in queues}
     for key in sorted(keys):
-        gang = session.snapshot.active.get(key)
+        gang = session.snapshot.placed_gangs.get(key)
         if gang is not None and gang.placed and all(each.confirmed for each in gang.placed):
             yield gang
 
@@ -82,6 +82,6 @@ def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
         statement.discard()
         return
     session.nominations.stop(
-        gang, statement, action=STOP_ACTION, reason=verdict.reason, sentence=verdict.sentence
+        gang, statement, action=STOP_ACTION, reason=verdict.reason, message=verdict.message
     )
-    session.outcomes.refuse(gang, verdict.reason, verdict.sentence)
+    session.outcomes.refuse(gang, verdict.reason, verdict.message)

@@ -77,7 +77,7 @@ class VictimPool:
         self._victims = victims
         self._claimant = claimant
         self._action = action
-        self._ask = ask
+        self._request = ask
         self._parts: list[RunningGang] = []
         self._seats: list[CandidateVictim] = []
         self._gangs: list[Gang] = []
@@ -94,11 +94,11 @@ class VictimPool:
             running, source = victims.running(gang), self._source_number(gang)
             if running is not None and source is not None:
                 self._enter(running, source, members, bundles)
-        free = session.bench.free(slice(None), self._ask.columns)
+        free = session.node_usage.free(slice(None), self._request.columns)
         allowed = np.flatnonzero(rows).tolist()
         order = {index: rank for rank, index in enumerate(_bundles_in_order(bundles))}
         self._field = VictimSearchState(
-            self._ask.amounts.tolist(),
+            self._request.amounts.tolist(),
             {row: free[row].tolist() for row in allowed},
             members,
             [attrs.evolve(bundle, order=order[index]) for index, (_, bundle) in enumerate(bundles)],
@@ -107,7 +107,7 @@ class VictimPool:
         )
         self.size = len(bundles)
         self._seen_log = len(victims.log)
-        self._seen_rows = len(session.bench.touched)
+        self._seen_rows = len(session.node_usage.touched_rows)
 
     # -- building ----------------------------------------------------------------------------
     def _enter(
@@ -184,7 +184,7 @@ class VictimPool:
         if known is None:
             names = {column: name for name, column in self._session.snapshot.nodes.columns.items()}
             amounts = requests_beside_share(pod_class)  # a share alone need not free its GPU
-            known = tuple(amounts.get(names[c]) for c in self._ask.columns.tolist())
+            known = tuple(amounts.get(names[c]) for c in self._request.columns.tolist())
             self._frees[pod_class.digest] = known
         return known
 
@@ -221,11 +221,11 @@ class VictimPool:
         self._field.remove_evicted(gone)
         for number, left in enumerate(self._victims.left):
             self._field.left[number] = left
-        touched = self._session.bench.touched
+        touched = self._session.node_usage.touched_rows
         rows = sorted(set(touched[self._seen_rows :]))
         self._seen_rows = len(touched)
         for row in rows:
-            free = self._session.bench.free_on(row, self._ask.columns)
+            free = self._session.node_usage.free_on(row, self._request.columns)
             self._field.set_free(row, free.tolist())
 
     def floor(self, need: int) -> VictimLowerBound | None:
@@ -333,7 +333,7 @@ def _surplus_members(gang: Gang) -> int:
     """Members that the gang can lose and still run."""
     if gang.terms.disruption == "Group":
         return 0
-    return max(0, gang.ready - gang.min_member)
+    return max(0, gang.ready_members - gang.min_member)
 
 
 def _last_rank_first(member: Placed) -> tuple[int, str]:

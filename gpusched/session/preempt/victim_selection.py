@@ -223,7 +223,7 @@ class VictimSelector:
 
     def _stage(self, claimant: Gang, kind: ClaimantClass, area: NodeSet, count: int) -> _PoolStage:
         session = self._session
-        seat = session.class_info(claimant.tasks[0].pod_class)
+        seat = session.class_info(claimant.pod_sets[0].pod_class)
         allowed = seat.class_fit.allowed
         rows = allowed if area.rows is None else allowed & area.rows
         ordered = self._ordered(claimant)

@@ -88,9 +88,9 @@ class Victims:
         """Members that claims of this session made leave, in order."""
         self._running: dict[GangKey, RunningGang | None] = {}
         self._queues: dict[str, list[Gang]] = {}
-        for key, gang in sorted(session.snapshot.active.items()):
+        for key, gang in sorted(session.snapshot.placed_gangs.items()):
             if gang.terms.preemptible and gang.placed:
-                self._queues.setdefault(gang.queue, []).append(session.snapshot.active[key])
+                self._queues.setdefault(gang.queue, []).append(session.snapshot.placed_gangs[key])
         self._lowest = {
             queue: min(gang.priority for gang in gangs) for queue, gangs in self._queues.items()
         }
@@ -137,7 +137,7 @@ class Victims:
         if not seats:
             return None
         seats.sort(key=_eviction_order)
-        have = len(staying) + gang.credit
+        have = len(staying) + gang.succeeded_counted
         roles = Counter(each.pod.role for each in staying)
         done = Counter(dict(gang.ready_roles))
         done.subtract(Counter(each.pod.role for each in gang.placed))

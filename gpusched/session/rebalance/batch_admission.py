@@ -84,7 +84,7 @@ def _domain_ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints
     places = [place for each in movable for place in session.placements.assigned(each)]
     now = make_candidate(session, gang, batch_resources(session, [gang], ())).problem
     then = make_candidate(session, gang, batch_resources(session, [gang], places)).problem
-    rows = len(session.bench.nodes)
+    rows = len(session.node_usage.nodes)
     domain: Ints = np.zeros(rows, dtype=np.int64)
     real = 1
     if then.required >= 0:
@@ -141,7 +141,7 @@ class Reassignment:
     def settle(self, gang: Gang, statement: Statement) -> bool:
         """Give a gang the places of a statement; False, and nothing done, for other members."""
         before = sorted(place.pod.uid for place in self._before[gang.key])
-        places = statement.places
+        places = statement.assignments
         if sorted(place.pod.uid for place in places) != before:
             return False
         self._settled.append((gang, statement))
@@ -211,7 +211,7 @@ class BatchAdmission:
         self._tries = BATCH_TRIES_MAX
         self._work = BATCH_WORK_S
         # What pools of queues hold depends on where pods sit: nobody moves where that counts.
-        self._on = session.effort.solver and session.accounts.pools is None
+        self._on = session.effort.solver and session.queue_accounts.pools is None
 
     def started(self, gang: Gang, *, promised: bool) -> None:
         """A gang was given its minimum; one that was promised its room stays there."""
@@ -229,7 +229,7 @@ class BatchAdmission:
         if session.nominations.has(gang) or not self._may_move(gang):
             return False
         key = self._class_key(gang)
-        state = (session.accounts.version, len(self._movable))
+        state = (session.queue_accounts.version, len(self._movable))
         if key in self._stuck and self._stuck[key] in (None, state):
             return False
         if self._tries <= 0 or self._work <= 0:
@@ -243,7 +243,7 @@ class BatchAdmission:
             seats, proven = self._solved(chosen, who) if who else (None, True)
         if seats is not None and self._apply_assignment(gang, chosen, seats):
             return True
-        state = (session.accounts.version, len(self._movable))
+        state = (session.queue_accounts.version, len(self._movable))
         self._stuck[key] = None if proven and everybody and self._free_room_only_shrinks else state
         return False
 
@@ -256,12 +256,14 @@ class BatchAdmission:
 
     def _may_move(self, gang: Gang) -> bool:
         """Whether nothing but its own pods and its topology says where it may be."""
-        plain = not (gang.placed or gang.expected_count or gang.suspended or gang.shares)
-        tasks = [(task, len(task.pods)) for task in gang.tasks]
+        plain = not (
+            gang.placed or gang.expected_count or gang.suspended or gang.requests_gpu_share
+        )
+        pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
         return (
             plain
-            and not any(task.pod_class.unsupported for task in gang.tasks)
-            and not has_inter_pod_rules(self._session, tasks)
+            and not any(pod_set.pod_class.unsupported for pod_set in gang.pod_sets)
+            and not has_inter_pod_rules(self._session, pod_sets)
         )
 
     def _class_key(self, gang: Gang) -> Hashable:
@@ -344,11 +346,11 @@ class BatchAdmission:
         """Places as good as any beside the rooms of others; at worst those that are its own."""
         for back in (self._beside(others), self._only(own)):
             statement = self._session.statement()
-            self._session.bench.count_as_used(back)
+            self._session.node_usage.count_as_used(back)
             try:
                 refusal = place_ignoring_reservations(self._session, gang, statement)
             finally:
-                self._session.bench.count_as_used({})
+                self._session.node_usage.count_as_used({})
             if refusal is None and not self._breaks_reservation(gang, statement):
                 if back:
                     statement.proof = ""  # it is the best beside rooms that were kept for others
@@ -369,10 +371,10 @@ class BatchAdmission:
         return back
 
     def _only(self, own: Mapping[int, Ints]) -> dict[int, Ints]:
-        bench = self._session.bench
-        allocatable = bench.nodes.allocatable
+        node_usage = self._session.node_usage
+        allocatable = node_usage.nodes.allocatable
         return {
-            row: allocatable[row] - bench.holdings_on_row(row) - own[row]
+            row: allocatable[row] - node_usage.holdings_on_row(row) - own[row]
             if row in own
             else np.full(allocatable.shape[1], _MORE_THAN_ANY_NODE, dtype=np.int64)
             for row in range(len(allocatable))
@@ -383,16 +385,18 @@ def _amounts_by_row(session: Session, ground: BatchResources, used: Ints) -> dic
     """What each row gives, by all resources of nodes."""
     rooms: dict[int, Ints] = {}
     for row in np.flatnonzero(used.any(axis=1)).tolist():
-        amounts: Ints = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+        amounts: Ints = np.zeros(len(session.node_usage.nodes.columns), dtype=np.int64)
         amounts[ground.columns] = used[row]
         rooms[row] = amounts
     return rooms
 
 
 def _counts_by_task_and_row(session: Session, gang: Gang) -> Ints:
-    """Where the gang's members are now, as the solver counts: by task and node."""
-    task_of = {pod.uid: number for number, task in enumerate(gang.tasks) for pod in task.pods}
-    counts: Ints = np.zeros((len(gang.tasks), len(session.bench.nodes)), dtype=np.int64)
+    """Where the gang's members are now, as the solver counts: by pod set and node."""
+    task_of = {
+        pod.uid: number for number, pod_set in enumerate(gang.pod_sets) for pod in pod_set.pods
+    }
+    counts: Ints = np.zeros((len(gang.pod_sets), len(session.node_usage.nodes)), dtype=np.int64)
     for place in session.placements.assigned(gang):
         counts[task_of[place.pod.uid], place.row] += 1
     return counts

@@ -40,7 +40,10 @@ def as_movable(session: Session, gang: Gang) -> Gang | None:
         parts.append(attrs.evolve(part, topology=wish))
     taken = {place.pod.uid for place in places}
     return attrs.evolve(
-        gang, tasks=_tasks_with_pods(gang.tasks, taken), topology=whole, sub_groups=tuple(parts)
+        gang,
+        pod_sets=_tasks_with_pods(gang.pod_sets, taken),
+        topology=whole,
+        sub_groups=tuple(parts),
     )
 
 
@@ -56,32 +59,34 @@ def with_start_members(session: Session, gang: Gang) -> Gang | None:
     if not chosen:
         return None
     orders = session.hooks.pod_orders
-    taken = {pod.uid for task, count in chosen for pod in in_pod_order(task.pods, orders)[:count]}
+    taken = {
+        pod.uid for pod_set, count in chosen for pod in in_pod_order(pod_set.pods, orders)[:count]
+    }
     confines = level_constraint_now(session, gang)
     if isinstance(confines, Unschedulable):
         return None
     wish = attrs.evolve(gang.topology, required=confines.required)
-    return attrs.evolve(gang, tasks=_tasks_with_pods(gang.tasks, taken), topology=wish)
+    return attrs.evolve(gang, pod_sets=_tasks_with_pods(gang.pod_sets, taken), topology=wish)
 
 
 def _sub_group_minima(gang: Gang) -> list[tuple[PodSet, int]]:
     """The minima of all sub-groups, where these are what it starts with and no choice is left."""
-    lacking = [part for part in gang.sub_groups if gang.lacks(part)]
+    lacking = [part for part in gang.sub_groups if gang.missing_in_sub_group(part)]
     if gang.min_sub_groups < len(gang.sub_groups) or gang.missing_roles:
         return []
     chosen = [members_to_complete(gang, part) for part in lacking]
-    if not all(chosen) or sum(n for each in chosen for _, n in each) != gang.at_once:
+    if not all(chosen) or sum(n for each in chosen for _, n in each) != gang.members_at_start:
         return []
     return [pair for each in chosen for pair in each]
 
 
-def _tasks_with_pods(tasks: Sequence[PodSet], taken: set[UID]) -> tuple[PodSet, ...]:
+def _tasks_with_pods(pod_sets: Sequence[PodSet], taken: set[UID]) -> tuple[PodSet, ...]:
     """Tasks with these members, those without any left out."""
     kept = [
-        attrs.evolve(task, pods=tuple(pod for pod in task.pods if pod.uid in taken))
-        for task in tasks
+        attrs.evolve(pod_set, pods=tuple(pod for pod in pod_set.pods if pod.uid in taken))
+        for pod_set in pod_sets
     ]
-    return tuple(task for task in kept if task.pods)
+    return tuple(pod_set for pod_set in kept if pod_set.pods)
 
 
 def _required_request(
@@ -129,10 +134,10 @@ def batch_resources(
         gangs: of the window.
         places: that those of them have who are placed; they count as free.
     """
-    bench = session.bench
-    seats = [session.class_info(task.pod_class) for gang in gangs for task in gang.tasks]
+    node_usage = session.node_usage
+    seats = [session.class_info(pod_set.pod_class) for gang in gangs for pod_set in gang.pod_sets]
     columns = np.unique(np.concatenate([seat.request.columns for seat in seats]))
-    free = bench.nodes.allocatable - bench.used
+    free = node_usage.nodes.allocatable - node_usage.used
     for place in places:
         free[place.row, place.request.columns] += place.request.amounts
     wishes = [gang.topology for gang in gangs]
@@ -154,11 +159,13 @@ def _problem_level(name: str, domain: Ints, real: int) -> DomainLevel:
 
 
 def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> AdmissionCandidate:
-    """All members of ``gang.tasks``, who all must start."""
+    """All members of ``gang.pod_sets``, who all must start."""
     names = [part.name for part in gang.sub_groups]
-    spare = session.map.spared_rows(gang)
-    usable = np.ones(len(session.bench.nodes), dtype=np.bool_) if spare is None else ~spare
-    roles = tuple(_problem_role(session, task, ground, names, usable) for task in gang.tasks)
+    spare = session.cluster_map.spared_rows(gang)
+    usable = np.ones(len(session.node_usage.nodes), dtype=np.bool_) if spare is None else ~spare
+    roles = tuple(
+        _problem_role(session, pod_set, ground, names, usable) for pod_set in gang.pod_sets
+    )
     return AdmissionCandidate(
         problem=Problem(
             free=ground.free,
@@ -176,30 +183,32 @@ def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> Admi
 
 
 def _problem_role(
-    session: Session, task: PodSet, ground: BatchResources, parts: Sequence[str], usable: Bools
+    session: Session, pod_set: PodSet, ground: BatchResources, parts: Sequence[str], usable: Bools
 ) -> Role:
-    seat = session.class_info(task.pod_class)
-    amounts = np.zeros(len(session.bench.nodes.columns), dtype=np.int64)
+    seat = session.class_info(pod_set.pod_class)
+    amounts = np.zeros(len(session.node_usage.nodes.columns), dtype=np.int64)
     amounts[seat.request.columns] = seat.request.amounts
     ask: Ints = amounts[ground.columns]
     wants = np.flatnonzero(ask)
     fits = np.where(
-        _feasible_rows(session, task) & usable, how_many_fit(ground.free[:, wants], ask[wants]), 0
+        _feasible_rows(session, pod_set) & usable,
+        how_many_fit(ground.free[:, wants], ask[wants]),
+        0,
     )
     return Role(
-        ask=ask,
-        most=len(task.pods),
-        fits=np.minimum(fits, len(task.pods)),
-        gpus=task.pod_class.gpus,
-        part=parts.index(task.sub_group) if task.sub_group in parts else -1,
+        request=ask,
+        most=len(pod_set.pods),
+        fits=np.minimum(fits, len(pod_set.pods)),
+        gpus=pod_set.pod_class.gpus,
+        part=parts.index(pod_set.sub_group) if pod_set.sub_group in parts else -1,
     )
 
 
-def _feasible_rows(session: Session, task: PodSet) -> Bools:
-    """Nodes that a task's members may use if there is room, shape (nodes,)."""
-    seat = session.class_info(task.pod_class)
+def _feasible_rows(session: Session, pod_set: PodSet) -> Bools:
+    """Nodes that a pod set's members may use if there is room, shape (nodes,)."""
+    seat = session.class_info(pod_set.pod_class)
     if seat.request.missing:
-        return np.zeros(len(session.bench.nodes), dtype=np.bool_)
+        return np.zeros(len(session.node_usage.nodes), dtype=np.bool_)
     return seat.class_fit.fixed
 
 

@@ -68,7 +68,7 @@ class Consolidation:
         self._budget = session.effort.budget_s
         self._models = 0
         self._bounds = session.hooks.moving
-        self._recent = {key for key, _ in session.snapshot.moves}
+        self._recent = {key for key, _ in session.snapshot.move_records}
 
     def serve_all(self, gangs: Sequence[Gang]) -> None:
         """Move gangs for those that wait, in their turn."""
@@ -82,7 +82,7 @@ class Consolidation:
     def _waits_for_room(self, gang: Gang) -> bool:
         ask = self._session.outcomes.refusal(gang)
         waits = ask is not None and ask.reason in _REASONS_WITHOUT_ROOM
-        return waits and not gang.placed and not gang.shares
+        return waits and not gang.placed and not gang.requests_gpu_share
 
     def _serve(self, gang: Gang) -> None:
         """Choose, prove, and carry out what costs least."""
@@ -99,7 +99,7 @@ class Consolidation:
     # -- who could be moved --------------------------------------------------------------------
     def _cost_max(self, gang: Gang) -> int:
         """As much work as the gang does in the time that policies allow, and a pod's part."""
-        work = sum(max(1, task.pod_class.gpus) * len(task.pods) for task in gang.tasks)
+        work = sum(max(1, pod_set.pod_class.gpus) * len(pod_set.pods) for pod_set in gang.pod_sets)
         return (work * self._bounds.lost_s + 1) * _COST_OF_GPU_SECOND - 1
 
     def _movables(self, claimant: Gang, cost_max: int) -> Iterator[MovableGang]:
@@ -154,8 +154,8 @@ class Consolidation:
             and gang.key not in self._recent
             and not session.nominations.has(gang)
             and gang.key not in session.nominations.stops
-            and not (gang.tasks or gang.gated or gang.leaving)
-            and gang.ready >= gang.min_member
+            and not (gang.pod_sets or gang.gated or gang.leaving)
+            and gang.ready_members >= gang.min_member
             and all(
                 each.confirmed
                 and each.pod.pod_class.share is None  # what a share frees no model says
@@ -173,7 +173,7 @@ class Consolidation:
         if not session.hooks.fair_shares:
             return False
         asked = session.view.minimum(claimant)
-        gpus = {task.pod_class.gpu for task in claimant.tasks if task.pod_class.gpu}
+        gpus = {pod_set.pod_class.gpu for pod_set in claimant.pod_sets if pod_set.pod_class.gpu}
         names = sorted(gpus) or [name for name, amount in asked.items if amount]
         due = session.view.fair_share(claimant.queue)
         held = session.view.allocated(claimant.queue)
@@ -273,13 +273,13 @@ class Consolidation:
             for seat in each.seats:
                 session.evict(statement, each.gang, seat.member)
         places: list[tuple[MovableGang, Statement]] = []
-        held = place_minimum(session, gang, statement) is None and bool(statement.places)
+        held = place_minimum(session, gang, statement) is None and bool(statement.assignments)
         for each in sorted(chosen, key=lambda one: (-len(one.seats), one.gang.key)):
             if not held:
                 break
             other = session.statement()
             held = place_minimum(session, as_pending_gang(each.gang), other) is None
-            held = held and len(other.places) == len(each.seats)
+            held = held and len(other.assignments) == len(each.seats)
             places.append((each, other))
         if held:
             return statement, places
@@ -305,7 +305,7 @@ class Consolidation:
             statement,
             action=CONSOLIDATE,
             reason=Reason.PREEMPTED,
-            sentence=_moved_gang_message(gang, len(evictions), lost),
+            message=_moved_gang_message(gang, len(evictions), lost),
             moves=tuple(moves),
         )
         self._victims.claimed(evictions)
@@ -329,7 +329,7 @@ def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang
 def _moved_gang_message(gang: Gang, pods: int, lost: int) -> str:
     name = shorten(f"{gang.key.namespace}/{gang.key.name}")
     return truncate_message(
-        f"moved for {name}, which needs room for {pods_text(gang.at_once)}: {pods_text(pods)} move, "
+        f"moved for {name}, which needs room for {pods_text(gang.members_at_start)}: {pods_text(pods)} move, "
         f"{lost} GPU-seconds of work are done again; room elsewhere is held for "
         f"{limits.MOVED_ROOM_S:g} s"
     )

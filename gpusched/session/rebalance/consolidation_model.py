@@ -51,14 +51,14 @@ def cost_lower_bound(
         area: where it may sit.
         movables: that sit there.
     """
-    if len({task.pod_class.digest for task in claimant.tasks}) > 1:
+    if len({pod_set.pod_class.digest for pod_set in claimant.pod_sets}) > 1:
         return 0
-    seat = session.class_info(claimant.tasks[0].pod_class)
+    seat = session.class_info(claimant.pod_sets[0].pod_class)
     if seat.request.missing:
         return None
     allowed = seat.class_fit.allowed if area.rows is None else seat.class_fit.allowed & area.rows
     rows = np.flatnonzero(allowed).tolist()
-    free = session.bench.free(rows, seat.request.columns)
+    free = session.node_usage.free(rows, seat.request.columns)
     names = {column: name for name, column in session.snapshot.nodes.columns.items()}
     asked = [names[column] for column in seat.request.columns.tolist()]
     members: list[EvictablePod] = []
@@ -77,7 +77,7 @@ def cost_lower_bound(
         members,
         bundles,
     )
-    bound = victim_lower_bound(field, claimant.at_once)
+    bound = victim_lower_bound(field, claimant.members_at_start)
     return None if bound is None else bound.cost
 
 
@@ -119,43 +119,43 @@ class _ModelBuilder:
                 of = self._following.setdefault(pod_class.digest, {})
                 of[number] = of.get(number, 0) + 1
         self._classes = [classes[digest] for digest in sorted(classes)]
-        kinds = [*(task.pod_class for task in claimant.tasks), *self._classes]
+        kinds = [*(pod_set.pod_class for pod_set in claimant.pod_sets), *self._classes]
         seats = [session.class_info(kind) for kind in kinds]
-        self._asks = [seat.request for seat in seats]
-        own = len(claimant.tasks)
+        self._requests = [seat.request for seat in seats]
+        own = len(claimant.pod_sets)
         self._allowed = [
             seat.class_fit.allowed & (not seat.request.missing)
             if number >= own or area.rows is None
             else seat.class_fit.allowed & area.rows
             for number, seat in enumerate(seats)
         ]
-        self._columns = sorted({c for ask in self._asks for c in ask.columns.tolist()})
+        self._columns = sorted({c for ask in self._requests for c in ask.columns.tolist()})
 
     def model(self, cost_max: int, forbidden: Collection[frozenset[int]]) -> VictimModel | None:
         """See ``model_for``."""
-        own = len(self._claimant.tasks)
+        own = len(self._claimant.pod_sets)
         free = self._free()
         freed = self._freed()
         everything = free.copy()
         for row, _, amounts in freed:
             everything[row] += amounts
-        asks = [self._amounts(ask) for ask in self._asks]
+        asks = [self._amounts(ask) for ask in self._requests]
         fits = np.stack(
             [
                 np.where(allowed, _pods_that_fit(everything, ask), 0)
                 for allowed, ask in zip(self._allowed, asks, strict=True)
             ]
         )
-        waiting = [len(task.pods) for task in self._claimant.tasks]
+        waiting = [len(pod_set.pods) for pod_set in self._claimant.pod_sets]
         reach = [
             min(most, int(np.minimum(row, most).sum()))
             for most, row in zip(waiting, fits[:own], strict=True)
         ]
         minima = tuple(
-            (tuple(n for n, t in enumerate(self._claimant.tasks) if t.role == role), missing)
+            (tuple(n for n, t in enumerate(self._claimant.pod_sets) if t.role == role), missing)
             for role, missing in self._claimant.missing_roles
         )
-        if sum(reach) < self._claimant.at_once or any(
+        if sum(reach) < self._claimant.members_at_start or any(
             sum(reach[n] for n in numbers) < missing for numbers, missing in minima
         ):
             return None
@@ -168,9 +168,9 @@ class _ModelBuilder:
         following = [sorted(self._following[kind.digest].items()) for kind in self._classes]
         effort = self._session.effort
         return VictimModel(
-            asks=tuple(tuple(ask.tolist()) for ask in asks),
+            requests=tuple(tuple(ask.tolist()) for ask in asks),
             most=(*waiting, *(sum(count for _, count in terms) for terms in following)),
-            members=self._claimant.at_once,
+            members=self._claimant.members_at_start,
             minima=minima,
             rows=tuple(
                 CandidateRow(
@@ -193,7 +193,7 @@ class _ModelBuilder:
 
     def _free(self) -> Ints:
         columns = np.array(self._columns, dtype=np.int64)
-        return self._session.bench.free(slice(None), columns).astype(np.int64)
+        return self._session.node_usage.free(slice(None), columns).astype(np.int64)
 
     def _freed(self) -> list[tuple[int, int, Ints]]:
         """Row, number of the gang, and what it frees there."""

@@ -39,10 +39,10 @@ class GangStarts:
         session = self._session
         known = self._refusals.refusal_of(gang)
         if known is not None:
-            session.work.spend(limits.WORK_GANG)
+            session.work_budget.spend(limits.WORK_GANG)
             refuse_and_reserve(session, gang, known)
             return False
-        session.work.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.tasks))
+        session.work_budget.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.pod_sets))
         nominated = session.nominations.has(gang)
         refusal, variants = self._place(gang, nominated=nominated)
         if refusal is None or (self._batch is not None and self._batch.start(gang, refusal)):
@@ -81,19 +81,19 @@ def place_within_quota(session: Session, gang: Gang, statement: Statement) -> Un
     """Place a gang's minimum where its quotas and the reservations of others allow it."""
     verdict = first_refusal(session.hooks.quota_checks, gang)
     if verdict.refuses:
-        return Unschedulable(Reason(verdict.reason), verdict.sentence)
+        return Unschedulable(Reason(verdict.reason), verdict.message)
     return place_minimum(session, gang, statement)
 
 
 def refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> None:
     """Refuse a gang that is blocked, and reserve room for it where a start is known."""
-    message, reservations = refusal.sentence, session_reservations(session)
+    message, reservations = refusal.message, session_reservations(session)
     if reservations is None:
         session.outcomes.refuse(gang, refusal.reason, message)
         return
     before = reservations.looked_at
     reserved = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
-    session.work.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
+    session.work_budget.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
     if reserved is not None:
         message = truncate_message(f"{message}; {own_reservation_message(reservations, reserved)}")
     session.outcomes.refuse(gang, refusal.reason, message)
@@ -101,7 +101,7 @@ def refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> 
 
 def nominate_for_leaving_room(session: Session, gang: Gang) -> bool:
     """Nominate a gang for room that becomes free anyway; whether it fits as soon as that is."""
-    if not session.bench.parts:
+    if not session.node_usage.now_and_later_differ:
         return False
     with session.pipelining():
         statement = session.statement()
@@ -109,7 +109,7 @@ def nominate_for_leaving_room(session: Session, gang: Gang) -> bool:
         if place_within_quota(session, gang, statement) is not None:
             statement.discard()
             return False
-        session.nominations.nominate(gang, statement, action="allocate", reason="", sentence="")
+        session.nominations.nominate(gang, statement, action="allocate", reason="", message="")
     message = nominated_message(session, gang)
     session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
     return True

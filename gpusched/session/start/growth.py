@@ -34,13 +34,13 @@ def grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
         if not session.has_budget_for(gang):
             finished.add(gang.key)
             continue
-        session.work.spend(limits.WORK_CLASS)
+        session.work_budget.spend(limits.WORK_CLASS)
         if gang.key not in growing:
             growing[gang.key] = _growth_steps(session, gang)
         count = 1 if len(finished) < len(gangs) - 1 else None
         ended, refusal = _grow_by(session, gang, growing[gang.key], count)
         if refusal is not None:
-            session.outcomes.refuse(gang, refusal.reason, refusal.sentence)
+            session.outcomes.refuse(gang, refusal.reason, refusal.message)
         if ended:
             finished.add(gang.key)
 

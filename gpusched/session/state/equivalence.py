@@ -97,11 +97,11 @@ class EquivalenceClasses:
     def _kind(self, gang: Gang) -> EquivalenceClass | None:
         if (
             gang.placed
-            or gang.credit
+            or gang.succeeded_counted
             or gang.sub_groups
             or (gang.expected_count and not gang.suspended)
             or gang.topology.max_wait_ns
-            or any(task.pod_class.unsupported for task in gang.tasks)
+            or any(pod_set.pod_class.unsupported for pod_set in gang.pod_sets)
         ):
             return None
         timeless = self._class_for(gang, Omit.NAMESPACE | Omit.LENGTH, None)
@@ -113,6 +113,6 @@ class EquivalenceClasses:
         key = placement_key(gang, without=without)
         known = self._known.get(key)
         if known is None:
-            classes = {task.pod_class.digest: task.pod_class for task in gang.tasks}
+            classes = {pod_set.pod_class.digest: pod_set.pod_class for pod_set in gang.pod_sets}
             known = self._known[key] = EquivalenceClass(tuple(classes.values()), timeless)
         return known

@@ -73,11 +73,11 @@ class PendingReason:
 
     Attributes:
         reason: one of the contract's reasons (``framework.reasons``).
-        sentence: with numbers; the same in event, condition and ``explain``.
+        message: with numbers; the same in event, condition and ``explain``.
     """
 
     reason: str
-    sentence: str
+    message: str
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Undo:
 
     gang: GangKey
     pods: tuple[tuple[ObjectKey, UID], ...]
-    sentence: str
+    message: str
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Eviction:
         node: on which it is.
         action: that decided: ``preempt``, ``reclaim`` or another name for metrics.
         reason: of the contract's list.
-        sentence: which gang needs the room, with numbers.
+        message: which gang needs the room, with numbers.
         gpu_seconds: work that is lost, GPUs times seconds since start or checkpoint.
     """
 
@@ -109,7 +109,7 @@ class Eviction:
     node: str
     action: str
     reason: str
-    sentence: str
+    message: str
     gpu_seconds: int = 0
 
 
@@ -122,14 +122,14 @@ class JobSuspendChange:
         parallelism: what that becomes too; None leaves it.
         node_selector: added to its pod template, pairs sorted by label.
         annotations: set on it, pairs sorted by name; an empty value removes one.
-        reason, sentence: as for ``Eviction``.
+        reason, message: as for ``Eviction``.
     """
 
     key: ObjectKey
     uid: UID
     suspend: bool
     reason: str
-    sentence: str
+    message: str
     action: str
     parallelism: int | None = None
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -176,7 +176,7 @@ class PreemptionPlan:
         nominations: key, UID and node of each nominated pod, sorted by pod.
         stops: evictions for it; empty when room becomes free anyway.
         action: that decided.
-        sentence: for the gang's condition and event.
+        message: for the gang's condition and event.
         moves: where evicted gangs find room again, sorted by gang; written before anything.
     """
 
@@ -186,7 +186,7 @@ class PreemptionPlan:
     nominations: tuple[tuple[ObjectKey, UID, str], ...]
     stops: tuple[GangStop, ...]
     action: str
-    sentence: str
+    message: str
     moves: tuple[MoveOrder, ...] = ()
 
 
@@ -199,7 +199,7 @@ class GangStatus:
         phase: Pending, Inqueue, Running, Completed or Unknown.
         admitted, scheduled: reason and sentence; scheduled.reason is ``Scheduled`` when enough
             members are bound (never before their bindings were accepted).
-        waiting: unbound pods whose condition gets the reason, as (key, uid).
+        waiting_pods: unbound pods whose condition gets the reason, as (key, uid).
         counts: scheduled, running, succeeded, failed.
     """
 
@@ -212,9 +212,9 @@ class GangStatus:
     is_admitted: bool
     scheduled: PendingReason
     is_scheduled: bool
-    waiting: tuple[tuple[ObjectKey, UID], ...]
+    waiting_pods: tuple[tuple[ObjectKey, UID], ...]
     counts: tuple[int, int, int, int]
-    waiting_ask: PendingReason | None = None
+    pending_reason: PendingReason | None = None
     """Reason for waiting pods where it is not ``scheduled``: extras of a running gang."""
     queue_position: int = 0
     estimated_start: float = 0.0
@@ -287,10 +287,10 @@ class Plan:
     revision: int
     binds: tuple[GangBind, ...] = ()
     undos: tuple[Undo, ...] = ()
-    claims: tuple[PreemptionPlan, ...] = ()
+    preemptions: tuple[PreemptionPlan, ...] = ()
     stops: tuple[GangStop, ...] = ()
     """Gangs stopped for their own sake: stale, over their time, drained."""
-    switches: tuple[JobSuspendChange, ...] = ()
+    job_changes: tuple[JobSuspendChange, ...] = ()
     """Jobs that are started."""
     gangs: tuple[GangStatus, ...] = ()
     queues: tuple[QueueStatus, ...] = ()
@@ -304,10 +304,10 @@ class Plan:
         claimed = [
             [*claim.gang, claim.nominations, [_stop_content(stop) for stop in claim.stops]]
             + [[*each.gang, format_move(each.move, seal="")] for each in claim.moves]
-            for claim in self.claims
+            for claim in self.preemptions
         ]
         stopped = [_stop_content(stop) for stop in self.stops]
-        switched = [[each.uid, each.suspend] for each in self.switches]
+        switched = [[each.uid, each.suspend] for each in self.job_changes]
         everything = (content, undone, claimed, stopped, switched)
         return hashlib.sha256(msgspec.json.encode(everything)).hexdigest()[:12]
 

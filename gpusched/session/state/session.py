@@ -47,6 +47,10 @@ from gpusched.session.state.statement import Statement
 from gpusched.topology.levels import TopologyLevel
 
 _FORMER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], object]]]] = {
+    "accounts": ("queue_accounts", lambda session: session.queue_accounts),
+    "bench": ("node_usage", lambda session: session.node_usage),
+    "map": ("cluster_map", lambda session: session.cluster_map),
+    "path": ("queue_path", lambda session: session.queue_path),
     "admitted": ("outcomes.is_admitted(gang)", lambda session: session.outcomes.admitted_keys),
     "full": ("placements.is_full", lambda session: session.placements.is_full),
     "keep": ("placements.commit", lambda session: session.placements.commit),
@@ -73,7 +77,7 @@ class Session:
         session_cache: results of earlier sessions under the same policy.
         placement: how long and how to search where one pass does not find a place.
         search: runs what may take long or crash, here or in the solver's process.
-        hand: called with each gang as it is looked at, so that a crash can be put down to it.
+        on_gang: called with each gang as it is looked at, so that a crash can be put down to it.
     """
 
     def __init__(
@@ -86,31 +90,39 @@ class Session:
         session_cache: SessionCache,
         placement: PlacementConfig,
         search: SearchRunner = search_in_process,
-        hand: Callable[[GangKey], None] = lambda _gang: None,
+        on_gang: Callable[[GangKey], None] = lambda _gang: None,
     ) -> None:
         self.snapshot = snapshot
         self.capabilities = capabilities
         self.cache = session_cache
         self.placement = placement
         self.search = search
-        self.hand = hand
+        self.on_gang = on_gang
         self.effort = search_effort(placement)
         """How hard to try for one problem."""
         self._searches: list[SearchRecord] = []
-        self.bench = NodeUsage(snapshot.nodes)
-        self.bench.population = snapshot.population
+        self.node_usage = NodeUsage(snapshot.nodes)
+        self.node_usage.population = snapshot.population
         pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
-        self.accounts = QueueAccounts(snapshot.queues, pools)
-        watch = None if pools is None else self.accounts
-        self.pod_counts = PodCounts(self.bench, snapshot.residents, session_cache.pod_counts, watch)
+        self.queue_accounts = QueueAccounts(snapshot.queues, pools)
+        watch = None if pools is None else self.queue_accounts
+        self.pod_counts = PodCounts(
+            self.node_usage, snapshot.pods_by_node, session_cache.pod_counts, watch
+        )
         self.hooks = Hooks(guard)
         self.hooks.pairs.rows = len(snapshot.nodes)
         self.view = View(
-            snapshot, self.accounts, self.pod_counts, self.hooks.fair_shares, self.hooks.usages
+            snapshot,
+            self.queue_accounts,
+            self.pod_counts,
+            self.hooks.fair_shares,
+            self.hooks.usages,
         )
-        self.class_infos = PodClassInfos(self.bench, self.pod_counts, self.hooks, session_cache)
+        self.class_infos = PodClassInfos(
+            self.node_usage, self.pod_counts, self.hooks, session_cache
+        )
         self.view.ask_filters(self.class_infos.accepting)
-        self.order_keys = OrderKeys(self.hooks, self.accounts, session_cache.equivalence)
+        self.order_keys = OrderKeys(self.hooks, self.queue_accounts, session_cache.equivalence)
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
         self._gangs = {
@@ -120,12 +132,12 @@ class Session:
             )
             for gang in snapshot.gangs
         }
-        self._effects = PlacementEffects(snapshot.queues, self.accounts)
+        self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(self._gangs, self.nominations, self._effects)
         self.outcomes = Outcomes(self.nominations.stops)
         self._open(plugins)
-        self.nominations.restore(snapshot, self._gangs, self.bench, self.pod_counts)
+        self.nominations.restore(snapshot, self._gangs, self.node_usage, self.pod_counts)
 
     def _open(self, plugins: Sequence[Plugin]) -> None:
         self.hooks.filters.append(REFUSED_LATELY)
@@ -165,13 +177,13 @@ class Session:
         )
 
     @property
-    def work(self) -> WorkBudget:
+    def work_budget(self) -> WorkBudget:
         """What each tenant has used of this session."""
-        return self.gang_selection.work
+        return self.gang_selection.work_budget
 
     def has_budget_for(self, gang: Gang) -> bool:
         """Whether the gang's tenant may use more of this session; else the next one goes on."""
-        if self.work.may(tenant_of_gang(gang, self.snapshot.queues)):
+        if self.work_budget.may(tenant_of_gang(gang, self.snapshot.queues)):
             return True
         self.gang_selection.defer(gang)
         return False
@@ -180,7 +192,7 @@ class Session:
         """The gang's queue, None when it does not exist."""
         return self.snapshot.queues.get(gang.queue)
 
-    def path(self, gang: Gang) -> tuple[str, ...]:
+    def queue_path(self, gang: Gang) -> tuple[str, ...]:
         """Names of the gang's queue and those above it; empty when it does not exist."""
         return self._effects.queue_path(gang)
 
@@ -191,9 +203,9 @@ class Session:
         return self.cache.levels(self.snapshot.nodes, self.snapshot.topologies)
 
     @cached_property
-    def map(self) -> ClusterMap:
+    def cluster_map(self) -> ClusterMap:
         """Levels and slots as problems of placement see them."""
-        return ClusterMap(self.bench, self.levels, self.hooks.topology.spares)
+        return ClusterMap(self.node_usage, self.levels, self.hooks.topology.spares)
 
     def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules between pods say."""
@@ -216,13 +228,13 @@ class Session:
     # -- moving ------------------------------------------------------------------------------
     def statement(self) -> Statement:
         """An empty batch of moves."""
-        return Statement(self.bench, self.accounts, self.pod_counts)
+        return Statement(self.node_usage, self.queue_accounts, self.pod_counts)
 
     def evict(self, statement: Statement, gang: Gang, member: Placed) -> None:
         """Add to a statement that a member leaves. Its node must exist."""
         row = self.snapshot.nodes.row[member.node]
         request = pod_class_vector(member.pod.pod_class, self.snapshot.nodes.columns)
-        statement.evict(gang, member, row, request, path=self.path(gang))
+        statement.evict(gang, member, row, request, path=self.queue_path(gang))
 
     @contextmanager
     def pipelining(self) -> Iterator[None]:
@@ -237,8 +249,8 @@ class Session:
             self._look(later=False)
 
     def _look(self, *, later: bool) -> None:
-        self.bench.look(later=later)
-        self.accounts.counts_after_evictions = later
+        self.node_usage.look(later=later)
+        self.queue_accounts.counts_after_evictions = later
 
     @property
     def reservations(self) -> ReservationTracker | None:

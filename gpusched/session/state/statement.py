@@ -10,6 +10,7 @@ held for a pod until the pods that leave are gone. It names no GPU slots yet.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,6 +18,7 @@ from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import RequestVector
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
+from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
@@ -32,7 +34,7 @@ class Assignment:
         row: of the node.
         slots: bitmask of GPU slots; 0 for none, or while the room is not free yet.
         request: amounts that the pod requests.
-        promised: whether it is a nomination: the room is not free yet.
+        is_nomination: whether it is a nomination: the room is not free yet.
         gpu: number of the GPU on which a share is nominated, see ``NodeUsage.gpu_to_join``.
     """
 
@@ -40,7 +42,7 @@ class Assignment:
     row: int
     slots: int
     request: RequestVector
-    promised: bool = False
+    is_nomination: bool = False
     gpu: int = 0
 
 
@@ -65,16 +67,16 @@ class EvictOperation:
 class UnnominateOperation:
     """A nomination is taken back, to use its room or to give it up."""
 
-    place: Assignment
+    assignment: Assignment
     path: tuple[str, ...]
-    lasting: bool
+    not_preemptible: bool
 
 
 @attrs.frozen(slots=True, eq=False)
 class UnassignOperation:
     """A place given earlier in this session is freed, while another is tried."""
 
-    place: Assignment
+    assignment: Assignment
 
 
 class Statement:
@@ -83,14 +85,16 @@ class Statement:
     A statement ends with ``commit`` or with ``discard``; afterwards it takes no moves.
 
     Args:
-        bench: usage of nodes, which follows each move.
+        node_usage: usage of nodes, which follows each move.
         accounts: of the queues; places are charged when the statement is committed, evictions
             and nominations taken back at once, so that policies see them while victims are chosen.
         pod_counts: pods on each node, for rules between pods.
     """
 
-    def __init__(self, bench: NodeUsage, accounts: QueueAccounts, pod_counts: PodCounts) -> None:
-        self._bench = bench
+    def __init__(
+        self, node_usage: NodeUsage, accounts: QueueAccounts, pod_counts: PodCounts
+    ) -> None:
+        self._node_usage = node_usage
         self._pod_counts = pod_counts
         self._accounts = accounts
         self.proof = ""
@@ -101,7 +105,7 @@ class Statement:
         self._open = True
 
     @property
-    def places(self) -> tuple[Assignment, ...]:
+    def assignments(self) -> tuple[Assignment, ...]:
         """Assignments so far, in the order in which they were made."""
         return tuple(move for move in self._moves if isinstance(move, Assignment))
 
@@ -113,13 +117,15 @@ class Statement:
     @property
     def unnominated(self) -> tuple[Assignment, ...]:
         """Nominations taken back so far, in the order in which that was done."""
-        return tuple(move.place for move in self._moves if isinstance(move, UnnominateOperation))
+        return tuple(
+            move.assignment for move in self._moves if isinstance(move, UnnominateOperation)
+        )
 
     def checkpoint(self) -> int:
         """A point to which ``rollback`` can return."""
         return len(self._moves)
 
-    def place(
+    def assign(
         self, pod: Pod, row: int, request: RequestVector, *, then: tuple[int, ...] = ()
     ) -> None:
         """Put a pod on a row where it fits.
@@ -135,37 +141,39 @@ class Statement:
             InvariantBroken: it does not fit; the caller read another class fit.
         """
         self._must_be_open()
-        bench = self._bench
-        free = bench.free_on(row, request.columns)
+        node_usage = self._node_usage
+        free = node_usage.free_on(row, request.columns)
         if (free < request.amounts).any():
-            raise InvariantBroken(f"pod {pod.key} does not fit {bench.nodes.nodes[row].name}")
+            raise InvariantBroken(f"pod {pod.key} does not fit {node_usage.nodes.nodes[row].name}")
         share = request.share is not None
-        gpu = bench.gpu_to_join(row, request) if share else None
-        if bench.later:
-            bench.reserve(row, request, gpu=gpu or 0)
+        gpu = node_usage.gpu_to_join(row, request) if share else None
+        if node_usage.later:
+            node_usage.reserve(row, request, gpu=gpu or 0)
             self._pod_counts.nominate(pod, row)
-            self._moves.append(Assignment(pod, row, 0, request, promised=True, gpu=gpu or 0))
+            self._moves.append(Assignment(pod, row, 0, request, is_nomination=True, gpu=gpu or 0))
             return
         slots = 0 if gpu is None else 1 << gpu
         if share and not slots:
             slots = choose_slots(
-                bench.openable_slots(row, request),
+                node_usage.openable_slots(row, request),
                 1,
-                bench.nodes.nodes[row].layout,
-                slots=bench.slots_on(row),
-                population=bench.population,
+                node_usage.nodes.nodes[row].layout,
+                slots=node_usage.slots_on(row),
+                population=node_usage.population,
             )
         elif pod.pod_class.gpus:
             slots = choose_slots(
-                bench.free_slots[row] & self._range(row, pod.pod_class.gpu),
+                node_usage.free_slots[row] & self._range(row, pod.pod_class.gpu),
                 pod.pod_class.gpus,
-                bench.nodes.nodes[row].layout,
-                slots=bench.slots_on(row),
+                node_usage.nodes.nodes[row].layout,
+                slots=node_usage.slots_on(row),
                 then=then,
-                population=bench.population,
-                within=numa_slot_masks(bench, pod.pod_class, row) if row in bench.zoned else (),
+                population=node_usage.population,
+                within=numa_slot_masks(node_usage, pod.pod_class, row)
+                if row in node_usage.numa_rows
+                else (),
             )
-        bench.add(row, request, slots=slots)
+        node_usage.add(row, request, slots=slots)
         self._pod_counts.place(pod, row)
         self._moves.append(Assignment(pod, row, slots, request))
 
@@ -177,7 +185,7 @@ class Statement:
         Use ``Session.evict``, which knows rows, demands and paths.
         """
         self._must_be_open()
-        self._bench.release(row, request, slots=member.slots)
+        self._node_usage.release(row, request, slots=member.slots)
         self._pod_counts.leave(member.pod, row)
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(EvictOperation(gang, member, row, request, tuple(path)))
@@ -191,7 +199,7 @@ class Statement:
             lasting: whether it was nominated for a gang that is not preemptible.
         """
         self._must_be_open()
-        self._bench.reserve(place.row, place.request, gpu=place.gpu, times=-1)
+        self._node_usage.reserve(place.row, place.request, gpu=place.gpu, times=-1)
         self._pod_counts.nominate(place.pod, place.row, times=-1)
         self._accounts.nominate(path, place.pod.pod_class.requests, times=-1)
         if lasting:
@@ -213,33 +221,37 @@ class Statement:
     def _undo(
         self, move: Assignment | EvictOperation | UnnominateOperation | UnassignOperation
     ) -> None:
-        bench = self._bench
+        node_usage = self._node_usage
         if isinstance(move, EvictOperation):
-            bench.release(move.row, move.request, slots=move.member.slots, times=-1)
+            node_usage.release(move.row, move.request, slots=move.member.slots, times=-1)
             self._pod_counts.leave(move.member.pod, move.row, times=-1)
             self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
         elif isinstance(move, UnnominateOperation):
-            bench.reserve(move.place.row, move.place.request, gpu=move.place.gpu)
-            self._pod_counts.nominate(move.place.pod, move.place.row)
-            self._accounts.nominate(move.path, move.place.pod.pod_class.requests)
-            if move.lasting:
-                self._accounts.charge_not_preemptible(move.path, move.place.pod.pod_class.requests)
+            node_usage.reserve(
+                move.assignment.row, move.assignment.request, gpu=move.assignment.gpu
+            )
+            self._pod_counts.nominate(move.assignment.pod, move.assignment.row)
+            self._accounts.nominate(move.path, move.assignment.pod.pod_class.requests)
+            if move.not_preemptible:
+                self._accounts.charge_not_preemptible(
+                    move.path, move.assignment.pod.pod_class.requests
+                )
         elif isinstance(move, UnassignOperation):
-            place = move.place
-            bench.add(place.row, place.request, slots=place.slots)
+            place = move.assignment
+            node_usage.add(place.row, place.request, slots=place.slots)
             self._pod_counts.place(place.pod, place.row)
-        elif move.promised:
-            bench.reserve(move.row, move.request, gpu=move.gpu, times=-1)
+        elif move.is_nomination:
+            node_usage.reserve(move.row, move.request, gpu=move.gpu, times=-1)
             self._pod_counts.nominate(move.pod, move.row, times=-1)
         else:
-            bench.remove(move.row, move.request, slots=move.slots)
+            node_usage.remove(move.row, move.request, slots=move.slots)
             self._pod_counts.place(move.pod, move.row, times=-1)
 
     def commit(self) -> tuple[Assignment, ...]:
         """Make the moves final; returns the places among them."""
         self._must_be_open()
         self._open = False
-        return self.places
+        return self.assignments
 
     def discard(self) -> None:
         """Undo all moves and end the statement."""
@@ -247,8 +259,17 @@ class Statement:
         self._open = False
 
     def _range(self, row: int, gpu: str) -> int:
-        return self._bench.slot_range(row, gpu)
+        return self._node_usage.slot_range(row, gpu)
 
     def _must_be_open(self) -> None:
         if not self._open:
             raise InvariantBroken("a statement that was kept or discarded was used again")
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names(
+            "Statement",
+            {
+                "place": "assign",
+                "places": "assignments",
+            },
+        )

@@ -33,7 +33,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
                 generation=gang.generation,
                 queue=gang.queue,
                 min_member=gang.min_member,
-                placed=gang.ready,
+                placed=gang.ready_members,
                 binds=tuple(moved),
                 proof=session.placements.proof(gang),
             )

@@ -61,8 +61,8 @@ def _typical_requests(gangs: Sequence[Gang]) -> tuple[Mapping[int, int], Mapping
     shapes: Counter[Shape] = Counter()
     for gang in gangs:
         pods: Counter[int] = Counter()
-        for task in gang.tasks:
-            pods[task.pod_class.gpus] += len(task.pods)
+        for pod_set in gang.pod_sets:
+            pods[pod_set.pod_class.gpus] += len(pod_set.pods)
         for member in gang.placed:
             pods[member.pod.pod_class.gpus] += 1
         del pods[0]

@@ -41,7 +41,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     cache = session.cache.statuses
     found = []
     for gang in session.gangs:
-        session.hand(gang.key)
+        session.on_gang(gang.key)
         if gang.placed:
             if session.placements.assigned(gang) or not all(
                 member.confirmed for member in gang.placed
@@ -83,7 +83,7 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
         ):
             continue
         reason = PendingReason(
-            reason=Reason.WAITING_FOR_TURN, sentence=_waiting_for_turn_message(gang, before)
+            reason=Reason.WAITING_FOR_TURN, message=_waiting_for_turn_message(gang, before)
         )
         status = _gang_status(session, gang)
         yield attrs.evolve(
@@ -99,7 +99,7 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
 def _has_published_reason(gang: Gang) -> bool:
     if gang.pod_group is not None and gang.pod_group.condition("Scheduled") is not None:
         return True
-    return any(pod.unschedulable_reason for task in gang.tasks for pod in task.pods)
+    return any(pod.unschedulable_reason for pod_set in gang.pod_sets for pod in pod_set.pods)
 
 
 def _waiting_for_turn_message(gang: Gang, before: int) -> str:
@@ -111,13 +111,13 @@ def _waiting_for_turn_message(gang: Gang, before: int) -> str:
 
 
 def _gang_status(session: Session, gang: Gang) -> GangStatus:
-    whole = bool(gang.placed or gang.credit) and not gang.need
+    whole = bool(gang.placed or gang.succeeded_counted) and not gang.missing_members
     admission = session.outcomes.admission(gang)
     reason = session.outcomes.refusal(gang)
     held = session.nominations.places(gang)
     nodes = session.snapshot.nodes.nodes
     if whole:
-        scheduled = PendingReason(reason=Reason.SCHEDULED, sentence=_running_message(gang))
+        scheduled = PendingReason(reason=Reason.SCHEDULED, message=_running_message(gang))
         admission = None
     else:
         admission = admission and _with_warning(gang, admission)
@@ -127,7 +127,10 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
     waiting: list[tuple[ObjectKey, UID]] = []
     if not whole or reason is not None:
         waiting = [
-            (pod.key, pod.uid) for task in gang.tasks for pod in task.pods if not is_expected(pod)
+            (pod.key, pod.uid)
+            for pod_set in gang.pod_sets
+            for pod in pod_set.pods
+            if not is_expected(pod)
         ]
     return GangStatus(
         gang=gang.key,
@@ -136,12 +139,12 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         queue=gang.queue,
         phase=_gang_phase(gang, whole=whole, admitted=is_admitted),
         admitted=admission
-        or PendingReason(reason=ADMITTED_REASON, sentence=_admitted_message(gang)),
+        or PendingReason(reason=ADMITTED_REASON, message=_admitted_message(gang)),
         is_admitted=is_admitted,
         scheduled=scheduled,
         is_scheduled=whole,
-        waiting=tuple(waiting),
-        waiting_ask=reason if whole else None,
+        waiting_pods=tuple(waiting),
+        pending_reason=reason if whole else None,
         counts=(len(gang.placed), gang.running, gang.succeeded, gang.failed),
         nominated=tuple(
             sorted(
@@ -161,7 +164,7 @@ def _runs_again_reason(gang: Gang) -> PendingReason | None:
     shown = gang.pod_group.condition("Preempted") if gang.pod_group else None
     if shown is None or shown.status != "True" or gang.pending or gang.gated or gang.leaving:
         return None
-    return PendingReason(reason=Reason.SCHEDULED, sentence=f"runs again: {_running_message(gang)}")
+    return PendingReason(reason=Reason.SCHEDULED, message=f"runs again: {_running_message(gang)}")
 
 
 def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], ...]:
@@ -190,22 +193,22 @@ def _has_admitted(gang: Gang) -> bool:
 
 def _with_warning(gang: Gang, reason: PendingReason) -> PendingReason:
     """Reason with a hint for the author where it has no condition: a suspended Job has events only."""
-    if not gang.remark or not gang.suspended:
+    if not gang.warning or not gang.suspended:
         return reason
-    return attrs.evolve(reason, sentence=truncate_message(f"{reason.sentence}; {gang.remark}"))
+    return attrs.evolve(reason, message=truncate_message(f"{reason.message}; {gang.warning}"))
 
 
 def _admitted_message(gang: Gang) -> str:
     text = f"admitted to queue {gang.queue}"
-    return truncate_message(f"{text}; {gang.remark}") if gang.remark else text
+    return truncate_message(f"{text}; {gang.warning}") if gang.warning else text
 
 
 def _running_message(gang: Gang) -> str:
-    text = f"{pods_text(gang.ready)} placed, {gang.min_member} needed{_proof_text_of_members(gang)}"
+    text = f"{pods_text(gang.ready_members)} placed, {gang.min_member} needed{_proof_text_of_members(gang)}"
     text = f"{text}; {gang.pending} more wait" if gang.pending else text
     return (
-        truncate_message(f"{text}; {gang.remark}")
-        if gang.remark and not _has_admitted(gang)
+        truncate_message(f"{text}; {gang.warning}")
+        if gang.warning and not _has_admitted(gang)
         else text
     )
 
@@ -220,21 +223,21 @@ def _proof_text_of_members(gang: Gang) -> str:
 
 
 def _reason_before_attempt(gang: Gang) -> PendingReason:
-    have = gang.ready + gang.pending
+    have = gang.ready_members + gang.pending
     if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:
-        sentence = f"{pods_text(gang.gated)} of {gang.min_member} needed are held by a gate"
-        return PendingReason(reason=Reason.GATED, sentence=sentence)
+        message = f"{pods_text(gang.gated)} of {gang.min_member} needed are held by a gate"
+        return PendingReason(reason=Reason.GATED, message=message)
     if have < gang.min_member:
-        sentence = not_enough_members_message(
+        message = not_enough_members_message(
             gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving
         )
-        return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
-    waiting = Counter(pod.role for task in gang.tasks for pod in task.pods)
+        return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, message=message)
+    waiting = Counter(pod.role for pod_set in gang.pod_sets for pod in pod_set.pods)
     for role, missing in gang.missing_roles:
         if missing > waiting[role]:
-            sentence = role_shortage_message(gang, role, missing - waiting[role])
-            return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, sentence=sentence)
-    return PendingReason(reason=Reason.BACK_OFF, sentence="waits for its turn in a later cycle")
+            message = role_shortage_message(gang, role, missing - waiting[role])
+            return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, message=message)
+    return PendingReason(reason=Reason.BACK_OFF, message="waits for its turn in a later cycle")
 
 
 def _gang_phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
@@ -254,7 +257,7 @@ def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
     left_out = session.gang_selection.left_out
     found: Counter[tuple[str, str]] = Counter()
     for gang in session.all_gangs:
-        if not gang.need:
+        if not gang.missing_members:
             continue
         if gang.key in left_out:
             found[gang.queue, Reason.WAITING_FOR_TURN] += 1
@@ -266,7 +269,7 @@ def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
         known = session.snapshot.queues.get(queue) is not None
         key = (queue if known else _UNKNOWN_QUEUE_LABEL, reason)
         counts[key] = counts.get(key, 0) + number
-    for queue, number in session.snapshot.idle.items():
+    for queue, number in session.snapshot.idle_gangs.items():
         known = session.snapshot.queues.get(queue) is not None
         key = (queue if known else _UNKNOWN_QUEUE_LABEL, Reason.NOT_ENOUGH_MEMBERS)
         counts[key] = counts.get(key, 0) + number

@@ -41,11 +41,11 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
             untold.update(node.path if node else ())
             continue
         for name in node.path if node else ():
-            parts.setdefault(name, []).extend(gang.asked for gang in gangs)
+            parts.setdefault(name, []).extend(gang.pending_requests for gang in gangs)
             pending[name] = pending.get(name, 0) + counts[0]
             inqueue[name] = inqueue.get(name, 0) + counts[1]
     running: dict[str, int] = {}
-    for queue, count in sorted(session.snapshot.running.items()):
+    for queue, count in sorted(session.snapshot.running_gangs.items()):
         node = session.snapshot.queues.get(queue)
         for name in node.path if node else ():
             running[name] = running.get(name, 0) + count
@@ -81,7 +81,7 @@ def _pending_gangs_by_queue(session: Session) -> dict[str, list[Gang]]:
     """Gangs with members that wait, by their own queue."""
     found: dict[str, list[Gang]] = {}
     for gang in session.all_gangs:
-        if gang.tasks:
+        if gang.pod_sets:
             found.setdefault(gang.queue, []).append(gang)
     return found
 
@@ -91,7 +91,7 @@ def _count_admitted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
     left_out = session.gang_selection.left_out
     counts = [0, 0]
     for gang in gangs:
-        if not gang.need or session.placements.assigned(gang):
+        if not gang.missing_members or session.placements.assigned(gang):
             continue
         if gang.key in left_out:  # as it was when it was looked at last
             counts[gang.pod_group is not None and gang.pod_group.phase == "Inqueue"] += 1
@@ -116,14 +116,14 @@ def _queue_status(
         for name, amount in queue.deserved.items
         if node.allocated.get(name) > amount
     }
-    wrong = node.trouble or node.fault
+    wrong = node.error or node.fault
     if wrong:
-        ready = PendingReason(reason=Reason.INVALID_SPEC, sentence=wrong)
+        ready = PendingReason(reason=Reason.INVALID_SPEC, message=wrong)
     else:
         text = "the queue takes jobs" if state == "Open" else f"the queue is {state.lower()}"
         ready = PendingReason(
             reason="Ready",
-            sentence=truncate_message(f"{text}; {node.remark}" if node.remark else text),
+            message=truncate_message(f"{text}; {node.warning}" if node.warning else text),
         )
     return QueueStatus(
         name=queue.name,
@@ -175,7 +175,7 @@ def _usage_to_publish(session: Session, node: QueueNode) -> QueueUsage | None:
 
 def _pool_statuses(session: Session, node: QueueNode) -> tuple[PoolStatus, ...]:
     """Amounts it held in its pools when the session began, as for ``allocated``."""
-    queue, pools = node.queue, session.accounts.pools
+    queue, pools = node.queue, session.queue_accounts.pools
     if not queue.node_pools:
         return ()
     held = pools.held.get(queue.name, NOTHING) if pools else NOTHING

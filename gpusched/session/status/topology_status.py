@@ -22,7 +22,7 @@ def topology_statuses(session: Session) -> tuple[TopologyStatus, ...]:
             is_ready=each.counts,
             ready=PendingReason(
                 reason=IN_USE_REASON if each.counts else Reason.TOPOLOGY_CONFLICT,
-                sentence=truncate_message(each.sentence),
+                message=truncate_message(each.message),
             ),
             crossed=each.crossed,
             outside=each.outside,

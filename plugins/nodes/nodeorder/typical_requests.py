@@ -55,7 +55,7 @@ class TypicalRequests:
     def __init__(self, view: View, look_ahead: int) -> None:
         self._view = view
         self._look_ahead = look_ahead
-        self._typical = _most_frequent(view.popularity)
+        self._typical = _most_frequent(view.pod_classes_by_frequency)
         names = sorted({pod.gpu for pod, _ in self._typical if pod.gpu})
         self._kinds = {gpu: self._kind(gpu) for gpu in names}
 
@@ -85,7 +85,7 @@ class TypicalRequests:
         """Requests for another kind of GPU, or for none, waste all that is free of this one."""
         accepting: dict[tuple[RequestShape, bytes], int] = {}
         for pod, count in self._typical:
-            mask = self._view.accepting(pod)
+            mask = self._view.nodes_passing_filters(pod)
             ask = (
                 request_shape(pod)
                 if pod.gpu == gpu

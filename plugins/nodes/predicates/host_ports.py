@@ -31,7 +31,7 @@ def register_host_ports(hooks: Hooks, view: View) -> None:
         users = PortUsers(pod.pod_class.ports)
 
         def allows() -> Bools:
-            free: Bools = view.count(users) == 0
+            free: Bools = view.pods_by_node(users) == 0
             return free
 
         return PairRule(users.ports, allows, once=True)

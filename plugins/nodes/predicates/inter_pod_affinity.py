@@ -31,7 +31,7 @@ def register_inter_pod_affinity(hooks: Hooks, view: View) -> None:
         lambda pod: _anti_affinity_rule(pod, view),
         concerns=lambda pod_class: bool(pod_class.pod_anti_affinity),
     )
-    wards = AntiAffinityRules(view.repelling(), view)
+    wards = AntiAffinityRules(view.pods_with_anti_affinity(), view)
     if wards.some:
         hooks.pair_filter(
             "break the anti-affinity of pods there", wards.rule, concerns=lambda _pod_class: True
@@ -49,12 +49,12 @@ def _affinity_rule(pod: Pod, view: View) -> PairRule | None:
     query = PodSelection(parts)
 
     def allows() -> Bools:
-        counts = view.count(query)
+        counts = view.pods_by_node(query)
         labelled = np.ones(counts.shape, dtype=np.bool_)
         near = np.ones(counts.shape, dtype=np.bool_)
         anybody = False
         for key in keys:
-            domains = view.domains(key)
+            domains = view.domain_numbers(key)
             labelled &= domains >= 0
             close = rows_with_pods_in_domain(counts, domains)
             anybody = anybody or bool(close.any())
@@ -76,7 +76,7 @@ def _anti_affinity_rule(pod: Pod, view: View) -> PairRule | None:
     def allows() -> Bools:
         allowed = np.ones(len(view.nodes()), dtype=np.bool_)
         for key, query in asked:
-            allowed &= ~rows_with_pods_in_domain(view.count(query), view.domains(key))
+            allowed &= ~rows_with_pods_in_domain(view.pods_by_node(query), view.domain_numbers(key))
         return allowed
 
     once = any(key == HOST and query.counts(pod) for key, query in asked)
@@ -211,8 +211,8 @@ class AntiAffinityRules:
         def allows() -> Bools:
             allowed = np.ones(len(view.nodes()), dtype=np.bool_)
             for query in against:
-                domains = view.domains(query.ward.topology_key)
-                allowed &= ~rows_with_pods_in_domain(view.count(query), domains)
+                domains = view.domain_numbers(query.ward.topology_key)
+                allowed &= ~rows_with_pods_in_domain(view.pods_by_node(query), domains)
             return allowed
 
         return PairRule(frozenset(query.ward for query in against), allows)

@@ -16,7 +16,7 @@ from gpusched.plugin import Hooks, PairRule, Pod, Resources, View
 
 def register_nominated_pods(hooks: Hooks, view: View) -> None:
     """Register the filter, where any pod is nominated by another scheduler."""
-    if view.awaited():
+    if view.nominated_foreign_pods():
         hooks.pair_filter(
             "keep room for pods of other schedulers nominated there",
             lambda pod: _nominated_pods_rule(pod, view),
@@ -25,7 +25,7 @@ def register_nominated_pods(hooks: Hooks, view: View) -> None:
 
 
 def _nominated_pods_rule(pod: Pod, view: View) -> PairRule | None:
-    first = [each for each in view.awaited() if each.priority >= pod.priority]
+    first = [each for each in view.nominated_foreign_pods() if each.priority >= pod.priority]
     rows = {node.name: row for row, node in enumerate(view.nodes())}
     held: dict[int, Resources] = {}
     shut: set[int] = set()

@@ -58,8 +58,8 @@ def _preferred_affinity_score(pod: Pod, view: View) -> PairScore | None:
     def points() -> Ints:
         total = np.zeros(len(view.nodes()), dtype=np.int64)
         for weight, key, query in asked:
-            domains = view.domains(key)
-            total += weight * sum_by_domain(view.count(query), domains)[domains]
+            domains = view.domain_numbers(key)
+            total += weight * sum_by_domain(view.pods_by_node(query), domains)[domains]
         return _scaled(total)
 
     return PairScore(asked, points)
@@ -78,8 +78,8 @@ def _preferred_spread_score(pod: Pod, view: View) -> PairScore | None:
     def points() -> Ints:
         total = np.zeros(len(view.nodes()), dtype=np.int64)
         for key, query in asked:
-            domains = view.domains(key)
-            sums = sum_by_domain(view.count(query), domains)
+            domains = view.domain_numbers(key)
+            sums = sum_by_domain(view.pods_by_node(query), domains)
             # A node outside of every domain is as bad as the fullest one.
             total -= np.where(domains >= 0, sums[domains], sums.max(initial=0))
         return _scaled(total)

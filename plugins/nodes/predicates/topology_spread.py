@@ -38,7 +38,7 @@ def _spread_rule(pod: Pod, view: View) -> PairRule | None:
     def allows() -> Bools:
         labelled = np.ones(len(view.nodes()), dtype=np.bool_)
         for each in asked:
-            labelled &= view.domains(each.term.topology_key) >= 0
+            labelled &= view.domain_numbers(each.term.topology_key) >= 0
         allowed = labelled.copy()
         for each in asked:
             allowed &= _balanced(each, labelled, view)
@@ -73,9 +73,9 @@ def _counted_nodes(term: SpreadTerm, pod: Pod, view: View) -> Bools | None:
 
 def _balanced(asked: _SpreadConstraint, labelled: Bools, view: View) -> Bools:
     term = asked.term
-    domains = view.domains(term.topology_key)
+    domains = view.domain_numbers(term.topology_key)
     rows = labelled if asked.nodes is None else labelled & asked.nodes
-    sums = sum_by_domain(view.count(asked.query), domains, rows)
+    sums = sum_by_domain(view.pods_by_node(asked.query), domains, rows)
     present = np.unique(domains[rows])
     if len(present) < term.min_domains:
         least = 0

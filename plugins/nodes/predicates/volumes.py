@@ -43,7 +43,7 @@ class ClaimUsers:
 
 def register_volumes(hooks: Hooks, view: View) -> None:
     """Register filters for volumes; claims that no node can serve are named in the message."""
-    storage = view.storage()
+    storage = view.volumes()
     reach = VolumeReach(view)
     hooks.gang_ready(lambda gang: _check_claims(gang, storage), concerns=_uses_claims)
     hooks.pair_filter(
@@ -61,10 +61,10 @@ def _check_claims(gang: Gang, storage: VolumeCatalog) -> Verdict:
     """Refuse a gang, by the name of the claim, whose minimum needs a pod that no node can serve."""
     told: Verdict = ALLOW
     helpless = 0
-    for task in gang.tasks:
-        if not task.pod_class.uses_claims:
+    for pod_set in gang.pod_sets:
+        if not pod_set.pod_class.uses_claims:
             continue
-        for pod in task.pods:
+        for pod in pod_set.pods:
             for name in pod.claims:
                 why = _claim_problem(
                     pod, storage.claims.get(ObjectKey(pod.namespace, name)), storage
@@ -73,7 +73,7 @@ def _check_claims(gang: Gang, storage: VolumeCatalog) -> Verdict:
                     helpless += 1
                     told = told if told.refuses else _claim_refusal(pod, name, why)
                     break
-    return told if gang.pending - helpless < max(1, gang.need) else ALLOW
+    return told if gang.pending - helpless < max(1, gang.missing_members) else ALLOW
 
 
 def _claim_refusal(pod: Pod, claim: str, why: str) -> Verdict:
@@ -107,7 +107,7 @@ def _claim_problem(pod: Pod, claim: PersistentVolumeClaim | None, storage: Volum
 def _volume_rule(pod: Pod, view: View, reach: VolumeReach) -> PairRule | None:
     if not pod.claims:
         return None
-    storage = view.storage()
+    storage = view.volumes()
     found = [storage.claims.get(ObjectKey(pod.namespace, name)) for name in pod.claims]
     claims = [claim for claim in found if claim is not None]
     if len(claims) == len(found) and not any(_claim_problem(pod, each, storage) for each in claims):
@@ -120,11 +120,11 @@ def _volume_rule(pod: Pod, view: View, reach: VolumeReach) -> PairRule | None:
 
     def allows() -> Bools:
         # A volume for one pod alone: whoever uses it, wherever, is in the way.
-        if any(view.count(query).any() for query in alone):
+        if any(view.pods_by_node(query).any() for query in alone):
             return np.zeros(fixed.shape, dtype=np.bool_)
         allowed = fixed
         for query in shared:
-            users = view.count(query)
+            users = view.pods_by_node(query)
             if users.any():
                 allowed = allowed & (users > 0)
         return allowed
@@ -141,7 +141,7 @@ class VolumeReach:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._storage = view.storage()
+        self._storage = view.volumes()
         self._rows: dict[Hashable, Bools] = {}
         self._by_label: dict[str, dict[str, list[int]]] = {}
 

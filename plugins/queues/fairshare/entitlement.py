@@ -19,12 +19,12 @@ class ReclaimRequest:
 
     Attributes:
         chain: names of queues from the leaf up to the child of the common ancestor.
-        asked: what the claimant asks for.
+        requests: what the claimant requests.
         names: the resources that decide.
     """
 
     chain: tuple[str, ...]
-    asked: Resources
+    requests: Resources
     names: tuple[str, ...]
 
 

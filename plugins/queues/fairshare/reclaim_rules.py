@@ -168,12 +168,12 @@ class ReclaimRules:
         may claim from others. ``may_go`` judges by those who really go.
         """
         leaf = claimant.queue
-        own = less(self._view.staying(leaf), self._view.fixed(leaf))
+        own = less(self._view.staying(leaf), self._view.not_preemptible(leaf))
 
         def held(queue: str) -> Resources:
             if queue == leaf:
                 return self._view.staying(leaf)
-            least, now = self._view.fixed(queue).plus(own), self._view.staying(queue)
+            least, now = self._view.not_preemptible(queue).plus(own), self._view.staying(queue)
             return Resources.of({name: min(amount, now.get(name)) for name, amount in least.items})
 
         return held
@@ -187,7 +187,7 @@ class ReclaimRules:
         """Whether exactly these chunks may go for the claimant."""
         claimant = proposal.claimant
         path = self._path(claimant)
-        asked = proposal.asked
+        asked = proposal.requests
         names = self._shares.deciding(asked)
         if not claimant.terms.preemptible:
             lasting = self._firm(path, asked, names)
@@ -204,14 +204,14 @@ class ReclaimRules:
             claim = ReclaimRequest(mine, asked, names)
             if not mine or not theirs:
                 return no_common_tree(self._path(chunk.victim))
-            kept = self._keeps_guarantee(theirs, chunk.taken, held)
+            kept = self._keeps_guarantee(theirs, chunk.released, held)
             if kept.refuses:
                 return kept
-            if not self._may_take_chunk(claim, theirs, chunk.taken, held=held, claimed=after):
-                decided = self._deciding_resources(claim, chunk.taken)
+            if not self._may_take_chunk(claim, theirs, chunk.released, held=held, claimed=after):
+                decided = self._deciding_resources(claim, chunk.released)
                 return victim_within_share(theirs, decided, shares=self._shares, held=held)
             for name in self._path(chunk.victim):
-                left[name] = less(held(name), chunk.taken)
+                left[name] = less(held(name), chunk.released)
         unfair = self._saturated(path, proposal, after)
         if unfair.refuses:
             return unfair
@@ -232,7 +232,7 @@ class ReclaimRules:
         if not names:
             return False
         shares = self._shares
-        if self._within_deserved(claim.chain, claim.asked, claim.names, claimed):
+        if self._within_deserved(claim.chain, claim.requests, claim.names, claimed):
             levels = [
                 [name for name in names if shares.deserved(level, name) is not None]
                 for level in theirs
@@ -246,7 +246,7 @@ class ReclaimRules:
             ):
                 return True
         return (
-            self._within_fair_share(claim.chain, claim.asked, claim.names, claimed)
+            self._within_fair_share(claim.chain, claim.requests, claim.names, claimed)
             and all(
                 any(held(level).get(name) > shares.entitled(level, name) for name in names)
                 for level in theirs
@@ -264,7 +264,7 @@ class ReclaimRules:
             of_both = tuple(name for name in names if taken.get(name))
             if of_both:
                 return of_both
-        return tuple(name for name, amount in claim.asked.items if amount and taken.get(name))
+        return tuple(name for name, amount in claim.requests.items if amount and taken.get(name))
 
     def _within_deserved(
         self, chain: Sequence[str], asked: Resources, names: Sequence[str], held: Held
@@ -302,7 +302,7 @@ class ReclaimRules:
         """What cannot be taken back later must lie within what is deserved, at every level."""
         stated = False
         for level in path:
-            fixed = self._view.fixed(level)
+            fixed = self._view.not_preemptible(level)
             for name in names:
                 deserved = self._shares.deserved(level, name)
                 if deserved is None:
@@ -333,16 +333,16 @@ class ReclaimRules:
         touched: dict[str, set[str]] = {}
         for chunk in proposal.chunks:
             for name in self._path(chunk.victim):
-                touched.setdefault(name, set()).update(n for n, a in chunk.taken.items if a)
-        asked = {name for name, amount in proposal.asked.items if amount}
-        asked_for = set(self._shares.deciding(proposal.asked))
+                touched.setdefault(name, set()).update(n for n, a in chunk.released.items if a)
+        asked = {name for name, amount in proposal.requests.items if amount}
+        asked_for = set(self._shares.deciding(proposal.requests))
         for level in path:
             parent = self._queue(level).parent
             for sibling in sorted(touched):
                 if sibling in path or self._queue(sibling).parent != parent:
                     continue
                 for name in sorted(asked_for & (touched[sibling] | asked)):
-                    mine = after(level).get(name) + proposal.asked.get(name)
+                    mine = after(level).get(name) + proposal.requests.get(name)
                     if self._above(level, mine, sibling, after(sibling).get(name), name):
                         due = self._shares.fair(level, name)
                         return claimant_more_saturated(level, sibling, name, mine=mine, due=due)
@@ -358,7 +358,7 @@ class ReclaimRules:
     def _cannot_be_taken_back(self, proposal: Proposal, after: Held) -> Verdict:
         """The victims, submitted again, must not be able to take the room back."""
         claimant = proposal.claimant
-        gained = dict.fromkeys(self._path(claimant), proposal.asked)
+        gained = dict.fromkeys(self._path(claimant), proposal.requests)
 
         def held(queue: str) -> Resources:
             return after(queue).plus(gained.get(queue, NOTHING))
@@ -367,11 +367,11 @@ class ReclaimRules:
         for chunk in proposal.chunks:
             key = str(chunk.victim.key)
             before = lost.get(key, (chunk.victim, NOTHING))[1]
-            lost[key] = (chunk.victim, before.plus(chunk.taken))
+            lost[key] = (chunk.victim, before.plus(chunk.released))
         for key, (victim, taken) in sorted(lost.items()):
             theirs, mine = self._levels_below_common_ancestor(victim, claimant)
             claim = ReclaimRequest(theirs, taken, self._shares.deciding(taken))
-            if self._may_take_chunk(claim, mine, proposal.asked, held=held, claimed=held):
+            if self._may_take_chunk(claim, mine, proposal.requests, held=held, claimed=held):
                 return wait(
                     Reason.WAITING_FOR_QUOTA,
                     "gang {key} could take the room back at once, so it is not taken",
@@ -407,7 +407,7 @@ class ReclaimRules:
         gone: dict[str, Resources] = {}
         for chunk in proposal.chunks:
             for name in self._path(chunk.victim):
-                gone[name] = gone.get(name, NOTHING).plus(chunk.taken)
+                gone[name] = gone.get(name, NOTHING).plus(chunk.released)
 
         def after(queue: str) -> Resources:
             return less(self._view.staying(queue), gone.get(queue, NOTHING))

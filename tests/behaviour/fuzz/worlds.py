@@ -194,7 +194,7 @@ class FuzzedCluster:
     def _reject(self, kind: str, rejected: Rejected) -> None:
         self.tally.rejected += 1
         if rejected.field == DEFECT:
-            self._found(f"contained while reading {kind}", rejected.why, rejected.sentence)
+            self._found(f"contained while reading {kind}", rejected.why, rejected.message)
 
     # -- sessions ----------------------------------------------------------------------------
     def _session(self) -> None:
@@ -215,9 +215,9 @@ class FuzzedCluster:
         self._judge(decision)
         plan = decision.plan
         self.tally.binds += len(plan.binds)
-        self.tally.claims += len(plan.claims)
+        self.tally.claims += len(plan.preemptions)
         self.tally.stops += len(plan.stops)
-        self.tally.switches += len(plan.switches)
+        self.tally.switches += len(plan.job_changes)
         version = self._version()
         carrying = PlanApplication(cache=self._cache, now=self._now, version=version)
         carrying.plan(plan, gone=self._rng.random() < 0.5)
@@ -237,11 +237,11 @@ class FuzzedCluster:
         if decision.degraded is not None and decision.degraded.fault is not None:
             fault = decision.degraded.fault
             self._found(f"degraded in {fault.stage}", f"{fault.kind} at {fault.place}", fault.story)
-        for sentence in decision.faults:
-            self._found("a plugin failed", sentence, sentence)
+        for message in decision.faults:
+            self._found("a plugin failed", message, message)
         for record in decision.searches:
-            for sentence in record.faults:
-                self._found("a search failed", sentence, sentence)
+            for message in record.faults:
+                self._found("a search failed", message, message)
 
     # -- findings ----------------------------------------------------------------------------
     def _find(self, what: str, error: BaseException) -> None:

@@ -112,9 +112,9 @@ class LifeWatch:
     def _now(self) -> float:
         return self.world.clock.monotonic()
 
-    def _say(self, sentence: str) -> None:
-        if sentence not in self.wrong:
-            self.wrong.append(sentence)
+    def _say(self, message: str) -> None:
+        if message not in self.wrong:
+            self.wrong.append(message)
 
     # -- the end ------------------------------------------------------------------------------
     async def _settle(self) -> None:

@@ -160,20 +160,20 @@ class _SessionPlayer:
         for gang in plan.binds:
             self.given.when.accept(gang)
         nominated = {uid: node for status in plan.gangs for uid, node in status.nominated}
-        for claim in plan.claims:
+        for claim in plan.preemptions:
             nominated |= {uid: node for _, uid, node in claim.nominations}
-        for order in (each for claim in plan.claims for each in claim.moves):
+        for order in (each for claim in plan.preemptions for each in claim.moves):
             key = ObjectKey(order.gang.namespace, order.gang.name)
             group = self.given.cache.groups.items[key]
             self.given.cache.put_group(key, attrs.evolve(group, move=order.move))
         self._nominate(nominated)
-        leaving: list[GangStop] = [*plan.stops, *(s for c in plan.claims for s in c.stops)]
+        leaving: list[GangStop] = [*plan.stops, *(s for c in plan.preemptions for s in c.stops)]
         names = [each.key.name for stop in leaving for each in stop.evictions]
         names += [key.name for undo in plan.undos for key, _ in undo.pods]
         for name in names:
             self._evict(name)
         moved = self._phases(plan)
-        return bool(moved or plan.binds or plan.claims or names)
+        return bool(moved or plan.binds or plan.preemptions or names)
 
     def _phases(self, plan: Plan) -> bool:
         """Write phases of PodGroups as the status writer would; True when one changed.
@@ -246,7 +246,7 @@ class _SessionPlayer:
             ask
             for status in self.given.then.plan.gangs
             if status.gang.name == gang.name
-            for ask in (status.admitted, status.scheduled, status.waiting_ask)
+            for ask in (status.admitted, status.scheduled, status.pending_reason)
             if ask is not None
         ]
-        return tuple((ask.reason, ask.sentence) for ask in asks)
+        return tuple((ask.reason, ask.message) for ask in asks)

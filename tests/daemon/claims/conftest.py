@@ -27,7 +27,7 @@ class TakeRoom:
         """See ``Action``."""
         for gang in session.gangs:
             if (
-                gang.need
+                gang.missing_members
                 and session.outcomes.is_admitted(gang)
                 and not session.nominations.has(gang)
             ):
@@ -36,7 +36,7 @@ class TakeRoom:
     def _take(self, session: Any, gang: Any) -> None:
         with session.pipelining():
             statement = session.statement()
-            for _, victim in sorted(session.snapshot.active.items()):
+            for _, victim in sorted(session.snapshot.placed_gangs.items()):
                 if place_ignoring_reservations(session, gang, statement) is None:
                     break
                 statement.rollback(len(statement.evictions))
@@ -56,7 +56,7 @@ class TakeRoom:
                 statement,
                 action="preempt",
                 reason=Reason.PREEMPTED,
-                sentence=f"{gang.key} {PREEMPTED}",
+                message=f"{gang.key} {PREEMPTED}",
             )
             session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, "room is made for it")
 

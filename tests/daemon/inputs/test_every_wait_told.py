@@ -106,7 +106,7 @@ def unreported(w):
     rejected += cache.rejected_nodes.values()
     rejected += [each for each in cache.charged.values() if each.scheduler == "gpusched"]
     about = {each["involvedObject"].get("uid") for each in w.client.list("events")}
-    return [each.sentence for each in rejected if each.uid not in about]
+    return [each.message for each in rejected if each.uid not in about]
 
 
 def test_a_suspended_job_that_cannot_be_believed_is_told(play):

@@ -204,8 +204,8 @@ def test_domains_of_labels_alone_are_bounded_and_told(play, monkeypatch):
             w.node(f"node-{number}", **{"gpusched.io/rack": f"r{number}"})
         daemon = w.daemon()
         await w.until(lambda: told(w, "TooManyDomains"))
-        (sentence,) = told(w, "TooManyDomains")
-        assert "level rack has more than 2 domains: 2 nodes beyond" in sentence
+        (message,) = told(w, "TooManyDomains")
+        assert "level rack has more than 2 domains: 2 nodes beyond" in message
         assert metric(daemon, 'gpusched_topology_nodes{state="outside"}') == 2
         for number in range(3):
             w.group(f"g{number}", minMember=1, topology={"required": "rack"})

@@ -53,7 +53,7 @@ def test_undo_evicts_by_uid_and_persists_against_a_budget(play):
         given.cluster.pods["c"]["metadata"]["uid"] = "u-new"
         given.cluster.budget("b", 3)
         pods = tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in ("a", "b", "c", "gone"))
-        undo = Undo(gang=("PodGroup", "ns", "g"), pods=pods, sentence="too late")
+        undo = Undo(gang=("PodGroup", "ns", "g"), pods=pods, message="too late")
         given.binder.undo(undo)
         given.binder.undo(undo)
         await given.until(lambda: given.binder.evictor.blocked)

@@ -14,10 +14,10 @@ from gpusched.base import limits
 from gpusched.io.write.status_writer import StatusWriter
 from gpusched.session.state.plan import GangStatus, PendingReason
 
-LACK = PendingReason(reason="InsufficientResources", sentence="needs 2 nodes; 1 fits now")
-QUOTA = PendingReason(reason="WaitingForQuota", sentence="queue q has 0 of 8 GPUs left")
-DONE = PendingReason(reason="Scheduled", sentence="2 of 2 pods needed have their place")
-ADMITTED = PendingReason(reason="Admitted", sentence="admitted to queue q")
+LACK = PendingReason(reason="InsufficientResources", message="needs 2 nodes; 1 fits now")
+QUOTA = PendingReason(reason="WaitingForQuota", message="queue q has 0 of 8 GPUs left")
+DONE = PendingReason(reason="Scheduled", message="2 of 2 pods needed have their place")
+ADMITTED = PendingReason(reason="Admitted", message="admitted to queue q")
 
 
 def says_status(scheduled=LACK, *, name="g", kind="PodGroup", waiting=(), running=0, **more):
@@ -26,7 +26,7 @@ def says_status(scheduled=LACK, *, name="g", kind="PodGroup", waiting=(), runnin
         "gang": GangKey(kind, "ns", name), "uid": UID(f"u-{name}"), "generation": 1,
         "queue": "q", "phase": "Inqueue", "admitted": ADMITTED, "is_admitted": True,
         "scheduled": scheduled, "is_scheduled": scheduled is DONE,
-        "waiting": tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in waiting),
+        "waiting_pods": tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in waiting),
         "counts": (0, running, 0, 0),
     }  # fmt: skip
     return GangStatus(**{**fields, **more})
@@ -260,7 +260,7 @@ def test_only_pods_that_lack_nodes_are_unschedulable(told, pod, ask, reason):
         (patch,) = patches(given, "/pods/a/status")
         assert patch["metadata"] == {"uid": "u-a", "resourceVersion": "5"}
         (condition,) = patch["status"]["conditions"]
-        assert (condition["reason"], condition["message"]) == (reason, ask.sentence)
+        assert (condition["reason"], condition["message"]) == (reason, ask.message)
         assert patches(given, "/pods/b/status") == []
 
     told(scenario)
@@ -278,7 +278,7 @@ def test_a_pod_that_is_soon_bound_is_never_told(told, pod):
         writer.submit([says_status(DONE)], [])
         await asyncio.sleep(10)
         assert patches(given, "/pods/a/status") == []
-        assert events(given) == [DONE.sentence]
+        assert events(given) == [DONE.message]
 
     told(scenario)
 
@@ -296,7 +296,7 @@ def test_a_sentence_that_returns_while_another_is_being_written_is_written_again
         writer.submit([says_status(LACK, waiting=("a",))], [])
         await asyncio.sleep(15)
         said = [b["status"]["conditions"][0]["message"] for b in patches(given, "/pods/a/status")]
-        assert said == [LACK.sentence, QUOTA.sentence, LACK.sentence]
+        assert said == [LACK.message, QUOTA.message, LACK.message]
 
     told(scenario)
 
@@ -306,13 +306,13 @@ def test_events_are_told_on_other_words_only(told):
 
     async def scenario(given, writer, shown):
         for n in range(200):
-            ask = PendingReason(reason=LACK.reason, sentence=f"needs 2 nodes; {n} fit now")
+            ask = PendingReason(reason=LACK.reason, message=f"needs 2 nodes; {n} fit now")
             writer.submit([says_status(ask)], [])
             await asyncio.sleep(1)
         assert len(events(given)) == 1
         writer.submit([says_status(QUOTA)], [])
         await asyncio.sleep(5)
-        assert events(given)[1:] == [QUOTA.sentence]
+        assert events(given)[1:] == [QUOTA.message]
 
     told(scenario)
 
@@ -325,7 +325,7 @@ def test_one_reason_is_told_once_a_minute_and_repeats_are_counted(told):
             writer.submit([says_status(QUOTA if n % 2 else LACK)], [])
             await asyncio.sleep(2)
         assert len(events(given)) <= 2 * 4
-        assert sorted(set(events(given))) == sorted({QUOTA.sentence, LACK.sentence})
+        assert sorted(set(events(given))) == sorted({QUOTA.message, LACK.message})
 
     told(scenario)
 
@@ -334,7 +334,7 @@ def test_an_event_again_after_others_becomes_a_series(told):
     """The same words come back: the first event is counted up; expired, it is told anew."""
 
     async def scenario(given, writer, shown):
-        for ask in (LACK, PendingReason(reason=LACK.reason, sentence="needs rack r1"), LACK):
+        for ask in (LACK, PendingReason(reason=LACK.reason, message="needs rack r1"), LACK):
             writer.submit([says_status(ask)], [])
             await asyncio.sleep(100)
         assert len(events(given)) == 2
@@ -411,7 +411,7 @@ def test_flush_writes_what_waits(told, pod):
         assert await writer.flush(5)
         assert given.clock.monotonic() < 0.1
         assert len(patches(given)) == 2
-        assert events(given) == [LACK.sentence] * 2
+        assert events(given) == [LACK.message] * 2
 
     told(scenario)
 
@@ -479,7 +479,7 @@ def test_a_hundred_thousand_wishes_are_bounded(told, pod, monkeypatch):
         for n in names:
             shown.pods[f"u-{n}"] = pod(
                 n, f"u-{n}", 6 if n in names[:100] else 5,
-                unschedulable=LACK.sentence if n in names[:100] else "",
+                unschedulable=LACK.message if n in names[:100] else "",
                 unschedulable_reason="Unschedulable" if n in names[:100] else "",
             )  # fmt: skip
         writer.submit([status], [])
@@ -564,7 +564,7 @@ def test_a_provisional_status_replaces_nothing(told):
     """Given a gang that was told why it waits, then that it waits to be looked at is not told."""
 
     async def scenario(given, writer, shown):
-        later = PendingReason(reason="WaitingForTurn", sentence="waits to be looked at")
+        later = PendingReason(reason="WaitingForTurn", message="waits to be looked at")
         writer.submit([says_status()], [])
         await asyncio.sleep(2)
         writer.submit([says_status(later, provisional=True)], [])

@@ -131,12 +131,12 @@ class Site:
         """Of the PodGroup."""
         group = self.cache.groups.items[ObjectKey("default", "g")]
         ask = PendingReason(
-            reason="InsufficientResources", sentence="needs 2 nodes with 8 free GPUs"
+            reason="InsufficientResources", message="needs 2 nodes with 8 free GPUs"
         )
         fields = {
             "gang": GangKey("PodGroup", "default", "g"), "uid": group.uid,
             "generation": group.generation, "queue": "default", "phase": "Inqueue",
-            "admitted": PendingReason(reason="Admitted", sentence="admitted to queue default"),
+            "admitted": PendingReason(reason="Admitted", message="admitted to queue default"),
             "is_admitted": True, "scheduled": ask, "is_scheduled": False,
             "waiting": tuple((p.key, p.uid) for p in self.cache.pods.values()),
             "counts": (0, 0, 0, 0), "placement": (("rack", "r1"),),
@@ -260,19 +260,19 @@ def test_a_gang_from_waiting_to_bound_to_undone(site):
         assert [(p.node, p.slots, p.fence) for p in pods] == [("n1", 1, "me/1"), ("n1", 2, "me/1")]
         assert {p.plan for p in pods} == {_bind(site).plan_id}
         assert all(p.unschedulable_reason == "" and p.scheduled for p in pods)
-        done = PendingReason(reason="Scheduled", sentence="2 of 2 pods needed have their place")
+        done = PendingReason(reason="Scheduled", message="2 of 2 pods needed have their place")
         site.status.submit(
-            [site.gang_status(phase="Running", scheduled=done, is_scheduled=True, waiting=(),
+            [site.gang_status(phase="Running", scheduled=done, is_scheduled=True, waiting_pods=(),
                               counts=(2, 0, 0, 0), placement=())],
             [],
         )  # fmt: skip
         assert await site.status.flush(10)
-        assert ("Normal", "Scheduled", done.sentence, 1) in site.event_texts()
+        assert ("Normal", "Scheduled", done.message, 1) in site.event_texts()
         raw = site.cluster.client.get("podgroups.scheduling.gpusched.io", "default", "g")
         assert raw["status"]["scheduled"] == 2
         assert "placement" not in raw["status"]
         site.binder.undo(
-            Undo(gang=("PodGroup", "default", "g"), sentence="too late",
+            Undo(gang=("PodGroup", "default", "g"), message="too late",
                  pods=tuple((p.key, p.uid) for p in pods))
         )  # fmt: skip
         await asyncio.sleep(5)
@@ -293,7 +293,7 @@ def test_a_restart_writes_nothing_twice(site):
         told = QueueStatus(
             name="q", uid=queue.uid, generation=queue.generation, state="Open", allocated=gpus,
             requested=gpus, borrowed=NOTHING, pending=1, inqueue=0, running=2, is_ready=True,
-            ready=PendingReason(reason="Ready", sentence="the queue takes jobs"),
+            ready=PendingReason(reason="Ready", message="the queue takes jobs"),
         )  # fmt: skip
         site.status.submit([site.gang_status()], [told])
         await site.status.flush(10)

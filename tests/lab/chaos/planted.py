@@ -464,7 +464,7 @@ def sessions_end_with_the_first_exception():
     original = gang_status._gang_status
 
     def said(session, gang):
-        if len(gang.tasks) > 1:
+        if len(gang.pod_sets) > 1:
             raise ZeroDivisionError("planted")
         return original(session, gang)
 

@@ -33,13 +33,13 @@ from gpusched.session.state.plan import (
 GANG, OTHER = GangKey("PodGroup", "a", "g"), GangKey("Job", "a", "j")
 POD = ObjectKey("a", "p")
 GPUS = Resources.of({"nvidia.com/gpu": 8})
-ASK = PendingReason(reason="InsufficientResources", sentence="needs 2; 1 fits")
+ASK = PendingReason(reason="InsufficientResources", message="needs 2; 1 fits")
 EVICTION = Eviction(
     key=ObjectKey("a", "v"), uid=UID("v"), gang=OTHER, queue="q", node="n1", action="preempt",
-    reason="Preempted", sentence="for a/g", gpu_seconds=7,
+    reason="Preempted", message="for a/g", gpu_seconds=7,
 )  # fmt: skip
 SWITCH = JobSuspendChange(
-    key=ObjectKey("a", "j"), uid=UID("j"), suspend=True, reason="Preempted", sentence="paused",
+    key=ObjectKey("a", "j"), uid=UID("j"), suspend=True, reason="Preempted", message="paused",
     action="preempt", parallelism=3, node_selector=(("pool", "h100"),),
     annotations=(("gpusched.io/admitted", "x"),),
 )  # fmt: skip
@@ -53,20 +53,20 @@ FULL = Plan(
             binds=(PodBind(POD, UID("p"), "n1", UID("n"), (1 << 100) | 1, 0, GPUS),), proof="best",
         ),
     ),
-    undos=(Undo(gang=OTHER, pods=((POD, UID("p")),), sentence="never whole"),),
-    claims=(
+    undos=(Undo(gang=OTHER, pods=((POD, UID("p")),), message="never whole"),),
+    preemptions=(
         PreemptionPlan(
             gang=GANG, uid=UID("g"), generation=1, nominations=((POD, UID("p"), "n2"),),
-            stops=(STOP,), action="preempt", sentence="makes room", moves=(MOVE,),
+            stops=(STOP,), action="preempt", message="makes room", moves=(MOVE,),
         ),
     ),
     stops=(STOP,),
-    switches=(SWITCH,),
+    job_changes=(SWITCH,),
     gangs=(
         GangStatus(
             gang=GANG, uid=UID("g"), generation=1, queue="q", phase="Pending", admitted=ASK,
-            is_admitted=True, scheduled=ASK, is_scheduled=False, waiting=((POD, UID("p")),),
-            counts=(1, 2, 3, 4), waiting_ask=ASK, queue_position=2, estimated_start=9.5,
+            is_admitted=True, scheduled=ASK, is_scheduled=False, waiting_pods=((POD, UID("p")),),
+            counts=(1, 2, 3, 4), pending_reason=ASK, queue_position=2, estimated_start=9.5,
             nominated=((UID("p"), "n2"),), preempted=ASK, placement=(("rack", "r1"),),
         ),
     ),

@@ -284,7 +284,8 @@ def view_of(cache: Cache, now: float) -> Obj:
         "used": snapshot.nodes.used.tolist(),
         "free": snapshot.nodes.free_slots,
         "gangs": [
-            (gang.key, gang.uid, gang.queue, gang.pending, gang.ready) for gang in snapshot.gangs
+            (gang.key, gang.uid, gang.queue, gang.pending, gang.ready_members)
+            for gang in snapshot.gangs
         ],
         "plan": decision.plan,
     }

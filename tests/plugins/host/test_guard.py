@@ -44,9 +44,9 @@ def test_an_answer_goes_through(guard):
 def test_a_fault_is_contained_and_blamed(guard):
     """The fallback answers with the same arguments and knows plugin, hook and cause."""
     check = guard.wrap("cap", "quota_check", reciprocal, refuse)
-    sentence = "plugin cap failed in hook quota_check: ZeroDivisionError: division by zero"
-    assert check(0) == f"{sentence} (0)"
-    assert guard.records()[HookId("cap", "quota_check")].last_fault == sentence
+    message = "plugin cap failed in hook quota_check: ZeroDivisionError: division by zero"
+    assert check(0) == f"{message} (0)"
+    assert guard.records()[HookId("cap", "quota_check")].last_fault == message
     assert guard.degraded() == ()
 
 
@@ -120,8 +120,8 @@ def test_a_hook_that_keeps_failing_is_quarantined(guard):
     assert guard.quarantined("cap", "quota_check")
     assert guarded(1).startswith("plugin cap failed in hook quota_check: ZeroDivisionError")
     assert len(calls) == PLUGIN_FAULTS_MAX
-    (sentence,) = guard.degraded()
-    assert sentence.startswith("plugin cap failed in hook quota_check")
+    (message,) = guard.degraded()
+    assert message.startswith("plugin cap failed in hook quota_check")
     assert not guard.quarantined("cap", "enqueue_check")
     assert not guard.quarantined("other", "quota_check")
 

@@ -168,7 +168,7 @@ def test_only_what_is_named_is_imported():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (
             "{maxGpu: 8}",
@@ -214,9 +214,9 @@ def test_only_what_is_named_is_imported():
         ),
     ],
 )  # fmt: skip
-def test_each_wrong_argument_has_its_sentence(arguments, sentence):
+def test_each_wrong_argument_has_its_sentence(arguments, message):
     """Wrong arguments are told with file, line and what is known."""
-    assert refusal(one("cap", arguments), CAP) == (f"f.yaml:5: {sentence}",)
+    assert refusal(one("cap", arguments), CAP) == (f"f.yaml:5: {message}",)
 
 
 def test_a_missing_argument_is_named():
@@ -242,9 +242,9 @@ def test_a_validator_that_crashes_is_a_fault_of_the_plugin():
 
 def test_an_argument_of_a_type_that_no_file_can_hold():
     """Never guessed."""
-    (sentence,) = refusal(one("needy", "{who: me, how: x}"), Point("needy", Needy))
-    assert "argument how" in sentence
-    assert "of a type that no file can hold" in sentence
+    (message,) = refusal(one("needy", "{who: me, how: x}"), Point("needy", Needy))
+    assert "argument how" in message
+    assert "of a type that no file can hold" in message
 
 
 def test_a_plugin_without_arguments_gets_none():

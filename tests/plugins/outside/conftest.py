@@ -49,8 +49,8 @@ class Small:
     name: ClassVar[str] = "acmesmall"
 
     def run(self, session):
-        waiting = [gang for gang in session.gangs if gang.pending and gang.need]
-        for gang in sorted(waiting, key=lambda gang: (gang.need, gang.key)):
+        waiting = [gang for gang in session.gangs if gang.pending and gang.missing_members]
+        for gang in sorted(waiting, key=lambda gang: (gang.missing_members, gang.key)):
             statement = session.statement()
             refusal = place_minimum(session, gang, statement)
             if refusal is None:

@@ -102,4 +102,4 @@ def test_a_bug_of_our_own_actions_is_told_as_ours(monkeypatch):
     c.when.one_session()
     assert c.then.started() == []
     assert c.then.faults() == ()
-    assert "LookupError: ours" in c.decision.degraded.sentence
+    assert "LookupError: ours" in c.decision.degraded.message

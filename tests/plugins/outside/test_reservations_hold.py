@@ -58,7 +58,7 @@ def reserved(actions: Sequence[Any], *, small_s: int = 0) -> Given:
 def start_all(session: Session) -> None:
     """Every gang that fits, in order of their names."""
     for gang in sorted(session.gangs, key=lambda gang: gang.key, reverse=True):
-        if gang.need:
+        if gang.missing_members:
             statement = session.statement()
             if place_minimum(session, gang, statement) is None:
                 session.placements.commit(gang, statement)
@@ -70,8 +70,8 @@ def put_by_hand(session: Session) -> None:
     """The small gang's pod on the free node, without asking for a place."""
     gang = next(gang for gang in session.gangs if gang.key.name == "s")
     statement = session.statement()
-    pod = gang.tasks[0].pods[0]
-    statement.place(pod, 3, session.class_info(pod.pod_class).request)
+    pod = gang.pod_sets[0].pods[0]
+    statement.assign(pod, 3, session.class_info(pod.pod_class).request)
     session.placements.commit(gang, statement)
 
 

@@ -67,7 +67,7 @@ def problems(capsys, tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         (
             ("maxGpus: 8", "maxGpu: 8"),
@@ -102,10 +102,10 @@ def problems(capsys, tmp_path, text):
         ),
     ],
 )
-def test_a_mistake_is_told_with_file_line_and_known_names(acme, capsys, tmp_path, change, sentence):
+def test_a_mistake_is_told_with_file_line_and_known_names(acme, capsys, tmp_path, change, message):
     """Exit status 78, before anything runs."""
     told = problems(capsys, tmp_path, BOTH.replace(*change))
-    assert told[0].startswith(sentence)
+    assert told[0].startswith(message)
 
 
 @pytest.mark.parametrize("version", ["2", "None", "'1'"])

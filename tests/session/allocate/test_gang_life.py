@@ -155,7 +155,7 @@ def test_a_gang_that_stays_broken_is_stopped_as_a_whole(c, age, stopped):
     if stopped:
         (stop,) = plan.stops
         assert {each.reason for each in stop.evictions} == {"StaleGang"}
-        assert "had 3 of 4 pods it needs for 60 s" in stop.evictions[0].sentence
+        assert "had 3 of 4 pods it needs for 60 s" in stop.evictions[0].message
         assert c.then.reason("a") == "StaleGang"
 
 
@@ -214,8 +214,8 @@ def test_a_queue_that_drains_stops_all_that_runs_below_it(c):
         started(c, f"in-{queue}", 2, need=2, first=2 * number, queue=queue)
     plan = c.when.one_session()
     assert c.then.evicted() == ["in-team-0", "in-team-1"]
-    sentence = plan.stops[0].evictions[0].sentence
-    assert sentence == "queue org has stopPolicy HoldAndDrain: what runs in it is stopped"
+    message = plan.stops[0].evictions[0].message
+    assert message == "queue org has stopPolicy HoldAndDrain: what runs in it is stopped"
     assert c.then.queue("org").state == "Draining"
     c.when.carried_out()
     c.when.one_session()
@@ -234,7 +234,7 @@ def test_a_gang_runs_as_long_as_the_nearest_queue_allows(c):
     plan = c.when.one_session()
     assert c.then.evicted() == ["a-0", "a-1"]
     assert plan.stops[0].evictions[0].reason == "Preempted"
-    assert plan.stops[0].evictions[0].sentence == "ran for 590 s; queue org lets jobs run for 300 s"
+    assert plan.stops[0].evictions[0].message == "ran for 590 s; queue org lets jobs run for 300 s"
 
 
 def test_a_gang_that_lost_everybody_waits_like_a_new_one(c):

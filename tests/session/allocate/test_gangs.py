@@ -335,7 +335,7 @@ def test_an_unknown_priority_class_is_told_and_stops_nothing(given):
     c = given.nodes(1, gpus=8).group("g", min_member=1, priority_class="gold")
     c.pod("a", group="g", gpus=16)
     c.when.one_session()
-    admitted = c.then.status("g").admitted.sentence
+    admitted = c.then.status("g").admitted.message
     assert admitted == (
         "admitted to queue default; priorityClassName gold does not exist, "
         "its pods' priority counts"

@@ -228,12 +228,12 @@ def test_any_life_of_shares_is_sound(seed):
 # -- statements --------------------------------------------------------------------------------------
 def everything(session):
     """All that a workbench shows and keeps of shares, in both looks."""
-    bench, found = session.bench, []
+    node_usage, found = session.node_usage, []
     for later in (False, True):
         session._look(later=later)
         found.append((
-            bench.used.tolist(), list(bench.free_slots),
-            [bench.shared_on(row) for row in range(len(bench.nodes))],
+            node_usage.used.tolist(), list(node_usage.free_slots),
+            [node_usage.shared_on(row) for row in range(len(node_usage.nodes))],
             [session.class_info(entities.pod_class(share=each)).class_fit.fits.tolist() for each in ASKED],
         ))  # fmt: skip
     session._look(later=False)
@@ -269,7 +269,7 @@ def test_statements_are_taken_back_exactly(seed):
     )
     before = everything(session)
     news = [gang for gang in session.gangs if gang.key.name.startswith("new")]
-    olds = [gang for gang in session.snapshot.active.values() if gang.placed]
+    olds = [gang for gang in session.snapshot.placed_gangs.values() if gang.placed]
     session._look(later=chance.random() < 0.5)
     statement = session.statement()
     for gang in chance.sample(olds, min(len(olds), 3)):
@@ -277,14 +277,14 @@ def test_statements_are_taken_back_exactly(seed):
     point, middle = statement.checkpoint(), None
     for index, gang in enumerate(news):
         if index == 4:
-            point, middle = statement.checkpoint(), session.bench.used.tolist()
-        seat = session.class_info(gang.tasks[0].pod_class)
+            point, middle = statement.checkpoint(), session.node_usage.used.tolist()
+        seat = session.class_info(gang.pod_sets[0].pod_class)
         row = seat.class_fit.best()
         assert (row < 0) == (seat.class_fit.total(most=9) == 0)
         if row >= 0:
-            statement.place(gang.tasks[0].pods[0], row, seat.request)
+            statement.assign(gang.pod_sets[0].pods[0], row, seat.request)
     statement.rollback(point)
-    assert session.bench.used.tolist() == middle
+    assert session.node_usage.used.tolist() == middle
     statement.discard()
     assert everything(session) == before
 
@@ -298,6 +298,6 @@ def test_a_suspended_job_of_shares_is_started_where_it_fits(given):
         share=GpuShare(memory=10 * GIB), hints=GangAnnotations(min_member=5),
     )  # fmt: skip
     plan = c.when.one_session()
-    assert [switch.key.name for switch in plan.switches] == ["fits"]
+    assert [switch.key.name for switch in plan.job_changes] == ["fits"]
     job = next(job for key, job in c.cache.jobs.items.items() if key.name == "large")
     assert job.template.pod_class.requests.get(GPU) == 250

@@ -21,7 +21,7 @@ def job(c, name, parallelism, **more):
 
 def switched(c):
     """Suspend or not, by Job."""
-    return {each.key.name: each.suspend for each in c.then.plan.switches}
+    return {each.key.name: each.suspend for each in c.then.plan.job_changes}
 
 
 def test_a_suspended_job_is_started_when_all_its_pods_fit(given):
@@ -73,16 +73,16 @@ def test_a_job_may_start_with_less(given):
     """With a least parallelism it gets as many as fit, and when paused asks for all again."""
     c = given.nodes(5, gpus=8)
     job(c, "elastic", 8, started={"min_parallelism": 3})
-    (switch,) = c.when.one_session().switches
+    (switch,) = c.when.one_session().job_changes
     assert (switch.suspend, switch.parallelism) == (False, 5)
     assert dict(switch.annotations)["gpusched.io/parallelism"] == "8"
-    assert "room for 5 pods of 8" in switch.sentence
+    assert "room for 5 pods of 8" in switch.message
 
 
 def test_less_than_the_least_does_not_start_a_job(given):
     """Two of the three that it needs at least are not enough."""
     c = job(given.nodes(2, gpus=8), "elastic", 8, started={"min_parallelism": 3})
-    assert c.when.one_session().switches == ()
+    assert c.when.one_session().job_changes == ()
     assert "needs 3 pods" in c.then.why("elastic")
 
 
@@ -96,7 +96,7 @@ def test_the_first_pool_with_room_decides(given):
     c.queue("research", node_pools=pools)
     job(job(c, "first", 1, queue="research"), "second", 1, queue="research")
     plan = c.when.one_session()
-    assert [each.node_selector for each in plan.switches] == [
+    assert [each.node_selector for each in plan.job_changes] == [
         (("gpu", "h100"),),
         (("gpu", "a100"),),
     ]
@@ -107,13 +107,13 @@ def test_a_job_that_got_no_place_is_suspended_again(given):
     c = given.nodes(1, gpus=8)
     started = {"admitted": c.now - limits.ADMITTED_MAX_S - 1}
     job(c, "unlucky", 2, suspended=False, started=started)
-    (switch,) = c.when.one_session().switches
+    (switch,) = c.when.one_session().job_changes
     assert switch.suspend
     assert switch.annotations == ()
     job(c, "unlucky", 2, started=started)
     c.node("more", gpus=8)
     c.gone("unlucky-0").gone("unlucky-1")
-    assert c.when.one_session().switches == ()
+    assert c.when.one_session().job_changes == ()
     assert c.then.reason("unlucky") == "BackOff"
     c.now += limits.ADMIT_AGAIN_S
     c.when.one_session()
@@ -133,7 +133,7 @@ def test_jobs_that_are_not_ours_to_start_are_left_alone(given, why):
     elif why == "finished":
         made = attrs.evolve(made, finished=True)
     c.cache.put_job(made.key, made)
-    assert c.when.one_session().switches == ()
+    assert c.when.one_session().job_changes == ()
 
 
 def grouped(c, name, members, **more):
@@ -171,7 +171,7 @@ def test_a_pod_group_that_is_one_job_is_paused_with_it(given):
             node=f"node-{rank}", slots=255, plan="p", phase=PodPhase.RUNNING, scheduled=c.now - 900,
         )  # fmt: skip
     c.gang("claim", pods=2, gpus=8, queue="takes")
-    (claim,) = c.when.one_session().claims
+    (claim,) = c.when.one_session().preemptions
     (stop,) = claim.stops
     assert stop.pause is not None
     assert stop.pause.key.name == "lent"

@@ -80,7 +80,7 @@ class History:
                 self.ends[name] = now + self.length[name]
         for status in plan.gangs:
             name = status.gang.name
-            found = _HELD.search(status.scheduled.sentence)
+            found = _HELD.search(status.scheduled.message)
             if found:
                 start = int(parse_time(found[1]))
                 assert start <= self.told.get(name, FOREVER), f"{name} moved to {start}"

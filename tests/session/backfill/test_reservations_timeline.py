@@ -42,7 +42,7 @@ def decided(snapshot: Snapshot, policy: Policy) -> Plan:
 def stripped(plan: Plan) -> tuple[object, ...]:
     """All that is decided, held and told."""
     return (
-        plan.binds, plan.claims, plan.stops, plan.switches,
+        plan.binds, plan.preemptions, plan.stops, plan.job_changes,
         tuple(attrs.astuple(each, recurse=False) for each in plan.gangs),
     )  # fmt: skip
 

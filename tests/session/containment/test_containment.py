@@ -45,7 +45,7 @@ def outcome(c):
     plan = c.decision.plan
     return (
         {gang.gang.name: [(b.key.name, b.node) for b in gang.binds] for gang in plan.binds},
-        [claim.gang.name for claim in plan.claims],
+        [claim.gang.name for claim in plan.preemptions],
         c.then.evicted(),
     )
 
@@ -169,7 +169,7 @@ def test_it_is_tried_again_when_it_changes_and_not_before(monkeypatch):
     original = GangStarts.start
 
     def start(starts, gang):
-        if gang.key.name == "bad" and gang.need > 1:
+        if gang.key.name == "bad" and gang.missing_members > 1:
             calls.append(gang.key)
             raise KeyError("bad")
         return original(starts, gang)
@@ -238,7 +238,7 @@ def test_a_queue_for_which_it_raises(monkeypatch):
     plant(monkeypatch, queue_order._QueueBranch, "__init__", on="a")
     c.when.one_session()
     assert [str(each.suspect) for each in c.decision.set_aside] == ["queue a"]
-    assert set(c.then.started()) | {claim.gang.name for claim in c.then.plan.claims} == {
+    assert set(c.then.started()) | {claim.gang.name for claim in c.then.plan.preemptions} == {
         "late",
         "needs",
     }
@@ -370,7 +370,7 @@ def test_where_gangs_fail_only_together_each_is_decided_alone(monkeypatch):
     original = allocate.Allocate.run
 
     def run(self, session):
-        if sum(1 for gang in session.gangs if gang.need) > 1:
+        if sum(1 for gang in session.gangs if gang.missing_members) > 1:
             raise_without_names()
         original(self, session)
 

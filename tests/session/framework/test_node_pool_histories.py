@@ -95,7 +95,7 @@ class PoolHistory(History):
         """Queues that hold more in a pool than they may."""
         snapshot = self.c.cache.snapshot(self.c.now)
         held: dict[tuple[str, str], int] = {}
-        for gang in snapshot.active.values():
+        for gang in snapshot.placed_gangs.values():
             for member in (*gang.placed, *gang.leaving_placed):
                 kind = snapshot.nodes.nodes[snapshot.nodes.row[member.node]].labels.get("gpu", "")
                 for name in snapshot.queues.queues[gang.queue].path:
@@ -128,7 +128,7 @@ def test_claims_on_pools_and_on_the_whole_come_to_rest(seed):
                 seen[pair] = seen.get(pair, 0) + 1
                 one, other = pair
                 assert (other, one) not in seen, f"{one} and {other} evict each other"
-            if not plan.claims and not plan.binds:
+            if not plan.preemptions and not plan.binds:
                 break
         else:
             pytest.fail(f"not quiet after {QUIET} sessions: {sorted(seen.items())}")

@@ -147,7 +147,7 @@ def test_charges_by_pool_add_up_whatever_happens(seed):
 def sits(c, session, queue, pool):
     """GPUs held by pods of a queue's subtree on the nodes of a pool."""
     held = 0
-    for gang in session.snapshot.active.values():
+    for gang in session.snapshot.placed_gangs.values():
         if not gang.queue.startswith(queue):
             continue
         for member in (*gang.placed, *gang.leaving_placed):
@@ -172,12 +172,12 @@ def test_moves_taken_back_leave_no_trace():
     session = opened(c)
     name = dimension(GPU, "p0")
     gang = next(each for each in session.gangs if each.key.name == "aa-p0")
-    seat = session.class_info(gang.tasks[0].pod_class)
+    seat = session.class_info(gang.pod_sets[0].pod_class)
     for later in (False, True):
         statement = session.statement()
         session._look(later=later)
         row = seat.class_fit.best()
-        statement.place(gang.tasks[0].pods[0], row, seat.request)
+        statement.assign(gang.pod_sets[0].pods[0], row, seat.request)
         assert [session.view.staying(each).get(name) for each in ("aa", "a", "b")] == [
             DEVICE,
             DEVICE,

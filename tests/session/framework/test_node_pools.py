@@ -184,7 +184,7 @@ def test_the_next_pool_is_tried_for_a_job_that_waits(given):
     c = two_pools(given).queue("q", node_pools=pools(h100={"cap": 2}, a100={"cap": 4}))
     c.job("j", parallelism=4, completions=4, indexed=True, suspended=True, queue="q", gpus=1)
     plan = c.when.one_session()
-    assert [each.node_selector for each in plan.switches] == [(("gpu", "a100"),)]
+    assert [each.node_selector for each in plan.job_changes] == [(("gpu", "a100"),)]
 
 
 def test_extras_of_a_started_job_stay_in_its_pool(given):
@@ -196,7 +196,7 @@ def test_extras_of_a_started_job_stay_in_its_pool(given):
         started={"min_parallelism": 2},
     )  # fmt: skip
     plan = c.when.one_session()
-    assert [(each.node_selector, each.parallelism) for each in plan.switches] == [
+    assert [(each.node_selector, each.parallelism) for each in plan.job_changes] == [
         ((("gpu", "h100"),), 3)
     ]
 
@@ -339,7 +339,7 @@ def test_a_name_means_the_same_nodes_in_all_queues(given):
     assert status.is_ready
     assert (
         "node pool 'h100' means nodes with gpu=h100, as queue 'a' says, and not those with gpu=a100"
-        in status.ready.sentence
+        in status.ready.message
     )
 
 

@@ -172,7 +172,7 @@ def test_moves_are_followed_and_taken_back(seed):
             if not room:
                 continue
             node = rng.choice(room)
-            statement.place(pod, s.snapshot.nodes.row[node], s.pod_info(pod).request)
+            statement.assign(pod, s.snapshot.nodes.row[node], s.pod_info(pod).request)
             assert open_nodes(s, pods[3]) == plainly_open(pods[3], now.plus(pod, node))
             if rng.random() < 0.4:
                 statement.rollback(mark)

@@ -164,7 +164,7 @@ def test_a_promise_is_not_broken_by_who_comes_meanwhile(given):
     c.gang("apart", pods=1, pod_anti_affinity=[PodTerm(HOST, app("work"))])
     c.gang("late", pods=1, labels=WORK)
     assert c.when.one_session().binds == ()
-    assert [claim.gang.name for claim in c.then.plan.claims] == ["apart"]
+    assert [claim.gang.name for claim in c.then.plan.preemptions] == ["apart"]
 
 
 @pytest.mark.parametrize(("priority", "started"), [(9, ["g"]), (5, []), (1, [])])

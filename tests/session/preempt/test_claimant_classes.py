@@ -20,7 +20,7 @@ NOT_BESIDE_NOISE = PodTerm(HOST, Selector((Requirement("noise", "In", ("much",))
 def claimed_for(c: Given) -> list[str]:
     """Names of the gangs for which the session evicts."""
     plan = c.when.one_session()
-    return sorted({claim.gang.name for claim in plan.claims})
+    return sorted({claim.gang.name for claim in plan.preemptions})
 
 
 def test_sub_groups_without_a_level_claim_where_equal_pods_of_one_rack_cannot(given):

@@ -92,11 +92,11 @@ class History:
         plan = self.c.when.carried_out()
         pairs = [
             (claim.gang.name, stop.gang.name)
-            for claim in plan.claims
+            for claim in plan.preemptions
             for stop in claim.stops
             for _ in stop.evictions
         ]
-        for claim in plan.claims:
+        for claim in plan.preemptions:
             for stop in claim.stops:
                 for _ in stop.evictions:
                     self.again(stop.gang.name)
@@ -126,7 +126,7 @@ def test_evictions_end_where_nothing_changes(seed):
                 seen[pair] = seen.get(pair, 0) + 1
                 one, other = pair
                 assert (other, one) not in seen, f"{one} and {other} evict each other"
-            if not plan.claims and not plan.binds:
+            if not plan.preemptions and not plan.binds:
                 break
         else:
             pytest.fail(f"not quiet after {QUIET} sessions: {sorted(seen.items())}")
@@ -144,7 +144,7 @@ def test_nobody_leaves_for_a_gang_that_does_not_start(seed):
     for _ in range(QUIET):
         plan, pairs = history.step()
         waiting -= {bind.gang.name for bind in plan.binds}
-        if not plan.claims and not plan.binds:
+        if not plan.preemptions and not plan.binds:
             break
         waiting |= {one for one, _ in pairs}
     assert waiting == set()

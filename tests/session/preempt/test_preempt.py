@@ -45,7 +45,7 @@ def test_an_elastic_gang_shrinks_by_its_last_ranks(given):
     c.gang("b", pods=3, gpus=1, priority=9)
     plan = c.when.one_session()
     assert c.then.evicted() == ["a-5", "a-6", "a-7"]
-    (claim,) = plan.claims
+    (claim,) = plan.preemptions
     assert [node for _, _, node in claim.nominations] == ["n1"] * 3
     assert c.then.reason("b") == "PreemptionInProgress"
 
@@ -79,7 +79,7 @@ def test_free_and_freed_room_are_used_together(given):
     c.gang("high", pods=2, gpus=8, priority=9)
     plan = c.when.one_session()
     assert c.then.evicted() == ["low-0"]
-    assert sorted(node for _, _, node in plan.claims[0].nominations) == ["n1", "n2"]
+    assert sorted(node for _, _, node in plan.preemptions[0].nominations) == ["n1", "n2"]
 
 
 def test_nobody_leaves_where_it_does_not_help(given):
@@ -183,7 +183,7 @@ def test_the_cheapest_rack_is_chosen(given):
     c.gang("high", pods=2, gpus=8, priority=9, topology=TopologyRequest(required="rack"))
     plan = c.when.one_session()
     assert c.then.evicted() == ["low-a1-0"]
-    assert sorted(node for _, _, node in plan.claims[0].nominations) == ["a1", "a2"]
+    assert sorted(node for _, _, node in plan.preemptions[0].nominations) == ["a1", "a2"]
 
 
 def test_lost_work_decides_among_equals(given):
@@ -195,7 +195,7 @@ def test_lost_work_decides_among_equals(given):
     c.gang("high", pods=1, gpus=1, priority=9)
     plan = c.when.one_session()
     assert c.then.evicted() == ["saves-0"]
-    assert plan.claims[0].stops[0].evictions[0].gpu_seconds == 5
+    assert plan.preemptions[0].stops[0].evictions[0].gpu_seconds == 5
 
 
 def test_the_lowest_priority_leaves_first_whatever_it_loses(given):
@@ -223,8 +223,8 @@ def test_room_that_an_eviction_left_over_serves_the_next(given):
     c.gang("two", pods=2, gpus=1, priority=9)
     plan = c.when.one_session()
     assert len(c.then.evicted()) == 4
-    assert [claim.gang.name for claim in plan.claims] == ["one", "two"]
-    assert plan.claims[1].stops == ()
+    assert [claim.gang.name for claim in plan.preemptions] == ["one", "two"]
+    assert plan.preemptions[1].stops == ()
 
 
 def test_a_gang_of_two_kinds_of_pods_gets_its_room(given):

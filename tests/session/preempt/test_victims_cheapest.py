@@ -180,7 +180,7 @@ def test_a_session_evicts_at_the_least_loss_there_is(seed, newcomer, roles):
     if fits(found, found.free):
         assert c.then.evicted() == []
     elif best is None:
-        assert plan.claims == ()
+        assert plan.preemptions == ()
     else:
-        assert [claim.gang.name for claim in plan.claims] == ["new"]
+        assert [claim.gang.name for claim in plan.preemptions] == ["new"]
         assert loss_of(found, c.then.evicted()) == best

@@ -61,4 +61,7 @@ def test_what_nobody_may_take_back(given):
     held(c, "g", "node-0")
     held(c, "soft", "node-1")
     seen = view(c)
-    assert (seen.fixed("a").get(GPU), seen.fixed("p").get(GPU)) == (4 * DEVICE, 4 * DEVICE)
+    assert (seen.not_preemptible("a").get(GPU), seen.not_preemptible("p").get(GPU)) == (
+        4 * DEVICE,
+        4 * DEVICE,
+    )

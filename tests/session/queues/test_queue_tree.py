@@ -15,7 +15,7 @@ def gpus(**amounts):
 def ready(c, name):
     """Whether the queue is Ready, and what it says."""
     status = c.then.queue(name)
-    return status.is_ready, status.ready.sentence
+    return status.is_ready, status.ready.message
 
 
 def test_a_guarantee_that_its_parent_cannot_keep(given):

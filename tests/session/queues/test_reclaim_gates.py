@@ -49,7 +49,7 @@ class Court:
             placement=c.placement,
         )
         self.hooks = self.session.hooks
-        self.gangs = {gang.key: gang for gang in snapshot.gangs} | dict(snapshot.active)
+        self.gangs = {gang.key: gang for gang in snapshot.gangs} | dict(snapshot.placed_gangs)
 
     def gang(self, name):
         """Of that name."""
@@ -70,11 +70,11 @@ class Court:
         for each in victims:
             name, gpus = each if isinstance(each, tuple) else (each, None)
             gang = self.gang(name)
-            taken = gang.held if gpus is None else Resources.of({GPU: gpus * DEVICE})
+            taken = gang.allocated if gpus is None else Resources.of({GPU: gpus * DEVICE})
             chunks.append(Chunk(gang, taken))
         gang = self.gang(claimant)
         asked = self.session.view.minimum(gang)
-        proposal = Proposal(claimant=gang, asked=asked, chunks=tuple(chunks))
+        proposal = Proposal(claimant=gang, requests=asked, chunks=tuple(chunks))
         return first_refusal(self.hooks.reclaim_gates, proposal)
 
     def may_go(self, claimant, *victims):
@@ -102,7 +102,7 @@ def test_deserved_beyond_the_cluster_is_no_claim_on_who_is_within_his(given):
     assert court.may_claim("b1")
     assert not court.may_lose("b1", "v")
     assert "queue 'a' is within what it deserves: it holds 6 nvidia.com/gpu of 6" in (
-        court.verdict("b1", "v").sentence
+        court.verdict("b1", "v").message
     )
 
 
@@ -146,7 +146,7 @@ def test_a_level_that_is_within_its_own_protects_those_below(given):
     court = Court(c)
     assert court.may_claim("g")
     assert not court.may_lose("g", "v")
-    assert "queue 'gb'" in court.verdict("g", "v").sentence
+    assert "queue 'gb'" in court.verdict("g", "v").message
 
 
 def test_a_leaf_within_its_own_is_safe_though_its_department_is_over(given):
@@ -227,7 +227,7 @@ def test_a_guarantee_is_never_touched(given):
     c = given.nodes(1, gpus=4).queue("q1", limits=deserves(2))
     c.queue("q2", limits=deserves(2, guarantee=2))
     runs(c, "v", "q2", 4).gang("g", pods=1, gpus=2, queue="q1")
-    assert "is guaranteed 2" in Court(c).verdict("g", "v").sentence
+    assert "is guaranteed 2" in Court(c).verdict("g", "v").message
 
 
 def test_firm_claims_stay_within_what_is_deserved(given):
@@ -278,10 +278,10 @@ def test_extras_go_one_by_one_and_the_rest_as_a_whole(given):
     gang = court.gang("v")
     seats = tuple(Seat(member) for member in gang.placed)
     steps = eviction_chunks(VictimGroup(gang, seats))
-    assert [chunk.taken.get(GPU) // DEVICE for chunk in steps] == [1, 2]
+    assert [chunk.released.get(GPU) // DEVICE for chunk in steps] == [1, 2]
     whole = attrs.evolve(gang, terms=attrs.evolve(gang.terms, disruption="Group"))
     assert [
-        each.taken.get(GPU) // DEVICE for each in eviction_chunks(VictimGroup(whole, seats))
+        each.released.get(GPU) // DEVICE for each in eviction_chunks(VictimGroup(whole, seats))
     ] == [3]
 
 

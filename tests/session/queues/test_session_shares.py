@@ -144,7 +144,7 @@ def test_who_was_never_looked_at_is_told_how_many_are_before_it():
     waiting = [each for each in c.then.plan.gangs if each.provisional]
     assert waiting
     assert {each.scheduled.reason for each in waiting} == {Reason.WAITING_FOR_TURN}
-    assert "gangs of namespace alice in queue a are before it" in waiting[0].scheduled.sentence
+    assert "gangs of namespace alice in queue a are before it" in waiting[0].scheduled.message
 
 
 def test_the_same_snapshot_gives_the_same_plan_in_mid_round():
@@ -154,7 +154,7 @@ def test_the_same_snapshot_gives_the_same_plan_in_mid_round():
         c.when.one_session()
         assert isinstance(c.snapshot, Snapshot)
         assert repeats(c)
-    assert c.snapshot.rounds
+    assert c.snapshot.tenant_rounds
 
 
 def test_a_flood_of_queues_that_do_not_exist_gets_one_share():

@@ -44,7 +44,7 @@ def test_one_moves_and_its_room_is_recorded_before_anybody_leaves():
     """The claim says who leaves, where it finds room again, and what was promised to whom."""
     c = halves(moving())
     plan = c.when.one_session()
-    (claim,) = plan.claims
+    (claim,) = plan.preemptions
     (order,) = claim.moves
     (leaving,) = c.then.evicted()
     assert order.gang == GangKey("PodGroup", "default", leaving.removesuffix("-0"))
@@ -55,7 +55,7 @@ def test_one_moves_and_its_room_is_recorded_before_anybody_leaves():
     assert c.then.why("wide").endswith(
         "by moving 1 pod of 1 gang to other nodes and is held for it"
     )
-    assert "moved for default/wide" in claim.stops[0].evictions[0].sentence
+    assert "moved for default/wide" in claim.stops[0].evictions[0].message
 
 
 def test_it_is_off_unless_asked_for():
@@ -136,14 +136,14 @@ def test_a_gang_moves_within_its_own_rules_or_not_at_all():
     c.gang("wide", pods=1, gpus=4)
     plan = c.when.one_session()
     assert c.then.evicted() == ["pair-0", "pair-1"]
-    (order,) = plan.claims[0].moves
+    (order,) = plan.preemptions[0].moves
     assert [place.node for place in order.move.places] == ["b1", "b2"]
 
 
 def away(c):
     """After the move: the pods are gone and not made again yet; where they are to go."""
     plan = c.when.carried_out()
-    (order,) = plan.claims[0].moves
+    (order,) = plan.preemptions[0].moves
     return order.gang.name, order.move.places[0].node
 
 
@@ -276,7 +276,7 @@ def test_random_clusters_come_to_rest_and_nobody_is_lost(seed):
     for _ in range(40):
         plan = c.when.carried_out()
         assert c.then.faults() == ()
-        moves += sum(len(claim.moves) for claim in plan.claims)
+        moves += sum(len(claim.moves) for claim in plan.preemptions)
         c.now += 2.0
         for name in ran:
             have = sum(pod.group == name for pod in c.cache.pods.values())
@@ -286,7 +286,7 @@ def test_random_clusters_come_to_rest_and_nobody_is_lost(seed):
                     f"{name}-again-{made}", group=name, gpus=size[name], owner=OWNER,
                     created=c.now,
                 )  # fmt: skip
-        if not (plan.binds or plan.claims):
+        if not (plan.binds or plan.preemptions):
             break
     else:
         pytest.fail("it never comes to rest")
@@ -347,14 +347,14 @@ def test_a_job_with_a_queue_is_paused_and_started_again_in_its_room():
     )  # fmt: skip
     c.gang("wide", pods=1, gpus=2)
     plan = c.when.carried_out()
-    (claim,) = plan.claims
+    (claim,) = plan.preemptions
     assert claim.stops[0].pause is not None
     assert claim.moves[0].gang == GangKey("Job", "default", "j")
     c.now += 5.0
     c.gang("thief", pods=1, gpus=1, priority=9)
     plan = c.when.carried_out()
     assert c.then.started() == ["wide"]
-    assert [(switch.key.name, switch.suspend) for switch in plan.switches] == [("j", False)]
+    assert [(switch.key.name, switch.suspend) for switch in plan.job_changes] == [("j", False)]
     c.now += 5.0
     c.pod(
         "j-again", owner=Owner("Job", "j", entities.uid("Job", "j", "default")), gpus=1,

@@ -112,7 +112,7 @@ class Crowd:
 def stripped(plan: Plan) -> tuple[object, ...]:
     """All that is decided, and all that is told."""
     return (
-        plan.binds, plan.claims, plan.stops, plan.switches,
+        plan.binds, plan.preemptions, plan.stops, plan.job_changes,
         tuple(attrs.astuple(each, recurse=False) for each in plan.gangs),
         tuple(attrs.astuple(each, recurse=False) for each in plan.queues),
     )  # fmt: skip

@@ -35,10 +35,10 @@ LEVELS = (
 )
 
 
-def as_counted(bench, narrow):
+def as_counted(node_usage, narrow):
     """Steps of tightness, counted node by node."""
-    gpu = bench.nodes.columns[entities.GPU]
-    free = np.maximum(bench.nodes.allocatable[:, gpu] - bench.used[:, gpu], 0).tolist()
+    gpu = node_usage.nodes.columns[entities.GPU]
+    free = np.maximum(node_usage.nodes.allocatable[:, gpu] - node_usage.used[:, gpu], 0).tolist()
     total = []
     for row in range(NODES):
         peers = [
@@ -51,31 +51,31 @@ def as_counted(bench, narrow):
 
 def test_after_any_moves_they_are_those_of_a_fresh_look(given):
     """Nothing is forgotten that was touched, and what was handed out before stays as it was."""
-    bench = bench_of(given)
-    followed = ClusterMap(bench, LEVELS, ())
+    node_usage = bench_of(given)
+    followed = ClusterMap(node_usage, LEVELS, ())
     narrow = [each.domain.tolist() for each in followed.levels()]
     rng = random.Random(5)
-    ask = request_vector(Resources.of({entities.GPU: 1, "cpu": 500}), bench.nodes.columns)
+    ask = request_vector(Resources.of({entities.GPU: 1, "cpu": 500}), node_usage.nodes.columns)
     slotted = (entities.GPU,)
     for _ in range(80):
         row, slot = rng.randrange(NODES - 2), 1 << rng.randrange(8)
-        if bench.free_slots[row] & slot:
-            bench.add(row, ask, slots=slot)
+        if node_usage.free_slots[row] & slot:
+            node_usage.add(row, ask, slots=slot)
         else:
-            bench.remove(row, ask, slots=slot)
+            node_usage.remove(row, ask, slots=slot)
         if rng.random() < 0.3:
             continue
-        fresh = ClusterMap(bench, LEVELS, ())
+        fresh = ClusterMap(node_usage, LEVELS, ())
         free = followed.free(ask.columns, slotted)
         before = free.tolist()
         assert before == fresh.free(ask.columns, slotted).tolist()
-        assert followed.tightness().tolist() == as_counted(bench, narrow)
+        assert followed.tightness().tolist() == as_counted(node_usage, narrow)
         for size in (1, 3):
             assert (
                 followed.pods_by_free_slots(size).tolist()
                 == fresh.pods_by_free_slots(size).tolist()
             )
-        bench.add(0, ask, slots=0)
+        node_usage.add(0, ask, slots=0)
         followed.free(ask.columns, slotted)
         assert free.tolist() == before
-        bench.remove(0, ask, slots=0)
+        node_usage.remove(0, ask, slots=0)

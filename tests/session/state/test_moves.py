@@ -65,9 +65,9 @@ def named(session: Session, name: str) -> Gang:
 def placed(session: Session, gang: Gang, rows: list[int]) -> Statement:
     """A statement with each member on its row."""
     statement = session.statement()
-    pods = [(task, pod) for task in gang.tasks for pod in task.pods]
+    pods = [(task, pod) for task in gang.pod_sets for pod in task.pods]
     for (task, pod), row in zip(pods, rows, strict=True):
-        statement.place(pod, row, session.class_info(task.pod_class).request)
+        statement.assign(pod, row, session.class_info(task.pod_class).request)
     return statement
 
 
@@ -78,7 +78,7 @@ def drawn(c: Given, rng: random.Random, *, without: Rows | None = None) -> Rows:
     found: Rows = {}
     for name in ("c", "a", "b"):
         gang = named(session, name)
-        gpus = gang.tasks[0].pod_class.gpus
+        gpus = gang.pod_sets[0].pod_class.gpus
         rows = (without or {}).get(name) if name == "c" else None
         if rows is None:
             rows = []
@@ -97,8 +97,8 @@ def one_is_held(session: Session) -> None:
     """The gang that lacks one whole node is blocked, and holds the one that will be free."""
     reservations = session.reservations
     assert reservations is not None
-    gpus = session.bench.nodes.columns["nvidia.com/gpu"]
-    whole = int((session.bench.used[:, gpus] == 0).sum())
+    gpus = session.node_usage.nodes.columns["nvidia.com/gpu"]
+    whole = int((session.node_usage.used[:, gpus] == 0).sum())
     reservations.blocked(named(session, f"long-{whole + 1}"), passed=False)
     assert len(reservations.reserved_gangs) == 1
 
@@ -108,16 +108,16 @@ def state(session: Session) -> dict[str, object]:
     reservations = session.reservations
     assert reservations is not None
     profile = reservations.profile
-    bench = session.bench
+    node_usage = session.node_usage
     query = _Everybody()
     return {
-        "used": bench.used.tolist(),
-        "slots": list(bench.free_slots),
-        "staying": bench.staying.tolist(),
+        "used": node_usage.used.tolist(),
+        "slots": list(node_usage.free_slots),
+        "staying": node_usage.staying.tolist(),
         "pod_counts": session.pod_counts.count(query).tolist(),
-        "accounts": [session.accounts.allocated(name) for name in ("root", "one", "two")],
-        "staying accounts": [session.accounts.staying(name) for name in ("root", "one", "two")],
-        "fixed": [session.accounts.fixed(name) for name in ("root", "one", "two")],
+        "accounts": [session.queue_accounts.allocated(name) for name in ("root", "one", "two")],
+        "staying accounts": [session.queue_accounts.staying(name) for name in ("root", "one", "two")],
+        "fixed": [session.queue_accounts.fixed(name) for name in ("root", "one", "two")],
         "profile": profile.staying.tolist(),
         "releases": [(each.time, each.gang, sorted(each.rows.tolist())) for each in profile.releases],
         "proofs": [session.placements.proof(gang) for gang in session.gangs],
@@ -125,7 +125,7 @@ def state(session: Session) -> dict[str, object]:
         "boards": [
             session.class_info(task.pod_class).class_fit.fits.tolist()
             for gang in session.gangs
-            for task in gang.tasks
+            for task in gang.pod_sets
         ],
     }  # fmt: skip
 

@@ -40,12 +40,12 @@ GANG = {
     "topology": TopologyRequest("rack"),
     "sub_groups": (SubGroup("a", 1, TopologyRequest()),),
     "min_sub_groups": 1, "ready_sub_groups": (("a", 1),),
-    "tasks": (), "placed": "a place", "credit": 1, "held": MANY, "leaving_held": MANY,
-    "asked": MANY, "trouble": ("InvalidSpec", "why"), "terms": GangTerms(preemptible=False),
+    "pod_sets": (), "placed": "a place", "succeeded_counted": 1, "allocated": MANY, "leaving_allocated": MANY,
+    "pending_requests": MANY, "error": ("InvalidSpec", "why"), "terms": GangTerms(preemptible=False),
     "expected_count": 2, "job": "a job", "pod_group": "a group",
 }  # fmt: skip
 GANG_UNREAD = {
-    "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "remark": TOLD,
+    "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "warning": TOLD,
     "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
     "failed": COUNTED, "leaving_placed": COUNTED,
 }  # fmt: skip
@@ -70,7 +70,7 @@ GROUP_UNREAD = {
     "min_task_member": IN_GANG, "priority_class": IN_GANG, "terms": IN_GANG,
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
     "phase": TOLD, "conditions": TOLD,
-    "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "remark": TOLD,
+    "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "warning": TOLD,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
 POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
@@ -113,14 +113,14 @@ def base(*, job: bool = False) -> Gang:
 
 def placed(gang: Gang) -> tuple[Placed, ...]:
     """A place for its first pod."""
-    return (Placed(gang.tasks[0].pods[0], "n1", confirmed=True),)
+    return (Placed(gang.pod_sets[0].pods[0], "n1", confirmed=True),)
 
 
 def with_pod_set(gang: Gang, **fields: Any) -> Gang:
     """The gang with other fields in its only pod set."""
     if fields.get("pod_class") == "other":
         fields["pod_class"] = entities.pod_class(gpus=2)
-    return attrs.evolve(gang, tasks=(attrs.evolve(gang.tasks[0], **fields),))
+    return attrs.evolve(gang, pod_sets=(attrs.evolve(gang.pod_sets[0], **fields),))
 
 
 def names(kind: type) -> set[str]:
@@ -164,7 +164,7 @@ def test_gangs_that_differ_in_a_field_have_different_keys(field):
 def test_gangs_that_differ_in_nothing_that_is_read_have_one_key(field):
     gang = base()
     other: Any = {
-        "uid": UID("other"), "remark": "told", "leaving_placed": placed(gang), "created": 7.0,
+        "uid": UID("other"), "warning": "told", "leaving_placed": placed(gang), "created": 7.0,
     }.get(field, 5)  # fmt: skip
     assert placement_key(attrs.evolve(gang, **{field: other})) == placement_key(gang)
 
@@ -199,7 +199,7 @@ def test_gangs_of_jobs_that_differ_in_what_walltimes_read_have_different_keys(fi
 
 def test_gangs_whose_pods_have_other_deadlines_have_different_keys():
     gang = base()
-    first, *others = gang.tasks[0].pods
+    first, *others = gang.pod_sets[0].pods
     hurried = msgspec.structs.replace(first, deadline_s=9)
     other = with_pod_set(gang, pods=(hurried, *others))
     assert placement_key(other) != placement_key(gang)
@@ -216,8 +216,8 @@ def test_what_a_caller_compares_itself_is_left_out_by_name():
     gang = base()
     long = attrs.evolve(gang, terms=attrs.evolve(gang.terms, expected_duration_ns=9))
     assert placement_key(long, without=Omit.LENGTH) == placement_key(gang, without=Omit.LENGTH)
-    pods = gang.tasks[0].pods
-    small = attrs.evolve(with_pod_set(gang, pods=pods[:1]), min_member=1, asked=NOTHING)
+    pods = gang.pod_sets[0].pods
+    small = attrs.evolve(with_pod_set(gang, pods=pods[:1]), min_member=1, pending_requests=NOTHING)
     assert placement_key(small, without=Omit.SIZE) == placement_key(gang, without=Omit.SIZE)
     assert placement_key(small, without=Omit.LENGTH) != placement_key(gang, without=Omit.LENGTH)
     few, many = (attrs.evolve(gang, expected_count=count) for count in (1, 2))

@@ -41,7 +41,7 @@ def test_a_gang_is_promised_the_room_that_is_becoming_free(given):
     c = leaving(given, 4).gang("big", pods=3, gpus=4)
     plan = c.when.one_session()
     assert plan.binds == ()
-    (claim,) = plan.claims
+    (claim,) = plan.preemptions
     assert sorted(node for _, _, node in claim.nominations) == ["node-0", "node-1", "node-1"]
     assert claim.stops == ()
     assert c.then.reason("big") == "PreemptionInProgress"
@@ -79,7 +79,7 @@ def test_a_promise_is_read_back_after_a_restart(given):
     c.gang("late", pods=1, gpus=4, created=entities.BORN - 100)
     plan = c.when.one_session()
     assert plan.binds == ()
-    assert plan.claims == ()
+    assert plan.preemptions == ()
     assert c.then.reason("big") == "PreemptionInProgress"
     for number in range(4):
         c.gone(f"old-{number}")
@@ -110,7 +110,7 @@ def test_now_and_later_say_what_the_amounts_say(seed):
     rng = random.Random(seed)
     c = leaving(Given(), rng.randint(0, 8))
     nodes = c.cache.snapshot(0.0).nodes
-    bench = NodeUsage(nodes)
+    node_usage = NodeUsage(nodes)
     real, releasing = nodes.used.copy(), nodes.leaving.copy()
     reserved = np.zeros_like(real)
     ask = request_vector(entities.pod_class(gpus=1).requests, nodes.columns)
@@ -118,18 +118,20 @@ def test_now_and_later_say_what_the_amounts_say(seed):
         row = rng.randint(0, 1)
         match rng.randint(0, 3):
             case 0:
-                bench.add(row, ask, slots=0)
+                node_usage.add(row, ask, slots=0)
                 real[row, ask.columns] += ask.amounts
             case 1:
-                bench.release(row, ask)
+                node_usage.release(row, ask)
                 releasing[row, ask.columns] += ask.amounts
             case 2:
-                bench.reserve(row, ask)
+                node_usage.reserve(row, ask)
                 reserved[row, ask.columns] += ask.amounts
             case _:
-                bench.look(later=bool(rng.randint(0, 1)))
+                node_usage.look(later=bool(rng.randint(0, 1)))
         later = real - releasing + reserved
-        assert np.array_equal(bench.used, later if bench.later else np.maximum(real, later))
+        assert np.array_equal(
+            node_usage.used, later if node_usage.later else np.maximum(real, later)
+        )
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -147,23 +149,23 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
         session_cache=SessionCache(),
         placement=c.placement,
     )
-    before = (session.bench.used.copy(), session.accounts.staying("default"))
-    victims = [gang for gang in snapshot.active.values() if gang.placed]
+    before = (session.node_usage.used.copy(), session.queue_accounts.staying("default"))
+    victims = [gang for gang in snapshot.placed_gangs.values() if gang.placed]
     with session.pipelining():
-        seen = (session.bench.used.copy(), session.accounts.allocated("default"))
+        seen = (session.node_usage.used.copy(), session.queue_accounts.allocated("default"))
         statement: Statement = session.statement()
         for gang in rng.sample(victims, 3):
             session.evict(statement, gang, gang.placed[0])
         spec = entities.pod_class(gpus=rng.randint(0, 3))
-        statement.place(
+        statement.assign(
             entities.pod("x", spec), 0, request_vector(spec.requests, snapshot.nodes.columns)
         )
-        assert session.accounts.allocated("default") != seen[1]
+        assert session.queue_accounts.allocated("default") != seen[1]
         statement.rollback()
-        assert np.array_equal(session.bench.used, seen[0])
-        assert session.accounts.allocated("default") == seen[1]
-    assert np.array_equal(session.bench.used, before[0])
-    assert session.accounts.staying("default") == before[1]
+        assert np.array_equal(session.node_usage.used, seen[0])
+        assert session.queue_accounts.allocated("default") == seen[1]
+    assert np.array_equal(session.node_usage.used, before[0])
+    assert session.queue_accounts.staying("default") == before[1]
 
 
 def test_what_was_decided_is_carried_out_step_by_step(given):
@@ -171,7 +173,7 @@ def test_what_was_decided_is_carried_out_step_by_step(given):
     c = leaving(given, 4).gang("big", pods=3, gpus=4)
     c.when.carried_out()
     assert c.cache.pods[ObjectKey("default", "big-0")].nominated
-    assert c.when.carried_out().claims == ()
+    assert c.when.carried_out().preemptions == ()
     for number in range(4):
         c.gone(f"old-{number}")
     c.when.carried_out()
@@ -212,5 +214,5 @@ def test_a_promise_for_a_part_of_the_gang_is_none(given):
         unschedulable_reason="PreemptionInProgress", unschedulable_since=c.now,
     )  # fmt: skip
     c.pod("big-1", group="big", gpus=4)
-    (claim,) = c.when.one_session().claims
+    (claim,) = c.when.one_session().preemptions
     assert len(claim.nominations) == 2

@@ -23,19 +23,19 @@ def bench_of(given):
 
 def test_states_after_any_moves_are_those_of_a_fresh_look(given):
     """Taking and giving back slots changes the states of these rows and of no other."""
-    bench = bench_of(given)
-    states = SlotStates(bench)
+    node_usage = bench_of(given)
+    states = SlotStates(node_usage)
     rng = random.Random(3)
-    ask = request_vector(Resources.of({entities.GPU: 1}), bench.nodes.columns)
+    ask = request_vector(Resources.of({entities.GPU: 1}), node_usage.nodes.columns)
     for _ in range(60):
         row = rng.randrange(5)
         slot = 1 << rng.randrange(8)
-        if bench.free_slots[row] & slot:
-            bench.add(row, ask, slots=slot)
+        if node_usage.free_slots[row] & slot:
+            node_usage.add(row, ask, slots=slot)
         else:
-            bench.remove(row, ask, slots=slot)
+            node_usage.remove(row, ask, slots=slot)
         numbers, tables = states.now()
-        fresh, fresh_tables = SlotStates(bench).now()
+        fresh, fresh_tables = SlotStates(node_usage).now()
         assert [tables.states[number] for number in numbers] == [
             fresh_tables.states[number] for number in fresh
         ]
@@ -43,11 +43,11 @@ def test_states_after_any_moves_are_those_of_a_fresh_look(given):
 
 def test_nodes_that_look_alike_share_a_state(given):
     """Which of two equal islands is used makes no difference; a node without GPUs has nothing."""
-    bench = bench_of(given)
-    ask = request_vector(Resources.of({entities.GPU: 2}), bench.nodes.columns)
-    bench.add(0, ask, slots=slot_mask((0, 1)))
-    bench.add(1, ask, slots=slot_mask((5, 7)))
-    numbers, tables = SlotStates(bench).now()
+    node_usage = bench_of(given)
+    ask = request_vector(Resources.of({entities.GPU: 2}), node_usage.nodes.columns)
+    node_usage.add(0, ask, slots=slot_mask((0, 1)))
+    node_usage.add(1, ask, slots=slot_mask((5, 7)))
+    numbers, tables = SlotStates(node_usage).now()
     assert numbers[0] == numbers[1] != numbers[2]
     assert numbers[3] == numbers[4]
     assert tables.states[int(numbers[5])] == ()
@@ -56,11 +56,13 @@ def test_nodes_that_look_alike_share_a_state(given):
 
 def test_states_handed_out_stay_as_they_were(given):
     """A problem keeps the states of its moment while others go on placing."""
-    bench = bench_of(given)
-    states = SlotStates(bench)
+    node_usage = bench_of(given)
+    states = SlotStates(node_usage)
     before, _ = states.now()
     kept = before.copy()
-    bench.add(0, request_vector(Resources.of({entities.GPU: 1}), bench.nodes.columns), slots=1)
+    node_usage.add(
+        0, request_vector(Resources.of({entities.GPU: 1}), node_usage.nodes.columns), slots=1
+    )
     after, _ = states.now()
     assert np.array_equal(before, kept)
     assert after[0] != before[0]

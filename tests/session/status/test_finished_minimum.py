@@ -21,7 +21,7 @@ def test_who_leaves_for_it_leaves_for_a_place(given):
     half_done(given.node("n0", gpus=2))
     runs(given, "low", "n0 n0", min_member=1)
     plan = given.when.one_session()
-    (claim,) = plan.claims
+    (claim,) = plan.preemptions
     assert len(claim.stops) == 1
     assert [node for _, _, node in claim.nominations] == ["n0"]
 
@@ -31,7 +31,7 @@ def test_room_that_becomes_free_anyway_is_promised_to_one_member(given):
     half_done(given.node("n0", gpus=1), left=1)
     given.pod("old", gpus=1, node="n0", slots=1, phase=PodPhase.RUNNING, deleting=True)
     plan = given.when.one_session()
-    (claim,) = plan.claims
+    (claim,) = plan.preemptions
     assert [node for _, _, node in claim.nominations] == ["n0"]
     assert "room for 1 pod" in given.then.why("sweep")
 

@@ -183,7 +183,7 @@ def test_a_new_field_of_a_plan_is_left_out_at_its_default(monkeypatch: pytest.Mo
     monkeypatch.setitem(FIELDS, Plan, {"claims": "evictions"})
     assert {"topologies", "claims"} & {*plan_as_json(Plan(revision=1))} == set()
     assert "evictions" in plan_as_json(Plan(revision=1))
-    ready = PendingReason(reason="Ready", sentence="")
+    ready = PendingReason(reason="Ready", message="")
     status = TopologyStatus(name="t", uid=UID("u"), generation=1, is_ready=True, ready=ready)
     assert plan_as_json(Plan(revision=1, topologies=(status,)))["topologies"][0]["name"] == "t"
 

@@ -79,8 +79,8 @@ class PlanExecutor:
             self._bind(gang)
         for status in plan.gangs:
             self._status(status)
-        switches = {each.key: each for each in plan.switches}
-        for claim in plan.claims:
+        switches = {each.key: each for each in plan.job_changes}
+        for claim in plan.preemptions:
             self._claim(claim)
         for stop in plan.stops:
             self._stop(stop)
@@ -126,7 +126,7 @@ class PlanExecutor:
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": Reason.PREEMPTION_IN_PROGRESS,
-                "message": claim.sentence,
+                "message": claim.message,
                 "lastTransitionTime": world.stamp,
             }
             world.objects.write(with_condition(with_status(obj, nominatedNodeName=node), condition))
@@ -154,7 +154,7 @@ class PlanExecutor:
             live = self._world.lives.pods.get(each.uid)
             if live is None:
                 raise InvariantBroken(f"pod {each.key} is to leave and does not exist")
-            pods.evict(live, why=each.reason, sentence=each.sentence)
+            pods.evict(live, why=each.reason, sentence=each.message)
         if stop.pause is not None:
             self._switch(stop.pause)
 
@@ -198,7 +198,7 @@ class PlanExecutor:
         if job is not None and job.started is None and not status.is_scheduled:
             if not job.reasons:
                 self._wake_when_too_late(job)
-            job.tell(world.now, status.scheduled.reason, status.scheduled.sentence)
+            job.tell(world.now, status.scheduled.reason, status.scheduled.message)
         if status.gang.kind != "PodGroup":
             return
         if job is not None and job.admitted is None and status.is_admitted:
@@ -229,8 +229,8 @@ class PlanExecutor:
     def _job_of(self, status: GangStatus) -> LiveJob | None:
         gang, lives = status.gang, self._world.lives
         job = lives.jobs.get((gang.kind, gang.namespace, gang.name))
-        if job is None and status.waiting:
-            live = lives.pods.get(status.waiting[0][1])
+        if job is None and status.waiting_pods:
+            live = lives.pods.get(status.waiting_pods[0][1])
             job = live.job if live is not None else None
         return job
 
@@ -238,7 +238,7 @@ class PlanExecutor:
         """A promise that stands no more is taken off the pods."""
         world = self._world
         named = {uid for uid, _ in status.nominated}
-        for key, uid in status.waiting:
+        for key, uid in status.waiting_pods:
             pod = world.cache.pod(uid)
             if pod is None or not pod.nominated or uid in named:
                 continue
@@ -248,7 +248,7 @@ class PlanExecutor:
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": status.scheduled.reason,
-                "message": status.scheduled.sentence,
+                "message": status.scheduled.message,
                 "lastTransitionTime": world.stamp,
             }
             world.objects.write(with_condition(with_status(obj, nominatedNodeName=None), condition))

@@ -294,15 +294,17 @@ class Simulation:
         )
         self.sessions += 1
         self.cache.rounds = decision.rounds
-        faults = (*decision.faults, *(each.sentence for each in decision.set_aside))
+        faults = (*decision.faults, *(each.message for each in decision.set_aside))
         if decision.degraded is not None:
-            faults = (*faults, decision.degraded.sentence)
+            faults = (*faults, decision.degraded.message)
         if faults and len(self._faults) < 1:
             self._faults.extend(faults[:1])
         self._carry.plan(decision.plan)
         plan = decision.plan
         self._nobody = not (
-            decision.waiting or plan.claims or any(status.waiting for status in plan.gangs)
+            decision.waiting
+            or plan.preemptions
+            or any(status.waiting_pods for status in plan.gangs)
         )
         self._plan_idle(snapshot, decision)
         if self.case.told is not None and self.sessions % _TOLD_EVERY == 0:
@@ -310,7 +312,13 @@ class Simulation:
 
     def _plan_idle(self, snapshot: Snapshot, decision: Decision) -> None:
         plan, world = decision.plan, self.world
-        if plan.binds or plan.claims or plan.stops or plan.switches or self._begun is not None:
+        if (
+            plan.binds
+            or plan.preemptions
+            or plan.stops
+            or plan.job_changes
+            or self._begun is not None
+        ):
             self._moved_at = world.now
             self._idle_s = self.case.config.cycle.max_period_s
         due = next_wakeup(snapshot)

@@ -62,7 +62,7 @@ def assignments_held_for_move(
         request = request_vector(requests, nodes.columns)
         charged = requests if number >= old else NOTHING
         pod = _expected_pod(gang.key, number, charged)
-        places.append(Assignment(pod, nodes.row[node], 0, request, promised=True))
+        places.append(Assignment(pod, nodes.row[node], 0, request, is_nomination=True))
     return tuple(places)
 
 
@@ -105,21 +105,21 @@ def as_pending_gang(gang: Gang) -> Gang:
     kinds: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
         kinds.setdefault((pod.role, pod.sub_group, pod.pod_class.digest), []).append(pod)
-    tasks = tuple(
+    pod_sets = tuple(
         PodSet(role, of[0].pod_class, tuple(of), part)
         for (role, part, _), of in sorted(kinds.items())
     )
     return attrs.evolve(
         gang,
-        tasks=tasks,
+        pod_sets=pod_sets,
         placed=(),
         min_member=max(gang.min_member, len(pods)),
         ready_roles=(),
         ready_sub_groups=(),
         running=0,
-        credit=0,
-        held=NOTHING,
-        asked=_total_requests(pods),
+        succeeded_counted=0,
+        allocated=NOTHING,
+        pending_requests=_total_requests(pods),
     )
 
 

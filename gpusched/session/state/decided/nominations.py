@@ -40,7 +40,7 @@ class PreemptionDraft:
         places: nominated, at least one.
         evictions: of members that leave for them.
         action: that decided.
-        reason, sentence: for the victims.
+        reason, message: for the victims.
         moves: victims that have other places.
     """
 
@@ -49,7 +49,7 @@ class PreemptionDraft:
     evictions: tuple[EvictOperation, ...]
     action: str
     reason: str
-    sentence: str
+    message: str
     moves: tuple[MovedGangDraft, ...] = ()
 
 
@@ -112,7 +112,7 @@ class Nominations:
 
     # -- making ------------------------------------------------------------------------------
     def nominate(
-        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str,
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str,
         moves: tuple[MovedGangDraft, ...] = (),
     ) -> None:  # fmt: skip
         """Nominate the statement's places; its victims are evicted for them.
@@ -122,7 +122,7 @@ class Nominations:
             statement: made while pipelining; with at least one place.
             action: that decides: ``preempt``, ``reclaim``, ``allocate``.
             reason: of the evictions, one of the contract's.
-            sentence: for the victims; it names the gang and the numbers.
+            message: for the victims; it names the gang and the numbers.
             moves: victims that have other places, which the session holds for them.
         """
         self._effects.must_leave_reservations(gang, statement)
@@ -131,7 +131,7 @@ class Nominations:
         if taken_back:
             self._moved.pop(gang.key, None)
         self._plans[gang.key] = PreemptionDraft(
-            gang, places, evictions, action, reason, sentence, moves
+            gang, places, evictions, action, reason, message, moves
         )
         self._evicted.update(each.member.pod.uid for each in evictions)
         self._nominated[gang.key] = places
@@ -151,12 +151,12 @@ class Nominations:
         return MovedGangDraft(gang, places)
 
     def stop(
-        self, gang: Gang, statement: Statement, *, action: str, reason: str, sentence: str
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str
     ) -> None:
         """Evict the statement's victims, members of this gang, for its own sake."""
         evictions = statement.evictions
         statement.commit()
-        self._stops[gang.key] = PreemptionDraft(gang, (), evictions, action, reason, sentence)
+        self._stops[gang.key] = PreemptionDraft(gang, (), evictions, action, reason, message)
         self._evicted.update(each.member.pod.uid for each in evictions)
 
     # -- taking back -------------------------------------------------------------------------
@@ -205,8 +205,8 @@ class Nominations:
 
         for key, places in sorted(read_nominations(snapshot).items()):
             self._nominated[key] = hold(gangs[key], places)
-        for key, move in snapshot.moves:
-            gang = gangs.get(key) or snapshot.active.get(key)
+        for key, move in snapshot.move_records:
+            gang = gangs.get(key) or snapshot.placed_gangs.get(key)
             if gang is not None:
                 nominated = len(self.places(gang))
                 left = assignments_held_for_move(snapshot, gang, move, nominated)
@@ -232,15 +232,15 @@ def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]
 def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ...]:
     places: list[Assignment] = []
     nodes = snapshot.nodes
-    for task in gang.tasks:
-        for pod in task.pods:
+    for pod_set in gang.pod_sets:
+        for pod in pod_set.pods:
             if not pod.nominated or pod.unschedulable_reason != Reason.PREEMPTION_IN_PROGRESS:
                 continue
             row = nodes.row.get(pod.nominated)
             if row is None or snapshot.now - pod.unschedulable_since > limits.NOMINATION_MAX_S:
                 return ()
-            request = pod_class_vector(task.pod_class, nodes.columns)
-            places.append(Assignment(pod, row, 0, request, promised=True))
+            request = pod_class_vector(pod_set.pod_class, nodes.columns)
+            places.append(Assignment(pod, row, 0, request, is_nomination=True))
     return tuple(places)
 
 

@@ -43,9 +43,9 @@ class Outcomes:
         return dict(self._untold_queues)
 
     # -- admission ---------------------------------------------------------------------------
-    def close(self, sentence: str) -> None:
+    def close(self, message: str) -> None:
         """Refuse every gang of this session with this sentence."""
-        self.closed = sentence
+        self.closed = message
 
     def admit(self, gang: Gang, verdict: Verdict) -> None:
         """Enter the answer on admission; a refused gang gets the same reason on both conditions."""
@@ -55,13 +55,13 @@ class Outcomes:
             verdict = error(Reason.BACK_OFF, self.closed)
         if verdict is not ALLOW and verdict.refuses:
             self.postpone_admission(gang, verdict)
-            self.refuse(gang, verdict.reason, verdict.sentence)
+            self.refuse(gang, verdict.reason, verdict.message)
         else:
             self._admitted.add(gang.key)
 
     def postpone_admission(self, gang: Gang, verdict: Verdict) -> None:
         """The gang's condition says that it is not admitted; it may be given places all the same."""
-        self._admission[gang.key] = PendingReason(reason=verdict.reason, sentence=verdict.sentence)
+        self._admission[gang.key] = PendingReason(reason=verdict.reason, message=verdict.message)
 
     def is_admitted(self, gang: Gang) -> bool:
         """Whether the gang may be given places in this session."""
@@ -90,18 +90,18 @@ class Outcomes:
         return self._returned_jobs
 
     # -- why a gang waits --------------------------------------------------------------------
-    def refuse(self, gang: Gang, reason: str, sentence: str) -> None:
+    def refuse(self, gang: Gang, reason: str, message: str) -> None:
         """The gang does not start in this session, and this is why."""
         last = self._last_refusal
-        if last is None or last.sentence != sentence or last.reason != reason:
-            last = self._last_refusal = PendingReason(reason=reason, sentence=sentence)
+        if last is None or last.message != message or last.reason != reason:
+            last = self._last_refusal = PendingReason(reason=reason, message=message)
         self._refusals[gang.key] = last
 
     def extend_refusal(self, gang: Gang, why: str) -> None:
         """Add words to the sentence with which the gang was refused."""
         known = self._refusals[gang.key]
         self._refusals[gang.key] = PendingReason(
-            reason=known.reason, sentence=truncate_message(f"{known.sentence}; {why}")
+            reason=known.reason, message=truncate_message(f"{known.message}; {why}")
         )
 
     def retract_refusal(self, gang: Gang) -> None:

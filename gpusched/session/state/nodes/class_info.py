@@ -66,16 +66,20 @@ class PodClassInfos:
     """Infos of all classes of one session, made when they are first needed.
 
     Args:
-        bench: usage of nodes, which they follow.
+        node_usage: usage of nodes, which they follow.
         pod_counts: pods on each node.
         hooks: what plugins registered.
         session_cache: filter results cached from earlier sessions.
     """
 
     def __init__(
-        self, bench: NodeUsage, pod_counts: PodCounts, hooks: Hooks, session_cache: SessionCache
+        self,
+        node_usage: NodeUsage,
+        pod_counts: PodCounts,
+        hooks: Hooks,
+        session_cache: SessionCache,
     ) -> None:
-        self._bench = bench
+        self._node_usage = node_usage
         self._pod_counts = pod_counts
         self._hooks = hooks
         self._session_cache = session_cache
@@ -89,7 +93,7 @@ class PodClassInfos:
     @property
     def nodes(self) -> NodeColumns:
         """Columns of the session's nodes."""
-        return self._bench.nodes
+        return self._node_usage.nodes
 
     def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules its pods have."""
@@ -191,10 +195,10 @@ class PodClassInfos:
         refused = self._refused(pod_class)
         allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
         scores = self._hooks.scores
-        bench = self._bench
+        node_usage = self._node_usage
 
         def score(rows: Sequence[int] | None) -> Ints:
-            chosen = NodeRows(bench, rows)
+            chosen = NodeRows(node_usage, rows)
             points: Ints = np.zeros(len(chosen), dtype=np.int64)
             for each in scores:
                 opinion = each(pod_class, chosen)
@@ -202,8 +206,10 @@ class PodClassInfos:
                     points += opinion
             return points
 
-        caps = make_numa_limit(bench, pod_class)
-        class_fit = ClassFit(bench, request, allowed=allowed, score=score, gate=gate, caps=caps)
+        caps = make_numa_limit(node_usage, pod_class)
+        class_fit = ClassFit(
+            node_usage, request, allowed=allowed, score=score, gate=gate, caps=caps
+        )
         return PodClassInfo(pod_class.digest, request, refused, class_fit, gate)
 
 

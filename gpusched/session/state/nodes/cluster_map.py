@@ -26,18 +26,18 @@ class ClusterMap:
     """Levels, free slots and spared nodes of one session, up to date.
 
     Args:
-        bench: usage of the session's nodes.
+        node_usage: usage of the session's nodes.
         labelled: levels, widest first.
         spares: nodes that policies spare.
     """
 
     def __init__(
-        self, bench: NodeUsage, labelled: Sequence[Labelled], spares: Sequence[SpareNodes]
+        self, node_usage: NodeUsage, labelled: Sequence[Labelled], spares: Sequence[SpareNodes]
     ) -> None:
-        self._bench = bench
+        self._node_usage = node_usage
         self._labelled = labelled
         self._spares = spares
-        self._states = SlotStates(bench)
+        self._states = SlotStates(node_usage)
         self._made: dict[str, DomainLevel] = {}
         self._free: dict[tuple[bytes, tuple[str, ...], bool], TrackedArray] = {}
 
@@ -67,18 +67,18 @@ class ClusterMap:
 
         Very many on nodes that have no slots; None as ``slot_states``. Read-only.
         """
-        return None if self._bench.later else self._states.left(size)
+        return None if self._node_usage.later else self._states.left(size)
 
     def slot_states(self) -> tuple[Ints | None, SlotTables | None]:
         """The state of each node's free slots, shape (nodes,), and what it costs to take some.
 
         None for both while pipelining: which slots will be free is not known.
         """
-        return (None, None) if self._bench.later else self._states.now()
+        return (None, None) if self._node_usage.later else self._states.now()
 
     @cached_property
     def _tightness(self) -> Tightness:
-        return Tightness(self._bench, self.levels())
+        return Tightness(self._node_usage, self.levels())
 
     def tightness(self) -> Ints:
         """Free GPUs of each node's domains in coarse steps, int64, shape (nodes,); less is tighter."""
@@ -92,19 +92,19 @@ class ClusterMap:
             slotted: kinds of GPUs of which no more count as free than there are free slots: what
                 is there by amounts may be taken by number.
         """
-        key = (columns.tobytes(), slotted, self._bench.later)
+        key = (columns.tobytes(), slotted, self._node_usage.later)
         followed = self._free.get(key)
         if followed is None:
             followed = self._free[key] = TrackedArray(
-                self._bench, lambda rows: self._free_of(rows, columns, slotted)
+                self._node_usage, lambda rows: self._free_of(rows, columns, slotted)
             )
         return followed.now()
 
     def _free_of(self, rows: Rows, columns: Ints, slotted: Sequence[str]) -> Ints:
-        free: Ints = np.maximum(self._bench.free(rows, columns), 0)
+        free: Ints = np.maximum(self._node_usage.free(rows, columns), 0)
         left = self.pods_by_free_slots() if slotted else None
         if left is not None:
-            by_name = self._bench.nodes.columns
+            by_name = self._node_usage.nodes.columns
             for name in slotted:
                 column = int(np.searchsorted(columns, by_name[name])) if name in by_name else -1
                 if column >= 0:
@@ -117,12 +117,16 @@ class ClusterMap:
         Nodes are spared for gangs that run in their domain; pods without GPUs may use them,
         too.
         """
-        if not self._spares or gang.placed or not any(task.pod_class.gpu for task in gang.tasks):
+        if (
+            not self._spares
+            or gang.placed
+            or not any(pod_set.pod_class.gpu for pod_set in gang.pod_sets)
+        ):
             return None
-        nodes = self._bench.nodes
+        nodes = self._node_usage.nodes
         columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
         has = nodes.allocatable[:, columns].sum(axis=1) > 0
-        empty = np.flatnonzero(has & ~(self._bench.used[:, columns] > 0).any(axis=1))
+        empty = np.flatnonzero(has & ~(self._node_usage.used[:, columns] > 0).any(axis=1))
         spared = np.zeros(len(nodes), dtype=np.bool_)
         for spare in self._spares:
             level = next((each for each in self._labelled if each.name == spare.level), None)

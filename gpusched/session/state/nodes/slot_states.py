@@ -14,18 +14,18 @@ class SlotStates:
     """States of free slots by node; only touched rows are worked out again.
 
     Args:
-        bench: usage of nodes, whose free slots are meant as they are now.
+        node_usage: usage of nodes, whose free slots are meant as they are now.
     """
 
-    def __init__(self, bench: NodeUsage) -> None:
-        self._bench = bench
+    def __init__(self, node_usage: NodeUsage) -> None:
+        self._node_usage = node_usage
         self._seen = 0
         self._numbers: dict[Node, int] = {}
         self._known: dict[tuple[int, int, int], int] = {}
         """Numbers by identity of layout and amounts, which nodes that are alike share, and by
         free slots: hashing them would take longer than all the rest."""
         self._states: Ints | None = None
-        self._tables = SlotTables((), bench.population)
+        self._tables = SlotTables((), node_usage.population)
         self._left: dict[int, tuple[Ints, Ints]] = {}
         """Pods that fit each row by size, and the states for which that was worked out."""
 
@@ -36,18 +36,18 @@ class SlotStates:
             The state of each row's free slots, int64, shape (nodes,), read-only; and the costs
             of these states, the same object as long as there are no more of them.
         """
-        bench = self._bench
-        seen, self._seen = self._seen, len(bench.touched)
+        node_usage = self._node_usage
+        seen, self._seen = self._seen, len(node_usage.touched_rows)
         if self._states is None:
-            rows = range(len(bench.free_slots))
+            rows = range(len(node_usage.free_slots))
             self._states = np.array([self._number(row) for row in rows], dtype=np.int64)
         elif seen < self._seen:
             self._states = self._states.copy()
-            for row in sorted(set(bench.touched[seen:])):
+            for row in sorted(set(node_usage.touched_rows[seen:])):
                 self._states[row] = self._number(row)
         self._states.setflags(write=False)
         if len(self._numbers) > len(self._tables.states):
-            self._tables = SlotTables(tuple(self._numbers), bench.population)
+            self._tables = SlotTables(tuple(self._numbers), node_usage.population)
         return self._states, self._tables
 
     def left(self, size: int) -> Ints:
@@ -65,12 +65,12 @@ class SlotStates:
         return known[0]
 
     def _number(self, row: int) -> int:
-        bench = self._bench
-        node, free = bench.nodes.nodes[row], bench.free_slots[row]
+        node_usage = self._node_usage
+        node, free = node_usage.nodes.nodes[row], node_usage.free_slots[row]
         key = (id(node.layout), id(node.allocatable), free)
         number = self._known.get(key)
         if number is None:
-            state = island_state(node.layout, bench.slots_on(row), free)
+            state = island_state(node.layout, node_usage.slots_on(row), free)
             number = self._numbers.setdefault(state, len(self._numbers))
             self._known[key] = number
         return number

@@ -24,17 +24,17 @@ class Tightness:
     and not the nodes.
 
     Args:
-        bench: of the session.
+        node_usage: of the session.
         levels: widest first, without hosts.
     """
 
-    def __init__(self, bench: NodeUsage, levels: Sequence[DomainLevel]) -> None:
-        self._bench = bench
-        nodes = bench.nodes
+    def __init__(self, node_usage: NodeUsage, levels: Sequence[DomainLevel]) -> None:
+        self._node_usage = node_usage
+        nodes = node_usage.nodes
         self._columns = [
             nodes.columns[name] for name in gpu_resources().names if name in nodes.columns
         ]
-        self._seen = len(bench.touched)
+        self._seen = len(node_usage.touched_rows)
         self._free = self._count(slice(None))
         self._levels = levels
         narrowest = levels[-1].domain if levels else np.zeros(len(nodes), dtype=np.int64)
@@ -48,7 +48,7 @@ class Tightness:
 
     def now(self) -> Ints:
         """Steps by node, shape (nodes,), less is tighter; read-only."""
-        touched = self._bench.touched
+        touched = self._node_usage.touched_rows
         if self._seen < len(touched):
             rows = sorted(set(touched[self._seen :]))
             self._seen = len(touched)
@@ -73,7 +73,10 @@ class Tightness:
         return now
 
     def _count(self, rows: Rows) -> Ints:
-        bench = self._bench
-        free = bench.nodes.allocatable[rows][:, self._columns] - bench.used[rows][:, self._columns]
+        node_usage = self._node_usage
+        free = (
+            node_usage.nodes.allocatable[rows][:, self._columns]
+            - node_usage.used[rows][:, self._columns]
+        )
         total: Ints = np.maximum(free, 0).sum(axis=1)
         return total

@@ -14,20 +14,20 @@ class TrackedArray:
     """One array, each row of which depends on the usage of that node alone.
 
     Args:
-        bench: that moves.
+        node_usage: that moves.
         count: what some rows are now, shape (rows, ...).
     """
 
-    def __init__(self, bench: NodeUsage, count: Callable[[Rows], Ints]) -> None:
-        self._bench = bench
+    def __init__(self, node_usage: NodeUsage, count: Callable[[Rows], Ints]) -> None:
+        self._node_usage = node_usage
         self._count = count
-        self._seen = len(bench.touched)
+        self._seen = len(node_usage.touched_rows)
         self._now = count(slice(None))
         self._now.setflags(write=False)
 
     def now(self) -> Ints:
         """The array as usage is now, shape (nodes, ...), read-only; a new one when it has changed."""
-        touched = self._bench.touched
+        touched = self._node_usage.touched_rows
         if self._seen < len(touched):
             rows = sorted(set(touched[self._seen :]))
             self._seen = len(touched)

@@ -72,7 +72,11 @@ class GangCosts:
 
     def units_for(self, gang: Gang) -> int:
         """Units for the gang; less for each further one of its equivalence class."""
-        if not gang.tasks or gang.ready + gang.pending < gang.min_member or gang.trouble[0]:
+        if (
+            not gang.pod_sets
+            or gang.ready_members + gang.pending < gang.min_member
+            or gang.error[0]
+        ):
             return limits.WORK_GANG
         kind = self._kinds.class_of(gang)
         if kind is not None:
@@ -83,11 +87,11 @@ class GangCosts:
 
     def _look(self, gang: Gang) -> int:
         units = gang.pending // limits.WORK_PODS_A_UNIT
-        for task in gang.tasks:
+        for pod_set in gang.pod_sets:
             ruled = (
-                task.pod_class.pod_affinity
-                or task.pod_class.pod_anti_affinity
-                or task.pod_class.spread
+                pod_set.pod_class.pod_affinity
+                or pod_set.pod_class.pod_anti_affinity
+                or pod_set.pod_class.spread
             )
             units += self._class * (limits.WORK_RULES_TIMES if ruled else 1)
         if gang.sub_groups or gang.topology.required or gang.topology.preferred:
@@ -199,10 +203,10 @@ class GangSelection:
         for alike in tenants.values():
             tenant = tenant_of_gang(alike[0], snapshot.queues)
             self._waiting.setdefault(tenant, []).extend(alike)
-        asked = {tenant: self._asked(gangs) for tenant, gangs in self._waiting.items()}
+        asked = {tenant: self._work_needed(gangs) for tenant, gangs in self._waiting.items()}
         shares = _work_by_tenant(asked)
-        self.work = WorkBudget(_work_limits(shares))
-        rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.rounds}
+        self.work_budget = WorkBudget(_work_limits(shares))
+        rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.tenant_rounds}
         for tenant in sorted(asked):
             begun = rounds.get(tenant, TenantRound(*tenant))
             if asked[tenant] > shares[tenant] or begun.left:
@@ -233,7 +237,7 @@ class GangSelection:
         return tuple(sorted(found, key=lambda each: (each.queue, each.namespace)))
 
     # -- choosing ----------------------------------------------------------------------------
-    def _asked(self, gangs: Iterable[Gang]) -> int:
+    def _work_needed(self, gangs: Iterable[Gang]) -> int:
         """Units for all of them together, counted up to a session's worth."""
         costs, units = self._costs(), 0
         for gang in gangs:
@@ -393,7 +397,7 @@ def _first_within_share(gangs: Sequence[Gang], costs: GangCosts, share: int) -> 
 def _is_always_included(gang: Gang) -> bool:
     """Whether every session must look at the gang, as it costs little or holds GPUs."""
     return (
-        (not gang.tasks and (bool(gang.placed) or not gang.need))
-        or bool(gang.placed and gang.need)
+        (not gang.pod_sets and (bool(gang.placed) or not gang.missing_members))
+        or bool(gang.placed and gang.missing_members)
         or (bool(gang.expected_count) and not gang.suspended)
     )

@@ -21,7 +21,7 @@ class Smallest:
     def run(self, session: Session) -> None:
         """See the class."""
         waiting = [gang for gang in session.gangs if _complete(gang, session)]
-        for gang in sorted(waiting, key=lambda gang: (gang.need, gang.key)):
+        for gang in sorted(waiting, key=lambda gang: (gang.missing_members, gang.key)):
             if session.placements.is_full:
                 return
             _start(session, gang)
@@ -29,14 +29,14 @@ class Smallest:
 
 def _complete(gang: Gang, session: Session) -> bool:
     """Admitted, not started, and every missing member is there to be placed."""
-    return session.outcomes.is_admitted(gang) and 0 < gang.need <= gang.pending
+    return session.outcomes.is_admitted(gang) and 0 < gang.missing_members <= gang.pending
 
 
 def _start(session: Session, gang: Gang) -> None:
     hooks = session.hooks
     verdict = first_refusal((*hooks.ready_checks, *hooks.quota_checks), gang)
     if verdict.refuses:
-        session.outcomes.refuse(gang, verdict.reason, verdict.sentence)
+        session.outcomes.refuse(gang, verdict.reason, verdict.message)
         return
     statement = session.statement()
     # What an earlier session nominated for this gang it may use itself.
