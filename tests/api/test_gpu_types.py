@@ -121,8 +121,8 @@ def test_a_pod_group_with_a_bad_speed_stays_one_and_says_so() -> None:
     # and its gang is told the reason
     c = Given().group("g", gpu_types=group.terms.gpu_types).pods("g", 1, group="g", gpus=1)
     (gang,) = c.cache.snapshot(now=c.now).gangs
-    assert gang.trouble == ("InvalidSpec", group.terms.gpu_types.error)
-    assert "not above zero" in gang.trouble[1]
+    assert gang.error == ("InvalidSpec", group.terms.gpu_types.error)
+    assert "not above zero" in gang.error[1]
 
 
 def test_the_annotation_stands_in_for_the_field() -> None:

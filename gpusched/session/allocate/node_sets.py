@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools
+from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.session import Session
@@ -18,6 +21,9 @@ class Unschedulable:
 
     reason: Reason
     message: str
+
+    if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+        __getattr__ = former_names("Unschedulable", {"sentence": "message"})
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -501,7 +501,7 @@ def test_statuses_of_others_find_room(told, pod, monkeypatch):
         mine = ((ObjectKey("quiet", "other"), UID("u-other")),)
         gang = GangKey("Job", "quiet", "j")
         theirs = says_status(gang=gang, uid=UID("u-j"))
-        writer.submit([attrs.evolve(theirs, waiting=mine)], [])
+        writer.submit([attrs.evolve(theirs, waiting_pods=mine)], [])
         await asyncio.sleep(5)
         assert len(patches(given, "/pods/other/status")) == 1
         assert writer.dropped == 100

@@ -138,7 +138,7 @@ class Site:
             "generation": group.generation, "queue": "default", "phase": "Inqueue",
             "admitted": PendingReason(reason="Admitted", message="admitted to queue default"),
             "is_admitted": True, "scheduled": ask, "is_scheduled": False,
-            "waiting": tuple((p.key, p.uid) for p in self.cache.pods.values()),
+            "waiting_pods": tuple((p.key, p.uid) for p in self.cache.pods.values()),
             "counts": (0, 0, 0, 0), "placement": (("rack", "r1"),),
         }  # fmt: skip
         return GangStatus(**{**fields, **more})

@@ -57,7 +57,7 @@ class Small:
                 session.placements.commit(gang, statement)
             else:
                 statement.discard()
-                session.outcomes.refuse(gang, refusal.reason, refusal.sentence)
+                session.outcomes.refuse(gang, refusal.reason, refusal.message)
 '''
 
 

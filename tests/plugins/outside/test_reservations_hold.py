@@ -93,7 +93,7 @@ def test_the_published_action_starts_what_ends_before_the_reservation() -> None:
     assert c.then.status("h").estimated_start == NOW + 90
 
 
-@pytest.mark.filterwarnings("ignore:session:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.* is called:DeprecationWarning")
 @pytest.mark.parametrize(("small_s", "started"), [(0, []), (60, ["s"])])
 def test_the_action_of_0_1_0_runs_as_it_was_and_leaves_reservations(
     small_s: int, started: list[str]

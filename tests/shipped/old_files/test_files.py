@@ -92,7 +92,7 @@ def drawn(scenario: Scenario) -> str:
     for moment in unroll_timeline(scenario):
         act = moment.act
         made = [each.obj for each in act.manifests] if isinstance(act, ApplyAct) else []
-        told.append([round(moment.at_s, 6), moment.number, moment.index, moment.message, made])
+        told.append([round(moment.at_s, 6), moment.number, moment.index, moment.sentence, made])
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

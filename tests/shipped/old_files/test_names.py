@@ -180,8 +180,8 @@ def test_plans_have_the_fields_of_0_1_0() -> None:
 def test_a_new_field_of_a_plan_is_left_out_at_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes of old plans stay what they were until somebody uses it."""
     monkeypatch.setitem(LATER, Plan, frozenset({"topologies"}))
-    monkeypatch.setitem(FIELDS, Plan, {"claims": "evictions"})
-    assert {"topologies", "claims"} & {*plan_as_json(Plan(revision=1))} == set()
+    monkeypatch.setitem(FIELDS, Plan, {"preemptions": "evictions"})
+    assert {"topologies", "preemptions"} & {*plan_as_json(Plan(revision=1))} == set()
     assert "evictions" in plan_as_json(Plan(revision=1))
     ready = PendingReason(reason="Ready", message="")
     status = TopologyStatus(name="t", uid=UID("u"), generation=1, is_ready=True, ready=ready)

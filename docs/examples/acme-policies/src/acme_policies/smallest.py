@@ -46,4 +46,4 @@ def _start(session: Session, gang: Gang) -> None:
         session.placements.commit(gang, statement)
     else:
         statement.discard()
-        session.outcomes.refuse(gang, refusal.reason, refusal.sentence)
+        session.outcomes.refuse(gang, refusal.reason, refusal.message)

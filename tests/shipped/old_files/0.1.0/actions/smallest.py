@@ -21,7 +21,7 @@ class Smallest:
     def run(self, session: Session) -> None:
         """See the class."""
         waiting = [gang for gang in session.gangs if _complete(gang, session)]
-        for gang in sorted(waiting, key=lambda gang: (gang.missing_members, gang.key)):
+        for gang in sorted(waiting, key=lambda gang: (gang.need, gang.key)):
             if session.full:
                 return
             _start(session, gang)
@@ -29,14 +29,14 @@ class Smallest:
 
 def _complete(gang: Gang, session: Session) -> bool:
     """Admitted, not started, and every missing member is there to be placed."""
-    return gang.key in session.admitted and 0 < gang.missing_members <= gang.pending
+    return gang.key in session.admitted and 0 < gang.need <= gang.pending
 
 
 def _start(session: Session, gang: Gang) -> None:
     hooks = session.hooks
     verdict = first_refusal((*hooks.ready_checks, *hooks.quota_checks), gang)
     if verdict.refuses:
-        session.refuse(gang, verdict.reason, verdict.message)
+        session.refuse(gang, verdict.reason, verdict.sentence)
         return
     statement = session.statement()
     session.lift(statement, gang)  # what an earlier session promised to this gang it may use
@@ -45,4 +45,4 @@ def _start(session: Session, gang: Gang) -> None:
         session.keep(gang, statement)
     else:
         statement.discard()
-        session.refuse(gang, refusal.reason, refusal.message)
+        session.refuse(gang, refusal.reason, refusal.sentence)
