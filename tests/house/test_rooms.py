@@ -107,6 +107,13 @@ def test_every_path_on_the_architecture_page_exists() -> None:
     assert missing == []
 
 
+def test_every_path_on_the_page_of_changes_exists() -> None:
+    page = (ROOT / "docs" / "changing.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`([\w./-]+(?:/|\.py|\.yaml|\.md|\.toml))`", page)
+    assert len(paths) > 30
+    assert [each for each in paths if not (ROOT / each).exists()] == []
+
+
 def test_the_picture_of_the_house_has_every_layer() -> None:
     picture = (ROOT / "docs" / "house.svg").read_text(encoding="utf-8")
     (contract,) = [each for each in _contracts("layers") if "containers" not in each]
