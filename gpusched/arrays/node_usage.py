@@ -373,6 +373,7 @@ class NodeUsage:
             slots=self.free_slots[row] & self.slot_range(row, shared_resource()),
             whole=max(0, offered - int(self.used[row, column])) // DEVICE,
             later=max(0, offered - int(later)) // DEVICE,
+            overcommitted=offered < int(self._seen(row)[column]),
         )
 
     # -- reading ---------------------------------------------------------------------------

@@ -26,11 +26,14 @@ class GpuShareRoom:
         slots: bitmask of those that are free now.
         whole: how many GPUs may be opened as one looks at it.
         later: how many may be, by what will be free.
+        overcommitted: whether pods hold more GPUs than the node offers. Another scheduler's pod
+            may then use any of them, so that no share joins one.
     """
 
     slots: int
     whole: int
     later: int
+    overcommitted: bool = False
 
 
 class SharedGpus:
@@ -74,6 +77,8 @@ class SharedGpus:
 
     def count(self, part: int, spare: GpuShareRoom, *, later: bool) -> int:
         """How many equal shares fit."""
+        if spare.overcommitted:
+            return 0
         fits = sum(max(0, self.left(key, later=later)) // part for key in self.open(later=later))
         if later:
             return fits + spare.whole * (DEVICE // part)
@@ -91,6 +96,8 @@ class SharedGpus:
         joined only where that costs no GPU that could be opened; of these the emptiest, so that
         as many fit after it as ``count`` says.
         """
+        if spare.overcommitted:
+            return None
         found = self._fullest(self.open(later=later), part, later=later)
         if found is not None or later:
             return found

@@ -53,6 +53,9 @@ def share_error(node: Node, use: NodeHoldings, parts: Mapping[int, int]) -> str:
         use: of it.
         parts: thousandths that are wanted, by slot mask of one share.
     """
+    held, offered = use.amounts.get(shared_resource(), 0), node.allocatable.get(shared_resource())
+    if parts and held > offered:
+        return f"pods on node {node.name} hold more GPUs than it offers"
     slots = slot_mask(tuple(slot_ranges(node.allocatable).get(shared_resource(), ())))
     for mask, part in sorted(parts.items()):
         slot = mask.bit_length() - 1

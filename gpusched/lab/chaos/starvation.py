@@ -238,12 +238,14 @@ def _rooms(nodes: Sequence[Obj], pods: Sequence[Obj]) -> list[_NodeRoom]:
             if share is not None:
                 slot = model.annotation_value(pod, "slots")
                 parts[slot] = parts.get(slot, Fraction(1)) - share
+        gpus = have.get(GPU, 0) - asked[GPU] - len(parts)
         found.append(
             _NodeRoom(
                 name=name,
                 rack=model.label_value(node, "rack"),
-                gpus=have.get(GPU, 0) - asked[GPU] - len(parts),
-                parts=sorted(parts.values()),
+                gpus=gpus,
+                # Of a node whose pods hold more GPUs than it has nobody knows who uses which.
+                parts=sorted(parts.values()) if gpus >= 0 else [],
                 cpu=have.get("cpu", 0) - asked["cpu"],
                 pods=have.get("pods", 0) - asked["pods"],
             )

@@ -67,6 +67,22 @@ def test_a_share_may_not_join_a_node_where_others_took_too_many():
     assert len(over(share, pod("f", ours=False, **{GPU: 4}))) == 1
 
 
+def test_a_share_has_no_room_beside_one_on_a_node_where_others_took_too_many():
+    """A node with 2 GPUs: half of one is shared, and another scheduler's pod has both, or one."""
+
+    def starving(*, foreign):
+        shared, waits = pod("s"), pod("w", on="")
+        for each in (shared, waits):
+            each["metadata"]["annotations"]["gpusched.io/gpu-fraction"] = "0.5"
+        found = {**lists(1, least=1), "nodes": [node(2)]}
+        found["pods"] = [shared, waits, pod("f", ours=False, **{GPU: foreign})]
+        found[GROUPS][0]["spec"] = {"queue": "q", "minMember": 3}
+        return list(starving_gangs(found))
+
+    assert starving(foreign=2) == []
+    assert len(starving(foreign=1)) == 1
+
+
 def over_its_capability(**asks):
     """A pod is bound in a queue that holds 12 GPUs and may hold 6, as was cut long ago."""
     now = [0.0]

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from gpusched.api.devices.gpu_share import GpuShare
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.pod.pod import GangAnnotations
 from gpusched.session.state.session import Session
 from gpusched.testing import entities
@@ -57,6 +58,33 @@ def test_a_share_joins_the_fullest_gpu_of_the_cluster(given):
     c.when.carried_out()
     assert (c.then.nodes()["g-0"], c.then.slots()["g-0"]) == ("node-2", (1,))
     assert sound(c)
+
+
+def test_a_share_in_one_rack_joins_a_gpu_of_a_node_without_a_free_one(given):
+    """Both GPUs of the only node have pods; a quarter that requires one rack has room beside."""
+    c = given.nodes(1, gpus=2, rack="r")
+    on(c, "half", "node-0", 0, HALF)
+    c.pod("whole", node="node-0", slots=2, gpus=1, plan="p")
+    c.gang("g", pods=2, share=QUARTER, topology=TopologyRequest(required="rack"))
+    c.when.carried_out()
+    assert c.then.started() == ["g"]
+    assert sorted(slots for name, slots in c.then.slots().items() if name[0] == "g") == [
+        (0,), (0,),
+    ]  # fmt: skip
+    assert sound(c)
+
+
+def test_a_share_joins_no_gpu_of_a_node_whose_gpus_are_overcommitted():
+    """Another scheduler's pod took GPUs that ours hold: which GPUs it uses nobody can know."""
+    c = Given().nodes(1, gpus=2)
+    on(c, "half", "node-0", 0, HALF)
+    c.pod("theirs", node="node-0", gpus=2, scheduler="default-scheduler")
+    c.gang("g", pods=1, share=QUARTER)
+    c.when.one_session()
+    assert c.then.started() == []
+    c.node("node-1", gpus=1)
+    c.when.carried_out()
+    assert c.then.nodes() == {"g-0": "node-1"}
 
 
 def test_a_shared_gpu_is_not_free_for_whole_ones(given):

@@ -106,8 +106,8 @@ class ClusterMap:
         if left is not None:
             by_name = self._node_usage.nodes.columns
             for name in slotted:
-                column = int(np.searchsorted(columns, by_name[name])) if name in by_name else -1
-                if column >= 0:
+                # A share takes none of its kind's amount, which is then not among the columns.
+                for column in np.flatnonzero(columns == by_name.get(name, -1)).tolist():
                     free[:, column] = np.minimum(free[:, column], left[rows] * unit_of(name))
         return free
 
