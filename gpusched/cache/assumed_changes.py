@@ -61,6 +61,11 @@ class AssumedChanges:
             marked.leaving = False
         return self._show(pod.uid, pod)
 
+    def is_leaving(self, uid: UID) -> bool:
+        """Whether the pod is to go and the API does not show that it is being deleted."""
+        marked = self._pods.get(uid)
+        return marked is not None and marked.leaving
+
     def nominate(self, pod: Pod, nomination: Nomination | None) -> Pod:
         """It is promised room; None: that failed."""
         marked = self._pods.get(pod.uid)

@@ -272,6 +272,10 @@ class Cache:
         if pod is not None:
             self._show(pod, self.overlay.leave(pod) if leaving else self.overlay.stay(pod))
 
+    def is_being_evicted(self, gang: GangKey) -> bool:
+        """Whether evictions of members were decided that the API has not accepted yet."""
+        return any(map(self.overlay.is_leaving, self.families.members(gang)))
+
     def nominate(self, uid: UID, nomination: Nomination | None) -> None:
         """A promise is being written, or (None) could not be: shown at once."""
         pod = self.by_uid.get(uid)

@@ -256,6 +256,10 @@ class GangIndex:
             return pods
         return [pod for pod in pods if pod.owner is not None and pod.owner.uid == job.uid]
 
+    def members(self, key: GangKey) -> Iterable[UID]:
+        """UIDs of all pods that belong to a gang."""
+        return self._members.get(key, {}).keys()
+
     def _exists(self, key: GangKey) -> bool:
         return key in self._members or ObjectKey(key.namespace, key.name) in self._groups.items
 

@@ -40,6 +40,9 @@ def recheck_placements(
     error = group_error(cache, gang, generation)
     if error:
         return error
+    if cache.is_being_evicted(gang):
+        # It may stay where it is: only when its pods are being deleted is it free to go elsewhere.
+        return f"pods of {gang} are being evicted, which is not answered yet"
     wanted: dict[str, Resources] = {}
     taken: dict[str, int] = {}
     parts: dict[str, dict[int, int]] = {}

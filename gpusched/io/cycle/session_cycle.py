@@ -522,6 +522,7 @@ class SessionCycle:
                 with self.faults.contain("commit", bind.key):
                     self._cache.forget(bind.uid)
             raise
+        self._preemption_executor.give_up_needless_evictions(gang.gang)
         group = self._cache.groups.items.get(ObjectKey(gang.gang.namespace, gang.gang.name))
         told = published_start(group.status) if group is not None and group.uid == gang.uid else 0.0
         if told and not gang.placed:

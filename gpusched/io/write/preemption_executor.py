@@ -217,6 +217,18 @@ class PreemptionExecutor:
     def _begin_switch(self, run: _PreemptionRun, switch: JobSuspendChange) -> None:
         self._begin(run, self._job_error(switch))
 
+    def give_up_needless_evictions(self, gang: GangKey) -> None:
+        """Evict nobody more for a gang whose pods all have a place by now."""
+        run = self._runs.get(gang)
+        if run is not None and run.open and self._is_needless(run):
+            _log.info("room is not needed any more", gang=gang, left=len(run.open))
+            self._evictor.give_up(sorted(run.open))
+
+    def _is_needless(self, run: _PreemptionRun) -> bool:
+        """Whether all pods that were nominated have a place."""
+        places = [self._cache.ledger.get(uid) for _, uid, _ in run.nominees]
+        return bool(places) and None not in places
+
     async def drain(self) -> None:
         """Begin nothing more; what was promised and evicted stands in the API."""
         self._closed = True
@@ -367,7 +379,11 @@ class PreemptionExecutor:
 
     def _evict(self, run: _PreemptionRun) -> None:
         stops = [stop for stop in run.stops if stop.pause is None and stop.evictions]
-        run.open = {each.uid for stop in stops for each in stop.evictions}
+        victims = {each.uid for stop in stops for each in stop.evictions}
+        if self._is_needless(run):
+            self._unmark(run, victims, ())
+            victims = set()
+        run.open = victims
         if not run.open:
             self._end(run)
             return

@@ -369,6 +369,12 @@ class DaemonFleet:
                 place.process.thaw()
             self.start(place.number)
 
+    def wake(self) -> None:
+        """Each daemon that leads decides at once, as it would within its period anyway."""
+        for process in self.alive:
+            if process.leading and process.app is not None and process.app.cycle is not None:
+                process.app.cycle.wake()
+
     async def restart(self) -> None:
         """End all in order, and start one anew."""
         for place in self._slots:

@@ -310,6 +310,9 @@ class _ScriptRun:
 
     async def _check_restart(self) -> None:
         """I9, I16: a new daemon that finds these objects knows the same, and writes nothing."""
+        # What is told of times may be one period old: both daemons decide at the same time.
+        self._fleet.wake()
+        await self._until(self._clock.monotonic() + _LOOK_S)
         seen_all = self._picture()
         await self._fleet.restart()
         self._moved, self._recent = -1.0, []

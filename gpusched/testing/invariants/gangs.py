@@ -84,6 +84,8 @@ def split_gangs(
             node = nodes.get(bound_node(pod))
             if node is None or not (is_ours(pod) and holds_room(pod)):
                 continue
+            if pod["metadata"].get("deletionTimestamp"):
+                continue  # it ends: pods that take its place may be in another domain
             if part and label_value(pod, SUB_GROUP_LABEL) != part:
                 continue
             values = tuple(label_value(node, key) for key in keys)

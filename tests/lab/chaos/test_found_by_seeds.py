@@ -1,0 +1,92 @@
+"""What seeds found, as the shortest runs that show it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gpusched.lab.chaos.play import play_script
+from gpusched.lab.chaos.scripts.script import parse_script
+
+pytestmark = pytest.mark.long
+
+CLUSTER = [
+    {"at": 0.0, "do": "node", "name": "n0", "gpus": 2, "rack": "r0"},
+    {"at": 0.0, "do": "node", "name": "n1", "gpus": 2, "rack": "r1"},
+    {"at": 0.0, "do": "topology"},
+    {"at": 0.0, "do": "priority", "name": "low", "value": 10},
+    {"at": 0.0, "do": "priority", "name": "high", "value": 100},
+    {"at": 0.0, "do": "queue", "name": "q0"},
+    {"at": 1.0, "do": "start", "slot": 0},
+]
+
+
+@pytest.fixture(autouse=True)
+def silent():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def gang(at, name, count, *, gpus, least=0, **about):
+    """A gang of queue q0 whose pods are made anew when they are deleted."""
+    role = {"name": "w", "count": count, "gpus": gpus}
+    return {
+        "at": at, "do": "gang", "name": name, "queue": "q0", "min": least or count,
+        "roles": [role], "by": "pods", **about,
+    }  # fmt: skip
+
+
+def refused_evictions(*steps):
+    """A gang of one rack with two pods more than it needs is preempted; each eviction fails."""
+    steps = (
+        *CLUSTER,
+        gang(0.5, "first", 1, gpus=2, priority="high", lasts=60),
+        gang(0.5, "low", 4, gpus=1, least=2, priority="low", rack="required"),
+        {
+            "at": 30.0, "do": "fault", "resource": "pods/eviction", "verbs": ["create"],
+            "fault": {"type": "status", "code": 500}, "for": 60,
+        },
+        gang(57.0, "high", 1, gpus=2, priority="high"),
+        *steps,
+    )  # fmt: skip
+    return play_script(parse_script({"seed": 1, "latency": [0.5, 0.5], "steps": list(steps)}))
+
+
+def test_a_gang_that_is_being_evicted_starts_nowhere_else_before_that_is_answered():
+    """A node of another rack comes: the two pods that wait may not go there yet."""
+    run = refused_evictions({"at": 75.0, "do": "node", "name": "n2", "gpus": 2, "rack": "r0"})
+
+    assert [str(each) for each in run.seen] == []
+
+
+def test_nobody_is_evicted_for_a_gang_that_runs_already():
+    """The first gang ends, and its room is used: no eviction is tried any more."""
+    run = refused_evictions()
+
+    assert run.seen == ()
+    assert run.counts["binding"] == 4
+    assert "eviction" not in run.counts
+
+
+def test_pods_that_are_being_deleted_do_not_keep_their_gang_in_their_rack():
+    """They take a minute to end; pods that take their place run in the other rack meanwhile."""
+    run = play_script(
+        parse_script(
+            {
+                "seed": 1,
+                "steps": [
+                    *CLUSTER,
+                    gang(0.5, "first", 1, gpus=2, priority="high", lasts=40),
+                    gang(2.0, "low", 4, gpus=1, least=2, priority="low", rack="required", stops=60),
+                    gang(30.0, "high", 1, gpus=2, priority="high"),
+                    {"at": 35.0, "do": "node", "name": "n2", "gpus": 2, "rack": "r0"},
+                ],
+            }
+        )
+    )
+
+    assert run.counts["eviction"] == 2
+    assert run.counts["binding"] >= 5
+    assert [str(each) for each in run.seen] == []
