@@ -415,7 +415,7 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, k
 
 
 @KINDS
-@pytest.mark.parametrize("name", ["ready", "done", "active"])
+@pytest.mark.parametrize("name", ["ready_members", "done", "active"])
 def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypatch, kind, name):
     """What is asked of every gang before anybody is decided is asked where it concerns one."""
     asked = getattr(Gang, name).fget
