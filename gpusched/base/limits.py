@@ -342,6 +342,10 @@ SOLVER_DUMPS_MAX: Final = 8
 """Stories of faults of the solver that one daemon tells in full."""
 PLUGIN_FAULTS_MAX: Final = 10
 """A hook that failed so often in a row is quarantined: it refuses without being called."""
+PLUGIN_NEW_TRIES: Final = 32
+"""Calls of a quarantined hook in one session, each for something that it did not fail for yet."""
+PLUGIN_SUBJECTS_MAX: Final = 1_000
+"""Names remembered of what a hook failed for."""
 PLUGIN_SLOW_S: Final = 1.0
 """A hook that takes so long in one session is named in the log."""
 PLUGIN_STUCK_S: Final = 10.0
@@ -427,8 +431,10 @@ DEGRADED_RETRY_MAX_S: Final = 900.0
 """The same at most: it doubles with each time that it failed again."""
 HOOK_FAULTS_HEARD_MAX: Final = 64
 """Faults of hooks in one session of which is remembered what they were asked about."""
-HOOK_SUSPECTS_MAX: Final = 8
+HOOK_SUSPECTS_MAX: Final = 32
 """Objects of one session that are set aside for one hook: beyond, it is the hook."""
+HOOK_TRIES_MIN: Final = 8
+"""Attempts at one session of a large cluster in which objects are found for which hooks fail."""
 ONE_BY_ONE_MAX: Final = 64
 """Gangs that are tried in one session where each is decided alone."""
 ONE_BY_ONE_FAULTS_MAX: Final = 3

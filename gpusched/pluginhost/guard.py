@@ -4,8 +4,8 @@ Every callable that a plugin registers is called through ``Guard.wrap``: it is t
 it raises, the hook's fallback answers and the fault is put down to plugin and hook. A hook
 that fails ``PLUGIN_FAULTS_MAX`` times in a row is quarantined: its fallback answers without
 calling it, so filters and checks go on refusing. Each session gives it one more try, and one
-success ends the quarantine: a single odd pod group must not stop the others for ever. Where a
-plugin registers several callables for one hook, each has its own row of faults: what one of them
+success ends the quarantine: a single odd pod group must not stop the others for ever. So it is also
+tried for what it did not fail for yet, a few of them a session. Where a plugin registers several callables for one hook, each has its own row of faults: what one of them
 answers says nothing about the others.
 
     working --fault--> failing --N in a row--> quarantined --(one try a session) success--> working
@@ -27,7 +27,12 @@ import attrs
 
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.base.limits import FOREIGN_TEXT_MAX, PLUGIN_FAULTS_MAX
+from gpusched.base.limits import (
+    FOREIGN_TEXT_MAX,
+    PLUGIN_FAULTS_MAX,
+    PLUGIN_NEW_TRIES,
+    PLUGIN_SUBJECTS_MAX,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,6 +86,7 @@ class FailingHook:
         in_a_row: how often by now.
         why: of the newest fault.
         part: which of the plugin's callables for this hook.
+        about: names of what it failed for, sorted.
     """
 
     plugin: str
@@ -88,19 +94,47 @@ class FailingHook:
     in_a_row: int
     why: str
     part: str = ""
+    about: tuple[str, ...] = ()
 
 
 @attrs.define
 class _FaultStreak:
-    """Faults in a row of one callable."""
+    """Faults in a row of one callable, and names of what it was asked about then."""
 
     in_a_row: int = 0
     tries_left: int = 0
+    new_tries_left: int = PLUGIN_NEW_TRIES
     last: PluginFault | None = None
+    about: set[str] = attrs.Factory(set)
 
     @property
     def quarantined(self) -> bool:
         return self.in_a_row >= PLUGIN_FAULTS_MAX
+
+    def begin_session(self) -> None:
+        """Allow the tries of one session."""
+        self.tries_left = 1 if self.quarantined else 0
+        self.new_tries_left = PLUGIN_NEW_TRIES
+
+    def may_try(self, about: str) -> bool:
+        """Whether the callable is tried although it is quarantined."""
+        if about and about not in self.about and len(self.about) < PLUGIN_SUBJECTS_MAX:
+            self.new_tries_left -= 1
+            return self.new_tries_left >= 0
+        self.tries_left -= 1
+        return self.tries_left >= 0
+
+    def succeed(self) -> None:
+        """Forget the faults."""
+        self.in_a_row = 0
+        self.about.clear()
+
+    def fail(self, fault: PluginFault, about: str) -> None:
+        """Count one more fault."""
+        self.in_a_row += 1
+        self.last = fault
+        if about and len(self.about) < PLUGIN_SUBJECTS_MAX:
+            self.about.add(about)
 
 
 @attrs.define
@@ -134,10 +168,10 @@ class PluginGuard:
         """The innermost call under way; read it once, as it changes."""
 
     def begin_session(self) -> None:
-        """Give every quarantined hook one more try. Called once before plugins are opened."""
+        """Give every quarantined hook one more try. Called before plugins are opened."""
         for ledger in self._ledgers.values():
             for streak in ledger.streaks.values():
-                streak.tries_left = 1 if streak.quarantined else 0
+                streak.begin_session()
 
     def wrap(
         self,
@@ -166,11 +200,9 @@ class PluginGuard:
 
         # No functools.wraps: sixty hooks a session would pay for names that nobody reads.
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            if streak.quarantined:
-                if not streak.tries_left:
-                    assert streak.last is not None
-                    return fallback(streak.last, *args, **kwargs)
-                streak.tries_left = 0
+            if streak.quarantined and not streak.may_try(_names_of(args)):
+                assert streak.last is not None
+                return fallback(streak.last, *args, **kwargs)
             fault: PluginFault | None = None
             outer, start = self.running, monotonic()
             self.running = RunningCall(who, start)
@@ -185,7 +217,8 @@ class PluginGuard:
                     )
                 fault = _without_tracebacks(_plugin_fault(plugin, hook, error))
             else:
-                streak.in_a_row = 0
+                if streak.in_a_row:
+                    streak.succeed()
             finally:
                 self.running = outer
             took_s = monotonic() - start
@@ -195,8 +228,8 @@ class PluginGuard:
             if fault is None:
                 return answer
             ledger.faults += 1
-            ledger.last = streak.last = fault
-            streak.in_a_row += 1
+            ledger.last = fault
+            streak.fail(fault, _names_of(args))
             return fallback(fault, *args, **kwargs)
 
         return guarded
@@ -204,7 +237,13 @@ class PluginGuard:
     def failing(self) -> tuple[FailingHook, ...]:
         """Hooks that failed when they were called last, by plugin and hook."""
         return tuple(
-            FailingHook(*who, streak.in_a_row, streak.last.why if streak.last else "", part)
+            FailingHook(
+                *who,
+                streak.in_a_row,
+                streak.last.why if streak.last else "",
+                part,
+                tuple(sorted(streak.about)),
+            )
             for who, ledger in sorted(self._ledgers.items())
             for part, streak in sorted(ledger.streaks.items())
             if streak.in_a_row
@@ -216,7 +255,9 @@ class PluginGuard:
             ledger = self._ledgers.setdefault(HookId(each.plugin, each.hook), _HookLedger())
             ledger.last = PluginFault(each.plugin, each.hook, each.why)
             ledger.faults += each.in_a_row
-            ledger.streaks[each.part] = _FaultStreak(in_a_row=each.in_a_row, last=ledger.last)
+            ledger.streaks[each.part] = _FaultStreak(
+                in_a_row=each.in_a_row, last=ledger.last, about=set(each.about)
+            )
 
     def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the hook is answered by its fallback for having failed too often in a row."""
@@ -261,6 +302,21 @@ def run_foreign_code(plugin: str, step: str, fn: Callable[[], R]) -> R:
         raise
     except BaseException as error:
         raise _plugin_fault(plugin, step, error) from error
+
+
+def _names_of(args: tuple[object, ...]) -> str:
+    """Names of the gangs, pods, classes and queues that a hook is asked about."""
+    return " ".join(name for each in args if (name := _name_of(each)))
+
+
+def _name_of(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    for field in ("key", "uid", "digest"):
+        known = getattr(value, field, None)
+        if known is not None:
+            return str(known)
+    return str(getattr(getattr(value, "queue", None), "name", ""))
 
 
 def _without_tracebacks(fault: PluginFault) -> PluginFault:

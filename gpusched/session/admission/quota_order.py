@@ -10,7 +10,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.admission_age import holds_nothing
 from gpusched.session.allocate.equivalence_cache import equivalence_class_of
 from gpusched.session.allocate.queue_order import in_queue_order
-from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.framework.verdict import Verdict, VerdictCode, first_refusal
 from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.session import Session
 
@@ -33,7 +33,8 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
             answer = (state, first_refusal(session.hooks.reserve_checks, gang))
         verdict = answer[1]
         if verdict.refuses:
-            if kind is not None:
+            # What raised for this gang says nothing about others of its class.
+            if kind is not None and verdict.code is not VerdictCode.ERROR:
                 refused[kind] = answer
             session.outcomes.postpone_admission(gang, verdict)
             continue

@@ -45,7 +45,7 @@ class EquivalenceCache:
         return known[1]
 
     def remember(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
-        """The gang found no room. What only a reservation kept it from is not remembered.
+        """The gang found no room. What only a reservation or a fault kept it from is not remembered.
 
         Args:
             gang: that was refused.
@@ -53,7 +53,7 @@ class EquivalenceCache:
             ways: in how many the gang could have started.
         """
         kind = equivalence_class_of(self._session, gang)
-        if kind is None or refusal.reason == Reason.RESERVED:
+        if kind is None or refusal.reason in (Reason.RESERVED, Reason.BACK_OFF):
             return
         known = self._known[kind] = (self._state(), refusal)
         # Room that is becoming free, or is made by moving others, may depend on reservations.

@@ -51,10 +51,21 @@ class _QueueBranch:
             insort_right(self.queued, entry, lo=self._next, key=_SORT_KEY)
 
     def _enter(self, session: Session, child: _QueueBranch) -> None:
-        gang = child.next_gang()
-        key = child.key(session, gang) if gang is not None else None
-        if key is not None:
-            insort_right(self._ordered, (key, child), key=_SORT_KEY)
+        while (gang := child.next_gang()) is not None:
+            key = child.key(session, gang)
+            if key is not None:
+                insort_right(self._ordered, (key, child), key=_SORT_KEY)
+                return
+            child.leave_out_next(session)
+
+    def leave_out_next(self, session: Session) -> None:
+        """Leave out the gang that would be served next: this queue has no turn with it."""
+        if self._next < len(self.queued):
+            self._next += 1
+            return
+        _, child = self._ordered.pop(0)
+        child.leave_out_next(session)
+        self._enter(session, child)
 
     def next_gang(self) -> Gang | None:
         """The gang that would be served next."""
@@ -80,7 +91,7 @@ class _QueueBranch:
         self._enter(session, child)
 
     def key(self, session: Session, gang: Gang) -> tuple[Any, ...] | None:
-        """Among its siblings; None when it sits out."""
+        """Among its siblings; None when it has no turn with this gang."""
         if self.node is None:
             return (1, self.name)
         key = session.order_keys.queue_key(self.node, gang)
@@ -94,7 +105,7 @@ def in_queue_order(
 ) -> Iterator[Gang]:
     """Yield each gang once; keys of queues are asked again as shares change.
 
-    A gang or queue whose key cannot be computed sits this session out.
+    A gang whose key cannot be computed, or with which its queue has no key, sits this session out.
 
     Args:
         session: whose policies order.

@@ -129,6 +129,7 @@ def attempt_session(
     stage = AttemptStage(entered=setting.began)
     smaller = snapshot
     try:
+        setting.guard.begin_session()
         smaller = reduced_snapshot(snapshot, aside)
         listener = FaultListener(setting.guard, stage, smaller, setting.policy.plugins)
         decided = _run_session(smaller, attrs.evolve(setting, guard=listener), mode, stage)

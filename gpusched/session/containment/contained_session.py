@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Final
-
 import attrs
 
 from gpusched.base import limits
@@ -13,12 +9,10 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.attempt import AttemptResult, AttemptSetting, attempt_session
 from gpusched.session.containment.culprit_search import CulpritSearch, find_open_blocker
+from gpusched.session.containment.failing_hooks import HookCulpritSearch
 from gpusched.session.containment.set_aside import Containment, SessionMode, SetAside
-from gpusched.session.containment.suspects import SessionFault, Suspect, SuspectKind, gang_suspect
+from gpusched.session.containment.suspects import SessionFault, Suspect, gang_suspect
 from gpusched.session.state.plan import Plan
-
-_HOOK_ROUNDS: Final = 4
-"""Attempts without objects for which a hook failed, each of which may show more of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,58 +73,15 @@ def _without_failing_hooks(
     mode: SessionMode,
     decided: AttemptResult,
 ) -> ContainedResult:
-    """Without the objects for which hooks fail that answer others.
+    """Without the objects for which hooks fail, where it is not the hooks."""
 
-    A hook that fails for many is to blame itself: what its guard says counts then.
-    """
-    culprits: dict[Suspect, SessionFault] = {}
-    first, outcome = decided, decided
-    for _ in range(_HOOK_ROUNDS):
-        more = _objects_of_hook_faults(outcome.hooks, memory, snapshot.now)
-        if not more:
-            break
-        culprits.update(more)
-        counts = Counter(fault.place for fault in culprits.values())
-        if any(count > limits.HOOK_SUSPECTS_MAX for count in counts.values()):
-            break
-        aside = frozenset({*known, *culprits})
-        found = _attempt_without(snapshot, setting, memory, aside=aside, mode=mode)
-        if isinstance(found, SessionFault):
-            return ContainedResult(decided=first)
-        outcome = found
-    if not culprits:
-        return ContainedResult(decided=first)
-    # A hook that answers for all others failed because of these objects.
-    proven = all(fault.place in outcome.answers for fault in culprits.values())
-    if proven and not _objects_of_hook_faults(outcome.hooks, memory, snapshot.now):
-        outcome = attrs.evolve(outcome, faults=(*first.faults, *outcome.faults))
-        return ContainedResult(decided=outcome, contained=memory.set_aside(snapshot, culprits))
-    for fault in (*outcome.hooks, *culprits.values()):
-        memory.blamed_hooks[fault.place] = snapshot.now + limits.SET_ASIDE_RETRY_S
-    return ContainedResult(decided=first)
+    def attempt(more: frozenset[Suspect]) -> AttemptResult | SessionFault:
+        return _attempt_without(snapshot, setting, memory, aside=more.union(known), mode=mode)
 
-
-def _objects_of_hook_faults(
-    faults: Sequence[SessionFault], memory: Containment, now: float
-) -> dict[Suspect, SessionFault]:
-    """For each hook the object in all of its faults; without one the first object of each fault."""
-    by_hook: dict[str, list[SessionFault]] = {}
-    for fault in faults:
-        if memory.blamed_hooks.get(fault.place, now) <= now:
-            by_hook.setdefault(fault.place, []).append(fault)
-    found: dict[Suspect, SessionFault] = {}
-    for same_hook in by_hook.values():
-        always = [
-            each
-            for each in same_hook[0].suspects
-            if all(each in fault.suspects for fault in same_hook)
-        ]
-        narrow = [each for each in always if each.what is SuspectKind.GANG]
-        if len({fault.suspects for fault in same_hook}) > 1 and narrow:
-            found[narrow[0]] = same_hook[0]
-        else:
-            found.update({fault.suspects[0]: fault for fault in same_hook})
-    return found
+    found = HookCulpritSearch(snapshot, memory, attempt).run(decided)
+    memory.pardon(found.pardoned)
+    new = memory.set_aside(snapshot, found.culprits)
+    return ContainedResult(decided=found.decided, contained=new, again=bool(found.pardoned))
 
 
 def _without_open_blocker(

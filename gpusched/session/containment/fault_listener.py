@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import attrs
 
@@ -39,6 +39,14 @@ class AttemptStage:
         """Note that the attempt enters a stage."""
         self.name = name
         self.entered(name)
+
+
+class HookCall(NamedTuple):
+    """Names of a plugin, of one of its hooks, and of the callable among those of the hook."""
+
+    plugin: str
+    hook: str
+    place: str
 
 
 class FaultListener:
@@ -95,17 +103,15 @@ class FaultListener:
             except (InvariantBroken, Fenced):
                 raise
             except Exception as error:
-                self._record(plugin, hook, part, error, place=name)
+                self._record(HookCall(plugin, hook, name), error, args)
                 raise
             self.answers.add(name)
             return answer
 
         return self._guard.wrap(plugin, hook, observed, fallback, part=part)
 
-    def _record(self, plugin: str, hook: str, part: str, error: Exception, *, place: str) -> None:
-        if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or hook in ("open", "run"):
-            return
-        if self._guard.quarantined(plugin, hook, part):
+    def _record(self, call: HookCall, error: Exception, args: tuple[object, ...]) -> None:
+        if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or call.hook in ("open", "run"):
             return
         if self._index is None:
             self._index = SuspectIndex(self._snapshot)
@@ -114,10 +120,12 @@ class FaultListener:
             story = "".join(traceback.format_exception(error))
             fault = SessionFault(
                 kind=type(error).__name__,
-                says=shorten(f"{error} (plugin {plugin}, hook {hook})"),
+                says=shorten(f"{error} (plugin {call.plugin}, hook {call.hook})"),
                 stage=self._stage.name,
-                place=place,
+                place=call.place,
                 suspects=suspects,
                 story=story[-limits.FAULT_STORY_MAX :],
+                hook=call.hook,
+                asked=self._index.among(args),
             )
             self.faults.append(fault)

@@ -124,6 +124,19 @@ class Degraded:
         )
 
 
+@attrs.frozen
+class HookBlame:
+    """A hook that is to blame itself: no object is set aside for its faults.
+
+    Attributes:
+        until: when it is looked into again, seconds since the epoch.
+        gangs: that there were: others may show that it answers.
+    """
+
+    until: float
+    gangs: frozenset[Suspect]
+
+
 def set_aside_message(suspect: Suspect, fault: SessionFault) -> str:
     """The sentence for the owner of an object that is set aside."""
     return (
@@ -151,8 +164,10 @@ class Containment:
         """The gang after which the next session goes on where gangs are decided one by one."""
         self.closed = ""
         """Why a policy could not open when no object was found to blame for it; else empty."""
-        self.blamed_hooks: dict[str, float] = {}
-        """Hooks that fail for many objects, by name: until when the objects are not set aside."""
+        self.blamed_hooks: dict[str, HookBlame] = {}
+        """Hooks that fail for whatever they are asked about, by name."""
+        self.unproven_faults: dict[str, set[Suspect]] = {}
+        """By hook, objects set aside for it that it was asked about before anything else."""
         self._session_cache: tuple[frozenset[Suspect], SessionCache] | None = None
 
     @property

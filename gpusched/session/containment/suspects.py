@@ -24,6 +24,7 @@ from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.gangs.gang_index import gang_key_of
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.proposal import Proposal
 
 _FRAMES_MAX: Final = 64
 """Innermost frames that are read: deeper stacks are recursions, which repeat themselves."""
@@ -106,6 +107,8 @@ class SessionFault:
         suspects: objects in its frames, the innermost frame's first.
         story: the stack as text.
         loud: whether an invariant of the scheduler was broken.
+        hook: of a policy that raised it, empty for other code.
+        asked: objects that the hook was called with.
     """
 
     kind: str
@@ -115,6 +118,8 @@ class SessionFault:
     suspects: tuple[Suspect, ...]
     story: str
     loud: bool = False
+    hook: str = ""
+    asked: tuple[Suspect, ...] = ()
 
     @property
     def signature(self) -> tuple[str, str, str]:
@@ -171,6 +176,9 @@ class SuspectIndex:
                 yield Suspect(SuspectKind.MOVE, self._moves[id(value)])
         elif isinstance(value, QueueNode | Queue | Node | Topology | DisruptionBudget):
             yield _object_suspect(value)
+        elif isinstance(value, Proposal):
+            for gang in (value.claimant, *(chunk.victim for chunk in value.chunks)):
+                yield from self._gang(gang.key)
         else:
             # Drafts, infos, variants and the like are about one gang or one pod.
             for name in ("gang", "pod"):

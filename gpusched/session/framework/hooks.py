@@ -3,7 +3,8 @@
 | hook                                  | combined by                        | when one raises   |
 |---------------------------------------|------------------------------------|-------------------|
 | queue_order, queue_turn               | keys joined in tier order          | left out          |
-| gang_order, pod_order                 | keys joined in tier order          | left out          |
+| gang_order                            | keys joined in tier order          | left out          |
+| pod_order                             | keys joined in tier order          | pods as they are  |
 | node_filter                           | AND; each names its reason         | no node           |
 | node_score, pair_score                | sum of clamped ints                | 0                 |
 | pair_filter                           | AND; each names its reason         | no node           |

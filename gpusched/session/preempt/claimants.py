@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import shorten
+from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.session import Session
 
 
 def preemption_claimants(
     session: Session, has_victims: Callable[[Gang], bool] = lambda _gang: True
 ) -> list[Gang]:
-    """Gangs for which others might be evicted: admitted, not started, and not nominated.
+    """Gangs for which others might be evicted: admitted, ready, not started, and not nominated.
 
     Args:
         session: in which they find no room.
@@ -28,6 +29,7 @@ def preemption_claimants(
         and not session.nominations.has(gang)
         and not session.placements.assigned(gang)
         and gang.ready_members + gang.pending >= gang.min_member
+        and not first_refusal(session.hooks.ready_checks, gang).refuses
     ]
 
 

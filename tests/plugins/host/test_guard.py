@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.base.limits import PLUGIN_FAULTS_MAX
+from gpusched.base.limits import PLUGIN_FAULTS_MAX, PLUGIN_NEW_TRIES
 from gpusched.pluginhost.guard import HookId, PluginGuard, run_foreign_code
 
 
@@ -237,3 +237,53 @@ def test_each_callable_of_a_hook_is_counted_alone(guard):
     second.resume(guard.failing())
     assert second.failing() == guard.failing()
     assert second.quarantined("cap", "node_filter")
+
+
+def test_a_quarantined_hook_is_tried_for_what_it_did_not_fail_for(guard):
+    """One odd gang keeps nobody else from an answer, which ends the quarantine."""
+    asked = []
+
+    def check(name):
+        asked.append(name)
+        if name == "odd":
+            raise LookupError(name)
+        return name
+
+    wrapped = guard.wrap("cap", "quota_check", check, lambda fault, name: f"refused {name}")
+    for _ in range(PLUGIN_FAULTS_MAX + 1):
+        guard.begin_session()
+        wrapped("odd")
+    assert guard.quarantined("cap", "quota_check")
+    guard.begin_session()
+    assert [wrapped("odd"), wrapped("odd"), wrapped("fine")] == ["refused odd"] * 2 + ["fine"]
+    assert asked[-2:] == ["odd", "fine"]
+    assert not guard.quarantined("cap", "quota_check")
+
+
+def test_a_hook_that_fails_for_all_is_tried_for_few_of_them(guard):
+    """A session does not pay for thousands of calls that fail."""
+    calls = []
+    wrapped = guard.wrap(
+        "cap", "quota_check", lambda name: calls.append(name) or 1 / 0, lambda fault, name: None
+    )
+    guard.begin_session()
+    for number in range(1000):
+        wrapped(f"gang-{number}")
+    assert len(calls) == PLUGIN_FAULTS_MAX + PLUGIN_NEW_TRIES
+    guard.begin_session()
+    known = tuple(calls)
+    for name in known:
+        wrapped(name)
+    assert len(calls) == PLUGIN_FAULTS_MAX + PLUGIN_NEW_TRIES + 1
+
+
+def test_another_guard_goes_on_with_what_a_hook_failed_for(guard):
+    """A session that is replayed makes the same tries."""
+    wrapped = guard.wrap("cap", "quota_check", reciprocal, refuse)
+    for _ in range(PLUGIN_FAULTS_MAX):
+        guard.wrap("cap", "named", lambda name: 1 / 0, lambda fault, name: None)("odd")
+        wrapped(0)
+    later = PluginGuard(SteppingClock())
+    later.resume(guard.failing())
+    assert later.failing() == guard.failing()
+    assert [each.about for each in later.failing()] == [("odd",), ()]

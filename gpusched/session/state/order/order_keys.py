@@ -19,7 +19,8 @@ _CachedKey = tuple[tuple[int, bool], Any]
 class OrderKeys:
     """Sort keys of one session.
 
-    Where a policy says that gangs of an equivalence class have the same key, it is computed once.
+    Where a policy says that gangs of an equivalence class have the same key, it is computed once; one
+    that cannot be computed is missing for its gang alone.
 
     Args:
         hooks: whose orders count.
@@ -34,6 +35,8 @@ class OrderKeys:
         self._gangs: dict[Hashable, _CachedKey] = {}
         self._queues: dict[Hashable, _CachedKey] = {}
         self._shared: dict[Hashable, _CachedKey] = {}
+        self._failed: dict[Hashable, tuple[int, bool]] = {}
+        """Gangs, alone or with their queue, without a key, and the accounts for which it failed."""
 
     @cached_property
     def _gang_keys_are_shared(self) -> bool:
@@ -50,11 +53,16 @@ class OrderKeys:
         shared = kind is not None and self._gang_keys_are_shared
         item: Hashable = kind if shared else gang.key
         state = self._accounts.state()
+        if self._failed.get(gang.key) == state:
+            return None
         known = self._gangs.get(item)
         if known is None or known[0] != state:
             key = (
                 self._joined(orders, kind, state, gang) if not shared else _joined_key(orders, gang)
             )
+            if key is None:
+                self._failed[gang.key] = state  # Others of its class are asked about.
+                return None
             known = self._gangs[item] = (state, key)
         return known[1]
 
@@ -64,9 +72,15 @@ class OrderKeys:
         kind = self._kinds.class_of(gang) if self._queue_keys_are_shared else None
         item = (node.queue.name, gang.key if kind is None else kind)
         state = self._accounts.state()
+        if self._failed.get((node.queue.name, gang.key)) == state:
+            return None
         known = self._queues.get(item)
         if known is None or known[0] != state:
-            known = self._queues[item] = (state, _joined_key(orders, node, gang))
+            key = _joined_key(orders, node, gang)
+            if key is None:
+                self._failed[node.queue.name, gang.key] = state
+                return None
+            known = self._queues[item] = (state, key)
         return known[1]
 
     def _joined(
@@ -78,6 +92,8 @@ class OrderKeys:
         known = self._shared.get(kind)
         if known is None or known[0] != state:
             parts = [joined_sort_key([each.key], gang) if each.alike else () for each in orders]
+            if None in parts:
+                return None
             known = self._shared[kind] = (state, parts)
         found: list[Any] = []
         for order, shared in zip(orders, known[1], strict=True):
