@@ -47,6 +47,8 @@ from gpusched.session.framework.proposal import (
     PREEMPT,
     RECLAIM,
     Chunk,
+    EvictionLimits,
+    EvictionRight,
     Moving,
     Proposal,
 )
@@ -88,6 +90,8 @@ __all__ = [
     "Chunk",
     "Consolidation",
     "EvictOperation",
+    "EvictionLimits",
+    "EvictionRight",
     "Gang",
     "GangKey",
     "GangStarts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gpusched.plugin import (
     ALLOW,
+    EvictionLimits,
     Gang,
     Hooks,
     PairRule,
@@ -97,6 +98,13 @@ class Quota:
         hooks.pair_filter(
             "are in a node pool of which its queue has its capability", rule, concerns=concerns
         )
+
+        def limits(claimant: Gang, _action: str, _queues: Sequence[str]) -> EvictionLimits:
+            return EvictionLimits(
+                frees=(*_over_capability(claimant, view), *guarantees().short(claimant))
+            )
+
+        hooks.eviction_limits(limits)
         hooks.quota_check(lambda gang: check(gang, view.allocated))
         hooks.reserve_check(lambda gang: check(gang, view.staying))
 
@@ -132,6 +140,18 @@ def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> V
                 **words,
             )
     return ALLOW
+
+
+def _over_capability(gang: Gang, view: View) -> Iterator[tuple[str, str, int]]:
+    """Queues, resources, and how much must leave there so that the minimum is within the caps."""
+    asked = view.minimum(gang)
+    for node in _queues_on_path(gang, view):
+        held = view.staying(node.queue.name)
+        for resource, cap in node.queue.capability.items:
+            need = asked.get(resource)
+            over = held.get(resource) + need - cap
+            if need and over > 0:
+                yield node.queue.name, resource, over
 
 
 def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
@@ -325,16 +345,40 @@ class Guarantees:
                 return verdict
         return ALLOW
 
-    def _room(self, charge: _QuotaCharge, path: tuple[str, ...]) -> Verdict:
-        """Check at each level that what is used and what is guaranteed to others fit into what there is."""
-        resource, need = charge.resource, charge.need
+    def short(self, gang: Gang) -> Iterator[tuple[str, str, int]]:
+        """Queues, resources, and how much must leave there so that the guarantees of others stand."""
+        node = self._view.queue(gang.queue)
+        asked = self._view.minimum(gang)
+        for resource, need in asked.items if node is not None and node.rooted else ():
+            if not need or resource not in self._names or node is None:
+                continue
+            charge = _QuotaCharge(resource, need, frozenset(node.path), self._view.staying)
+            for name, missing in self._missing(charge, node.path):
+                yield name, resource, missing
+
+    def _missing(self, charge: _QuotaCharge, path: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+        for name, used, limit in self._levels(charge, path):
+            kept, _ = self._kept(name, charge)
+            missing = used + charge.need + kept - limit
+            own = self._kept(name, attrs.evolve(charge, need=0))[0]
+            if kept and missing > 0 and charge.need + kept > own:
+                yield name, missing
+
+    def _levels(self, charge: _QuotaCharge, path: tuple[str, ...]) -> list[tuple[str, int, int]]:
+        """Queues with a limit, the root first: what is used of it, and the limit."""
+        resource = charge.resource
         top = sum(charge.holds(name) for name in self._view.children(ROOT))
         levels = [(ROOT, top, self._total.get(resource, 0))]
         for name in path:
             node = self._view.queue(name)
             if node is not None and resource in node.queue.capability:
                 levels.append((name, charge.holds(name), node.queue.capability.get(resource)))
-        for name, used, limit in levels:
+        return levels
+
+    def _room(self, charge: _QuotaCharge, path: tuple[str, ...]) -> Verdict:
+        """Check at each level that what is used and what is guaranteed to others fit into what there is."""
+        resource, need = charge.resource, charge.need
+        for name, used, limit in self._levels(charge, path):
             kept, owner = self._kept(name, charge)
             if not kept or used + need + kept <= limit:
                 continue

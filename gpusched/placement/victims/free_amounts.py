@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import attrs
+
+from gpusched.placement.victims.loss_limits import (
+    NO_LIMITS,
+    BundleLoss,
+    add_loss,
+    limits_hold,
+    may_go_next,
+)
 from gpusched.placement.victims.model import COST_RATIO, ChosenBundle, EvictablePod, VictimBundle
 
 
@@ -33,6 +42,11 @@ class FreeAmounts:
         self.members = members
         self.bundles = bundles
         self.left = list(limits)
+        self.loss_limits = NO_LIMITS
+        """Limits on what queues lose by a choice; they change between two claims."""
+        self.part_cost = 0
+        """Cost of a group that loses parts, beside that of the parts."""
+        self._lost: dict[int, list[int]] = {}
         self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
         self.room = sum(self.fits.values())
         """How many claimants fit now."""
@@ -91,6 +105,7 @@ class FreeAmounts:
 
     def _shift(self, members: Iterable[int], number: int) -> None:
         rows: set[int] = set()
+        self._charge(members, number, 1)
         for m in members:
             self._gone[m] = number
             member = self.members[m]
@@ -101,8 +116,15 @@ class FreeAmounts:
         for row in sorted(rows):
             self._recount(row)
 
-    def _unshift(self, members: Iterable[int]) -> None:
+    def _charge(self, members: Iterable[int], number: int, sign: int) -> None:
+        accounts = self.bundles[number].loss.accounts
+        if accounts and not self.loss_limits.empty:
+            for m in members:
+                add_loss(self._lost, accounts, self.members[m].taken, sign)
+
+    def _unshift(self, members: Iterable[int], number: int) -> None:
         rows: set[int] = set()
+        self._charge(members, number, -1)
         for m in members:
             del self._gone[m]
             member = self.members[m]
@@ -146,11 +168,51 @@ class FreeAmounts:
             return False
         if all(m in self._gone for m in self.bundles[number].members):
             return False
+        if not self._may_be_lost(number):
+            return False
         back = self._given_back(number)
         return all(
             self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
             for limit, count in self.draws(number).items()
         )
+
+    def _may_be_lost(self, number: int, before: Iterable[int] = ()) -> bool:
+        """Whether loss limits let a bundle go after what is gone, and after some others."""
+        limits = self.loss_limits
+        if limits.empty or not self.bundles[number].loss.accounts:
+            return True
+        lost = self._lost
+        others = [self.loss_of(other) for other in before]
+        if others:
+            lost = {account: list(amounts) for account, amounts in lost.items()}
+            for each in others:
+                add_loss(lost, each.accounts, each.taken)
+        return may_go_next(limits, lost, self.loss_of(number))
+
+    def loss_of(self, number: int) -> BundleLoss:
+        """What a bundle takes, members that are gone not counted."""
+        bundle = self.bundles[number]
+        if not any(m in self._gone for m in bundle.members):
+            return bundle.loss
+        staying = [self.members[m].taken for m in bundle.members if m not in self._gone]
+        taken = tuple(map(sum, zip(*staying, strict=True))) or bundle.loss.taken
+        last = tuple(map(min, zip(taken, bundle.loss.last, strict=True)))
+        return attrs.evolve(bundle.loss, taken=taken, last=last)
+
+    def _limits_hold(self) -> bool:
+        """Whether loss limits allow what is picked, as a whole."""
+        if self.loss_limits.empty:
+            return True
+        losses = []
+        for number, pick in sorted(self._picks.items()):
+            loss = self.bundles[number].loss
+            if len(pick.members) < len(self.bundles[number].members):
+                all_of = [self.members[m].taken for m in pick.members]
+                taken = tuple(map(sum, zip(*all_of, strict=True)))
+                last = tuple(map(min, zip(taken, loss.last, strict=True)))
+                loss = attrs.evolve(loss, taken=taken, last=last)
+            losses.append(loss)
+        return limits_hold(self.loss_limits, losses)
 
     def _absorbs(self, number: int) -> list[int]:
         """Picks that a bundle would take over: they stand and fall with it then."""
@@ -180,7 +242,7 @@ class FreeAmounts:
 
     def _put_back(self, number: int) -> None:
         pick = self._picks.pop(number)
-        self._unshift(pick.members)
+        self._unshift(pick.members, number)
         for limit, count in self._draws_of(pick).items():
             self.left[limit] += count
 

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from gpusched.placement.victims.free_amounts import FreeAmounts
+from gpusched.placement.victims.loss_limits import NO_LIMITS, LossLimits, is_freed, stricter
 from gpusched.placement.victims.model import (
     BundleEntry,
     BundleSlot,
@@ -88,6 +89,13 @@ class VictimSearchState(FreeAmounts):
         for row in sorted(rows):
             self._offer(row)
 
+    def set_loss_limits(self, limits: LossLimits) -> None:
+        """Take over what queues may lose now."""
+        known, self.loss_limits = self.loss_limits, limits
+        if known != limits and not stricter(limits, known):
+            for row in sorted(self._of_row):
+                self._offer(row)
+
     def bundles_of(self, group: int) -> Sequence[int]:
         """Bundles of one group."""
         return self._of_group.get(group, ())
@@ -104,8 +112,10 @@ class VictimSearchState(FreeAmounts):
             taken: told the members of each step, before sources are asked for their keys again.
         """
         self._look()
+        self._lost.clear()
         self._offer_all()
         touched: set[int] = set()
+        open_sides = self._open_sides()
         while self.room < need and (move := self._best(need - self.room)) is not None:
             for number in move.bundles:
                 self._take(number)
@@ -114,10 +124,15 @@ class VictimSearchState(FreeAmounts):
                     taken(self._picks[number].members)
             if len(self._sources) > 1 and self.room < need:
                 self._look()
+            if open_sides != (open_sides := self._open_sides()):
+                for row in sorted(self._of_row):
+                    self._offer(row)  # what was freed inside a department lets it take elsewhere
             for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
                 self._offer(row)
         self.reach = self.room
         chosen = self._spare(need) if self.room >= need else None
+        if chosen is not None and not self._limits_hold():
+            chosen = None
         for number in sorted(self._picks):
             self._put_back(number)
         for row in sorted(touched):
@@ -138,11 +153,15 @@ class VictimSearchState(FreeAmounts):
             holds: asked instead, with the amounts as they would be; then nobody is spared.
         """
         possible = True
+        self._lost.clear()
+        limits, self.loss_limits = self.loss_limits, NO_LIMITS  # they are about all together
         for number in picked:
             possible = possible and self._possible(number, {})
             if not possible:
                 break
             self._take(number)
+        self.loss_limits = limits
+        possible = possible and self._limits_hold()
         if holds is not None:
             chosen = self._choice() if possible and holds() else None
         else:
@@ -173,6 +192,12 @@ class VictimSearchState(FreeAmounts):
     def alive(self, rank: VictimRank) -> list[int]:
         """Bundles that may be chosen, of this rank and smaller ones."""
         return [n for n in self.possible() if self.rank_of(n) <= rank]
+
+    def _open_sides(self) -> tuple[bool, ...]:
+        """Of each right, whether what it needs freed is freed by what is picked."""
+        return tuple(
+            is_freed(right.frees, self._lost) for side in self.loss_limits.sides for right in side
+        )
 
     def _index(self) -> None:
         for number, bundle in enumerate(self.bundles):
@@ -314,6 +339,8 @@ class VictimSearchState(FreeAmounts):
             freed = self.frees(number, row)
             if not any(freed):
                 continue
+            if not self._may_be_lost(number, taken):
+                continue
             others = [other for other in taken if self._overlap(number, other)]
             if not all(self._covers(number, other) for other in others):
                 continue
@@ -351,26 +378,31 @@ class VictimSearchState(FreeAmounts):
         """Give back, dearest first, whoever is not needed."""
 
         def dearest(number: int) -> tuple[Any, ...]:
-            return (self.rank_of(number), self._lost(number), self.bundles[number].order)
+            return (self.rank_of(number), self._cost_of_pick(number), self.bundles[number].order)
 
+        held = self._limits_hold()
         for number in sorted(self._picks, key=dearest, reverse=True):
             if len(self._picks) == 1 and need > 0:
                 break
             pick = self._picks[number]
             self._put_back(number)
-            if self.room < need:
+            if self.room < need or (held and not self._limits_hold()):
                 self._shift(pick.members, number)
                 self._picks[number] = pick
                 for limit, count in self._draws_of(pick).items():
                     self.left[limit] -= count
+            elif not held:
+                held = self._limits_hold()
         return self._choice()
 
     def _choice(self) -> VictimChoice:
         picks = tuple(pick for _, pick in sorted(self._picks.items()))
-        cost = sum(self._lost(pick.bundle) for pick in picks)
+        cost = sum(self._cost_of_pick(pick.bundle) for pick in picks)
+        parts = {each.group for pick in picks if (each := self.bundles[pick.bundle]).part}
+        cost += len(parts) * self.part_cost
         rank = max((self.rank_of(pick.bundle) for pick in picks), default=())
         return VictimChoice(picks, cost, rank)
 
-    def _lost(self, number: int) -> int:
+    def _cost_of_pick(self, number: int) -> int:
         lost = sum(self.members[m].cost for m in self._picks[number].members)
         return lost + self.bundles[number].extra

@@ -59,7 +59,9 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
         gone |= leaving
         room += _without(field, leaving, free, fits)
         if room >= need:
-            return VictimLowerBound(rank, _cost(field, numbers, need, fits))
+            parts = all(field.bundles[number].part for number in numbers)
+            least = _cost(field, numbers, need, fits) + parts * field.part_cost
+            return VictimLowerBound(rank, least)
     return None
 
 

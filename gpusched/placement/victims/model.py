@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.placement.victims.loss_limits import NO_LOSS, BundleLoss
+
 VictimRank = tuple[Any, ...]
 """Compared before cost: bundles of smaller ranks are taken first. All of one field compare."""
 COST_RATIO: Final = 2**20
@@ -25,12 +27,14 @@ class EvictablePod:
         frees: amounts by column of the claimants' request.
         cost: what is lost when it leaves.
         draws: numbers of limits; its leaving takes one from each.
+        taken: amounts by column of the loss limits.
     """
 
     row: int
     frees: tuple[int, ...]
     cost: int
     draws: tuple[int, ...] = ()
+    taken: tuple[int, ...] = ()
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -48,6 +52,8 @@ class VictimBundle:
             those that its members name as bundles of one.
         source: bundles of one source are compared among themselves by ``rank`` and cost; of
             sources, one is exhausted before the next, in an order that may change.
+        loss: what it takes, as the loss limits see it, with all its members.
+        part: whether the rest of its group goes on without it.
     """
 
     members: tuple[int, ...]
@@ -57,6 +63,8 @@ class VictimBundle:
     draws: tuple[int, ...] = ()
     source: int = 0
     rank: VictimRank = ()
+    loss: BundleLoss = NO_LOSS
+    part: bool = False
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -6,7 +6,7 @@ bound by counting shows already that nothing is cheaper, the solver is not asked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -21,11 +21,20 @@ from gpusched.placement.model.problem import (
 from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lower_bound
 from gpusched.placement.victims.model import VictimChoice, VictimRank
-from gpusched.placement.victims.solver_model import CandidateRow, VictimModel, VictimModelResult
+from gpusched.placement.victims.solver_model import (
+    CandidateRow,
+    IncomingPart,
+    VictimModel,
+    VictimModelResult,
+)
 
 BUNDLES_MAX: Final = 4_000
 COUNTS_MAX: Final = 16_000
 """Larger models take longer to build than their answer is worth."""
+
+
+RoleMinimum = tuple[tuple[int, ...], int]
+"""Numbers of roles, and how many of these together must fit."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -62,17 +71,43 @@ class IncomingMembers:
 
 
 @attrs.frozen(slots=True, eq=False)
+class IncomingSubGroups:
+    """Equal sub-groups of the newcomers; see ``IncomingPart`` for what has the same name there.
+
+    Attributes:
+        domain: domain of each row; rows that it does not name are in none. None where the
+            sub-groups may be anywhere.
+    """
+
+    roles: tuple[int, ...]
+    count: int
+    least: int
+    most: tuple[int, ...]
+    domain: Mapping[int, int] | None = None
+    counted: bool = True
+
+
+@attrs.frozen(slots=True, eq=False)
 class IncomingRoles:
     """Newcomers of several roles.
 
     Attributes:
         members: how many must fit in all.
         minima: pairs of role numbers and how many of these together must fit.
+        parts: their sub-groups.
+        parts_least: how many of these must be complete.
     """
 
     roles: tuple[IncomingMembers, ...]
     members: int
-    minima: tuple[tuple[tuple[int, ...], int], ...] = ()
+    minima: tuple[RoleMinimum, ...] = ()
+    parts: tuple[IncomingSubGroups, ...] = ()
+    parts_least: int = 0
+
+    @property
+    def is_one_role(self) -> bool:
+        """Whether all are equal, so that where they fit without evictions is counted apart."""
+        return len(self.roles) == 1 and not self.parts
 
 
 def find_cheaper_victims(
@@ -111,6 +146,7 @@ def find_cheaper_victims_for_roles(
     *,
     bound: VictimLowerBound,
     search: SearchRunner = search_in_process,
+    forbidden: Sequence[frozenset[int]] = (),
 ) -> VictimSearchResult:
     """The same for newcomers of several roles; rows of the field are where any of them may run.
 
@@ -121,6 +157,7 @@ def find_cheaper_victims_for_roles(
         effort: how hard.
         bound: what any choice costs at least.
         search: runs the solver.
+        forbidden: sets of bundles that may not be picked together: policies refused them.
 
     Raises:
         SolverFault: as above.
@@ -133,7 +170,9 @@ def find_cheaper_victims_for_roles(
         if rank < bound.rank or (incumbent is not None and rank > incumbent[0]):
             continue
         cost = incumbent[1] if incumbent is not None and rank == incumbent[0] else None
-        answer = _cheapest_up_to_rank(field, wanted, (rank, cost), effort, search=search)
+        answer = _cheapest_up_to_rank(
+            field, wanted, (rank, cost), effort, search=search, forbidden=forbidden
+        )
         seconds, spent = seconds + answer.seconds, spent + answer.spent
         if answer.choice is not None:
             proven = answer.proven and outcome is SearchOutcome.INFEASIBLE
@@ -150,17 +189,29 @@ def _cheapest_up_to_rank(
     effort: Effort,
     *,
     search: SearchRunner,
+    forbidden: Sequence[frozenset[int]] = (),
 ) -> VictimSearchResult:
     """The cheapest choice up to a rank, below a cost."""
     rank, cost = below
-    numbers = field.alive(rank)
+    far = bool(field.loss_limits.empty)
+    numbers = [
+        number
+        for number in field.alive(rank)
+        if (cost is None or field.cost_of(number) < cost)
+        and not (far and not field.rows_of(number))
+    ]
     if len(numbers) > BUNDLES_MAX:
         return VictimSearchResult(SearchOutcome.UNKNOWN)
     rows, still = _rows(field, wanted, numbers)
     if sum(len(row.most) for _, row in rows) > COUNTS_MAX:
         return VictimSearchResult(SearchOutcome.UNKNOWN)
-    costs = tuple(field.cost_of(number) for number in numbers)
-    cost_max = sum(costs) if cost is None else cost - 1
+    groups, lone = _groups(field, numbers)
+    costs = tuple(
+        field.cost_of(number) + field.part_cost * (place in lone)
+        for place, number in enumerate(numbers)
+    )
+    cost_max = cost - 1 if cost is not None else sum(costs) + field.part_cost * len(groups)
+    limited = not field.loss_limits.empty
     model = VictimModel(
         requests=tuple(role.request for role in wanted.roles),
         most=tuple(role.most for role in wanted.roles),
@@ -171,6 +222,13 @@ def _cheapest_up_to_rank(
         limits=_limits(field, numbers),
         exclusive=_exclusive(field, numbers),
         cost_max=cost_max,
+        forbidden=_forbidden(numbers, forbidden),
+        parts=tuple(_part(part, rows) for part in wanted.parts),
+        parts_least=wanted.parts_least,
+        loss_limits=field.loss_limits,
+        losses=tuple(field.loss_of(number) for number in numbers) if limited else (),
+        groups=groups,
+        group_cost=field.part_cost,
         budget_s=effort.budget_s,
         workers=effort.workers,
         seed=effort.seed,
@@ -184,7 +242,7 @@ def _cheapest_up_to_rank(
     found = [row for row, _ in rows]
     choice = (
         field.weigh(picked, wanted.members)
-        if len(wanted.roles) == 1
+        if wanted.is_one_role
         else field.weigh(picked, 0, lambda: _holds(field, wanted, found, answer.counts))
     )
     if choice is None or choice.cost > cost_max:
@@ -206,7 +264,7 @@ def _rows(
     for place, number in enumerate(numbers):
         for row in field.rows_of(number):
             freed.setdefault(row, []).append((place, tuple(field.frees(number, row))))
-    if len(wanted.roles) == 1:
+    if wanted.is_one_role:
         still = sum(fits for row, fits in field.fits.items() if row not in freed)
         rows = sorted(freed)
     else:
@@ -225,6 +283,40 @@ def _rows(
         if any(most):
             found.append((row, CandidateRow(tuple(free), tuple(parts), most)))
     return found, still
+
+
+def _part(part: IncomingSubGroups, rows: Sequence[tuple[int, CandidateRow]]) -> IncomingPart:
+    known = part.domain
+    domains = tuple(0 if known is None else known.get(row, -1) for row, _ in rows)
+    return IncomingPart(
+        part.roles, part.count, part.least, part.most, domains, counted=part.counted
+    )
+
+
+def _groups(
+    field: VictimSearchState, numbers: Sequence[int]
+) -> tuple[tuple[tuple[int, ...], ...], frozenset[int]]:
+    """Parts of one group, where there are several; and those that are the only part of theirs."""
+    if not field.part_cost:
+        return (), frozenset()
+    parts: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers):
+        if field.bundles[number].part:
+            parts.setdefault(field.bundles[number].group, []).append(place)
+    several = tuple(tuple(each) for _, each in sorted(parts.items()) if len(each) > 1)
+    return several, frozenset(each[0] for each in parts.values() if len(each) == 1)
+
+
+def _forbidden(
+    numbers: Sequence[int], forbidden: Sequence[frozenset[int]]
+) -> tuple[tuple[int, ...], ...]:
+    """Forbidden sets by the places of their bundles; those that cannot be picked are left out."""
+    places = {number: place for place, number in enumerate(numbers)}
+    return tuple(
+        tuple(sorted(places[number] for number in each))
+        for each in forbidden
+        if each and all(number in places for number in each)
+    )
 
 
 def _count(free: Sequence[int], ask: Sequence[int]) -> int:
@@ -286,4 +378,33 @@ def _holds(
     if any(count > role.most for count, role in zip(totals, wanted.roles, strict=True)):
         return False
     enough = all(sum(totals[r] for r in roles) >= least for roles, least in wanted.minima)
-    return enough and sum(totals) >= wanted.members
+    return enough and sum(totals) >= wanted.members and _parts_hold(wanted, rows, counts)
+
+
+def _parts_hold(
+    wanted: IncomingRoles, rows: Sequence[int], counts: Sequence[Sequence[int]]
+) -> bool:
+    """Whether sub-groups are complete in domains of theirs, as many as it takes."""
+    complete = 0
+    for part in wanted.parts:
+        totals: dict[int, list[int]] = {}
+        for row, each in zip(rows, counts, strict=True):
+            here = [each[role] for role in part.roles]
+            domain = 0 if part.domain is None else part.domain.get(row, -1)
+            if domain < 0 and any(here):
+                return False
+            known = totals.setdefault(domain, [0] * len(part.roles))
+            totals[domain] = [a + b for a, b in zip(known, here, strict=True)]
+        least = most = 0
+        for here in totals.values():
+            some = max(
+                (-(-n // m) if m else n for n, m in zip(here, part.most, strict=True)), default=0
+            )
+            room = sum(here) // part.least if part.least else part.count
+            if some > room:
+                return False
+            least, most = least + some, most + room
+        if least > part.count:
+            return False
+        complete += min(most, part.count) if part.counted else 0
+    return complete >= wanted.parts_least

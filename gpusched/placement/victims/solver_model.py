@@ -13,6 +13,8 @@ import attrs
 from gpusched.base.errors import SolverFault
 from gpusched.placement.cpsat.solver import configure_solver
 from gpusched.placement.model.problem import SearchOutcome
+from gpusched.placement.victims.loss_limits import NO_LIMITS, BundleLoss, LossLimits
+from gpusched.placement.victims.loss_model import add_loss_limits
 
 _COEFFICIENT_MAX: Final = 2**40
 
@@ -30,6 +32,28 @@ class CandidateRow:
     free: tuple[int, ...]
     freed: tuple[tuple[int, tuple[int, ...]], ...]
     most: tuple[int, ...]
+
+
+@attrs.frozen(slots=True)
+class IncomingPart:
+    """Equal sub-groups of the newcomers: each is complete in one domain, or has nobody.
+
+    Attributes:
+        roles: numbers of the roles of their members.
+        count: sub-groups of this sort.
+        least: members that one needs, of all its roles together.
+        most: members of one sub-group by role, in the order of ``roles``.
+        domain: domain of each row of the model; rows that are in none are -1.
+        counted: whether they count for the smallest number of sub-groups; one that is complete
+            already does not, and only gets more members.
+    """
+
+    roles: tuple[int, ...]
+    count: int
+    least: int
+    most: tuple[int, ...]
+    domain: tuple[int, ...]
+    counted: bool = True
 
 
 @attrs.frozen(slots=True)
@@ -67,6 +91,11 @@ class VictimModel:
         followers: roles whose members do not come by themselves: pairs of a role and, as pairs of
             bundle and count, how many of it must fit for each bundle that is picked.
         forbidden: sets of bundles that may not be picked together.
+        parts: sub-groups of the newcomers.
+        parts_least: how many of them must be complete.
+        loss_limits: what queues may lose.
+        losses: what each bundle takes, as these limits see it; empty where nothing is limited.
+        groups: sets of bundles that are parts of one gang, of which any costs ``group_cost`` more.
         budget_s: deterministic seconds.
     """
 
@@ -82,6 +111,12 @@ class VictimModel:
     budget_s: float
     followers: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
+    parts: tuple[IncomingPart, ...] = ()
+    parts_least: int = 0
+    loss_limits: LossLimits = NO_LIMITS
+    losses: tuple[BundleLoss, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
+    group_cost: int = 0
     workers: int = 1
     seed: int = 1
 
@@ -103,7 +138,14 @@ class VictimModel:
             model.add_at_most_one([leaves[one], leaves[other]])
         for numbers in self.forbidden:
             model.add(sum(leaves[number] for number in numbers) <= len(numbers) - 1)
+        self._sub_groups(model, counts)
+        if not self.loss_limits.empty:
+            add_loss_limits(model, leaves, self.loss_limits, self.losses)
         total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
+        for numbers in self.groups:
+            touched = model.new_bool_var("")
+            model.add_max_equality(touched, [leaves[number] for number in numbers])
+            total += self.group_cost * touched
         model.add(total <= self.cost_max)
         model.minimize(total)
         solver = cp_model.CpSolver()
@@ -154,6 +196,35 @@ class VictimModel:
                 + sum(freed[column] // scale * leaves[bundle] for bundle, freed in row.freed)
             )
         return counts
+
+    def _sub_groups(self, model: Any, counts: list[list[Any]]) -> None:
+        """Members of a sub-group are in one domain: so many sub-groups of a sort in each."""
+        complete = []
+        for part in self.parts:
+            rows: dict[int, list[int]] = {}
+            for row, domain in enumerate(part.domain):
+                if domain >= 0:
+                    rows.setdefault(domain, []).append(row)
+            here = []
+            for _, inside in sorted(rows.items()):
+                of_role = [
+                    [x for row in inside if (x := counts[row][role]) is not None]
+                    for role in part.roles
+                ]
+                if not any(of_role):
+                    continue
+                groups = model.new_int_var(0, part.count, "")
+                members = sum(sum(each) for each in of_role)
+                model.add(members >= part.least * groups)
+                for each, most in zip(of_role, part.most, strict=True):
+                    if each:
+                        model.add(sum(each) <= most * groups)
+                here.append(groups)
+            model.add(sum(here) <= part.count)
+            if part.counted:
+                complete += here
+        if self.parts_least:
+            model.add(sum(complete) >= self.parts_least)
 
     def _totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
         by_role = [

@@ -12,7 +12,8 @@
 | reserve_check, reclaim_check          | AND; the first refusal counts      | ERROR, gang waits |
 | victim_filter, stop_filter            | AND; the first refusal counts      | nobody is evicted |
 | reclaim_gate                          | AND; the first refusal counts      | nobody is evicted |
-| victim_order                          | keys joined in tier order          | no victim         |
+| victim_order, victim_preference       | keys joined in tier order          | no victim         |
+| eviction_limits                       | all count; None: cannot be said    | nobody is evicted |
 | stop_check                            | the first refusal is the reason    | nobody is stopped |
 | fair_share                            | the first provider answers         | nothing is due    |
 | walltime                              | the shortest answer                | unknown           |
@@ -52,7 +53,7 @@ from gpusched.session.framework.inter_pod_rules import (
     filter_failure_message,
     validated_concerns,
 )
-from gpusched.session.framework.proposal import Moving, Proposal
+from gpusched.session.framework.proposal import EvictionLimits, Moving, Proposal
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
@@ -104,6 +105,7 @@ NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
 VictimFilter = Callable[[Gang, Gang, str], Verdict]
 VictimOrder = Callable[[Gang, Gang, str], Key]
+LimitsOf = Callable[[Gang, str, Sequence[str]], EvictionLimits | None]
 QueueTest = Callable[[QueueNode], bool]
 ProposalCheck = Callable[[Proposal], Verdict]
 FairShare = Callable[[str], Resources]
@@ -153,6 +155,10 @@ class Hooks:
         self.victim_filters: list[VictimFilter] = []
         self.stop_filters: list[VictimFilter] = []
         self.victim_orders: list[VictimOrder] = []
+        self.victim_orders_fixed = True
+        """Whether no key of ``victim_orders`` changes while victims leave."""
+        self.victim_preferences: list[VictimOrder] = []
+        self.limits_of: list[LimitsOf] = []
         self.reclaim_gates: list[ProposalCheck] = []
         self.fair_shares: list[FairShare] = []
         self.walltimes: list[Walltime] = []
@@ -330,9 +336,40 @@ class Hooks:
         """
         self.stop_filters.append(self._judged("stop_filter", allows, _NO_EVICTION))
 
-    def victim_order(self, key: VictimOrder) -> None:
-        """Smaller keys are taken first; called as ``key(claimant, victim, action)``."""
+    def victim_order(self, key: VictimOrder, *, fixed: bool = False) -> None:
+        """Smaller keys are taken first, whatever that costs; called as ``key(claimant, victim, action)``.
+
+        ``fixed``: the key of a victim stays the same while others leave. What is lost can be made
+        least, and proven to be, only where all keys are fixed.
+        """
+        self.victim_orders_fixed = self.victim_orders_fixed and fixed
         self.victim_orders.append(self._keyed("victim_order", key))
+
+    def victim_preference(self, key: VictimOrder) -> None:
+        """Smaller keys are taken first among victims whose leaving costs the same."""
+        self.victim_preferences.append(self._keyed("victim_preference", key))
+
+    def eviction_limits(self, limits: LimitsOf) -> None:
+        """What a claimant's victims must respect, as amounts, so that the cheapest can be searched.
+
+        Called as ``limits(claimant, action, queues)`` with the queues of all possible victims. None
+        means that the rules cannot be said so; then ``reclaim_gate`` is asked by trial.
+        """
+        plugin = self.plugin
+
+        def sound(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
+            answer = limits(claimant, action, queues)
+            if answer is not None and not isinstance(answer, EvictionLimits):
+                raise PluginFault(
+                    plugin, "eviction_limits", f"answered with a {type(answer).__name__}"
+                )
+            return answer
+
+        def unknown(fault: PluginFault, *_about: Any) -> EvictionLimits | None:
+            self.faults.append(str(fault))
+            return None
+
+        self.limits_of.append(self._wrap("eviction_limits", sound, unknown))
 
     def reclaim_gate(self, check: ProposalCheck) -> None:
         """May exactly these chunks go, in this order, for this claimant? See ``Proposal``.

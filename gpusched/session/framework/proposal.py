@@ -32,6 +32,45 @@ class Moving:
     lost_s: int = MOVES_COST_MAX_S
 
 
+@attrs.frozen(kw_only=True)
+class EvictionRight:
+    """A right by which a gang may take from queues on one side of the tree.
+
+    Attributes:
+        frees: queues of the claimant's own, resources, and how much of each must be freed there by
+            the same decision.
+        above: queues of the victims, and amounts above which each gives: a step may go while the
+            queue holds more than this of some resource that decides about the step. Queues that
+            are not named give without such a limit.
+        returns: queues, and amounts within which their gangs could claim back what they lose: with
+            what a gang lost, some queue of its path must hold more than this. Gangs with no such
+            queue on their path could not claim it back.
+    """
+
+    frees: tuple[tuple[str, str, int], ...] = ()
+    above: tuple[tuple[str, Resources], ...] = ()
+    returns: tuple[tuple[str, Resources], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class EvictionLimits:
+    """What a claimant's victims must respect, in amounts; ``reclaim_gate`` has the last word.
+
+    Attributes:
+        decide: resources by which steps are judged: of the first of these groups of which a step
+            takes anything, those that it takes.
+        frees: queues, resources, and how much must be freed there by whoever leaves.
+        keeps: queues, and amounts below which none is taken.
+        sides: leaf queues of each side, with the rights of which one must hold where anything is
+            taken of them. A queue of no side needs no right.
+    """
+
+    decide: tuple[tuple[str, ...], ...] = ()
+    frees: tuple[tuple[str, str, int], ...] = ()
+    keeps: tuple[tuple[str, Resources], ...] = ()
+    sides: tuple[tuple[frozenset[str], tuple[EvictionRight, ...]], ...] = ()
+
+
 @attrs.frozen(slots=True, eq=False)
 class Chunk:
     """One step of an eviction: members that a gang loses at once.

@@ -16,12 +16,14 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.victims.loss_limits import add_loss, may_go_next
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import (
-    COST_OF_BROKEN_GANG,
+    COST_OF_GANG,
     CandidateVictim,
     RunningGang,
     SpareMembers,
@@ -88,11 +90,14 @@ class EvictionSteps:
         for gang in gangs:
             running = self._victims.running(gang)
             key = self._key(gang)
-            if running is None or key is None:
+            preference: tuple[Any, ...] | None = joined_sort_key(
+                self._session.hooks.victim_preferences, self._claimant, gang, self._action
+            )
+            if running is None or key is None or preference is None:
                 continue
-            place = (gang.queue if key else "", key)
+            place = ("" if self._fixed else gang.queue, key)
             source = sources.setdefault(place, _StepSource(len(sources), key, gang))
-            source.steps += self._steps(running)
+            source.steps += self._steps(running, preference)
         for source in sources.values():
             source.steps.sort(key=lambda step: step.rank)
         return self._in_policy_order([source for source in sources.values() if source.steps])
@@ -103,8 +108,13 @@ class EvictionSteps:
         key: tuple[Any, ...] | None = joined_sort_key(orders, self._claimant, gang, self._action)
         return key
 
+    @property
+    def _fixed(self) -> bool:
+        return self._session.hooks.victim_orders_fixed
+
     def _in_policy_order(self, sources: list[_StepSource]) -> list[EvictionStep]:
-        if len(sources) < 2:
+        if len(sources) < 2 or self._fixed:
+            sources.sort(key=lambda each: (each.key, each.number))
             return [step for source in sources for step in source.steps]
         statement = self._session.statement()
         ordered: list[EvictionStep] = []
@@ -142,9 +152,9 @@ class EvictionSteps:
                 key = self._key(source.first)
                 source.key = source.key if key is None else key
 
-    def _steps(self, running: RunningGang) -> list[EvictionStep]:
+    def _steps(self, running: RunningGang, preference: tuple[Any, ...]) -> list[EvictionStep]:
         gang = running.gang
-        tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
+        tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
         spares = SpareMembers(running)
         parts = spares.in_eviction_order()
         leaving = {seat.member.pod.uid for part in parts for seat in part}
@@ -169,8 +179,7 @@ class EvictionSteps:
             return steps
         checks = self._session.hooks.stop_filters
         if not first_refusal(checks, self._claimant, gang, self._action).refuses:
-            cost = sum(seat.cost for seat in staying)
-            cost += COST_OF_BROKEN_GANG if gang.min_member > 1 else 0
+            cost = sum(seat.cost for seat in staying) + COST_OF_GANG
             steps.append(
                 EvictionStep(
                     (gang.priority, _STEP_WHOLE_GANG, False, cost, *tie, 0), gang, staying, True
@@ -188,6 +197,7 @@ class EvictionTrials:
         claimant: for whom; with those members only for whom may be evicted.
         action: ``preempt`` or ``reclaim``.
         gangs: who may be a victim; policies agreed already.
+        accounts: of the queues of all possible victims.
     """
 
     def __init__(
@@ -198,6 +208,7 @@ class EvictionTrials:
         *,
         action: str,
         gangs: Iterable[Gang],
+        accounts: LossAccounts,
     ) -> None:
         self._session = session
         self._claimant = claimant
@@ -208,7 +219,7 @@ class EvictionTrials:
         steps = EvictionSteps(session, victims, claimant, action)
         ordered = steps.steps_for(gangs)
         self.work += steps.work
-        self._all = [step for step in ordered if self._draw(step)][: limits.VICTIM_TRIALS_MAX]
+        self._all = self._allowed(ordered, accounts)[: limits.VICTIM_TRIALS_MAX]
 
     def fewest(self) -> list[VictimGroup] | None:
         """Who leaves, in order; None when not even everybody's leaving makes room."""
@@ -260,6 +271,31 @@ class EvictionTrials:
             rows = {place.row for place in statement.assignments}
         statement.discard()
         return rows
+
+    def _allowed(
+        self, ordered: Sequence[EvictionStep], accounts: LossAccounts
+    ) -> list[EvictionStep]:
+        """Steps that budgets and queues allow one after another.
+
+        What is freed inside a department may let it take from others: those come after that.
+        """
+        lost: dict[int, list[int]] = {}
+        allowed: list[EvictionStep] = []
+        waiting = list(ordered)
+        found = True
+        while waiting and found:
+            found, later = False, []
+            for step in waiting:
+                taken = [accounts.taken_with(seat) for seat in step.seats]
+                loss = accounts.loss(step.gang, [taken])
+                if not may_go_next(accounts.limits, lost, loss):
+                    later.append(step)
+                elif self._draw(step):
+                    add_loss(lost, loss.accounts, loss.taken)
+                    allowed.append(step)
+                    found = True
+            waiting = later if accounts.limits.sides else []
+        return allowed
 
     def _draw(self, step: EvictionStep) -> bool:
         """Whether disruption budgets allow the step after those before it."""

@@ -13,6 +13,7 @@ from enum import Enum
 
 import attrs
 
+from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import PodClass
 from gpusched.base import limits
@@ -27,12 +28,14 @@ from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, tr
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.role_victims import RoleVictimSearch
-from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks
+from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks, in_giving_order
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimRules, VictimSelector
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation
 
+_MODEL_TRIES_MAX = 4
+"""Choices of the model that policies, or places in full detail, may refuse."""
 _TRIES_MAX = 8
 """Choices for one claimant that policies may refuse before it waits for another session."""
 
@@ -149,18 +152,12 @@ class Preemption:
         by_trial = (
             quota.refuses or several or claimant.requests_gpu_share or bool(claimant.sub_groups)
         )
+        if by_trial and self._serve_by_model(gang, claimant, kind, wheres):
+            return None
         refused = False
         for _ in range(_TRIES_MAX):
             if by_trial:
                 chosen = self._victims_by_trial(claimant, kind)
-                # Where nobody need leave, nothing is cheaper.
-                if chosen and several and not claimant.sub_groups:
-                    better = self._cheaper_victims(claimant, kind, wheres, chosen)
-                    if (
-                        better
-                        and self._claim(gang, claimant, kind, better) is _PreemptionResult.CLAIMED
-                    ):
-                        return None
             else:
                 chosen = self._chooser.choose(claimant, kind, need, wheres)
                 if chosen is None and (refused or session.snapshot.nodes.shared):
@@ -181,31 +178,45 @@ class Preemption:
                 by_trial = True
         return self._chooser.reach(kind)
 
+    def _serve_by_model(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, wheres: Sequence[NodeSet]
+    ) -> bool:
+        """Evict the cheapest that a model finds, where models say all that counts for the gang."""
+        accounts = self._chooser.accounts(claimant, kind)
+        pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
+        if claimant.requests_gpu_share or has_inter_pod_rules(self._session, pod_sets):
+            return False
+        accounts.renew(claimant)
+        gangs = self._chooser.allowed(claimant, kind) if accounts.known else []
+        refused: list[frozenset[UID]] = []
+        while gangs and len(refused) < _MODEL_TRIES_MAX:
+            chosen = self._roles.cheapest(
+                claimant, gangs, wheres, accounts=accounts, refused=refused
+            )
+            if chosen is None:
+                return False
+            if self._claim(gang, claimant, kind, chosen) is _PreemptionResult.CLAIMED:
+                return True
+            refused.append(frozenset(seat.member.pod.uid for part in chosen for seat in part.seats))
+        self._chooser.pardon(kind)
+        return False
+
     def _victims_by_trial(self, claimant: Gang, kind: ClaimantClass) -> list[VictimGroup] | None:
         gangs = self._chooser.allowed(claimant, kind)
         if not gangs:
             return None
         self._placed_on_trial = True
         prover = EvictionTrials(
-            self._session, self._victims, claimant, action=self._rules.action, gangs=gangs
+            self._session,
+            self._victims,
+            claimant,
+            action=self._rules.action,
+            gangs=gangs,
+            accounts=self._chooser.accounts(claimant, kind),
         )
         found = prover.fewest()
         self._chooser.work += prover.work
         return found
-
-    def _cheaper_victims(
-        self,
-        claimant: Gang,
-        kind: ClaimantClass,
-        wheres: Sequence[NodeSet],
-        known: list[VictimGroup],
-    ) -> list[VictimGroup] | None:
-        """Who leaves for less than by trials; what rules and shares come to is not modelled."""
-        gangs = self._chooser.allowed(claimant, kind)
-        pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
-        if claimant.requests_gpu_share or has_inter_pod_rules(self._session, pod_sets):
-            return None
-        return self._roles.better(claimant, gangs, wheres, known)
 
     # -- claiming ----------------------------------------------------------------------------
     def _claim(
@@ -254,7 +265,7 @@ class Preemption:
             return True
         asked = self._session.view.minimum(claimant)
         pools = self._session.queue_accounts.pools
-        chosen = sorted(chosen, key=lambda part: -self._shared(claimant, part.gang))
+        chosen = in_giving_order(self._session, claimant, chosen)
         chunks = [chunk for part in chosen for chunk in eviction_chunks(part, pools)]
 
         def passes(count: int) -> bool:
@@ -270,14 +281,6 @@ class Preemption:
         number = next(n for n, owner in enumerate(chosen) if owner.gang is chunks[high - 1].victim)
         self._chooser.cap_queue(kind, chosen[:number], chosen[number].gang)
         return False
-
-    def _shared(self, claimant: Gang, victim: Gang) -> int:
-        """Levels above both: what is given nearby is counted before what comes from afar."""
-        queues = self._session.snapshot.queues
-        one, other = queues.get(claimant.queue), queues.get(victim.queue)
-        if one is None or other is None:
-            return 0
-        return len(set(one.path) & set(other.path))
 
     # -- telling -----------------------------------------------------------------------------
     def _tell(self, gang: Gang, need: int, reach: int) -> None:

@@ -1,7 +1,7 @@
-"""Cheaper victims for a gang of several classes, where a choice for it is known already.
+"""The cheapest victims for a gang of any shape: one model for each area where it may sit.
 
-The known choice was proven by placing; it is bettered by one model for each area, areas in the
-order of what their victims cost at least. Whoever uses a choice proves it by placing again.
+Areas come in the order of what their victims cost at least. Members of equal sub-groups are
+counted together. Whoever uses a choice proves it by placing the gang.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 import numpy as np
 
+from gpusched.api.meta.identity import UID
 from gpusched.arrays.columns import Bools, RequestVector
 from gpusched.base import limits
 from gpusched.base.errors import SolverFault
@@ -21,10 +22,11 @@ from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lowe
 from gpusched.placement.victims.model import EvictablePod, VictimRank
 from gpusched.placement.victims.search import (
     IncomingMembers,
-    IncomingRoles,
     find_cheaper_victims_for_roles,
 )
 from gpusched.session.allocate.node_sets import NodeSet
+from gpusched.session.preempt.incoming_sub_groups import with_sub_groups
+from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victim_selection import record_victim_search
 from gpusched.session.preempt.victims import Victims
@@ -48,55 +50,77 @@ class RoleVictimSearch:
         self._action = action
         self.budget = budget_s
 
-    def better(
+    def cheapest(
         self,
         claimant: Gang,
         gangs: Sequence[Gang],
         areas: Iterable[NodeSet],
-        known: list[VictimGroup],
+        *,
+        accounts: LossAccounts,
+        known: list[VictimGroup] | None = None,
+        refused: Sequence[frozenset[UID]] = (),
     ) -> list[VictimGroup] | None:
-        """A cheaper choice than the known one; None where none was found.
+        """A choice, cheaper than the known one if there is one; None where none was found.
 
         Args:
-            claimant: of several classes, without sub-groups.
+            claimant: of any classes and sub-groups.
             gangs: who may be a victim; policies agreed already.
             areas: where the claimant may sit.
+            accounts: of the queues of all possible victims.
             known: a choice that makes room.
+            refused: members that policies do not let go together, or that do not make room.
         """
         if not self._session.effort.solver or self.budget <= 0:
             return None
         found = []
+        best: tuple[VictimRank, int] | None = None
         for number, area in enumerate(areas):
             place = _NodeSetVictims(
-                self._session, self._victims, claimant, area, action=self._action, gangs=gangs
+                self._session,
+                self._victims,
+                claimant,
+                area,
+                action=self._action,
+                gangs=gangs,
+                accounts=accounts,
             )
-            if place.pool.field.sources > 1:
+            if not place.pool.fixed:
                 return None  # whose turn it is to lose comes before what is lost
             bound = place.floor()
-            best = place.pool.weighed(known)
+            if known is not None and best is None:
+                best = place.pool.weighed(known)
             if bound is not None:
-                found.append((bound, number, place, best))
-        best = next((each[3] for each in found if each[3] is not None), None)
-        if best is None:
+                found.append((bound, number, place))
+        if known is not None and best is None:
             return None
         found.sort(key=lambda each: (each[0].rank, each[0].cost, each[1]))
         chosen: list[VictimGroup] | None = None
-        for bound, _, place, _ in found:
-            if self.budget <= 0 or not bound.allows(*best):
+        for bound, _, place in found:
+            if self.budget <= 0 or (best is not None and not bound.allows(*best)):
                 continue
-            better = self._search(place, best, bound)
+            better = self._search(place, best, bound, refused)
             if better is not None:
                 chosen, best = better
         return chosen
 
     def _search(
-        self, place: _NodeSetVictims, best: tuple[VictimRank, int], bound: VictimLowerBound
+        self,
+        place: _NodeSetVictims,
+        best: tuple[VictimRank, int] | None,
+        bound: VictimLowerBound,
+        refused: Sequence[frozenset[UID]],
     ) -> tuple[list[VictimGroup], tuple[VictimRank, int]] | None:
         session = self._session
         effort = attrs.evolve(session.effort, budget_s=min(self.budget, limits.VICTIM_MODEL_S))
         try:
             answer = find_cheaper_victims_for_roles(
-                place.pool.field, place.wanted, best, effort, bound=bound, search=session.search
+                place.pool.field,
+                place.wanted,
+                best,
+                effort,
+                bound=bound,
+                search=session.search,
+                forbidden=[place.pool.bundles_with(members) for members in refused],
             )
         except SolverFault as fault:
             session.hooks.faults.append(str(fault))
@@ -121,6 +145,7 @@ class _NodeSetVictims:
         *,
         action: str,
         gangs: Iterable[Gang],
+        accounts: LossAccounts,
     ) -> None:
         seats = [session.class_info(pod_set.pod_class) for pod_set in claimant.pod_sets]
         allowed = [
@@ -137,26 +162,25 @@ class _NodeSetVictims:
             action=action,
             rows=np.logical_or.reduce(allowed),
             gangs=gangs,
+            accounts=accounts,
         )
         columns = together.columns.tolist()
-        self.wanted = IncomingRoles(
-            tuple(
-                IncomingMembers(
-                    tuple(_amounts(ask, columns)),
-                    len(pod_set.pods),
-                    frozenset(np.flatnonzero(rows).tolist()),
-                )
-                for pod_set, ask, rows in zip(claimant.pod_sets, asks, allowed, strict=True)
-            ),
-            claimant.members_at_start,
-            tuple(
-                (
-                    tuple(n for n, pod_set in enumerate(claimant.pod_sets) if pod_set.role == role),
-                    missing,
-                )
-                for role, missing in claimant.missing_roles
-            ),
-        )
+        incoming = [
+            IncomingMembers(
+                tuple(_amounts(ask, columns)),
+                len(pod_set.pods),
+                frozenset(np.flatnonzero(rows).tolist()),
+            )
+            for pod_set, ask, rows in zip(claimant.pod_sets, asks, allowed, strict=True)
+        ]
+        minima = [
+            (
+                tuple(n for n, pod_set in enumerate(claimant.pod_sets) if pod_set.role == role),
+                missing,
+            )
+            for role, missing in claimant.missing_roles
+        ]
+        self.wanted = with_sub_groups(session, claimant, incoming, minima)
 
     def floor(self) -> VictimLowerBound | None:
         """What victims cost at least: the dearest bound of any single role."""

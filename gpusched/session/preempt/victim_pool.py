@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.pod.pod import PodClass
@@ -29,8 +30,9 @@ from gpusched.session.framework.node_pools import NodePoolAccounts
 from gpusched.session.framework.proposal import Chunk
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victims import (
-    COST_OF_BROKEN_GANG,
+    COST_OF_GANG,
     CandidateVictim,
     RunningGang,
     Victims,
@@ -60,6 +62,7 @@ class VictimPool:
         action: ``preempt`` or ``reclaim``.
         rows: where they may run, shape (nodes,).
         gangs: who may be a victim; policies agreed already.
+        accounts: of the queues of all possible victims.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class VictimPool:
         action: str,
         rows: Bools,
         gangs: Iterable[Gang],
+        accounts: LossAccounts,
     ) -> None:
         self._session = session
+        self._accounts = accounts
         self._victims = victims
         self._claimant = claimant
         self._action = action
@@ -92,8 +97,9 @@ class VictimPool:
         bundles: list[tuple[tuple[Any, ...], VictimBundle]] = []
         for gang in gangs:
             running, source = victims.running(gang), self._source_number(gang)
-            if running is not None and source is not None:
-                self._enter(running, source, members, bundles)
+            preference = self._preference(gang)
+            if running is not None and source is not None and preference is not None:
+                self._enter(running, source, members, bundles, preference=preference)
         free = session.node_usage.free(slice(None), self._request.columns)
         allowed = np.flatnonzero(rows).tolist()
         order = {index: rank for rank, index in enumerate(_bundles_in_order(bundles))}
@@ -105,13 +111,21 @@ class VictimPool:
             limits=self._limits,
             source_key=self.source_key,
         )
+        self._field.part_cost = COST_OF_GANG
+        self._field.set_loss_limits(accounts.limits)
         self.size = len(bundles)
         self._seen_log = len(victims.log)
         self._seen_rows = len(session.node_usage.touched_rows)
 
     # -- building ----------------------------------------------------------------------------
     def _enter(
-        self, running: RunningGang, source: int, members: list[EvictablePod], bundles: list[Any]
+        self,
+        running: RunningGang,
+        source: int,
+        members: list[EvictablePod],
+        bundles: list[Any],
+        *,
+        preference: tuple[Any, ...],
     ) -> None:
         gang = running.gang
         group = self._groups[gang.key] = len(self._groups)
@@ -124,24 +138,39 @@ class VictimPool:
             self._seats.append(seat)
             self._gangs.append(gang)
             frees = self._amounts_freed_by(seat.member.pod.pod_class)
-            members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets))
-        tie = (-gang.created, tuple(-ord(letter) for letter in gang.key.name))
+            taken = self._accounts.taken_with(seat)
+            members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
+        tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
         self._first.setdefault(source, gang)
-        made = VictimBundle((), 0, group, source=source, rank=(gang.priority, _RANK_SPARE))
+        rank = (gang.priority, _RANK_SPARE)
+        made = VictimBundle((), 0, group, source=source, rank=rank, part=True)
         for place, seat in enumerate(running.seats if running.surplus else ()):
             pod = seat.member.pod
             draws = (total, *_limit_of(roles, pod.role), *_limit_of(parts, pod.sub_group))
             self._part(running)
-            bundle = attrs.evolve(made, members=(first + place,), draws=draws)
+            loss = self._accounts.loss(gang, [[members[first + place].taken]])
+            bundle = attrs.evolve(made, members=(first + place,), draws=draws, loss=loss)
             bundles.append(((*tie, place), bundle))
         if running.surplus and running.spare_sub_groups:
             self._enter_sub_groups(running, made, (total, roles), bundles, tie=tie)
         if self._may_end(running):
             self._part(running)
-            every = tuple(range(first, len(members)))
-            extra = COST_OF_BROKEN_GANG if gang.min_member > 1 else 0
-            rank = (gang.priority, _RANK_WHOLE_GANG)
-            bundles.append(((*tie, -1), attrs.evolve(made, members=every, extra=extra, rank=rank)))
+            whole = attrs.evolve(
+                made,
+                members=tuple(range(first, len(members))),
+                extra=COST_OF_GANG,
+                rank=(gang.priority, _RANK_WHOLE_GANG),
+                loss=self._accounts.loss(gang, self._steps(gang, members[first:])),
+                part=False,
+            )
+            bundles.append(((*tie, -1), whole))
+
+    @staticmethod
+    def _steps(gang: Gang, members: Sequence[EvictablePod]) -> list[list[tuple[int, ...]]]:
+        """Amounts of the steps in which a gang ends: spare members one by one, then the rest."""
+        spare = min(len(members) - 1, surplus_members(gang))
+        steps = [[each.taken] for each in members[:spare]]
+        return [*steps, [each.taken for each in members[spare:]]]
 
     def _enter_sub_groups(
         self,
@@ -162,7 +191,9 @@ class VictimPool:
             draws += [limit for s in seats for limit in _limit_of(roles, s.member.pod.role)]
             members = tuple(sorted(self._number[seat.member.pod.uid] for seat in seats))
             self._part(running)
-            bundle = attrs.evolve(made, members=members, draws=tuple(draws))
+            steps = [[self._accounts.taken_with(seat)] for seat in seats]
+            loss = self._accounts.loss(running.gang, steps)
+            bundle = attrs.evolve(made, members=members, draws=tuple(draws), loss=loss)
             bundles.append(((*tie, len(running.seats) + place), bundle))
 
     def _part(self, running: RunningGang) -> None:
@@ -197,7 +228,14 @@ class VictimPool:
         key = joined_sort_key(orders, self._claimant, gang, self._action) if orders else ()
         if key is None:
             return None
-        return self._sources.setdefault((gang.queue if orders else "", key), len(self._sources))
+        fixed = self._session.hooks.victim_orders_fixed
+        return self._sources.setdefault(("" if fixed else gang.queue, key), len(self._sources))
+
+    def _preference(self, gang: Gang) -> tuple[Any, ...] | None:
+        """What decides among victims that cost the same; None where it cannot be computed."""
+        orders = self._session.hooks.victim_preferences
+        key: tuple[Any, ...] | None = joined_sort_key(orders, self._claimant, gang, self._action)
+        return key
 
     def source_key(self, source: int) -> Any:
         """Where a source stands now: the key of the gang that was entered first."""
@@ -212,8 +250,15 @@ class VictimPool:
         """The ints, up to date since the last ``refresh``."""
         return self._field
 
-    def refresh(self) -> None:
+    @property
+    def fixed(self) -> bool:
+        """Whether keys of sources stay while victims leave, so that what is lost can be made least."""
+        return self._field.sources < 2 or self._session.hooks.victim_orders_fixed
+
+    def refresh(self, claimant: Gang) -> None:
         """Take in what happened since the last claim."""
+        self._accounts.renew(claimant)
+        self._field.set_loss_limits(self._accounts.limits)
         gone = [
             self._number[uid] for uid in self._victims.log[self._seen_log :] if uid in self._number
         ]
@@ -252,7 +297,24 @@ class VictimPool:
                 return None
             ranks += [self._field.rank_of(number) for number in found]
             cost += sum(self._field.cost_of(number) for number in found)
+            cost += COST_OF_GANG * any(self._field.bundles[number].part for number in found)
         return max(ranks, default=()), cost  # nobody leaves: below every rank, for nothing
+
+    def bundles_with(self, members: Collection[UID]) -> frozenset[int]:
+        """Bundles that together make exactly these members leave; empty where none do."""
+        of: dict[int, list[int]] = {}
+        for uid in members:
+            number = self._number.get(uid)
+            if number is None:
+                return frozenset()
+            of.setdefault(self._groups[self._gangs[number].key], []).append(number)
+        found: list[int] = []
+        for group, numbers in sorted(of.items()):
+            some = self._bundles_for(group, sorted(numbers))
+            if not some:
+                return frozenset()
+            found += some
+        return frozenset(found)
 
     def _bundles_for(self, group: int, numbers: list[int]) -> list[int]:
         """Bundles whose members these are: one that has all, else as many as it takes."""
@@ -309,13 +371,52 @@ def _bundles_in_order(bundles: Sequence[Any]) -> list[int]:
     return sorted(range(len(bundles)), key=lambda index: (bundles[index][0], index))
 
 
+def in_giving_order(
+    session: Session, claimant: Gang, parts: Iterable[VictimGroup]
+) -> list[VictimGroup]:
+    """Parts in the order in which their queues give: nearest to the claimant first.
+
+    What makes the largest step in a queue goes last there, as a queue that holds too much before
+    a step may hold less than it is due after it.
+    """
+    queues = session.snapshot.queues
+    node = queues.get(claimant.queue)
+    own = set(node.path) if node is not None else set()
+    gpus = [name for name, amount in session.view.minimum(claimant).items if amount]
+    gpus = [name for name in gpus if accelerator(name)] or gpus
+
+    def path(part: VictimGroup) -> tuple[str, ...]:
+        found = queues.get(part.gang.queue)
+        return tuple(reversed(found.path)) if found is not None else ()
+
+    def step(part: VictimGroup) -> tuple[int, ...]:
+        steps = [[chunk.released.get(name) for name in gpus] for chunk in eviction_chunks(part)]
+        return tuple(max(steps, default=[]))
+
+    def ordered(some: list[VictimGroup], depth: int) -> list[VictimGroup]:
+        below: dict[str, list[VictimGroup]] = {}
+        for part in some:
+            names = path(part)
+            below.setdefault(names[depth] if depth < len(names) else "", []).append(part)
+        if set(below) == {""}:
+            return sorted(some, key=step)
+        groups = [ordered(each, depth + 1) for _, each in sorted(below.items())]
+        groups.sort(key=lambda each: step(each[-1]))
+        return [part for each in groups for part in each]
+
+    near: dict[int, list[VictimGroup]] = {}
+    for part in parts:
+        near.setdefault(len(own.intersection(path(part))), []).append(part)
+    return [part for _, some in sorted(near.items(), reverse=True) for part in ordered(some, 0)]
+
+
 def eviction_chunks(part: VictimGroup, pools: NodePoolAccounts | None = None) -> list[Chunk]:
     """The steps in which a part of a choice goes, the last in rank first.
 
     With ``pools``, what is taken there is told beside the rest, by dimension.
     """
     leaving = sorted(part.seats, key=lambda seat: _last_rank_first(seat.member))
-    spare = min(len(leaving), _surplus_members(part.gang))
+    spare = min(len(leaving), surplus_members(part.gang))
     steps = [leaving[number : number + 1] for number in range(spare)]
     if leaving[spare:]:
         steps.append(leaving[spare:])
@@ -329,7 +430,7 @@ def _requests_of(seats: Sequence[CandidateVictim], pools: NodePoolAccounts | Non
     return taken.plus(total(pools.charge(seat.member.pod.pod_class, seat.row) for seat in seats))
 
 
-def _surplus_members(gang: Gang) -> int:
+def surplus_members(gang: Gang) -> int:
     """Members that the gang can lose and still run."""
     if gang.terms.disruption == "Group":
         return 0

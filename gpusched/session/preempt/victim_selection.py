@@ -22,13 +22,14 @@ from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_v
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 
-_QUEUES_AT_FIRST = 8
-"""Queues among which losses are spread; more are taken in, fourfold, where these do not do."""
+_GANGS_AT_FIRST = 2_000
+"""Gangs among which is chosen; more queues are taken in, fourfold, where these do not do."""
 ClaimantClass = Hashable
 """The key under which claimants share victims, see ``Preemption``."""
 
@@ -50,10 +51,15 @@ class VictimRules:
 
 @attrs.define(eq=False)
 class _PoolStage:
-    """Victims of the first so many queues, for one class and area."""
+    """Victims of the first queues, for one class and area.
+
+    Attributes:
+        gangs: how many there were room for.
+        every: whether nobody was left out.
+    """
 
     pool: VictimPool
-    queues: int
+    gangs: int
     every: bool
 
 
@@ -79,6 +85,7 @@ class VictimSelector:
         self._rules = rules
         self._stages: dict[tuple[ClaimantClass, int], _PoolStage] = {}
         self._excluded: dict[ClaimantClass, _ExcludedVictims] = {}
+        self._accounts: dict[ClaimantClass, LossAccounts] = {}
         self._budget = session.placement.time_budget_s
         self.work = 0
         """Steps taken, in units of a few microseconds; bounded by who uses it."""
@@ -123,7 +130,7 @@ class VictimSelector:
         """The cheapest victims where there is one area: a bound is needed where none are found."""
         if (kind, 0) not in self._stages:
             self._add_queues(claimant, kind, number=0, area=area)
-        self._stages[kind, 0].pool.refresh()
+        self._stages[kind, 0].pool.refresh(claimant)
         choice = self._in_area(claimant, kind, need, number=0, area=area)
         pool = self._stages[kind, 0].pool
         if choice is None and pool.floor(need) is None:
@@ -139,7 +146,7 @@ class VictimSelector:
         best: tuple[VictimChoice, int],
     ) -> bool:
         """Whether an area may hold something better than the best known, or as good and wished for."""
-        if self._stages[kind, number].pool.field.sources > 1:
+        if not self._stages[kind, number].pool.fixed:
             return True  # whose turn it is changes with every step: bounds do not know it
         choice, where = best
         return (bound.rank, bound.cost, number) < (choice.rank, choice.cost, where)
@@ -195,7 +202,7 @@ class VictimSelector:
         if stage is None:
             stage = self._add_queues(claimant, kind, number=number, area=area)
         while True:
-            stage.pool.refresh()
+            stage.pool.refresh(claimant)
             bound = stage.pool.floor(need)
             if bound is not None or stage.every:
                 return bound
@@ -210,23 +217,30 @@ class VictimSelector:
             if choice is not None or stage.every:
                 return choice
             stage = self._add_queues(claimant, kind, number=number, area=area)
-            stage.pool.refresh()
+            stage.pool.refresh(claimant)
 
     def _add_queues(
         self, claimant: Gang, kind: ClaimantClass, *, number: int, area: NodeSet
     ) -> _PoolStage:
         """Victims of the first queues, or of more than before."""
         known = self._stages.get((kind, number))
-        count = _QUEUES_AT_FIRST if known is None else known.queues * 4
-        stage = self._stages[kind, number] = self._stage(claimant, kind, area, count)
+        most = _GANGS_AT_FIRST if known is None else known.gangs * 4
+        stage = self._stages[kind, number] = self._stage(claimant, kind, area, most)
         return stage
 
-    def _stage(self, claimant: Gang, kind: ClaimantClass, area: NodeSet, count: int) -> _PoolStage:
+    def _stage(self, claimant: Gang, kind: ClaimantClass, area: NodeSet, most: int) -> _PoolStage:
         session = self._session
         seat = session.class_info(claimant.pod_sets[0].pod_class)
         allowed = seat.class_fit.allowed
         rows = allowed if area.rows is None else allowed & area.rows
+        gangs: list[Gang] = []
         ordered = self._ordered(claimant)
+        taken_in = 0
+        for queue in ordered:
+            if len(gangs) >= most:
+                break
+            gangs += self._of_queue(claimant, kind, queue)
+            taken_in += 1
         pool = VictimPool(
             session,
             self._victims,
@@ -234,16 +248,25 @@ class VictimSelector:
             seat.request,
             action=self._rules.action,
             rows=rows,
-            gangs=[
-                gang for queue in ordered[:count] for gang in self._of_queue(claimant, kind, queue)
-            ],
+            gangs=gangs,
+            accounts=self.accounts(claimant, kind),
         )
         self.work += 2 * pool.size + len(rows) // 8
-        return _PoolStage(pool, count, count >= len(ordered))
+        return _PoolStage(pool, most, taken_in >= len(ordered))
+
+    def accounts(self, claimant: Gang, kind: ClaimantClass) -> LossAccounts:
+        """What queues may lose to a class of claimants; kept, and asked for again with each claim."""
+        known = self._accounts.get(kind)
+        if known is None:
+            queues = self._rules.queues(claimant)
+            known = LossAccounts(self._session, claimant, self._rules.action, queues)
+            self._accounts[kind] = known
+        return known
 
     def _ordered(self, claimant: Gang) -> list[str]:
         """Queues with victims, in the order in which they are taken from."""
-        orders = self._session.hooks.victim_orders
+        hooks = self._session.hooks
+        orders = (*hooks.victim_orders, *hooks.victim_preferences)
         keyed = []
         for queue in self._rules.queues(claimant):
             first = next(self._victims.of_queue(queue), None)
@@ -276,7 +299,7 @@ class VictimSelector:
         settings = self._session.placement
         if settings.solver != "cpsat" or self._budget <= 0:
             return None
-        if pool.field.sources > 1:
+        if not pool.fixed:
             return None  # whose turn it is to lose comes before what is lost
         if best is not None and (
             not best.picks or (len(best.picks) == 1 and best.cost <= pool.field.cheapest())

@@ -20,10 +20,12 @@ from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation
 
-COST_OF_GPU_SECOND = 1024
-COST_OF_BROKEN_GANG = 16
+COST_OF_GPU_SECOND = 2**20
+COST_OF_GPU = 2**9
+COST_OF_GANG = 16
 COST_OF_POD = 1
-"""Costs add up to one int: lost work decides, then how many gangs end, then how many pods."""
+"""Costs add up to one int: lost work decides, then how many GPUs are freed, which is by how much too
+many, then how many gangs lose anybody, then how many pods leave."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -174,9 +176,8 @@ class Victims:
     def _cost(self, gang: Gang, member: Placed) -> int:
         # A second at least: of those who have just started, the smaller one is missed less.
         lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
-        return (
-            lost * member.pod.pod_class.gpu_thousandths * COST_OF_GPU_SECOND // DEVICE + COST_OF_POD
-        )
+        thousandths = member.pod.pod_class.gpu_thousandths
+        return (lost * COST_OF_GPU_SECOND + COST_OF_GPU) * thousandths // DEVICE + COST_OF_POD
 
 
 def _members_by_sub_group(gang: Gang, staying: Iterable[Placed]) -> Counter[str]:

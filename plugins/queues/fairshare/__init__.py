@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar
 
@@ -11,7 +12,17 @@ from gpusched_plugins.queues.fairshare.queue_order import QueueOrder
 from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules
 from gpusched_plugins.queues.fairshare.shares import Shares, SurplusRule
 
-from gpusched.plugin import Gang, Hooks, Key, Proposal, QueueNode, Resources, Verdict, View
+from gpusched.plugin import (
+    EvictionLimits,
+    Gang,
+    Hooks,
+    Key,
+    Proposal,
+    QueueNode,
+    Resources,
+    Verdict,
+    View,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -78,8 +89,14 @@ class FairShare:
         def may_lose(claimant: Gang, victim: Gang, action: str) -> Verdict:
             return gates().may_lose(claimant, victim, action)
 
-        def loses_first(claimant: Gang, victim: Gang, action: str) -> Key:
-            return gates().loses_first(claimant, victim, action)
+        def lane(claimant: Gang, victim: Gang, action: str) -> Key:
+            return gates().lane(claimant, victim, action)
+
+        def preferred(claimant: Gang, victim: Gang, action: str) -> Key:
+            return gates().preferred(claimant, victim, action)
+
+        def limits(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
+            return gates().limits(claimant, action, queues)
 
         def may_go(proposal: Proposal) -> Verdict:
             return gates().may_go(proposal)
@@ -88,5 +105,7 @@ class FairShare:
         hooks.queue_turn(turn, alike=True)
         hooks.reclaim_check(may_claim)
         hooks.victim_filter(may_lose)
-        hooks.victim_order(loses_first)
+        hooks.victim_order(lane, fixed=True)
+        hooks.victim_preference(preferred)
+        hooks.eviction_limits(limits)
         hooks.reclaim_gate(may_go)

@@ -15,7 +15,7 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gpusched_plugins.queues.fairshare.entitlement import (
     Held,
@@ -37,6 +37,8 @@ from gpusched.plugin import (
     ALLOW,
     NOTHING,
     RECLAIM,
+    EvictionLimits,
+    EvictionRight,
     Gang,
     Key,
     Proposal,
@@ -67,8 +69,6 @@ class ReclaimRules:
         self._view = view
         self._shares = shares
         self._saturation = saturation
-        self._fits_levels_for: Resources | None = None
-        self._came: dict[tuple[str, ...], tuple[list[Resources], bool]] = {}
 
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
@@ -122,44 +122,115 @@ class ReclaimRules:
             theirs, self._deciding_resources(claim, taken), shares=self._shares, held=held
         )
 
-    def loses_first(self, claimant: Gang, victim: Gang, action: str) -> Key:
-        """Lowest queue priority, most over what it is entitled to, nearest in the tree.
+    def lane(self, claimant: Gang, victim: Gang, action: str) -> Key:
+        """Lowest queue priority first: that of the highest queue that only the victim has, of its own."""
+        _, theirs = self._levels_below_common_ancestor(claimant, victim)
+        if action != RECLAIM or not theirs:
+            return (0, 0)
+        return (self._queue(theirs[-1]).priority, self._queue(theirs[0]).priority)
 
-        A department that would be over what it may claim gives room of its own first: only then
-        do others owe it anything.
-        """
+    def preferred(self, claimant: Gang, victim: Gang, action: str) -> Key:
+        """Among victims that cost the same: of the queue most over its due, nearest in the tree."""
         mine, theirs = self._levels_below_common_ancestor(claimant, victim)
         if action != RECLAIM or not mine or not theirs:
-            return (False, 0, 0, 0, 0, 0, "")
+            return (0, 0, 0, "")
+        names = self._shares.deciding(self._view.minimum(claimant))
+        top, leaf = theirs[-1], theirs[0]
+        return (-self._over(top, names), len(theirs), -self._over(leaf, names), leaf)
+
+    def limits(self, claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
+        """The same as ``may_go`` in amounts; None where node pools are divided, which it cannot say.
+
+        What is left to ``may_go`` is seldom: claimants above their fair share, and claims that
+        victims could reverse.
+        """
+        if action != RECLAIM:
+            return EvictionLimits()
+        path = self._path(claimant)
+        if self._shares.dimensions or not path:
+            return None
         asked = self._view.minimum(claimant)
         names = self._shares.deciding(asked)
-        top, leaf = theirs[-1], theirs[0]
-        return (
-            len(mine) > 1 and not self._claimant_fits_levels(mine, asked, names),
-            self._queue(top).priority,
-            -self._over(top, names),
-            len(theirs),
-            self._queue(leaf).priority,
-            -self._over(leaf, names),
-            leaf,
+        others = tuple(name for name, amount in asked.items if amount and name not in names)
+        sides: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
+        keeps: dict[str, Resources] = {}
+        for queue in sorted(queues):
+            node = self._view.queue(queue)
+            theirs = node.path if node is not None and node.rooted else ()
+            mine, theirs = levels_below_common_ancestor(path, theirs)
+            if not mine or not all(self._queue(name).reclaimable for name in theirs):
+                mine, theirs = (), ()
+            sides.setdefault(mine, {})[queue] = theirs
+            keeps |= {name: kept for name in theirs if (kept := self._guarantee_of(name)).items}
+        return EvictionLimits(
+            decide=(names, others),
+            keeps=tuple(sorted(keeps.items())),
+            sides=tuple(
+                (frozenset(leaves), self._rights(mine, leaves.values(), asked, names, others))
+                for mine, leaves in sorted(sides.items())
+            ),
         )
 
-    def _claimant_fits_levels(
-        self, mine: Sequence[str], asked: Resources, names: Sequence[str]
-    ) -> bool:
-        """Whether the claimant's levels could hold it as they are; kept until they change."""
-        held = self._view.staying
-        if self._fits_levels_for is not asked:
-            self._fits_levels_for = asked
-            self._came.clear()
-        holds = [held(level) for level in mine]
-        known = self._came.get(tuple(mine))
-        if known is not None and all(a is b for a, b in zip(known[0], holds, strict=True)):
-            return known[1]
-        comes = self._within_deserved(mine, asked, names, held)
-        comes = comes or self._within_fair_share(mine, asked, names, held)
-        self._came[tuple(mine)] = holds, comes
-        return comes
+    def _rights(
+        self,
+        mine: tuple[str, ...],
+        chains: Iterable[tuple[str, ...]],
+        asked: Resources,
+        names: tuple[str, ...],
+        others: tuple[str, ...],
+    ) -> tuple[EvictionRight, ...]:
+        """What it deserves, then its fair share; nothing of queues that share no level with it."""
+        if not mine:
+            return ()
+        shares, held = self._shares, self._view.staying
+        levels = sorted({name for chain in chains for name in chain})
+        rights = []
+        if any(shares.deserved(level, name) is not None for level in mine for name in names):
+            above = []
+            for level in levels:
+                stated = {
+                    name: amount
+                    for name in (*names, *others)
+                    if (amount := shares.deserved(level, name)) is not None
+                }
+                if any(name in stated for name in names):
+                    above.append((level, Resources.of(stated)))
+            frees = [
+                (level, name, held(level).get(name) + asked.get(name) - deserved)
+                for level in mine
+                for name in names
+                if (deserved := shares.deserved(level, name)) is not None
+            ]
+            rights.append(EvictionRight(frees=tuple(frees), above=tuple(above)))
+        frees = [
+            (level, name, held(level).get(name) + asked.get(name) - shares.fair(level, name))
+            for level in mine
+            for name in names
+        ]
+        entitled = [
+            (level, Resources.of({n: shares.entitled(level, n) for n in (*names, *others)}))
+            for level in levels
+        ]
+        # Who takes by its fair share more than it deserves may have to give that back.
+        lasts = any(
+            held(level).get(name) + asked.get(name) <= deserved
+            for level in mine
+            for name in names
+            if (deserved := shares.deserved(level, name)) is not None
+        )
+        returns = []
+        for level in () if lasts else levels:
+            stated = {
+                name: amount
+                for name in (*names, *others)
+                if (amount := shares.deserved(level, name)) is not None
+            }
+            if any(name in stated for name in names):
+                returns.append((level, Resources.of(stated)))
+        rights.append(
+            EvictionRight(frees=tuple(frees), above=tuple(entitled), returns=tuple(returns))
+        )
+        return tuple(rights)
 
     def _held_after_all_reclaims(self, claimant: Gang) -> Held:
         """What the claimant's levels hold when all leave that may, outside its own queue.
@@ -393,11 +464,7 @@ class ReclaimRules:
         self, one: Gang, other: Gang
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The levels of both below their lowest common ancestor; empty for one of the same line."""
-        mine, theirs = self._path(one), self._path(other)
-        shared = 0
-        while shared < min(len(mine), len(theirs)) and mine[-1 - shared] == theirs[-1 - shared]:
-            shared += 1
-        return mine[: len(mine) - shared], theirs[: len(theirs) - shared]
+        return levels_below_common_ancestor(self._path(one), self._path(other))
 
     def _guarantee_of(self, level: str) -> Resources:
         node = self._view.queue(level)
@@ -413,3 +480,13 @@ class ReclaimRules:
             return less(self._view.staying(queue), gone.get(queue, NOTHING))
 
         return after
+
+
+def levels_below_common_ancestor(
+    mine: tuple[str, ...], theirs: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The levels of two paths below the lowest that both share; empty for one of the same line."""
+    shared = 0
+    while shared < min(len(mine), len(theirs)) and mine[-1 - shared] == theirs[-1 - shared]:
+        shared += 1
+    return mine[: len(mine) - shared], theirs[: len(theirs) - shared]

@@ -82,12 +82,10 @@ class Court:
         return not self.verdict(claimant, *victims).refuses
 
     def order(self, claimant, *victims):
-        """The victims in the order in which they go."""
+        """The victims in the order in which they go where each costs the same."""
         claims = self.gang(claimant)
-        keys = {
-            name: joined_sort_key(self.hooks.victim_orders, claims, self.gang(name), RECLAIM)
-            for name in victims
-        }
+        orders = (*self.hooks.victim_orders, *self.hooks.victim_preferences)
+        keys = {name: joined_sort_key(orders, claims, self.gang(name), RECLAIM) for name in victims}
         return sorted(victims, key=keys.__getitem__)
 
 

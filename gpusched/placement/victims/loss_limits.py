@@ -1,0 +1,206 @@
+"""Limits on what queues lose by a choice of victims: ints by account and column.
+
+An account is a queue with all below it; a column is an amount of a resource. What is lost goes in
+steps: single members first, then the rest of a gang at once. A queue that holds more than it is
+due gives step by step while it still holds more, so that the last step may be larger than what
+it holds too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+Amount = tuple[int, int, int]
+"""Account, column and amount."""
+
+
+@attrs.frozen(slots=True)
+class LossRight:
+    """A right by which may be taken from queues of one side.
+
+    Attributes:
+        frees: at least so much must be freed in these accounts by the same choice.
+        above: by account, how much it holds too much in each column: a step may go while less
+            than that is gone in some column by which the step is judged.
+        returns: by account, how much less it may hold at most without what one gang loses: for
+            each gang this must hold for some account and column of its own. A gang that has no
+            such account loses without it.
+    """
+
+    frees: tuple[Amount, ...] = ()
+    above: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    returns: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+
+@attrs.frozen(slots=True)
+class LossLimits:
+    """What a choice of victims must respect beside the room that it makes.
+
+    Attributes:
+        frees: at least so much must be freed in these accounts.
+        most: never more than this is lost in these accounts.
+        sides: the rights of each side, of which one must hold where anything of it is taken.
+    """
+
+    frees: tuple[Amount, ...] = ()
+    most: tuple[Amount, ...] = ()
+    sides: tuple[tuple[LossRight, ...], ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is limited."""
+        return not (self.frees or self.most or self.sides)
+
+
+NO_LIMITS = LossLimits()
+
+
+@attrs.frozen(slots=True)
+class BundleLoss:
+    """What a bundle takes, as the limits see it.
+
+    Attributes:
+        side: number of its side; -1 for one that needs no right.
+        accounts: that are charged less, from the leaf up.
+        judged: columns by which its steps are judged.
+        taken: amounts by column.
+        last: of these, what its last step takes.
+        gang: number of the gang that it is of.
+    """
+
+    side: int = -1
+    gang: int = -1
+    accounts: tuple[int, ...] = ()
+    judged: tuple[int, ...] = ()
+    taken: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
+
+
+NO_LOSS = BundleLoss()
+
+
+def limits_hold(limits: LossLimits, losses: Sequence[BundleLoss]) -> bool:
+    """Whether these may be lost together, in the order that suits best."""
+    lost = lost_amounts(losses)
+    if not is_freed(limits.frees, lost):
+        return False
+    if any(_of(lost, account, column) > amount for account, column, amount in limits.most):
+        return False
+    return all(
+        any(_right_holds(right, side, losses, lost) for right in limits.sides[side])
+        for side in sorted({each.side for each in losses if each.side >= 0})
+    )
+
+
+def lost_amounts(losses: Iterable[BundleLoss]) -> dict[int, list[int]]:
+    """Amounts lost by column, for each account."""
+    lost: dict[int, list[int]] = {}
+    for each in losses:
+        add_loss(lost, each.accounts, each.taken)
+    return lost
+
+
+def add_loss(
+    lost: dict[int, list[int]], accounts: Iterable[int], taken: Sequence[int], sign: int = 1
+) -> None:
+    """Charge a loss to accounts, or take it back."""
+    for account in accounts:
+        known = lost.setdefault(account, [0] * len(taken))
+        for column, amount in enumerate(taken):
+            known[column] += sign * amount
+
+
+def may_go_next(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
+    """Whether a bundle may go after what is lost already."""
+    for account, column, amount in limits.most:
+        if account in each.accounts and _of(lost, account, column) + each.taken[column] > amount:
+            return False
+    if each.side < 0:
+        return True
+    return any(
+        is_freed(right.frees, lost)
+        and all(
+            any(
+                _of(lost, account, column) + each.taken[column] - each.last[column] < over[column]
+                for column in each.judged
+            )
+            for account, over in right.above
+            if account in each.accounts
+        )
+        for right in limits.sides[each.side]
+    )
+
+
+def stricter(limits: LossLimits, known: LossLimits) -> bool:
+    """Whether limits of the same shape allow nothing that known ones did not."""
+    if len(limits.sides) != len(known.sides) or not _amounts_within(limits.most, known.most):
+        return False
+    if not _amounts_within(known.frees, limits.frees):
+        return False
+    for side, before in zip(limits.sides, known.sides, strict=True):
+        if len(side) != len(before):
+            return False
+        for right, old in zip(side, before, strict=True):
+            if not _amounts_within(old.frees, right.frees):
+                return False
+            for ours, theirs in ((right.above, old.above), (right.returns, old.returns)):
+                if [account for account, _ in ours] != [account for account, _ in theirs]:
+                    return False
+                for (_, over), (_, was) in zip(ours, theirs, strict=True):
+                    if any(a > b for a, b in zip(over, was, strict=True)):
+                        return False
+    return True
+
+
+def _amounts_within(some: Sequence[Amount], others: Sequence[Amount]) -> bool:
+    return [each[:2] for each in some] == [each[:2] for each in others] and all(
+        one[2] <= other[2] for one, other in zip(some, others, strict=True)
+    )
+
+
+def _right_holds(
+    right: LossRight, side: int, losses: Sequence[BundleLoss], lost: Mapping[int, Sequence[int]]
+) -> bool:
+    if not is_freed(right.frees, lost):
+        return False
+    for account, over in right.above:
+        inside = [each for each in losses if each.side == side and account in each.accounts]
+        for judged in sorted({each.judged for each in inside}):
+            alike = [each for each in inside if each.judged == judged]
+            if not any(
+                sum(each.taken[column] for each in alike) - max(each.last[column] for each in alike)
+                < over[column]
+                for column in judged
+            ):
+                return False
+    return _stays_gone(right, [each for each in losses if each.side == side], lost)
+
+
+def _stays_gone(
+    right: LossRight, losses: Sequence[BundleLoss], lost: Mapping[int, Sequence[int]]
+) -> bool:
+    """Whether no gang could claim back what it loses."""
+    gangs: dict[int, list[BundleLoss]] = {}
+    for each in losses if right.returns else ():
+        gangs.setdefault(each.gang, []).append(each)
+    for _, parts in sorted(gangs.items()):
+        own = [(a, over) for a, over in right.returns if a in parts[0].accounts]
+        if own and not any(
+            _of(lost, account, column) - sum(each.taken[column] for each in parts) < over[column]
+            for account, over in own
+            for column in parts[0].judged
+        ):
+            return False
+    return True
+
+
+def is_freed(frees: Iterable[Amount], lost: Mapping[int, Sequence[int]]) -> bool:
+    """Whether so much is lost in these accounts."""
+    return all(_of(lost, account, column) >= amount for account, column, amount in frees)
+
+
+def _of(lost: Mapping[int, Sequence[int]], account: int, column: int) -> int:
+    amounts = lost.get(account)
+    return amounts[column] if amounts else 0

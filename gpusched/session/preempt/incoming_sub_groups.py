@@ -1,0 +1,137 @@
+"""Sub-groups of a claimant for the model of victims: equal ones are counted together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from gpusched.api.gang.pod_group import SubGroup
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.victims.search import (
+    IncomingMembers,
+    IncomingRoles,
+    IncomingSubGroups,
+    RoleMinimum,
+)
+from gpusched.session.allocate.placement_problem import placed_rows
+from gpusched.session.state.session import Session
+
+_Shape = tuple[tuple[str, str, int], ...]
+"""Class, role and number of the pods of a sub-group that wait, sorted."""
+
+
+@attrs.frozen(slots=True)
+class _SubGroupKind:
+    """What makes sub-groups equal.
+
+    Attributes:
+        level: name of the level of which one domain holds each, empty for none.
+        lacks: members that each lacks.
+        homes: domains in which members of it run; empty where it may be in any.
+    """
+
+    level: str
+    lacks: int
+    homes: tuple[int, ...]
+    shape: _Shape
+
+
+def with_sub_groups(
+    session: Session,
+    claimant: Gang,
+    incoming: Sequence[IncomingMembers],
+    minima: Sequence[RoleMinimum],
+) -> IncomingRoles:
+    """A claimant's members, with its sub-groups.
+
+    Args:
+        session: whose topology counts.
+        claimant: with or without sub-groups.
+        incoming: members of each of its tasks.
+        minima: by numbers of tasks.
+    """
+    if not claimant.sub_groups:
+        return IncomingRoles(tuple(incoming), claimant.members_at_start, tuple(minima))
+    tasks: dict[str, list[int]] = {}
+    for number, task in enumerate(claimant.pod_sets):
+        tasks.setdefault(task.sub_group, []).append(number)
+    kinds: dict[_SubGroupKind, list[list[int]]] = {}
+    for part in claimant.sub_groups:
+        numbers = tasks.pop(part.name, [])
+        if numbers:
+            numbers.sort(
+                key=lambda n: (claimant.pod_sets[n].pod_class.digest, claimant.pod_sets[n].role)
+            )
+            kind = _kind_of(session, claimant, part, numbers)
+            kinds.setdefault(kind, []).append(numbers)
+    merged: list[IncomingMembers] = []
+    role_of: dict[int, int] = {}
+    for numbers in tasks.values():
+        for number in numbers:
+            role_of[number] = len(merged)
+            merged.append(incoming[number])
+    parts = []
+    for kind, alike in kinds.items():
+        first = len(merged)
+        for place, number in enumerate(alike[0]):
+            for numbers in alike:
+                role_of[numbers[place]] = len(merged)
+            each = incoming[number]
+            merged.append(attrs.evolve(each, most=each.most * len(alike)))
+        parts.append(
+            IncomingSubGroups(
+                roles=tuple(range(first, len(merged))),
+                count=len(alike),
+                least=kind.lacks,
+                most=tuple(count for _, _, count in kind.shape),
+                domain=_domains(session, kind),
+                counted=kind.lacks > 0,
+            )
+        )
+    done = sum(1 for part in claimant.sub_groups if not claimant.missing_in_sub_group(part))
+    return IncomingRoles(
+        tuple(merged),
+        claimant.members_at_start,
+        tuple(
+            (tuple(sorted({role_of[n] for n in numbers})), missing) for numbers, missing in minima
+        ),
+        tuple(parts),
+        max(0, claimant.min_sub_groups - done),
+    )
+
+
+def _kind_of(
+    session: Session, claimant: Gang, part: SubGroup, numbers: Sequence[int]
+) -> _SubGroupKind:
+    level = part.topology.required
+    found = next((each for each in session.levels if each.name == level), None)
+    rows = placed_rows(session, claimant, part.name) if found is not None else []
+    homes = {int(found.domain[row]) for row in rows} if found is not None else set()
+    return _SubGroupKind(
+        level,
+        claimant.missing_in_sub_group(part),
+        tuple(sorted(homes)),
+        tuple(
+            (
+                claimant.pod_sets[n].pod_class.digest,
+                claimant.pod_sets[n].role,
+                len(claimant.pod_sets[n].pods),
+            )
+            for n in numbers
+        ),
+    )
+
+
+def _domains(session: Session, kind: _SubGroupKind) -> dict[int, int] | None:
+    """Domain of each row of the level; nothing where there is no such level."""
+    if not kind.level:
+        return None
+    level = next((each for each in session.levels if each.name == kind.level), None)
+    if level is None or len(kind.homes) > 1:
+        return {}
+    return {
+        row: domain
+        for row, domain in enumerate(level.domain.tolist())
+        if 0 <= domain < len(level.names) and (not kind.homes or domain in kind.homes)
+    }

@@ -1,0 +1,167 @@
+"""What policies let queues lose, as ints for the search of victims: accounts, columns and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.victims.loss_limits import (
+    NO_LIMITS,
+    Amount,
+    BundleLoss,
+    LossLimits,
+    LossRight,
+)
+from gpusched.session.framework.proposal import EvictionLimits, EvictionRight
+from gpusched.session.preempt.victims import CandidateVictim
+from gpusched.session.state.session import Session
+
+ROOT = "root"
+NO_AMOUNTS: tuple[int, ...] = ()
+
+
+class LossAccounts:
+    """Accounts of all queues that a claimant's victims may be of, and the limits on them.
+
+    An account is a queue with all below it. Columns are the resources by which steps are judged,
+    then all that is limited in another manner.
+
+    Args:
+        session: looked at as it will be.
+        claimant: one of its class; policies are asked about it.
+        action: ``preempt`` or ``reclaim``.
+        queues: of all possible victims.
+    """
+
+    def __init__(
+        self, session: Session, claimant: Gang, action: str, queues: Iterable[str]
+    ) -> None:
+        self._session = session
+        self._action = action
+        self._queues = tuple(sorted(queues))
+        self._accounts: dict[str, int] = {}
+        self._paths: dict[str, tuple[int, ...]] = {}
+        self._side: dict[str, int] = {}
+        self._judging: dict[str, int] = {}
+        self._counted: dict[str, int] = {}
+        self._groups: tuple[tuple[str, ...], ...] = ()
+        self._vectors: dict[str, tuple[int, ...]] = {}
+        self._gangs: dict[GangKey, int] = {}
+        self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
+        """Whether policies say all that they ask for in amounts."""
+        self.limits = NO_LIMITS
+        self._name_columns(claimant)
+        self.renew(claimant)
+
+    def _answers(self, claimant: Gang) -> list[EvictionLimits]:
+        hooks = self._session.hooks
+        answers = [of(claimant, self._action, self._queues) for of in hooks.limits_of]
+        found = [each for each in answers if each is not None]
+        self.known = self.known and len(found) == len(answers)
+        return found
+
+    def _name_columns(self, claimant: Gang) -> None:
+        counted: dict[str, None] = {}
+        judging: dict[str, None] = {}
+        for each in self._answers(claimant):
+            self._groups = self._groups or each.decide
+            judging.update(dict.fromkeys(name for group in each.decide for name in group))
+            for _, kept in each.keeps:
+                counted.update(dict.fromkeys(name for name, _ in kept.items))
+            for number, (leaves, _) in enumerate(each.sides):
+                self._side.update(dict.fromkeys(sorted(leaves), number))
+        asked = self._session.view.minimum(claimant)
+        counted.update(dict.fromkeys(name for name, amount in asked.items if amount))
+        self._judging = {name: column for column, name in enumerate(judging)}
+        self._counted = {name: len(judging) + column for column, name in enumerate(counted)}
+
+    def renew(self, claimant: Gang) -> None:
+        """Ask policies again: what is held changes with every claim."""
+        frees: list[Amount] = []
+        most: list[Amount] = []
+        sides: tuple[tuple[LossRight, ...], ...] = ()
+        staying = self._session.view.staying
+        for each in self._answers(claimant):
+            frees += self._amounts(each.frees)
+            for queue, kept in each.keeps:
+                held = staying(queue)
+                most += [
+                    (self._account(queue), self._counted[name], max(0, held.get(name) - amount))
+                    for name, amount in kept.items
+                    if name in self._counted
+                ]
+            if each.sides:
+                sides = tuple(tuple(map(self._right, rights)) for _, rights in each.sides)
+        limits = LossLimits(tuple(frees), tuple(most), sides)
+        self.limits = limits if self.known else NO_LIMITS
+
+    def _right(self, right: EvictionRight) -> LossRight:
+        return LossRight(
+            tuple(self._amounts(right.frees)),
+            tuple(self._above(queue, limits) for queue, limits in right.above),
+            tuple(self._above(queue, limits) for queue, limits in right.returns),
+        )
+
+    def _above(self, queue: str, limits: Resources) -> tuple[int, tuple[int, ...]]:
+        """How much a queue holds above limits, by column; 0 where they do not name a resource."""
+        held = self._session.view.staying(queue)
+        over = [0] * (len(self._judging) + len(self._counted))
+        for name, amount in limits.items:
+            if name in self._judging:
+                over[self._judging[name]] = max(0, held.get(name) - amount)
+        return self._account(queue), tuple(over)
+
+    def _amounts(self, frees: Iterable[tuple[str, str, int]]) -> list[Amount]:
+        return [
+            (self._account(queue), self._counted[name], amount)
+            for queue, name, amount in frees
+            if name in self._counted
+        ]
+
+    def _account(self, queue: str) -> int:
+        return self._accounts.setdefault(queue, len(self._accounts))
+
+    # -- what leaves -------------------------------------------------------------------------
+    def taken_with(self, seat: CandidateVictim) -> tuple[int, ...]:
+        """What is taken from the accounts of its queue when a member leaves, by column."""
+        pod_class = seat.member.pod.pod_class
+        known = self._vectors.get(pod_class.digest)
+        if known is None:
+            known = self._vectors[pod_class.digest] = self._vector(pod_class.requests)
+        return known
+
+    def _vector(self, requests: Resources) -> tuple[int, ...]:
+        amounts = [0] * (len(self._judging) + len(self._counted))
+        for group in self._groups:
+            if any(requests.get(name) for name in group):
+                for name in group:
+                    amounts[self._judging[name]] = requests.get(name)
+                break
+        for name, column in self._counted.items():
+            amounts[column] = requests.get(name)
+        return tuple(amounts)
+
+    def loss(self, gang: Gang, steps: Sequence[Sequence[tuple[int, ...]]]) -> BundleLoss:
+        """What is lost when a gang loses these steps, each of some members' amounts."""
+        sums = [tuple(map(sum, zip(*step, strict=True))) for step in steps]
+        number = self._gangs.setdefault(gang.key, len(self._gangs))
+        side, accounts = self._side.get(gang.queue, -1), self._path(gang.queue)
+        if not sums or not sums[0]:
+            return BundleLoss(side, number, accounts)
+        taken = tuple(map(sum, zip(*sums, strict=True)))
+        judged = NO_AMOUNTS
+        for group in self._groups:
+            judged = tuple(c for name in group if taken[c := self._judging[name]])
+            if judged:
+                break
+        return BundleLoss(side, number, accounts, judged, taken, sums[-1])
+
+    def _path(self, queue: str) -> tuple[int, ...]:
+        known = self._paths.get(queue)
+        if known is None:
+            node = self._session.snapshot.queues.get(queue)
+            names = (*(node.path if node is not None else ()), ROOT)
+            known = self._paths[queue] = tuple(self._account(name) for name in names)
+        return known
