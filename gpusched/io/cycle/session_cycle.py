@@ -23,11 +23,11 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
-from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.gangs.gang_index import count_error_message
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify.placements import recheck_placements
-from gpusched.commit.recover import PartialGang, plan_recoveries
+from gpusched.commit.partial_gangs import PartialGangs
+from gpusched.commit.recover import plan_recoveries
 from gpusched.config.model import Config
 from gpusched.io.cycle import snapshot_taker
 from gpusched.io.cycle.bind_backoff import BindPauses
@@ -166,6 +166,7 @@ class SessionCycle:
         self.pauses = BindPauses(clock, self.wake)
         """Told of commits that came to rest."""
         self._counted: dict[str, tuple[Resources, Resources]] = {}
+        self._partial_gangs = PartialGangs()
         self.sessions = 0
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
@@ -531,12 +532,7 @@ class SessionCycle:
 
     def _recover_partial_gangs(self, snapshot: Snapshot) -> None:
         """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
-        partial = []
-        for gang in snapshot.gangs:
-            if not gang.placed or not gang.missing_members or self._binder.knows(gang.key):
-                continue
-            with self.faults.contain("recovery", gang.key):
-                partial.append(_partial(gang))
+        partial = self._partial_gangs.find(snapshot.gangs, self._binder.knows, self.faults.contain)
         # Together: of several that hold the rest of each other one goes on.
         for undo in plan_recoveries(partial, server_now=self._binder.server_now()):
             with self.faults.contain("recovery", undo.gang):
@@ -578,22 +574,6 @@ class SessionCycle:
 
 def _unmarked(_what: object) -> None:
     """Nobody remembers what this process dies of."""
-
-
-def _partial(gang: Gang) -> PartialGang:
-    return PartialGang(
-        key=gang.key,
-        uid=gang.uid,
-        min_member=gang.min_member,
-        bound=tuple(
-            (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
-            for member in gang.placed
-        ),
-        pending_since=tuple(pod.created for task in gang.pod_sets for pod in task.pods),
-        ever_started=gang.pod_group is not None
-        and gang.pod_group.phase in ("Running", "Unknown", "Completed"),
-        priority=gang.priority,
-    )
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:

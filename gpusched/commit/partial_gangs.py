@@ -1,0 +1,92 @@
+"""Finds gangs that are bound in part, and remembers which of them never were whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Final
+
+import msgspec
+
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.cache.gangs.gang import Gang
+from gpusched.commit.recover import PartialGang, recovery_due_at
+
+_STARTED_PHASES: Final = ("Running", "Unknown", "Completed")
+
+
+class _StatusCounts(msgspec.Struct, gc=False):
+    """The count of a PodGroup's status that is read back."""
+
+    scheduled: int | None = None
+
+
+class PartialGangs:
+    """Gangs bound in part, from session to session."""
+
+    def __init__(self) -> None:
+        self._in_part: set[UID] = set()
+        """Gangs that were bound in part when they were looked at last, and not whole before."""
+
+    def find(
+        self,
+        gangs: Iterable[Gang],
+        is_committed: Callable[[GangKey], bool],
+        contain: Callable[[str, GangKey], AbstractContextManager[object]],
+    ) -> list[PartialGang]:
+        """Gangs with members bound, but fewer than they need, whose commit is not under way.
+
+        Args:
+            gangs: of the snapshot.
+            is_committed: whether a gang's commit is under way.
+            contain: contains what raises for one gang.
+        """
+        partial: list[PartialGang] = []
+        in_part: set[UID] = set()
+        for gang in gangs:
+            if not gang.placed or not gang.missing_members:
+                continue
+            known = gang.uid in self._in_part
+            if is_committed(gang.key):
+                in_part.update({gang.uid} if known else ())
+                continue
+            with contain("recovery", gang.key):
+                found = _partial(gang, known_in_part=known)
+                partial.append(found)
+                in_part.update({gang.uid} if recovery_due_at(found) is not None else ())
+        self._in_part = in_part
+        return partial
+
+
+def _partial(gang: Gang, *, known_in_part: bool) -> PartialGang:
+    group = gang.pod_group
+    return PartialGang(
+        key=gang.key,
+        uid=gang.uid,
+        min_member=gang.min_member,
+        bound=tuple(
+            (member.pod.key, member.pod.uid, member.pod.plan, member.pod.scheduled)
+            for member in gang.placed
+        ),
+        pending_since=tuple(pod.created for task in gang.pod_sets for pod in task.pods),
+        ever_started=group is not None and group.phase in _STARTED_PHASES,
+        known_in_part=known_in_part
+        or (group is not None and _tells_in_part(group, len(gang.placed))),
+        priority=gang.priority,
+    )
+
+
+def _tells_in_part(group: PodGroup, placed: int) -> bool:
+    """Whether the status was written when no fewer members had places, and not all of them.
+
+    A gang that was whole has a phase that says so for ever. A status that knows of fewer members than
+    there are was written before, so that it tells nothing of what came after.
+    """
+    if group.phase in _STARTED_PHASES:
+        return False
+    try:
+        told = msgspec.json.decode(group.status, type=_StatusCounts).scheduled or 0
+    except msgspec.MsgspecError:
+        return False
+    return told >= placed
