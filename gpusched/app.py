@@ -84,7 +84,7 @@ class AppOptions:
         recording: of decisions; None keeps none.
         state_file: shows the next process what this one died of; empty for none.
         secret: makes so many secret bytes; None draws them from ``rng``, which only serves where
-            nobody forges anything.
+            nothing is forged.
         opened: makes what carries requests to the API server and answers back.
         search: runs searches of inline sessions.
         session_s: how long an inline session takes, in seconds of the clock.
@@ -123,7 +123,7 @@ class App:
         self.faults = FaultReport(options.clock, self.telemetry)
         self._mark: CrashMarker | None = None
         self._broken_with: GangKey | None = None
-        """Whose commit broke first; the next process is told."""
+        """The gang whose commit broke first; the next process is told."""
         self.leadership = Leadership()
         self.readers: InformerFactory | None = None
         self.port = 0

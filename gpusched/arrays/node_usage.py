@@ -1,4 +1,4 @@
-"""What a session moves: use of nodes now, and as it will be when those who leave are gone.
+"""What a session moves: use of nodes now, and as it will be when leaving pods are gone.
 
 Three amounts a node and resource: ``real``, what is held now (pods that are being deleted or
 evicted hold their room until they are gone); ``releasing``, the part of it that will be free;
@@ -8,7 +8,7 @@ and not needed to keep a promise; seen *later*, everything that will be free and
     later = real - releasing + reserved
     now   = max(real, later)
 
-``used`` shows one of the two. While room is held back for those whose turn comes at a later
+``used`` shows one of the two. While room is held back for gangs whose turn comes at a later
 time (``hold_back``), both count it as used. A log of touched rows tells others what to compute
 again.
 """
@@ -215,7 +215,7 @@ class NodeUsage:
         Args:
             row: of its node.
             ask: what it holds.
-            slots: on which its share is, 0 when nobody knows.
+            slots: on which its share is, 0 when unknown.
             times: see above.
         """
         self._releasing[row, ask.columns] += ask.amounts * times

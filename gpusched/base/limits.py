@@ -124,7 +124,7 @@ IDLE_GANGS_MAX: Final = 256
 DEFERRED_REPORTED_MAX: Final = 256
 """Gangs that one session tells that others are before them."""
 DEFERRED_REPORTED_S: Final = 5.0
-"""Who waits so long and was never looked at is told that others are before it."""
+"""A gang that waits so long and was never looked at is told that others are before it."""
 TENANT_ROUND_PAUSE_S: Final = 1.0
 """Between two sessions of a round during which nothing has changed."""
 PLAN_BINDS_MAX: Final = 5_000
@@ -181,7 +181,7 @@ BIND_PAUSES_MAX: Final = 10_000
 NOMINATION_MAX_S: Final = 300.0
 """Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
 REPAIR_ROOM_MAX_S: Final = 300.0
-"""Room is held so long for members that a gang has lost and that nobody has made again."""
+"""Room is held so long for members that a gang has lost and that do not exist again yet."""
 MOVED_ROOM_S: Final = 300.0
 """Room for the members of a gang that was moved is held so long: as long as a promise."""
 MOVED_AGAIN_S: Final = 3600.0
@@ -195,9 +195,9 @@ MOVES_MAX: Final = 16
 MOVES_COST_MAX_S: Final = 600
 """Work that moves may cost, unless told otherwise: as much as the gang that waits does in ten minutes."""
 MOVE_TRIES_MAX: Final = 24
-"""Sets of gangs that are tried for one that waits; each is proven by placing everybody."""
+"""Sets of gangs that are tried for one that waits; each is proven by placing all of them."""
 MOVE_GANGS_MAX: Final = 4
-"""Waiting gangs for which one session looks whom to move."""
+"""Waiting gangs for which one session looks for gangs to move."""
 PREEMPTION_MAX_S: Final = 60.0
 """Victims that a disruption budget or a busy server still protects after so long are left alone,
 and the room is sought elsewhere."""
@@ -251,15 +251,15 @@ RESERVATIONS_MAX: Final = 64
 RESERVATION_WORK_MAX: Final = 20_000
 """Moments looked at for the reservations of one session, each some 0.05 ms at 1,000 nodes."""
 ESTIMATE_WORK_MAX: Final = 1_000
-"""The same for estimates: those who come later are told when they come closer."""
+"""The same for estimates: gangs behind them are told when they come closer."""
 ESTIMATES_MAX: Final = 64
 """Gangs of one session that are told when they will start: each takes milliseconds to work out."""
 ESTIMATE_STEP_S: Final = 60
 """A start that moved by less is not told again."""
 POSITIONS_EXACT_MAX: Final = 64
-"""Places in a queue beyond this one are told in steps of it: one start moves everybody behind."""
+"""Places in a queue beyond this one are told in steps of it: one start moves every gang behind it."""
 WALLTIME_OVERRUN_MAX_S: Final = 600
-"""Who is over its walltime by this, and by the walltime itself, is taken to run for ever."""
+"""A gang over its walltime by this, and by the walltime itself, is taken to run for ever."""
 WALLTIME_OVERRUN_STEP_S: Final = 60
 """What is over its walltime is expected to end within this time from now."""
 
@@ -380,7 +380,7 @@ REPORTED_OBJECTS_MAX: Final = OBJECTS_PER_KIND_MAX
 POD_RULES_STEPS_MAX: Final = 600
 """Places tried for one gang whose members have rules about each other: a tenth of a second."""
 POD_RULES_SESSION_STEPS_MAX: Final = 6_000
-"""The same for all gangs of one session: who waits for long must not make every cycle slow."""
+"""The same for all gangs of one session: a long wait must not make every cycle slow."""
 POD_RULES_DOMAINS_MAX: Final = 32
 """Domains of one topology key in which such a gang is tried one after another."""
 
@@ -451,7 +451,7 @@ them, and 16 of 2,500 nodes and 10,000 pods are 11 s of writing."""
 COMMAND_TRIES_MAX: Final = 6
 """How often a command asks a server that says it is busy: a new kind's first seconds fit in."""
 COMMAND_WAIT_S_MAX: Final = 5.0
-"""Longest wait between two of them, whatever the server asks for: somebody sits there."""
+"""Longest wait between two of them, whatever the server asks for: a person waits there."""
 STATE_FILES_MAX: Final = 8
 """Processes of one name on one machine that each have a state file of their own."""
 CRASHES_FORGOTTEN_S: Final = 300.0

@@ -1,4 +1,4 @@
-r"""Who holds what on which node: bound pods, foreign ones too, and our own assumptions.
+r"""Which pod holds what on which node: bound pods, foreign ones too, and our own assumptions.
 
     (nothing) --assume--> assumed --confirm, or seen bound--> confirmed --gone--> (nothing)
                              \--forget--> (nothing)
@@ -8,7 +8,7 @@ which is then right. The ledger is a function of what the API shows and of what 
 
 Slots that we gave are sure: what is assumed, and what carries our seal. Slots that a pod only
 says it has count as long as no sure ones, and no others said before in order of UIDs, are among
-them; else nobody knows its slots, and it is charged for as many as it asks for.
+them; else its slots are unknown, and it is charged for as many as it asks for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Holding:
     Attributes:
         requests: None when it cannot be read: the node then counts as full.
         gpu, gpus: which kind of GPU and how many.
-        slots: bitmask; 0 with ``gpus`` above 0 means that nobody knows which.
+        slots: bitmask; 0 with ``gpus`` above 0 means that they are unknown.
         sealed: whether it is sure that we gave it these slots.
         share: the part that it has of its one slot, None when it has whole ones.
         leaving: whether the pod is being deleted, so that its room will be free.
@@ -136,7 +136,7 @@ class Ledger:
         return [holding for _, holding in sorted(self._by_node.get(node, {}).items())]
 
     def uids_on(self, node: str) -> Iterable[UID]:
-        """Who holds anything on a node, in any order."""
+        """UIDs of pods that hold anything on a node, in any order."""
         return self._by_node.get(node, {})
 
     def doubted_on(self, node: str) -> Iterable[UID]:
@@ -186,7 +186,7 @@ class Ledger:
     ) -> NodeHoldings:
         """The sums of a node that offers so much.
 
-        GPUs whose slots nobody knows are taken from the top, so that named slots, which we
+        GPUs whose slots are unknown are taken from the top, so that named slots, which we
         give from the bottom, meet them last. Where fewer slots are free than the count says
         (two pods claim one, or a claim lies outside), the missing ones count as used.
 
@@ -261,7 +261,7 @@ class _NodeSums:
     def take_shared(self, numbers: range, gpu_memory: int) -> None:
         """Shares, which open the slots that they are on; called once, with the shared slots.
 
-        Those whose slots nobody knows have as many GPUs as they ask for together, rounded up. A
+        Shares whose slots are unknown have as many GPUs as they ask for together, rounded up. A
         slot that is taken as a whole too has no room for another share.
         """
         ours: set[int] = set()

@@ -56,7 +56,7 @@ class Snapshot:
         placed_gangs: every gang of which a member has a place, by key; in any order.
         job_runtimes: seconds that Jobs took which completed, ascending, by queue and pods at a time.
         budgets: disruption budgets, sorted by key.
-        pods_by_node: all pods that sit on nodes, whoever placed them.
+        pods_by_node: all pods on nodes, of every scheduler.
         nominated_foreign_pods: unbound pods of other schedulers that are nominated to a node, sorted by key.
         volumes: claims of volumes, volumes and their classes.
         now: seconds since the epoch, for ages and display.

@@ -19,9 +19,9 @@ A gang::
         +----------+--> released                    (nothing of this plan is bound)
 
 Whatever its phase, a gang is released without undoing when the leadership that decided it is
-over: whoever leads next judges by what the API shows.
+over: the next leader judges by what the API shows.
 
-Whoever forgets an assumption has proof that the binding did not happen and will not: an
+An assumption is forgotten on proof only that the binding did not happen and will not: an
 answer, or a read-back begun after the server must have given up. Time alone never does it.
 """
 

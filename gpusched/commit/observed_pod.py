@@ -45,7 +45,7 @@ class ObservedPod:
         """What this means for ``bind``.
 
         Plans are functions of the cluster, so a successor's may be equal to ours, its id too:
-        only the fence tells who wrote a binding.
+        only the fence tells which process wrote a binding.
         """
         if self.uid != bind.uid:
             return BindingVerdict.LOST

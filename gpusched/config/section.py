@@ -66,7 +66,7 @@ class ConfigSection:
         return self.entries[key].line if key in self.entries else self.line
 
     def finish(self) -> None:
-        """Note every key that nobody asked for."""
+        """Note every key that was not read."""
         for key, entry in self.entries.items():
             if key not in self.known:
                 self.problems.add(

@@ -1,4 +1,4 @@
-"""Who may write, as a pure state machine: state and event in, state and effects out.
+"""Which process may write, as a pure state machine: state and event in, state and effects out.
 
 ::
 

@@ -27,7 +27,7 @@ _EXPECTED_HOOKS: Final = {
     "node_filter": "pods go to nodes whatever their taints, selectors and conditions",
     "quota_check": "nothing holds queues to their capability",
 }
-"""Hooks that almost everybody wants somebody to register, and what their absence means."""
+"""Hooks that almost every configuration needs, and what their absence means."""
 
 
 def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]:

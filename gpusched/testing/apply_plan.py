@@ -40,7 +40,7 @@ class PlanApplication:
 
         Args:
             plan: what a session decided.
-            gone: whether those who leave have left already, or are still ending.
+            gone: whether leaving pods have left already, or are still ending.
         """
         for gang in plan.binds:
             self.bind(gang)

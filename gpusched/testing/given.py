@@ -321,7 +321,7 @@ class When:
     def carried_out(self, *, gone: bool = True) -> Plan:
         """Decide once, and all of it is done: binds, promises, evictions, Jobs switched.
 
-        With ``gone=False`` those who leave are still ending: their rooms are not free yet.
+        With ``gone=False`` leaving pods are still ending: their rooms are not free yet.
         """
         plan = self.one_session()
         self._carrying().plan(plan, gone=gone)

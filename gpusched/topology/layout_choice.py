@@ -1,4 +1,4 @@
-"""Which layout of a node counts, of all who say something about its GPUs.
+"""Which layout of a node counts, of all sources that describe its GPUs.
 
 In this order, and one that does not match the node's GPUs leaves the word to the next: what the
 drivers of dynamic resource allocation publish, the annotation, the layout that the label names,

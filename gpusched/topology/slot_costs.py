@@ -75,7 +75,7 @@ class SlotTables:
     def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
         """See ``placement.problem.SlotCosts``; nothing where a node's slots are not numbered.
 
-        Pods that find fewer free slots than they ask for, because somebody holds slots that no
+        Pods that find fewer free slots than they ask for, because a pod holds slots that no
         amount tells of, cost nothing that is known.
         """
         free = self.states[state]

@@ -1,6 +1,6 @@
 """Which of several Topology objects counts, and what each is to be told about it.
 
-One cluster has one topology. A second object is no error of its nodes, but whoever wrote it
+One cluster has one topology. A second object is no error of its nodes, but its author
 expects something of it: it is told that it does not count, and where the two disagree.
 """
 

@@ -91,7 +91,7 @@ def _check_max_runtime(gang: Gang, view: View) -> Verdict:
 
 
 def _max_runtime_on_path(node: QueueNode, view: View) -> tuple[str, int]:
-    """The nearest maxRuntime on the queue's path, in nanoseconds, and whose it is; 0 for none."""
+    """The nearest maxRuntime on the queue's path, in nanoseconds, and the queue that sets it; 0 for none."""
     for name in node.path:
         above = view.queue(name)
         if above is not None and above.queue.max_runtime_ns:

@@ -1,4 +1,4 @@
-"""A gang that has just started may work for a while before anybody else's turn ends it."""
+"""A gang that has just started may work for a while before it can be evicted."""
 
 from __future__ import annotations
 

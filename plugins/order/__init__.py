@@ -1,1 +1,1 @@
-"""Whose gang is next? Priority, progress of the gang, dominant share and maxWait, each as sort keys within a queue."""
+"""Which gang is next? Priority, progress of the gang, dominant share and maxWait, each as sort keys within a queue."""

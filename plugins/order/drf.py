@@ -15,7 +15,7 @@ import attrs
 from gpusched.plugin import PODS, Gang, Hooks, Key, QueueNode, Resources, View
 
 SHARE_ONE = 10**9
-"""The share of who holds all there is of a resource."""
+"""Dominant share of a queue that holds all there is of a resource."""
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,7 @@ class PriorityArgs:
 
     Attributes:
         queues: queues too, before their shares are looked at. False leaves them to ``fairshare``,
-            which looks at their priority after the question who is within its share.
+            which looks at their priority only among queues within their shares.
     """
 
     queues: bool = False

@@ -50,7 +50,7 @@ class PodTerm:
     other_keys: tuple[str, ...] = ()
 
     def selector_for(self, labels: Mapping[str, str]) -> Selector | None:
-        """Whom it selects when a pod with these labels asks."""
+        """The selector of this term for a pod with these labels."""
         same = selector_with_pod_labels(self.selector, self.same_keys, labels, operator="In")
         return selector_with_pod_labels(same, self.other_keys, labels, operator="NotIn")
 
@@ -97,7 +97,7 @@ class SpreadTerm:
     same_keys: tuple[str, ...] = ()
 
     def selector_for(self, labels: Mapping[str, str]) -> Selector | None:
-        """Whom it counts when a pod with these labels asks."""
+        """The selector of pods that it counts, for a pod with these labels."""
         return selector_with_pod_labels(self.selector, self.same_keys, labels, operator="In")
 
     def keys(self) -> frozenset[str]:

@@ -27,7 +27,7 @@ KAI_FRACTION: Final = "gpu-fraction"
 KAI_MEMORY: Final = "gpu-memory"
 KAI_DEVICES: Final = "gpu-fraction-num-devices"
 KEYS: Final = (FRACTION, MEMORY, KAI_FRACTION, KAI_MEMORY)
-"""Whoever has one of these asks for a share, or tries to."""
+"""Annotations by which a pod requests a share of a GPU."""
 _NO_GPUS: Final = ("-MIG-", "-SHARED")
 """In the product of a node whose GPUs, as it offers them, are slices or replicas of GPUs."""
 _MIB: Final = 2**20
@@ -52,7 +52,7 @@ class GpuShare:
         """In thousandths of a GPU with so many bytes, rounded up; 0: such a GPU cannot give it.
 
         Args:
-            gpu_memory: 0 when nobody says how much there is.
+            gpu_memory: bytes; 0 when it is unknown.
         """
         if self.thousandths:
             return self.thousandths

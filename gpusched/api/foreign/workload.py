@@ -14,7 +14,7 @@ class ForeignWorkloadRole:
 
     Attributes:
         size: pods that it needs from now on; those of finished children are left out.
-        late: its pods are made only when others are ready, so that nobody may wait for them.
+        late: its pods are made only when others are ready, so that no pod may wait for them.
         finished: pods that were left out of ``size``.
     """
 
@@ -63,7 +63,7 @@ class ForeignWorkload:
         """Parts that start together and how many members they need to, in their order.
 
         Each late part is a stage of its own: its controller makes it when the others are ready,
-        and who waited for it would wait for ever.
+        and a gang that waited for it would wait for ever.
         """
         first = tuple(part for part in self.parts if not part.late)
         stages = [first] if first else []

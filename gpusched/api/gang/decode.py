@@ -1,6 +1,6 @@
 """PodGroups: from the wire to the entity.
 
-The CRD refuses most of what is refused here; this is the second look, for clusters whose CRDs
+The CRD refuses most of what is refused here; this is the second check, for clusters whose CRDs
 are older or whose rules were switched off.
 """
 

@@ -68,7 +68,7 @@ class PodGroup:
         min_task_member: pairs of role and minimum, sorted.
         terms: on which it runs.
         status: the status object as last seen, as canonical JSON.
-        source: empty for our own kind, else whose kind it is: see ``api.foreign.kinds``.
+        source: empty for our own kind, else the project of its kind: see ``api.foreign.kinds``.
         warning: what of a foreign one is not honoured; empty for nothing.
         move: the last move of the gang, see ``MoveRecord``.
     """

@@ -152,7 +152,7 @@ def _template(template: job_wire.PodTemplate) -> JobTemplate | None:
 
 
 def _add_rejected_job_details(rejected: Rejected, parts: dict[str, bytes]) -> Rejected:
-    """A rejected Job with the scheduler of its pods, by which we know whose it is."""
+    """A rejected Job with the scheduler of its pods, by which we know whether it is ours."""
     spec = raw_json.raw_members(parts.get("spec", b"{}"))
     pods = raw_json.raw_members(
         raw_json.raw_members(spec.get("template", b"{}")).get("spec", b"{}")

@@ -47,7 +47,7 @@ def printable_text(text: str) -> str:
 
 
 def check_identity(metadata: wire.Metadata, *, namespaced: bool) -> None:
-    """An object without name, UID or version is nobody; one with thousands of labels a store.
+    """An object without name, UID or version cannot be told apart; one with thousands of labels is a store.
 
     Raises:
         InvalidObject: the first of these.
@@ -80,7 +80,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def read_labels(metadata: wire.Metadata) -> Mapping[str, str]:
-    """The labels, each text held once in the process. Nobody can change them: plugins see them."""
+    """The labels, each text held once in the process. They cannot be changed: plugins see them."""
     return MappingProxyType(interned(metadata.labels)) if metadata.labels else _NO_LABELS
 
 

@@ -26,7 +26,7 @@ class ObjectKey(NamedTuple):
 
 
 class GangKey(NamedTuple):
-    """Who a gang is: ``PodGroup``, ``Job``, ``Pod`` or another owner's kind. Sorts by all."""
+    """Identity of a gang: ``PodGroup``, ``Job``, ``Pod`` or another owner's kind. Sorts by all."""
 
     kind: str
     namespace: str
@@ -51,8 +51,8 @@ class RejectedPodUsage:
 
     Attributes:
         requests: None when even that cannot be read: the node then counts as full.
-        slots: those that were written with its binding, as a bitmask; 0 when nobody knows which.
-        shared: whether it asks for a share of a GPU, of which nobody can read how much it is.
+        slots: those that were written with its binding, as a bitmask; 0 when they are unknown.
+        shared: whether it asks for a share of a GPU, whose size cannot be read.
         plan, fence, seal: as written with its binding.
     """
 
@@ -79,7 +79,7 @@ class Rejected:
     charge: RejectedPodUsage | None = None
     ours: bool = True
     """Whether the object asks us for anything; only then is its author told. False for pods and
-    Jobs, which say by ``scheduler`` whom they ask."""
+    Jobs, which name their scheduler in ``scheduler``."""
     scheduler: str = ""
     """For pods and Jobs: the ``schedulerName``."""
     api_version: str = ""

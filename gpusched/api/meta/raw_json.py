@@ -1,7 +1,7 @@
 """JSON taken apart into raw members and elements without recursion.
 
 The typed parser gives up on a whole document when one object in it is nested too deeply, even
-in a part that nobody reads. Then this takes over: some fifty times slower, for any depth.
+in a part that is not read. Then this takes over: some fifty times slower, for any depth.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The shape of API objects on the wire: only the fields that are read, nothing checked yet.
 
-Unknown fields are skipped by the parser and cost next to nothing, so a field that nobody reads
+Unknown fields are skipped by the parser and cost next to nothing, so a field that is not read
 must not stand here. ``null`` and absent mean the same to the API, hence ``| None`` wherever the
 server may write ``null``. Parts that decide about placement stay ``Raw``: equal bytes mean
 equal rules, and most pods repeat the bytes of another pod.

@@ -191,7 +191,7 @@ _NOT_BOUND: Final = _BindingNotes()
 def _binding_notes(notes: pod_wire.PodAnnotations, pod_class: PodClass) -> _BindingNotes:
     """Of a bound pod; a plan without a fence is not of our making.
 
-    Slots count whoever wrote them, as long as they are as many as the pod asks for: to leave
+    Slots count, however they were written, as long as they are as many as the pod asks for: to leave
     free what a pod says it sits on costs less than to give it twice. Whose they are when another
     pod has them too is decided by the seal, see ``cache.ledger``.
     """

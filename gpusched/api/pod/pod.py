@@ -135,7 +135,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         created, scheduled: seconds since the epoch; 0.0 when not (yet) so. A bound pod of which
-            nobody says when it was bound counts from its start, or its creation.
+            one without a record of its binding counts from its start, or its creation.
         node: empty until bound.
         slots: bitmask read from a bound pod's annotation; 0 when it holds none or names none.
         plan, fence: written with our binding, empty on pods that others bound.

@@ -180,7 +180,7 @@ def _aligned(spec: pod_wire.PodSpec) -> tuple[Resources, ...]:
 
 
 def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
-    """Requests with a share, by memory a whole GPU until somebody knows how large GPUs are.
+    """Requests with a share, by memory a whole GPU until the size of GPUs is known.
 
     Raises:
         InvalidObject: it asks for GPUs beside its share.

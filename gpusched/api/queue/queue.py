@@ -83,7 +83,7 @@ class Queue:
     usage: QueueUsage = QueueUsage()
     status: bytes = b"{}"
     source: str = ""
-    """Empty for our own kind, else whose kind it is: see ``api.foreign.kinds``."""
+    """Empty for our own kind, else the project of its kind: see ``api.foreign.kinds``."""
 
     @property
     def key(self) -> ObjectKey:

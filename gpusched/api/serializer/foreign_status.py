@@ -47,7 +47,7 @@ def foreign_group_status_patch(
     """A merge patch of a foreign PodGroup's status; None when it says so already.
 
     Args:
-        source: whose kind it is.
+        source: project of its kind.
         uid: of the group.
         current: its status as last seen, JSON.
         state: where its gang stands.

@@ -15,7 +15,7 @@ DISRUPTION: Final = "DisruptionTarget"
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 """The reason that a Job's ``podFailurePolicy`` knows."""
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""The annotation by which whoever makes volumes knows where one is to be used."""
+"""The annotation that tells a provisioner on which node a volume is to be used."""
 _json = msgspec.json.Encoder()
 
 
@@ -78,7 +78,7 @@ def job_suspend_patch(
 
     Args:
         uid: of the Job.
-        version: as last seen: who changed it meanwhile may have meant otherwise.
+        version: as last seen: a write in between may have meant otherwise.
         suspend: what it becomes.
         parallelism: what that becomes too; None leaves it.
         node_selector: added to its pod template.
@@ -109,7 +109,7 @@ def volume_claim_ref_patch(
     Args:
         uid: of the volume.
         version: as last seen: one that was given to another claim meanwhile is not taken away.
-        claim: for whom it is.
+        claim: for which it is.
         claim_uid: of that claim.
     """
     reference = {
@@ -126,7 +126,7 @@ def volume_claim_ref_patch(
 def move_record_patch(uid: UID, text: str, *, on_status: bool) -> bytes:
     """A merge patch of a PodGroup's status or of a Job: where it is moved to.
 
-    It names no version: the status is written meanwhile, and nobody else writes the record.
+    It names no version: the status is written meanwhile, and no other writer writes the record.
 
     Args:
         uid: of the object.

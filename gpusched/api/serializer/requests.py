@@ -121,7 +121,7 @@ def binding_body(
     """A Binding; its annotations reach the pod in the same write as the node's name.
 
     All that are ours are written, empty where there is nothing to say: a Binding replaces
-    annotations and cannot remove them, and what somebody wrote there before must not outlive it.
+    annotations and cannot remove them, and what was written there before must not outlive it.
 
     Args:
         key: of the pod.

@@ -37,7 +37,7 @@ class Seal:
 
     Attributes:
         key: secret; empty while none is known: then nothing is sealed, and no seal is believed.
-        open: whether nobody else can write where our records are, as in a simulation: then
+        open: whether no one else can write where our records are, as in a simulation: then
             everything is believed.
     """
 

@@ -1,6 +1,6 @@
 """Which gangs are equal for placement: the one key under which an answer for one gang holds for others.
 
-Whoever remembers what was found for a gang asks here; what it compares itself, it leaves out by
+Caches of what was found for a gang ask here; what it compares itself, it leaves out by
 name. A test walks all fields of gangs and of what they are made of: each is in the key, or stands
 in the test's list with the reason why no placement reads it.
 """

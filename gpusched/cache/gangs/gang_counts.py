@@ -136,7 +136,7 @@ def _sum(classes: Iterable[PodClass]) -> Resources:
 
 @lru_cache(maxsize=4096)
 def _multiplied(parts: tuple[tuple[Resources, int], ...]) -> Resources:
-    """So many times each. Equal gangs share the answer: whoever adds it up tells by that."""
+    """So many times each. Equal gangs share the answer, by which sums recognise them."""
     amounts = NOTHING
     for requests, count in parts:
         amounts = amounts.plus(requests, times=count)

@@ -79,7 +79,7 @@ class GangIndex:
     """All gangs by key.
 
     Args:
-        ledger: who has which place.
+        ledger: places of pods.
         groups, jobs, namespaces, priorities, quotas, queues: where gangs get their numbers from.
         schedulers: names whose pods are ours.
     """
@@ -110,7 +110,7 @@ class GangIndex:
         self.read: frozenset[str] = frozenset()
         """Kinds of ``workloads`` that are read here; of others only their pods tell."""
         self.faults: list[tuple[GangKey, Exception]] = []
-        """Families that could not be counted, to be taken by whoever tells of them."""
+        """Gangs that could not be counted, until ``take_count_errors`` hands them out."""
         self.sizes = GpuSizes()
         """What the members ask for, each."""
         self._dirty: set[GangKey] = set()
@@ -618,9 +618,9 @@ def count_error_message(error: Exception) -> str:
 
 
 def _countable_gangs(family: tuple[Gang, ...]) -> tuple[Gang, ...]:
-    """The family, if its gangs answer what is asked of each one before anybody is decided.
+    """The owner's gangs, if they answer what is asked of every gang before any is decided.
 
-    What they answer is asked again where an exception would concern everybody.
+    The same is asked again later, where an exception would concern every gang.
     """
     for gang in family:
         _ = (

@@ -48,7 +48,7 @@ def assumed_holding(
 def rejected_holding(item: Rejected, *, sealed: bool) -> Holding | None:
     """What a pod holds that cannot be believed; None for nothing.
 
-    Of a GPU of which nobody can read how much it has, it has all, where we gave it one.
+    Where its share cannot be read, it holds the whole GPU that it was given.
     """
     charge = item.charge
     if charge is None or not charge.node:

@@ -1,4 +1,4 @@
-"""Which pods sit on which node, whoever placed them: what rules between pods look at.
+"""Pods on each node, of every scheduler: what inter-pod affinity and topology spread look at.
 
 Rows of nodes on which nothing happened are shared with the snapshot before.
 """
@@ -69,7 +69,7 @@ class PodsByNode:
 
         Args:
             nodes: of the same moment.
-            ledger: who holds what where.
+            ledger: holdings of pods on nodes.
             pods: that exist, by UID.
             moved: names of nodes whose holdings changed since the last call.
         """

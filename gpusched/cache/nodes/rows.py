@@ -152,7 +152,7 @@ def _write_use(
 ) -> NodeHoldings:
     """Fill one row: use, what will be free of it, what is others'.
 
-    What is held of a resource that no node offers has no column and blocks nobody.
+    What is held of a resource that no node offers has no column and blocks no pod.
     """
     used, leaving, foreign = arrays
     use = ledger.use(node.name, node.allocatable, node.labels)

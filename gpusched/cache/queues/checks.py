@@ -56,7 +56,7 @@ def overcommitted_guarantees(
 ) -> tuple[dict[str, str], str]:
     """Children whose guarantees no longer fit into what their parent deserves.
 
-    The oldest are kept: a new child does not take from those who were there.
+    The oldest are kept: a new child does not take from older ones.
 
     Returns:
         Sentences by name of the child, and one for the parent, empty when all fit.

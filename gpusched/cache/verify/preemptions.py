@@ -1,4 +1,4 @@
-"""The last look before room is made: are victims, nodes and those who wait still as decided?
+"""The last look before room is made: are victims, nodes and waiting pods still as decided?
 
 Called in one step of the event loop with the marks that follow, with nothing in between.
 """
@@ -35,12 +35,12 @@ def recheck_preemption(
 
     Args:
         cache: as it is now.
-        gang: for whom.
+        gang: for which room is made.
         generation: of its PodGroup when it was decided.
-        nominees: who is promised which node.
-        victims: who leaves which node.
+        nominees: waiting pods and the node nominated for each.
+        victims: pods to be evicted, with the node of each.
         decided_on: the nodes as they were then.
-        moved: node by node, room that is held for those who leave.
+        moved: node by node, room that is held for moved pods.
 
     Returns:
         Empty, or why not: the whole claim is then dropped and decided again.

@@ -68,7 +68,7 @@ class DemoObserver:
         self._seen: dict[Key, float] = {}
         self._pods: dict[str, DemoPod] = {}
         self.decided_ms: dict[Key, float] = {}
-        """By gang, what the daemon's session took; filled by whoever hears its plans."""
+        """By gang, what the daemon's session took; filled from its plans."""
         self.double: list[str] = []
         """Sentences about GPU slots that were given twice."""
 

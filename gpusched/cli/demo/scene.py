@@ -72,7 +72,7 @@ class GangScene:
 
 @attrs.frozen(kw_only=True)
 class NodeScene:
-    """One node: who holds each of its GPU slots, as an index into the gangs; None: free."""
+    """One node: holder of each GPU slot, as an index into the gangs; None: free."""
 
     name: str
     rack: str
@@ -111,7 +111,7 @@ class ClusterScene:
 
     @property
     def used(self) -> int:
-        """GPU slots that somebody holds."""
+        """GPU slots that are held."""
         return sum(slot is not None for node in self.nodes for slot in node.slots)
 
     @property
@@ -137,7 +137,7 @@ class DemoOutcome:
         double: bindings that took a GPU slot which another pod held, one sentence each.
         bindings: pods that were seen bound.
         skipped: files for which there was no time.
-        interrupted: somebody asked for the end.
+        interrupted: ended by a signal.
     """
 
     fullest: ClusterScene

@@ -1,8 +1,8 @@
-"""Wall time as the API server keeps it: whoever writes times into the API means that clock.
+"""Wall time as the API server keeps it: times in the API are read by that clock.
 
 Ages are differences between times in the API and now. If now came from this machine's wall
 clock, a jump of it would make running gangs a day older at once: those under ``maxRuntime`` would
-be evicted, ``minRuntime`` would protect nobody, promises and admissions would run out.
+be evicted, ``minRuntime`` would protect no pod, nominations and admissions would run out.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class CrashSuspect(msgspec.Struct):
 
     @property
     def key(self) -> GangKey:
-        """Whose it is."""
+        """The gang that was marked, None for none."""
         return GangKey(self.kind, self.namespace, self.name)
 
 

@@ -1,4 +1,4 @@
-"""Leaves gangs out whose commit raised while it was under way, until they change."""
+"""Gangs whose commit raised are left out of snapshots until they change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FailedCommits:
         self._wake()
 
     def leave_out(self, containment: Containment, snapshot: Snapshot) -> None:
-        """Leave those out that raised; who turns out to be placed needs no commit."""
+        """The snapshot without gangs whose commit raised, unless all their members are placed."""
         if not self._failed and not self._known:
             return
         failed, self._failed = self._failed, {}

@@ -1,4 +1,4 @@
-"""What a daemon does about itself: its plugins' faults, its configuration, who hears of it."""
+"""What a daemon does about itself: faults of plugins, its configuration, and where both are told."""
 
 from __future__ import annotations
 

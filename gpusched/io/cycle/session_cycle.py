@@ -181,7 +181,7 @@ class SessionCycle:
         self._round_since: int | None = None
         """Changes that were known when the round began which goes on; None for no round."""
         self._settled = -1
-        """Changes that everybody was looked at with."""
+        """Number of the change up to which every gang was looked at."""
         cache.on_change.append(self.wake)
         cache.on_echo.append(self._wake_for_status)
 
@@ -398,7 +398,7 @@ class SessionCycle:
     def _continue_round(self, seen: int, *, unfinished: bool) -> None:
         """Have the next session at once where gangs wait to be looked at.
 
-        What changed while a round went on may concern those who had their turn before: then
+        What changed while a round went on may concern gangs looked at before: then
         another round follows. A round that nothing but the time has begun goes more slowly.
 
         Args:
@@ -573,7 +573,7 @@ class SessionCycle:
 
 
 def _unmarked(_what: object) -> None:
-    """Nobody remembers what this process dies of."""
+    """The mark of a process that keeps none: a crash is put down to no gang."""
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:

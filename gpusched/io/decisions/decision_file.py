@@ -59,7 +59,7 @@ class DecisionInputs:
 
     Attributes:
         failing: hooks that had failed before, see ``pluginhost.guard``.
-        searches: in the order in which they were asked: who stops one early uses a clock.
+        searches: in the order in which they were begun: one that is stopped early was stopped by a clock.
     """
 
     snapshot: Snapshot

@@ -90,7 +90,7 @@ class Elector:
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
         on_restored: told in a sentence that the Lease went back in time.
         create_namespace: makes the namespace of the Lease, where it is missing.
-        new_key: makes a key for ``api.serializer.seal``, as text; whoever leads first keeps it in the
+        new_key: makes a key for ``api.serializer.seal``, as text; the first leader keeps it in the
             Lease, where all later leaders find it.
 
     Raises:
@@ -150,7 +150,7 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease as last seen; empty for nobody."""
+        """Identity that holds the lease as last seen; empty for none."""
         return self._state.record.holder if self._state.record is not None else ""
 
     @property
@@ -243,7 +243,7 @@ class Elector:
         return call
 
     async def _pause(self) -> None:
-        """Until there is something to do, or somebody asks for it."""
+        """Wait until the next step is due or is asked for."""
         self._wake.clear()
         delay = self._state.next_at - self._clock.monotonic()
         if self._stopping or self._doubting or delay <= 0:

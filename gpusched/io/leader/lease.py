@@ -1,4 +1,4 @@
-"""What everybody who writes asks of the lease; the ``Elector`` offers it."""
+"""What every writer asks of the lease; the ``Elector`` offers it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _log = Logger(__name__)
 async def ensure_namespace(api: ApiClient, name: str, clock: Clock) -> None:
     """Create the namespace when it is missing; try until the API server answers.
 
-    Without the right to do so nothing happens: whoever reads the Lease then says what is wrong.
+    Without the right to do so nothing happens: the next read of the Lease says what is wrong.
     """
     told = ""
     while True:

@@ -104,7 +104,7 @@ class HttpEndpoints:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or address means this machine and nobody else."""
+    """Whether a name or address means this machine and no other."""
     try:
         return ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:

@@ -36,7 +36,7 @@ class LogQueueHandler(logging.Handler):
         self._writing = False
         self._dropped = 0
         self.dropped = 0
-        """Lines that nobody will ever read."""
+        """Stream of log lines that are dropped."""
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
@@ -221,7 +221,7 @@ def set_up_logging(
         log_format: ``text`` or ``json``.
         level: least severe level shown of our own records.
         stream: standard error unless given; colour only if it is a terminal.
-        waits: whether who logs waits for the stream; a daemon must not, see ``log_queue``.
+        waits: whether a caller that logs waits for the stream; a daemon must not, see ``log_queue``.
     """
     target = stream or sys.stderr
     handler = logging.StreamHandler(target) if waits else LogQueueHandler(target)

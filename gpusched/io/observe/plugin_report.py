@@ -1,4 +1,4 @@
-"""Whose hooks failed, which are set aside, and how long they take: metrics, log and event.
+"""Plugins whose hooks failed or are set aside, and how long hooks take: metrics, log and event.
 
 Told after each session from the records of its guard; a decision never waits for it.
 """

@@ -1,4 +1,4 @@
-"""Every metric of the daemon by its public name, and spans when somebody asks for them.
+"""Every metric of the daemon by its public name, and spans when an exporter is configured.
 
 Counters that are hot are plain integers here, read when a scrape comes; a scheduler that
 binds thousands of pods a second has no 5 us to spare for a counter. Label values that users

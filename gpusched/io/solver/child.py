@@ -66,7 +66,7 @@ def serve(*, memory_max: int) -> None:
 
 
 def _read(source: BinaryIO, asked: SimpleQueue[_SolverJob]) -> None:
-    """Pass on what is asked; end the process when nobody asks any more."""
+    """Pass on jobs; end the process when the pipe of jobs is closed."""
     while True:
         head = source.read(HEAD.size)
         if len(head) < HEAD.size:

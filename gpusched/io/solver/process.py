@@ -99,7 +99,7 @@ class SolverProcess:
         self._dumps = FaultDumps()
         self._closed = False
         self.told: deque[str] = deque(maxlen=limits.SOLVER_MESSAGES_MAX)
-        """The newest sentences of faults, which those who asked may pass on."""
+        """The newest messages of faults, for the searches that met them."""
 
     @property
     def error(self) -> str:
@@ -113,7 +113,7 @@ class SolverProcess:
         return pipe.pid if pipe is not None else 0
 
     def warm(self) -> None:
-        """Start the process ahead of its first use; it loads the solver while nobody waits."""
+        """Start the process ahead of its first use; it loads the solver while no search waits."""
         self._note_ended_process()
         if not self._closed and self._pipe is None and self._monotonic() >= self._losses.until:
             self._try_to_start()
@@ -215,7 +215,7 @@ class SolverProcess:
             self._drop()
 
     def _note_ended_process(self) -> None:
-        """Take note of a process that ended while nobody waited for it."""
+        """Take note of a process that ended while no search waited for it."""
         if self._pipe is not None and self._pipe.ended:
             self._lost(SolverLost(SolverLoss.CRASH, "ended without being asked"))
 

@@ -1,6 +1,6 @@
 """Compares what the cache has with what the API server lists, now and then.
 
-A watch that loses an event tells nobody. So the leader lists what it reads every ten minutes, in
+A watch that loses an event says nothing. So the leader lists what it reads every ten minutes, in
 pages with pauses between them, and holds each object against the cache by UID and version. What
 differs and was not touched by any event since the list began, nor for a while after it, was
 lost on the way: the listed object is applied as that event would have been, and counted.

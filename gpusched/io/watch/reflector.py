@@ -283,7 +283,7 @@ class Reflector(Generic[Item]):
         return None
 
     async def _give_up(self, number: int, error: errors.GpuschedError) -> None:
-        """Nobody waits for this list of an optional kind any more."""
+        """No start waits for this list of an optional kind any more."""
         self._given_up_list = number
         if isinstance(error, errors.Denied | errors.NotFound):
             was_refused, self._refused_list = self.refused, number

@@ -1,4 +1,4 @@
-"""How fast we talk to the API server, and who goes first when we must not talk so fast.
+"""How fast requests go to the API server, and which go first when they must wait.
 
 The lease has a client of its own and never waits here. Below it, in this order: bindings,
 evictions, status, events. The rate is halved when the server says 429 and grows back slowly.
@@ -164,7 +164,7 @@ class RateLimiter:
             )
 
     def _release_waiting(self) -> None:
-        """Let go whoever may, the most urgent first; come back when the next may."""
+        """Let waiting requests go that may, the most urgent first; come back when the next may."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -82,7 +82,7 @@ OnContained = Callable[[str, BaseException, object], None]
 
 
 def log_contained_fault(stage: str, error: BaseException, about: object) -> None:
-    """Say it, where nobody counts it."""
+    """Log the fault, where no counter is given."""
     _log.dump(f"{stage} failed for {about}", "".join(traceback.format_exception(error)))
 
 
@@ -95,7 +95,7 @@ class WorkerPool(Generic[Job]):
         work: must return, whatever the job's outcome; what it raises is a fault.
         on_fault: told of a fault; the other tasks go on.
         contained: told of a job's fault, which then stops nothing else.
-        tenant: whose a job is: those of several are worked on in turn; by default all are one's.
+        tenant: of a job: jobs of several tenants are served in turn; by default all have one tenant.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class WorkerPool(Generic[Job]):
         self._contained = contained
         self._jobs: FairQueue[Job] = FairQueue()
         self._rescued: deque[Job] = deque()
-        """What waited when the lines failed: taken one after another, whoever's it is."""
+        """Jobs that waited when the fair queue failed: taken one after another, of any tenant."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 

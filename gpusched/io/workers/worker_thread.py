@@ -50,7 +50,7 @@ class WorkerThread:
         return await done
 
     def stop(self, last: Callable[[], object] | None = None) -> None:
-        """The thread ends after the jobs it has, and does one thing more that nobody waits for."""
+        """The thread ends after the jobs it has and one last job, whose end is not awaited."""
         self._last = last
         self._jobs.put(None)
 

@@ -68,7 +68,7 @@ class BindReadBack:
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Leave the rest to whoever leads next."""
+        """Leave the rest to the next leader."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

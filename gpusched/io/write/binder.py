@@ -123,9 +123,9 @@ class Binder:
         clock: time.
         telemetry: counts and spans.
         on_fault: told of a crash or a broken invariant, after which nothing new is sent.
-        on_contained: told of a request that failed by our own doing: nobody knows its effect.
-        on_broken: told whose commit it was, before ``on_fault`` is told of what it broke by.
-        on_failed: told whose commit was given up for a fault of ours, and for which.
+        on_contained: told of a request that failed by a fault of the scheduler: its effect is unknown.
+        on_broken: told the gang of the commit, before ``on_fault`` is told of what it broke by.
+        on_failed: told the gang whose commit was given up for a fault of the scheduler, and the fault.
         on_known: told when it is known again what became of such a gang's bindings.
         on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
             ``seal`` goes with each binding.
@@ -268,7 +268,7 @@ class Binder:
 
         Args:
             timeout_s: after it, what was not sent is forgotten and what was is abandoned to
-                the recovery of whoever leads next.
+                the recovery of the next leader.
 
         Returns:
             Whether all came to rest in time.
@@ -484,7 +484,7 @@ class Binder:
             self._feed(run, DeadlinePassed())
 
     def _fault(self, error: BaseException) -> None:
-        """Nothing is sent any more; whoever runs us decides what ends."""
+        """Nothing is sent any more; the caller decides what ends."""
         self._broken = True
         self._report(error)
 
@@ -549,7 +549,7 @@ class Binder:
     async def _asked(
         self, run: _GangCommit, call: Awaitable[Event], unknown: Callable[[str], Event]
     ) -> Event:
-        """The answer; where the call fails by our own doing, that nobody knows its effect."""
+        """The answer; unknown where the call fails by a fault of the scheduler."""
         try:
             return await call
         except errors.Fenced:

@@ -108,7 +108,7 @@ class Evictor:
 
         Args:
             pods: key and UID.
-            action: who asks, for metrics.
+            action: name of the action that decided, for metrics.
             reason: one of the contract's, for metrics.
             on_end: called for each: True when the API accepted it or the pod is not there,
                 False when the leadership that decided it is over, or it was given up.
@@ -126,7 +126,7 @@ class Evictor:
                 victim.on_end.append(on_end)
 
     def give_up(self, uids: Iterable[UID]) -> None:
-        """Ask no more for these; an answer that is still to come counts for nobody."""
+        """Ask no more for these evictions; an answer that is still to come is ignored."""
         for uid in uids:
             victim = self._victims.get(uid)
             if victim is not None:

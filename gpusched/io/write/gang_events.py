@@ -34,7 +34,7 @@ def pod_event(key: ObjectKey, uid: UID, ask: PendingReason) -> EventNote:
 
 
 def event_object(status: GangStatus, cache: StatusCache) -> ObjectRef:
-    """The gang's object; a pod where there is none, as whoever looks will look there."""
+    """The gang's object; a pod where there is none: users look there then."""
     gang = status.gang
     key = ObjectKey(gang.namespace, gang.name)
     pod = cache.pod(status.waiting_pods[0][1]) if status.waiting_pods else None

@@ -146,7 +146,7 @@ class PreemptionCalls:
         return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
     async def select_node(self, claim: PersistentVolumeClaim, node: str, *, fence: str) -> str:
-        """Tell whoever makes volumes on which node the claim is to be used."""
+        """Tell the volume's provisioner on which node the claim is to be used."""
         path = f"/api/v1/namespaces/{quote(claim.namespace)}/persistentvolumeclaims"
 
         def body() -> bytes | str:

@@ -7,9 +7,9 @@ A claim::
                    +------------+-----------+---------+-----------+--> dropped
 
 Where victims are moved to is recorded first, on their PodGroup or Job. The promise is written on
-every pod that waits before anybody leaves; then the victims are told
+every pod that waits before any victim is evicted; then the victims are told
 (their DisruptionTarget condition); then Jobs are paused and pods evicted. Whatever fails drops
-the claim: nobody else leaves for it, and the next session decides again on what there is then.
+the preemption: no other pod is evicted for it, and the next session decides again on what there is then.
 Between a decision and the watch that shows it, the cache carries marks (``cache.overlay``). A
 crash loses nothing: promises and evictions live in the API.
 """
@@ -61,7 +61,7 @@ class _PreemptionRun:
     """One claim, stop or switch on its way.
 
     Attributes:
-        gang: for whom, or of whom.
+        gang: for which room is made, or which is stopped.
         nominees: pod, UID and node of each promise.
         told: what the pods that wait are told.
         since: when it was decided, seconds since the epoch: the promise's time.
@@ -81,7 +81,7 @@ class _PreemptionRun:
 
     @property
     def victims(self) -> list[Eviction]:
-        """Who leaves, by pausing too."""
+        """Pods that leave, also those of Jobs that are suspended."""
         return [each for stop in self.stops for each in stop.evictions]
 
     @property
@@ -99,7 +99,7 @@ class PreemptionExecutor:
         rate_limiter: gives turns.
         cache: shows what is under way.
         evictor: shared with the binder.
-        lease: under whose leadership things are begun.
+        lease: without which nothing is begun.
         clock: time.
         telemetry: counts evictions.
         on_fault: told of a crash.
@@ -218,7 +218,7 @@ class PreemptionExecutor:
         self._begin(run, self._job_error(switch))
 
     def give_up_needless_evictions(self, gang: GangKey) -> None:
-        """Evict nobody more for a gang whose pods all have a place by now."""
+        """Evict no more pods for a gang whose pods all have a place by now."""
         run = self._runs.get(gang)
         if run is not None and run.open and self._is_needless(run):
             _log.info("room is not needed any more", gang=gang, left=len(run.open))
@@ -337,7 +337,7 @@ class PreemptionExecutor:
         )
 
     async def _tell(self, run: _PreemptionRun) -> str:
-        """Those who are evicted one by one; a paused Job's pods end without having failed."""
+        """Victims that are evicted one by one; pods of a suspended Job end without having failed."""
         return await _all(
             self._calls.mark_disruption_target(each, since=run.since, fence=run.fence)
             for stop in run.stops

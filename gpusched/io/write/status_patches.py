@@ -196,12 +196,12 @@ class GroupWrite:
 
     @property
     def gang(self) -> UID:
-        """Whose submission is to be repeated when this fails."""
+        """The gang whose status is submitted again when this write fails."""
         return self.status.uid
 
     @property
     def namespace(self) -> str:
-        """Whose write it is."""
+        """The namespace by which writes are served in turn."""
         return self.status.gang.namespace
 
     def request(
@@ -254,7 +254,7 @@ class QueueWrite:
 
     @property
     def namespace(self) -> str:
-        """Queues belong to nobody."""
+        """No gang: a queue belongs to none."""
         return ""
 
     def request(
@@ -307,7 +307,7 @@ class TopologyWrite:
 
     @property
     def namespace(self) -> str:
-        """Topologies belong to nobody."""
+        """No gang: a topology belongs to none."""
         return ""
 
     def request(

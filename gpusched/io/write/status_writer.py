@@ -64,7 +64,7 @@ class _StatusEntry:
 
     Attributes:
         want: to be written; None when nothing is.
-        namespace: whose it is: those of several are written in turn.
+        namespace: of the object: writes of several namespaces are served in turn.
         ready_at: monotonic seconds before which it is not written again.
         gone: whether the object is deleted: nothing is to be known of it any more.
     """
@@ -330,7 +330,7 @@ class StatusWriter:
             )
 
     def observe(self, pod: Pod) -> None:
-        """The watch showed a pod: once it is bound, nobody is told any more why it waited."""
+        """The watch showed a pod: once it is bound, its reason to wait is not written any more."""
         rejected = self._rejected.pop(pod.uid, None) is not None
         if not pod.node and (rejected or self._says_other(pod)):
             self._mended.add(pod.uid)

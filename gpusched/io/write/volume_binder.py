@@ -1,7 +1,7 @@
 """Volumes before pods: a gang is bound when all claims of all its members have their volumes.
 
 A claim that waited for a pod to get its node is told the node, or is given a volume that is
-there; then whoever makes or attaches volumes has a bounded time. A gang whose volumes do not
+there; then the provisioner has a bounded time. A gang whose volumes do not
 come in time gives its places back and is decided again; claims keep the node they were told, so
 that the next decision, or the next leader's, goes on where this one stopped.
 

@@ -1,7 +1,7 @@
 """Invariants of a cluster, read from API objects alone: a witness that shares no logic with us.
 
 ``findings`` looks at one moment, ``check_journal`` at a list of writes; the modules have the
-checks of single nodes, gangs and queues for those who look after each write. The numbers I1 to
+checks of single nodes, gangs and queues for checks after each write. The numbers I1 to
 I16 are those of docs/chaos.md.
 """
 

@@ -122,7 +122,7 @@ def unrequested_binds(pod: Obj, schedulers: Sequence[str]) -> Iterator[Finding]:
 
 
 def dishonest_statuses(group: Obj, mine: Sequence[Obj]) -> Iterator[Finding]:
-    """I15: what runs has its minimum; who waits has a reason and a sentence."""
+    """I15: what runs has its minimum; a gang that waits has a reason and a message."""
     name = group["metadata"]["name"]
     conditions = (group.get("status") or {}).get("conditions") or []
     for each in conditions:

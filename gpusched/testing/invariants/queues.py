@@ -78,7 +78,7 @@ def queue_usage(
     jobs: Mapping[str, Obj],
     namespaces: Mapping[str, Obj],
 ) -> dict[str, Counter[str]]:
-    """Thousandths held by each queue, subtrees included; who was told to go counts no more."""
+    """Thousandths held by each queue, subtrees included; a pod that was evicted counts no more."""
     held: dict[str, Counter[str]] = {name: Counter() for name in queues}
     for pod in pods:
         if not holds_room(pod) or pod["metadata"].get("deletionTimestamp"):

@@ -9,7 +9,7 @@ answer for any number of nodes at once.
 
 With a look-ahead of k the value of a free part is half of that, and half of what the next k typical
 requests use of it, one after another: a part that is cut so that it is later filled to the brim is
-worth more than one of the same size that leaves a rest nobody asks for. The first half stays, because
+worth more than one of the same size that leaves a rest no pod requests. The first half stays, because
 the second alone says nothing of how many requests can use a node that nearly any k of them fill: nodes
 that alone accept some requests would be given to others first.
 """

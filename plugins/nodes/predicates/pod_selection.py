@@ -11,7 +11,7 @@ from gpusched.plugin import Pod, PodTerm, Selector, View
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 NamespacedSelector = tuple[frozenset[str] | None, Selector | None]
-"""Namespaces (None: all) and a selector (None: of nobody)."""
+"""Namespaces (None: all) and a selector (None: of no pod)."""
 
 
 def is_selected(part: NamespacedSelector, pod: Pod) -> bool:
@@ -52,7 +52,7 @@ class PodSelection:
 
 
 def namespaced_selector(term: PodTerm, pod: Pod, view: View) -> NamespacedSelector:
-    """Whom a term of this pod selects."""
+    """The pods that a term of this pod selects."""
     spaces = term.namespaces_for(
         pod.namespace, view.namespace_labels() if term.namespace_selector else {}
     )

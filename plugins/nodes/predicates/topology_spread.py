@@ -12,7 +12,7 @@ from gpusched.plugin import Hooks, PairRule, Pod, SpreadTerm, View
 
 @attrs.frozen(eq=False)
 class _SpreadConstraint:
-    """One constraint of a pod: whom it counts, and on which nodes (None: all labelled ones)."""
+    """One constraint of a pod: the pods it counts, and on which nodes (None: all labelled ones)."""
 
     term: SpreadTerm
     query: PodSelection

@@ -1,9 +1,9 @@
 """One amount of one resource divided among siblings: exact, in integers, in any order of input.
 
 Three steps. Everyone gets what it deserves as far as it asks for it. What is left goes to those
-who still ask, class by class of queue priority from the highest, in rounds: in proportion to
+that still request, class by class of queue priority from the highest, in rounds: in proportion to
 their weights, bent by how much they used of late, and rounded down to whole units. The units
-that rounding left over go one each to those who lost the largest fractions.
+that rounding left over go one each to the queues that lost the largest fractions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Stake:
     """What one sibling brings to the division of one resource. Amounts in base units.
 
     Attributes:
-        created, uid: who is older gets the last unit, then who has the smaller UID.
+        created, uid: the older queue gets the last unit, then the one with the smaller UID.
         guarantee: its share is never less, whatever it asks for.
         deserved: its share before any surplus is divided, as far as it asks for it.
         wants: what it holds and waits for, within its limits.
@@ -51,7 +51,7 @@ def divide_fairly(
     Args:
         total: what there is; shares may sum to more where what is deserved does.
         stakes: of siblings, each with its own UID.
-        unit: surplus is dealt out in multiples of it, except to those who need less.
+        unit: surplus is dealt out in multiples of it, except to queues that need less.
         bend: how much ``usage`` counts, in thousandths; 0 for not at all.
         by_class: deal each class's leftover units before the next class gets anything. False
             lets a lower class take what an upper class only lost by rounding, as KAI does.

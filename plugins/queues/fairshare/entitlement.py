@@ -10,7 +10,7 @@ from gpusched_plugins.queues.fairshare.shares import Shares
 from gpusched.plugin import Resources, accelerator, resource_of
 
 Held = Callable[[str], Resources]
-"""What a queue's subtree holds, without those who leave."""
+"""What a queue's subtree holds, without pods that leave."""
 
 
 @attrs.frozen

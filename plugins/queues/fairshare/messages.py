@@ -96,7 +96,7 @@ def victim_below_guarantee(level: str, name: str, *, held: Resources, amount: in
 
 
 def claimant_more_saturated(level: str, sibling: str, name: str, *, mine: int, due: int) -> Verdict:
-    """The claimant would end above its share, and more so than who it takes from."""
+    """The claimant would end above its share, and more so than the queue it takes from."""
     return wait(
         Reason.WAITING_FOR_QUOTA,
         "queue {level!r} would hold {mine} {name} with a share of {due}, and {sibling!r}, from "

@@ -72,7 +72,7 @@ class ReclaimRules:
 
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
-        """Whether the gang could reclaim from anybody at all."""
+        """Whether the gang could reclaim from any queue at all."""
         path = self._path(gang)
         if not path:
             return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
@@ -236,7 +236,7 @@ class ReclaimRules:
         """What the claimant's levels hold when all leave that may, outside its own queue.
 
         Victims of one proposal leave together: what goes inside a department makes it one that
-        may claim from others. ``may_go`` judges by those who really go.
+        may claim from others. ``may_go`` judges by the actual victims.
         """
         leaf = claimant.queue
         own = less(self._view.staying(leaf), self._view.not_preemptible(leaf))
@@ -400,7 +400,7 @@ class ReclaimRules:
         return ALLOW
 
     def _saturated(self, path: Sequence[str], proposal: Proposal, after: Held) -> Verdict:
-        """A claimant that ends above its share must stay below everybody it took from."""
+        """A claimant that ends above its share must stay below every queue it took from."""
         touched: dict[str, set[str]] = {}
         for chunk in proposal.chunks:
             for name in self._path(chunk.victim):

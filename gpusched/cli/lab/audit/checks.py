@@ -29,7 +29,7 @@ from gpusched.topology.levels import DEFAULT_NAME, WELL_KNOWN
 Json: TypeAlias = dict[str, Any]
 _UNSEALED_NAMED: Final = 3
 _LEASE_LATE: Final = 2.0
-"""Lease durations without a renewal after which it is said that nobody leads."""
+"""Lease durations without a renewal after which it is said that no process leads."""
 ADVICE: Final[Mapping[tuple[str, str], str]] = {
     ("I1", "Node"): "evict pods of it until they fit (kubectl get pods -A --field-selector "
     "spec.nodeName={name}), those without gpusched.io/plan first: they came past the scheduler",
@@ -77,7 +77,7 @@ class AuditedCluster:
         lease: the daemon's; None where there is none or it may not be read.
         policies: names of policies that are in force; None where that cannot be known.
         unread: what could not be looked at, one sentence each.
-        messages: whether conditions have theirs; without, nobody can say who is told what (I15).
+        messages: whether conditions have theirs; without, I15 cannot be judged.
     """
 
     objects: Mapping[str, Sequence[Json]]

@@ -70,7 +70,7 @@ def wait_reason_findings(
     schedulers: Sequence[str],
     now: float | None,
 ) -> Iterator[Finding]:
-    """I15 of all who wait for longer than ``TOLD_WITHIN_S``.
+    """I15 of all gangs that wait for longer than ``TOLD_WITHIN_S``.
 
     Args:
         pods: as the API lists them.

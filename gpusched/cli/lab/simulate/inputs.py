@@ -38,7 +38,7 @@ from gpusched.lab.virtual_time.loop import EPOCH
 
 _NODES: Final = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,2})(?:/([1-9][0-9]{0,3}))?")
 LOAD: Final = 0.85
-"""Share of the GPUs that generated jobs use on average, where nobody says how many nodes there are."""
+"""Share of the GPUs that generated jobs use on average, where the number of nodes is not given."""
 _GRACE_S: Final = 30.0
 
 

@@ -89,7 +89,7 @@ def _by(records: Sequence[RunRecord], what: str) -> list[list[str]]:
 
 
 def _what_happens(record: RunRecord, top: int) -> Iterator[str]:
-    """Of a recorded cluster: who starts, who waits and why, who is evicted."""
+    """Of a recorded cluster: gangs that start, that wait and why, and that are evicted."""
     started = [job for job in record.jobs if job.started is not None and job.started > 0]
     waiting = [job for job in record.jobs if job.started is None and job.ended is None]
     evicted = Counter((each.job, each.why) for each in record.evictions)
