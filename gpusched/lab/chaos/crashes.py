@@ -295,4 +295,4 @@ class _EventDropper(WatchTampering):
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """No observer: the call is ignored."""

@@ -28,7 +28,7 @@ _BURIALS: Final = 5
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """No observer: the call is ignored."""
 
 
 @attrs.define(eq=False)
@@ -158,7 +158,7 @@ class DaemonFleet:
     """The daemons of a run, one in each slot.
 
     Args:
-        cluster: whom they talk to.
+        cluster: to which they are connected.
         clock: the run's.
         token: that may do everything.
         epoch: wall time at the run's beginning.
@@ -173,7 +173,7 @@ class DaemonFleet:
         wrote: told each accepted write.
 
     Attributes:
-        crashes: how daemons ended that nobody asked to end, with the time.
+        crashes: how daemons ended without being told to, with the time.
         starts: how many processes there were.
         tampering: what becomes of watch events now.
     """
@@ -356,7 +356,7 @@ class DaemonFleet:
         return answer
 
     def heal(self) -> None:
-        """Faults are over: everybody runs, and clocks are right again."""
+        """Faults are over: every daemon runs, and clocks are right again."""
         self.tampering.clear()
         self._solver = ""
         self._latency = self._thinks = (0.0, 0.0)

@@ -88,7 +88,7 @@ class FaultyConnection(InProcessTransport):
 
     Args:
         inside: the cluster's.
-        process: who asks.
+        process: that sends requests.
         clock: time.
         rng: draws delays.
         outside: the context in which requests travel.

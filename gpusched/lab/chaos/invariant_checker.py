@@ -282,7 +282,7 @@ class InvariantChecker:
             self._deserved(pod, victim, claimant)
 
     def _is_promised(self, claimant: Obj) -> bool:
-        """Whether a pod of it that waits is nominated; those who were lately may be gone."""
+        """Whether a waiting pod of it is nominated; a recent nomination may be gone."""
         key = model.object_name(claimant)
         waiting = [
             each
@@ -324,7 +324,7 @@ class InvariantChecker:
         self._wrong("I5", pod, f"{name} is reclaimed from within its share: {', '.join(within)}")
 
     def _note_usage(self) -> None:
-        """What queues held of late: those who go for one plan do not all go at once."""
+        """What queues held of late: victims of one plan do not all leave at once."""
         now = self._now()
         known = {each["metadata"]["name"]: each for each in self._all(QUEUES)}
         groups = {model.object_name(each): each for each in self._all(GROUPS)}
@@ -366,7 +366,7 @@ class InvariantChecker:
             self._partial.pop(key, None)
 
     def partial(self, since: float, limit_s: float) -> None:
-        """I3: say who has been bound in part for longer, counted from a moment at the earliest."""
+        """I3: report gangs bound in part for longer, counted from a moment at the earliest."""
         for key, begun in self._partial.items():
             if self._now() - max(begun, since) <= limit_s:
                 continue

@@ -1,7 +1,7 @@
 """One script played from an empty cluster to the moment when nothing moves any more.
 
 Safety is looked at after each write; when the last fault is over the cluster must come to rest,
-with everybody running who can, and a new daemon must find nothing to do.
+with every gang running that can, and a new daemon must find nothing to do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TOKEN: Final = "chaos"  # noqa: S105 - opens nothing but this run
 LIMIT_S: Final = 6000.0
 """Virtual seconds after which a run counts as one that never ends."""
 QUIET_S: Final = 320.0
-"""Without a write for so long everything that is held for somebody has been given up."""
+"""Without a write for so long all nominated and reserved room has been given up."""
 AUDITED_S: Final = 660.0
 """The same where watch events were lost: an audit of what there is finds them in this time."""
 SETTLE_S: Final = 3000.0
@@ -273,7 +273,7 @@ class _ScriptRun:
 
     # -- the end -----------------------------------------------------------------------------
     async def _settle(self) -> None:
-        """Faults are over: it comes to rest, and everybody runs who can."""
+        """Faults are over: it comes to rest, and every gang runs that can."""
         self._cluster.faults.clear()
         self._fleet.heal()
         begun = self._moved = self._clock.monotonic()

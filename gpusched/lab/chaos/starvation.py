@@ -1,7 +1,7 @@
-"""I7 at the end of a run: who waits though it could run, worked out by trying every place.
+"""I7 at the end of a run: gangs that wait though they could run, worked out by trying every place.
 
 Nothing of the scheduler is used. A gang starves when its queues may hold what it still needs, the
-nodes have room for that, and either nobody else waits who may have been given this room, or it is
+nodes have room for that, and either no other gang waits that may have been given this room, or it is
 told that there is no room.
 """
 

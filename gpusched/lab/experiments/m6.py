@@ -73,7 +73,7 @@ class Months:
     """What is simulated.
 
     Attributes:
-        load: share of the GPUs that the jobs would use if nobody waited: it decides how many
+        load: share of the GPUs that the jobs would use if none waited: it decides how many
             nodes of eight GPUs there are.
         per_rack: nodes of a rack.
     """
@@ -170,7 +170,7 @@ def gang_months(
 ) -> dict[str, RunRecord]:
     """The same jobs first in, first out, with greedy placement, and with the solver.
 
-    Jobs tell their true run times, but to the FIFO, which does not ask. Nobody is evicted: queues
+    Jobs tell their true run times, but to the FIFO, which does not ask. No gang is evicted: queues
     have weights, nothing that they deserve, so that only the order and the places differ.
 
     Args:

@@ -1,6 +1,6 @@
 """Filling the openb hosts with single pods, decided by the daemon's sessions: M6's first half.
 
-Pods come one second after the other and never leave; who fits nowhere is dropped. Sessions decide
+Pods come one second after the other and never leave; a pod that fits nowhere is dropped. Sessions decide
 about all that wait, in the order in which it came, until one decides nothing.
 """
 

@@ -63,7 +63,7 @@ def _never(_value: Any) -> Any:
 
 
 def _finalizers(value: Any) -> Any:
-    """Only the one by which a Job counts its pods: others wait for who is not recorded."""
+    """Only the one by which a Job counts its pods: others belong to controllers that are not recorded."""
     return [each for each in value if each == _TRACKING] if isinstance(value, list) else DROP
 
 
@@ -82,7 +82,7 @@ def _container(value: Any) -> Any:
 
 
 def _volumes(value: Any) -> Any:
-    """Those that are claims: what others hold, and what they are called, is nobody's affair."""
+    """Those that are claims: volumes of other kinds are left out of recordings."""
     claims = ("persistentVolumeClaim", "ephemeral")
     kept = keep_list(_as(pod_wire.PodVolume))(value)
     return [

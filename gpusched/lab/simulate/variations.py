@@ -43,7 +43,7 @@ class Variations:
 def fifo_config(config: Config) -> Config:
     """The configuration under which a StrictFifo queue is a line that no gang passes.
 
-    Nobody is evicted. Lengths are not learned, as who is known to end in time may pass the head;
+    No job is evicted. Lengths are not learned, as a job known to end in time may pass the head;
     the action ``backfill`` stays, without which nothing is kept for the head.
     """
     tiers = tuple(

@@ -174,7 +174,7 @@ class MemoryNetwork:
         """Remember the address that a socket is for.
 
         Raises:
-            ConnectionRefusedError: nobody listens there, or not on this network.
+            ConnectionRefusedError: no server listens there, or not on this network.
         """
         where: Address = address[:2]
         found = self._servers.get(where)

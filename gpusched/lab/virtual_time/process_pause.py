@@ -16,7 +16,7 @@ from gpusched.lab.virtual_time.connections import MemoryNetwork, MemoryTransport
 from gpusched.lab.virtual_time.loop import VIRTUAL_MAX_S, VirtualLoop, _Timer
 
 PROGRAM: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("program", default=None)
-"""Set by whoever starts a program, in its first task; what it starts inherits it."""
+"""Set in the first task of a program; tasks that it starts inherit it."""
 
 
 class _PausableHandle(asyncio.Handle):

@@ -1,6 +1,6 @@
 """Decides a window of gangs: greedy orders first, then pools by the solver, made true at the end.
 
-What the solver says of pools is a promise: everybody whom it admits is placed before it counts.
+What the solver says of pools is a proposal: every gang that it admits is placed before it counts.
 Where that fails the set is given up, for good when a model of single nodes proves that it cannot
 be, and the next best is asked for.
 """
@@ -64,11 +64,11 @@ def admit_batch(
         effort: for one search; several are done, see ``ROUNDS_MAX``.
         search: runs the solver, here or in another process.
         polish: whether each gets the best place that is left for it; else any place will do,
-            as for who is placed again afterwards.
+            as for gangs that are placed again afterwards.
 
     Returns:
         An answer that was counted again. Without the solver: the best greedy order, never called
-        more than FEASIBLE unless everybody is admitted.
+        more than FEASIBLE unless all are admitted.
     """
     best = best_greedy_order(window)
     everything = window.weight(range(len(window.contenders)))
@@ -79,7 +79,7 @@ def admit_batch(
 
 
 def best_greedy_order(window: AdmissionBatch) -> Places | None:
-    """The best of three greedy orders; None when none admits those who must be.
+    """The best of three greedy orders; None when none admits those that must be.
 
     By weight, by weight for what is asked, and the largest first.
     """
@@ -343,7 +343,7 @@ class _BatchSearch:
 
 
 def _renumbered(pools: PooledBatch, answer: PoolSearchResult) -> dict[int, int]:
-    """Homes by the numbers that lumps have where nobody but those admitted is."""
+    """Homes by the numbers that lumps have when only admitted gangs are placed."""
     chosen = set(answer.admitted)
     lumps = [number for number, lump in enumerate(pools.lumps) if lump.contender in chosen]
     return {new: answer.homes[old] for new, old in enumerate(lumps) if old in answer.homes}

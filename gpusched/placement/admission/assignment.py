@@ -23,7 +23,7 @@ def assign_members(
     Args:
         window: of the pools.
         pools: of it.
-        counts: by kind and pool, of all who are admitted.
+        counts: by kind and pool, of all that are admitted.
         homes: by lump, its domain.
         admitted: numbers of contenders.
     """

@@ -1,7 +1,7 @@
 """A window of gangs that compete for nodes: which of them start together, and where.
 
 Each contender is a problem of its own on the same nodes; the window adds what couples them: the
-room they share, what each is worth, who must be among them, and what queues allow. Who is
+room they share, what each is worth, which must be among them, and what queues allow. What is
 admitted is decided here and nothing else: how compact each place is belongs to the pipeline.
 """
 
@@ -22,8 +22,8 @@ class AdmissionCandidate:
     """A gang that would start.
 
     Attributes:
-        problem: on the window's nodes with nobody of the window placed. All members of all its
-            roles get a place, none has one yet: who starts is decided before.
+        problem: on the batch's nodes with no gang of the batch placed. All members of all its
+            roles get a place, none has one yet: which gangs start is decided before.
         weight: what its start is worth, positive.
         must: whether an answer without it is none.
     """
@@ -77,7 +77,7 @@ class Admission:
 
     Attributes:
         outcome: OPTIMAL: nothing is worth more; FEASIBLE: nothing is worth more than ``bound``;
-            INFEASIBLE: proven that those who must be admitted cannot be together; UNKNOWN: no
+            INFEASIBLE: proven that those that must be admitted do not fit together; UNKNOWN: no
             way to admit them was found.
         admitted: numbers of contenders, ascending.
         places: of each of them, members by role and node, int64, shape (roles, nodes).

@@ -29,7 +29,7 @@ class PoolSearchResult:
         admitted: numbers of contenders, ascending.
         counts: members by kind and pool, shape (kinds, pools).
         homes: by lump that has a level and starts, its domain.
-        bound: nobody can be worth more together.
+        bound: no set of candidates is worth more.
         seconds, work: spent in the solver, by the clock and deterministic.
     """
 
@@ -55,7 +55,7 @@ class AdmissionJob:
         weights: one for each contender.
         effort: how long to try.
         divided: whether pools are told apart, see above.
-        must: contenders without whom there is no answer.
+        must: candidates without which there is no answer.
         quotas: of the window.
         apart: sets of contenders that cannot all start together.
         above: only answers worth more than this count.

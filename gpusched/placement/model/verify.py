@@ -106,7 +106,7 @@ def objective_names(problem: Problem) -> tuple[str, ...]:
 def objective_values(problem: Problem, counts: Ints) -> tuple[int, ...]:
     """The value of each term of ``names``, for an answer without trouble; smaller is better.
 
-    In order: hoped-for members for whom the domain of the required level has no room (each role
+    In order: hoped-for members for which the domain of the required level has no room (each role
     counted alone); domains used at each level, widest first, those of placed members too;
     domains used by each sub-group at its preferred level, summed; islands spanned inside nodes;
     nodes that get members; fragmentation added; plugins' prices.

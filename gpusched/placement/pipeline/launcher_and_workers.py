@@ -24,7 +24,7 @@ class LauncherPlacement:
     """Counts of all roles, and bounds of the first terms of the objective.
 
     Attributes:
-        counts: may still be wrong: whoever uses them counts again.
+        counts: may still be wrong: the caller counts again.
         bounds: of the first terms; no answer that is as good before is below them.
     """
 

@@ -1,7 +1,7 @@
 """Several terms of an objective in one or two ints that compare as the list of them would.
 
 Each term gets as many bits as its values can differ by, so that all that is below it never adds
-up to one of it. Terms for which there is no space are left out, and whoever packs is told.
+up to one of it. Terms for which there is no space are left out, and the result says so.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class CostTables:
         self.members = members
         self.words = words
         self.size = 0
-        """Costs held, for whoever bounds memory."""
+        """Number of costs held, by which memory is bounded."""
         self._costs: Ints = np.zeros((words, _FIRST), dtype=np.int64)
         self._start: Ints = np.zeros(_FIRST, dtype=np.int64)
         self._most: Ints = np.zeros(_FIRST, dtype=np.int64)

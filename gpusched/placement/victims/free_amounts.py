@@ -17,13 +17,13 @@ from gpusched.placement.victims.model import COST_RATIO, ChosenBundle, Evictable
 
 
 class FreeAmounts:
-    """What is free on each row, who is gone, and how much each limit has left.
+    """What is free on each row, which pods are gone, and how much each limit has left.
 
     Args:
         request: of one claimant, by column; positive.
         free: by row, amounts by column; negative where a node is over its allocatable. Only
             rows where the claimants may run.
-        members: who could leave.
+        members: pods that could leave.
         bundles: of these members, on rows of ``free`` or on -1.
         limits: how many may be drawn from each.
     """

@@ -1,11 +1,11 @@
-"""Who leaves so that a number of equal pods fit: cheapest first for what it frees, none in vain.
+"""Pods that leave so that a number of equal pods fit: cheapest first for what it frees, none in vain.
 
 Integers in, a choice out. A field has rows (nodes) with free amounts, members (pods that run
 there and could leave) and bundles (members that leave together or not at all). A choice grows by
 the move that costs least for each place it gains; afterwards the dearest that are not needed
 are spared.
 
-A field is kept for many claims of one class: a choice is undone at once, and whoever carries it
+A field is kept for many claims of one class: a choice is undone at once, and a caller that carries it
 out tells the field the new free amounts of the rows it touched.
 """
 
@@ -66,7 +66,7 @@ class VictimSearchState(FreeAmounts):
         self._index()
 
     def set_free(self, row: int, free: Sequence[int]) -> None:
-        """What is free on a row now, whoever leaves by a choice not counted."""
+        """What is free on a row now, without what a choice would free."""
         if row not in self.free:
             return
         self.free[row] = list(free)
@@ -145,12 +145,12 @@ class VictimSearchState(FreeAmounts):
     def weigh(
         self, picked: Iterable[int], need: int, holds: Callable[[], bool] | None = None
     ) -> VictimChoice | None:
-        """The choice of these bundles, less who is not needed; None where it is none.
+        """The choice of these bundles, less those that are not needed; None where it is none.
 
         Args:
             picked: bundles.
             need: claimants that must fit.
-            holds: asked instead, with the amounts as they would be; then nobody is spared.
+            holds: asked instead, with the amounts as they would be; then none is spared.
         """
         possible = True
         self._lost.clear()
@@ -375,7 +375,7 @@ class VictimSearchState(FreeAmounts):
         return taken
 
     def _spare(self, need: int) -> VictimChoice:
-        """Give back, dearest first, whoever is not needed."""
+        """Give back, dearest first, bundles that are not needed."""
 
         def dearest(number: int) -> tuple[Any, ...]:
             return (self.rank_of(number), self._cost_of_pick(number), self.bundles[number].order)

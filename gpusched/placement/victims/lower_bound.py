@@ -25,7 +25,7 @@ class VictimLowerBound:
     """No choice has a smaller rank; of those with this rank, none costs less.
 
     Attributes:
-        rank: the largest that somebody who leaves must have; () where nobody needs to.
+        rank: the largest that a leaving pod must have; () where none needs to leave.
     """
 
     rank: VictimRank
@@ -37,7 +37,7 @@ class VictimLowerBound:
 
 
 def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound | None:
-    """The bound; None when ``need`` claimants would not fit if everybody left.
+    """The bound; None when ``need`` claimants would not fit if all left.
 
     Args:
         field: as it stands, without any choice applied.

@@ -1,4 +1,4 @@
-"""Who could leave, in what pieces, and a choice among them: ints and tuples.
+"""Pods that could leave, in what pieces, and a choice among them: ints and tuples.
 
 ``placement.victim_field`` chooses; ``placement.cpsat_victims`` proves the choice or betters it.
 """
@@ -77,7 +77,7 @@ class ChosenBundle:
 
 @attrs.frozen(slots=True, eq=False)
 class VictimChoice:
-    """Who leaves; ``cost`` is the sum over picks and their extras, ``rank`` the largest."""
+    """Bundles that leave; ``cost`` is the sum over picks and their extras, ``rank`` the largest."""
 
     picks: tuple[ChosenBundle, ...]
     cost: int

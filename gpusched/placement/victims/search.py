@@ -152,7 +152,7 @@ def find_cheaper_victims_for_roles(
 
     Args:
         field: its own ``ask`` does not count where there are several roles.
-        wanted: who needs room.
+        wanted: members that need room.
         incumbent: rank and cost of the best choice known, if any.
         effort: how hard.
         bound: what any choice costs at least.

@@ -21,12 +21,12 @@ _COEFFICIENT_MAX: Final = 2**40
 
 @attrs.frozen(slots=True)
 class CandidateRow:
-    """A row on which newcomers fit when everybody left.
+    """A row on which claimants fit when all candidates left.
 
     Attributes:
         free: amounts by column.
         freed: numbers of bundles and what they free here.
-        most: how many of each role fit when everybody left.
+        most: how many of each role fit when all candidates left.
     """
 
     free: tuple[int, ...]

@@ -42,7 +42,7 @@ _DOMAINS_TERM: Final = "domains:"
 def proof_text(solution: Solution) -> str:
     """``optimal``, or ``rack 4, at least 3`` for the first term that is not proven.
 
-    What is compared after the nodes (fragmentation, scores of policies) is not told: nobody waits
+    What is compared after the nodes (fragmentation, scores of policies) is not told: no gang waits
     for it.
     """
     tree = any(term.name.startswith(_DOMAINS_TERM) for term in solution.terms)
@@ -169,7 +169,7 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
 
 
 def nomination_still_fits(session: Session, gang: Gang) -> bool:
-    """Whether the room promised to a gang will be free for it when those who leave are gone.
+    """Whether the room nominated for a gang will be free for it when leaving pods are gone.
 
     A promise for fewer members than it needs, as a crash may leave one, is none.
     """

@@ -23,7 +23,7 @@ def is_broken(gang: Gang) -> bool:
     """Whether the gang ran as a whole, still has members, and is below its minimum now.
 
     A gang that we bound only in part is not broken: it is completed or taken back by the commit.
-    Members that somebody else brought to their nodes ran before our time.
+    Members that another scheduler bound ran before our time.
     """
     if not gang.placed or not gang.missing_members or gang.succeeded_counted:
         return False
@@ -55,7 +55,7 @@ def _replacements(gang: Gang) -> list[Pod]:
 
 
 def with_stand_ins(gang: Gang) -> Gang:
-    """The gang with stand-ins for the members that it lacks and that nobody has made yet.
+    """The gang with stand-ins for the members that it lacks and that do not exist yet.
 
     Each looks like a member that runs, of the role that is short. Gangs of sub-groups stay as
     they are: which part lost a member is not known.
@@ -129,7 +129,7 @@ def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
 
 
 def nominate_for_repair(session: Session, gang: Gang) -> None:
-    """Keep room free for members that a gang has lost and that nobody has made again yet.
+    """Keep room free for members that a gang has lost and that do not exist again yet.
 
     Room of a member that is still ending counts: its successor is likely to come to it.
     """

@@ -37,7 +37,7 @@ from gpusched.session.state.statement import Statement
 
 @attrs.frozen(slots=True)
 class UnplacedPod:
-    """Who found no place in the first pass, and how many of its pod set had found one."""
+    """The pod that found no place in the first pass, and how many of its pod set had found one."""
 
     pod_set: PodSet
     pod: Pod
@@ -96,10 +96,10 @@ class InterPodSearch:
         ]
 
     def first(self) -> UnplacedPod | None:
-        """One pass; leaves its places, also when somebody is stuck.
+        """One pass; leaves its places, also when a pod finds none.
 
         Returns:
-            Who is stuck; None when all have a place.
+            The pod that finds no place; None when all have one.
         """
         left = self._one_pass(self._members, self._rows, emptiest=False)
         if not left:
@@ -135,7 +135,7 @@ class InterPodSearch:
         return all(info is infos[0] and info.gate is not None and info.gate.exact for info in infos)
 
     def _hopeless(self) -> bool:
-        """Whether somebody has no place even on its own, his rules about others left aside."""
+        """Whether a pod has no place even alone, without its rules about other pods."""
         need: dict[str, int] = {}
         for member in self._members:
             digest = member.pod.pod_class.digest
@@ -181,7 +181,7 @@ class InterPodSearch:
     def _one_pass(
         self, members: Sequence[_SearchedPod], rows: Bools | None, *, emptiest: bool
     ) -> list[_SearchedPod]:
-        """Those who find no place, after as many rounds as somebody new finds one."""
+        """Pods that find no place, after rounds that go on while each places another pod."""
         left = list(members)
         while left:
             rest = [each for each in left if not self._seat(each, rows, emptiest=emptiest)]

@@ -44,7 +44,7 @@ def choose_start_members(
 
 
 def role_shortage_message(gang: Gang, role: str, missing: int) -> str:
-    """The sentence for a role of which so many pods are missing that nobody created."""
+    """The message for a role that lacks so many pods, which were never created."""
     minimum = dict(gang.min_roles)[role]
     return f"needs {pods_text(minimum)} of role {shorten(role)}; {minimum - missing} can run"
 
@@ -67,7 +67,7 @@ _STATES_MAX: Final = 4_000
 def start_sizes(gang: Gang, parts: Sequence[SubGroupMinimum], least: int) -> list[int]:
     """Numbers of members to try, the fewest first.
 
-    Whoever can be taken away from a start is not needed for it. So a start either has exactly as
+    A member that can be taken away from a start is not needed for it. So a start either has exactly as
     many members as the gang needs, or it is a set of sub-groups with what each needs, and of
     roles with their minima, of which none can be left out.
 
@@ -103,9 +103,9 @@ def start_sizes(gang: Gang, parts: Sequence[SubGroupMinimum], least: int) -> lis
 
 
 def _members_by_role_minima(gang: Gang, parts: Sequence[SubGroupMinimum]) -> tuple[int, list[int]]:
-    """Members that roles' minima ask of nobody's members, and of each sub-group.
+    """Members that minima of roles need outside sub-groups, and of each sub-group.
 
-    A role whose members are in several sub-groups, or partly in none, asks nobody in particular.
+    A role whose members are in several sub-groups, or partly in none, asks none in particular.
     """
     named = {part.name: number for number, part in enumerate(gang.sub_groups)}
     alone, forced = 0, [0] * len(parts)

@@ -1,6 +1,6 @@
 """Gangs in parts: each sub-group starts with its own minimum or not at all, in its own domain.
 
-Sub-groups compete for nodes, so who goes first matters: a bounded search goes through orders and
+Sub-groups compete for nodes, so their order matters: a bounded search goes through orders and
 domains, the first that works is taken. What it tries is counted, never timed.
 """
 
@@ -235,7 +235,7 @@ def _common_level_text(gang: Gang) -> str:
 
 
 def members_to_complete(gang: Gang, part: SubGroup) -> MemberCounts:
-    """Who completes a sub-group, largest class first; empty when too few pods exist."""
+    """Pods that complete a sub-group, largest class first; empty when too few exist."""
     missing = gang.missing_in_sub_group(part)
     chosen: MemberCounts = []
     for pod_set in gang.pod_sets:

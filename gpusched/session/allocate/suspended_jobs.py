@@ -115,7 +115,7 @@ def suspend_job(
         job: to be suspended.
         reason: one of the contract's.
         message: why, with numbers.
-        action: who decided.
+        action: that decided.
         keep_time: leave the time at which it was started, from which its back-off counts.
     """
     notes = {} if keep_time or not job.admitted else {ADMITTED_ANNOTATION: ""}

@@ -1,4 +1,4 @@
-"""Why a gang finds no place, in words with numbers: what is needed, what there is, who holds it."""
+"""Why a gang finds no place, in words with numbers: what is needed, what there is, and which gangs hold it."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def gangs_in_the_way_text(
         session: as its bench is looked at.
         pod_set: whose members would sit there.
         inside: rows that are looked at, shape (nodes,).
-        lacking: how many find no place there; nobody is said to hold more than these.
+        lacking: how many find no place there; no gang is said to hold more than these.
         claimant: the gang that asks, which does not stand in its own way.
     """
     info = session.class_info(pod_set.pod_class)
@@ -328,7 +328,7 @@ def _best_domain_text(
 
 
 def _explain_failed_filter(session: Session, gang: Gang) -> Unschedulable | None:
-    """That a filter failed for a pod set of the gang: nobody knows where it might go."""
+    """That a filter failed for a pod set of the gang, so that its nodes are unknown."""
     if not session.hooks.faults:
         return None
     for pod_set in gang.pod_sets:
@@ -438,7 +438,7 @@ def explain_no_domain(
 def _pods_that_fit_by_domain(
     session: Session, pod_set: PodSet, count: int, level: TopologyLevel
 ) -> list[int]:
-    """How many of so many members of a pod set each domain of a level takes, beside nobody else."""
+    """How many of so many members of a pod set each domain of a level takes, with nothing else new in it."""
     class_fit = session.class_info(pod_set.pod_class).class_fit
     return [
         min(count, class_fit.total(level.domain == number, most=count))

@@ -11,7 +11,7 @@ from gpusched.session.backfill.availability_profile import FOREVER
 from gpusched.session.state.session import Session
 
 UNKNOWN_WALLTIME: Final = FOREVER
-"""The length of what nobody knows the length of."""
+"""Seconds assumed for a gang of unknown walltime."""
 
 
 class Walltimes:

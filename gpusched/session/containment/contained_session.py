@@ -138,7 +138,7 @@ def _gang_by_gang(
     """Decide gangs one by one until one gets places; the next session goes on from there.
 
     A gang that fails by itself is set aside, unless the first few all fail: then nothing
-    is decided, and nothing is anybody's fault.
+    is decided, and no object is blamed.
     """
     mode = attrs.evolve(mode, decides=True)
     culprits: dict[Suspect, SessionFault] = {}

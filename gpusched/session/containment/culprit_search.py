@@ -55,7 +55,7 @@ class CulpritSearchResult:
         decided: what came of it; None when nothing could be decided in this mode.
         culprits: objects without which it had to be held, and the fault of each.
         mode: how plain it had to be.
-        pardoned: known objects that are not to blame: it fails for anybody.
+        pardoned: known objects that are not to blame: it fails for any object.
         last: fault for which it had to be plainer, or for which it could not be held.
     """
 
@@ -224,7 +224,7 @@ class CulpritSearch:
         return None
 
     def _drop(self, signature: tuple[str, str, str]) -> None:
-        """Who was blamed for a defect was not to blame after all."""
+        """The object blamed for a defect was not to blame after all."""
         for suspect, fault in list(self._culprits.items()):
             if fault.signature == signature:
                 del self._culprits[suspect]

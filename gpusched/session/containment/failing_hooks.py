@@ -120,7 +120,7 @@ class HookCulpritSearch:
         return by_hook
 
     def _is_blamed(self, place: str) -> bool:
-        """Whether an earlier session blamed the hook, and there is nobody else to ask it about."""
+        """Whether an earlier session blamed the hook, and no other object is left to ask it about."""
         blame = self._memory.blamed_hooks.get(place)
         if blame is None or self._snapshot.now >= blame.until:
             return False
@@ -132,7 +132,7 @@ class HookCulpritSearch:
 
     # -- blame -------------------------------------------------------------------------------
     def _choose(self, faults: Mapping[str, Sequence[SessionFault]]) -> None:
-        """Leave out the objects that hooks failed for, or give hooks up that answer nobody."""
+        """Leave out the objects that hooks failed for, or give hooks up that answer for none."""
         for place, same in faults.items():
             chosen = _object_of_all(same) or {fault.suspects[0]: fault for fault in same}
             count = len({*self._culprits_of(place), *chosen})

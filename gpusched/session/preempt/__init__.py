@@ -1,1 +1,1 @@
-"""Who is evicted for whom? Victims are chosen by what their eviction costs, the claimant is placed on the state after the evictions, and only then is the preemption plan kept and its room nominated."""
+"""Which gangs are evicted for which? Victims are chosen by what their eviction costs, the claimant is placed on the state after the evictions, and only then is the preemption plan kept and its room nominated."""

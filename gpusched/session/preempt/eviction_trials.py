@@ -2,7 +2,7 @@
 
 Every trial evicts, asks quotas and places the whole minimum, then takes all of it back. The
 shortest beginning of the list of victims that makes room is found by doubling and halving; then
-everybody who is not needed is spared. So a few dozen trials do, whatever the number of victims.
+every victim that is not needed is spared. So a few dozen trials do, whatever the number of victims.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EvictionStep:
 
     Attributes:
         rank: orders the steps of one source.
-        last: whether nobody of the gang stays.
+        last: whether no member of the gang stays.
     """
 
     rank: tuple[Any, ...]
@@ -138,7 +138,7 @@ class EvictionSteps:
         return ordered
 
     def _update_keys(self, waiting: Iterable[_StepSource], gang: Gang) -> None:
-        """The keys of all whose queues the step concerns; of everybody where it is the claimant's."""
+        """The keys of all whose queues the step concerns; of all where it is the claimant's."""
         queues = self._session.snapshot.queues
 
         def path(queue: str) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ class EvictionTrials:
     Args:
         session: looked at as it will be.
         victims: of the session.
-        claimant: for whom; with those members only for whom may be evicted.
+        claimant: with those members only for which others may be evicted.
         action: ``preempt`` or ``reclaim``.
         gangs: who may be a victim; policies agreed already.
         accounts: of the queues of all possible victims.
@@ -222,7 +222,7 @@ class EvictionTrials:
         self._all = self._allowed(ordered, accounts)[: limits.VICTIM_TRIALS_MAX]
 
     def fewest(self) -> list[VictimGroup] | None:
-        """Who leaves, in order; None when not even everybody's leaving makes room."""
+        """Victims in order; None when even all of them do not make room."""
         steps = self._all
         rows = self._rows(steps)
         if rows is None:
@@ -240,7 +240,7 @@ class EvictionTrials:
         return [VictimGroup(step.gang, step.seats) for step in self._spared(steps[:high])]
 
     def _spared(self, steps: list[EvictionStep]) -> list[EvictionStep]:
-        """Without those who are not needed: first all whose rooms are not used, then each."""
+        """Without victims that are not needed: first all whose rooms are not used, then each."""
         rows = self._rows(steps)
         if rows is not None:
             near = {step.gang.key for step in steps if any(s.row in rows for s in step.seats)}

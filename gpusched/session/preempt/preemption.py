@@ -1,4 +1,4 @@
-"""Room for one gang after another: who leaves for it, proven on what will be, then promised.
+"""Room for one gang after another: victims, a placement proven on what will be, then nominations.
 
 Used by the actions that evict. A claimant gets places for its whole minimum on the state after
 the evictions, under every rule that an ordinary placement obeys, or nothing happens at all.
@@ -40,7 +40,7 @@ _TRIES_MAX = 8
 """Choices for one claimant that policies may refuse before it waits for another session."""
 
 EvictionMessage = Callable[[Gang, Sequence[EvictOperation]], str]
-"""What victims are told, given the claimant and who leaves for it."""
+"""The message for victims, given the claimant and the evictions for it."""
 
 
 class _PreemptionResult(Enum):
@@ -55,7 +55,7 @@ class Preemption:
 
     Args:
         session: in which is evicted.
-        rules: who may be a victim, before policies are asked.
+        rules: which gangs may be victims, before policies are asked.
         reason: that victims are told.
         message: that victims are told.
     """
@@ -93,7 +93,7 @@ class Preemption:
         """Make room for gangs in their turn, as far as there are victims.
 
         Args:
-            gangs: that may have somebody evicted for them.
+            gangs: that may have others evicted for them.
             checks: must allow a gang first. What they refuse to one of a class, they would
                 refuse to the others: no claim of a session makes another's claim better.
         """
@@ -255,7 +255,7 @@ class Preemption:
     def _policies_agree(
         self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
     ) -> bool:
-        """Whether policies let all of them go; who is refused is not chosen again."""
+        """Whether policies let all of them go; a refused victim is not chosen again."""
         hooks, action = self._session.hooks, self._rules.action
         for part in chosen:
             if first_refusal(hooks.victim_filters, claimant, part.gang, action).refuses:
@@ -284,7 +284,7 @@ class Preemption:
 
     # -- telling -----------------------------------------------------------------------------
     def _tell(self, gang: Gang, need: int, reach: int) -> None:
-        """Add to what it was told why nobody is evicted for it."""
+        """Add to its message why no gang is evicted for it."""
         ask = self._session.outcomes.refusal(gang)
         if reach < 0 or ask is None:
             return
@@ -324,9 +324,9 @@ def _sizes_compared(claimant: Gang) -> Omit:
 
 
 def eligible_claimant(gang: Gang) -> Gang | None:
-    """The gang with those members for whom others may be evicted; None when they do not suffice.
+    """The gang with those members for which others may be evicted; None when they do not suffice.
 
-    Members that ask for nothing take no room from anybody: for them alone nobody leaves.
+    Members that ask for nothing take no room from others: for them alone none is evicted.
     """
     pod_sets = []
     for pod_set in gang.pod_sets:

@@ -1,4 +1,4 @@
-"""Gangs that are stopped for their own sake: policies say whom, before anybody is placed."""
+"""Gangs that are stopped for their own sake: policies name them, before any gang is placed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def stop_gangs(session: Session) -> None:
 
 
 def _budgets_allow_leaving(gang: Gang, budgets: DisruptionBudgets) -> bool:
-    """Whether disruption budgets let somebody go, or all of a Job that would be paused.
+    """Whether disruption budgets let a member go, or all of a Job that would be suspended.
 
-    The API asks them when a pod is evicted, but nobody does when a Job is suspended. A gang that
+    The API asks them when a pod is evicted, but not when a Job is suspended. A gang that
     they protect whole would be told every minute that it is stopped, and never would be.
     """
     drawn = [budgets.numbers_of(member) for member in gang.placed]

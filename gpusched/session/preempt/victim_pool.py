@@ -1,7 +1,7 @@
 """Victims for one class of claimants: bundles in a field of ints, and the way back to members.
 
 Kept for all claims of its class in a session. Between two claims it takes in what happened on
-the bench and who left, so that a claim costs what it touches and not what there is.
+node usage and evictions, so that a claim costs what it touches and not what there is.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ class VictimPool:
         return [] if left else found
 
     def choose(self, need: int) -> VictimChoice | None:
-        """As ``Field.choose``; who was taken counts as gone while the next is sought."""
+        """As ``Field.choose``; a victim that was taken counts as gone while the next is sought."""
         statement = self._session.statement()
 
         def taken(members: Sequence[int]) -> None:
@@ -342,7 +342,7 @@ class VictimPool:
         return choice
 
     def leaving(self, choice: VictimChoice) -> list[VictimGroup]:
-        """Who that is, in the order in which they would go."""
+        """Victims of these bundles, in the order in which they would go."""
         picks = sorted(choice.picks, key=lambda p: (self._field.rank_of(p.bundle), p.bundle))
         return [
             VictimGroup(

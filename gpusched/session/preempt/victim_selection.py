@@ -36,7 +36,7 @@ ClaimantClass = Hashable
 
 @attrs.frozen(slots=True, eq=False)
 class VictimRules:
-    """Who may be a victim, before policies are asked.
+    """Which gangs may be victims, before policies are asked.
 
     Attributes:
         action: ``preempt`` or ``reclaim``.
@@ -67,7 +67,7 @@ class _PoolStage:
 class _ExcludedVictims:
     gangs: set[GangKey] = attrs.Factory(set)
     kept: dict[str, set[GangKey]] = attrs.Factory(dict)
-    """Of these queues nobody else may be taken."""
+    """Exclude all other gangs of these queues."""
 
 
 class VictimSelector:
@@ -88,7 +88,7 @@ class VictimSelector:
         self._accounts: dict[ClaimantClass, LossAccounts] = {}
         self._budget = session.placement.time_budget_s
         self.work = 0
-        """Steps taken, in units of a few microseconds; bounded by who uses it."""
+        """Steps taken, in units of a few microseconds; bounded by the caller."""
 
     def choose(
         self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]

@@ -1,7 +1,7 @@
-"""Who runs and could leave, what that would cost, and which rules of the API limit it.
+"""Running gangs that could be evicted, what that would cost, and which rules of the API limit it.
 
 Mechanism, not policy: what a gang needs to go on, what a disruption budget still allows, and
-what work would be lost. Whether somebody *may* be a victim is asked of the policies elsewhere.
+what work would be lost. Whether a gang *may* be a victim is asked of the policies elsewhere.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RunningGang:
     """A gang and what it could lose.
 
     Attributes:
-        seats: who may leave, in the order in which they would: the least missed first.
+        seats: members that may leave, in the order in which they would: the least missed first.
         surplus: how many may leave while the gang goes on; all of a gang that is broken anyway.
         spare_roles: the same by role, for roles that have a minimum.
         spare_parts: the same by sub-group; an incomplete one that is not needed may lose all.
@@ -75,7 +75,7 @@ class RunningGang:
 
 
 class Victims:
-    """Everybody who could leave, for one session. What was claimed already is taken off.
+    """Members that could leave, for one session. Those claimed already are taken off.
 
     Args:
         session: whose snapshot is looked at.
@@ -102,7 +102,7 @@ class Victims:
 
     @property
     def queues(self) -> Iterable[str]:
-        """Queues in which somebody preemptible runs."""
+        """Queues in which a preemptible gang runs."""
         return self._queues
 
     def lowest(self, queue: str) -> int | None:
@@ -114,7 +114,7 @@ class Victims:
         return iter(self._queues.get(queue, ()))
 
     def running(self, gang: Gang) -> RunningGang | None:
-        """What the gang could lose; None when nothing. Good until somebody of it is claimed."""
+        """What the gang could lose; None when nothing. Valid until a member of it is claimed."""
         if gang.key not in self._running:
             self._running[gang.key] = self._examine(gang)
         return self._running[gang.key]

@@ -1,6 +1,6 @@
 """Joint starts: a gang that finds no room gets it where gangs that start beside it can make way.
 
-Nothing here changes who starts before whom: gangs take turns as ever, and who was given a start
+Nothing here changes the queue order: gangs take turns as ever, and one that was given a start
 keeps it. Only where they sit is decided again, for those of this session whose places nobody has
 been told yet. Tries are counted, and what failed is remembered for all gangs alike.
 """
@@ -50,7 +50,7 @@ def choose_movable_gangs(
     """Gangs whose moving could make room, in the order of their starts; whether these are all.
 
     Those in the domains that lack the least come first, and the last to start first among
-    equals; then those elsewhere, who may have to make way for the first. Nobody when the gang
+    equals; then those elsewhere, who may have to make way for the first. None when the gang
     would not fit if all of them were gone.
 
     Args:
@@ -79,7 +79,7 @@ def choose_movable_gangs(
 def _domain_ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints | None:
     """By row, the rank of its domain: the less room it lacks, the smaller.
 
-    None when no domain has room for the gang whoever moves.
+    None when no domain has room for the gang, whichever gangs move.
     """
     places = [place for each in movable for place in session.placements.assigned(each)]
     now = make_candidate(session, gang, batch_resources(session, [gang], ())).problem
@@ -152,7 +152,7 @@ class Reassignment:
         """All have settled, and stay.
 
         Raises:
-            InvariantBroken: somebody has not.
+            InvariantBroken: a member has none.
         """
         if len(self._settled) != len(self._gangs):
             raise InvariantBroken("a gang that was to move has no places")
@@ -161,7 +161,7 @@ class Reassignment:
             statement.commit()
 
     def discard(self) -> None:
-        """Everybody is where he was. Statements made since must be discarded already."""
+        """All members are where they were. Statements made since must be discarded already."""
         while self._settled:
             gang, statement = self._settled.pop()
             self._session.placements.replace(gang, (), proof="")
@@ -178,12 +178,12 @@ _REASONS_WITHOUT_ROOM: Final = (
     Reason.WAITING_FOR_TOPOLOGY,
 )
 _MORE_THAN_ANY_NODE: Final = 2**61
-"""Held back from everybody, far more than any node has and far from overflow."""
+"""Amounts held back from all gangs, far more than any node has and far from overflow."""
 
 
 @attrs.frozen(eq=False)
 class _BatchAssignment:
-    """Where everybody of a window would sit.
+    """Assignments of all members of a batch.
 
     Attributes:
         gangs: movers in the order of their starts, the newcomer last.
@@ -221,7 +221,7 @@ class BatchAdmission:
     def start(self, gang: Gang, refusal: Unschedulable) -> bool:
         """Try to start a gang that was refused in its turn; whether it got its places.
 
-        Nobody else gains or loses a start. Without success nothing has changed.
+        No other gang gains or loses a start. Without success nothing has changed.
         """
         if not self._on or refusal.reason not in _REASONS_WITHOUT_ROOM or not self._movable:
             return False
@@ -314,7 +314,7 @@ class BatchAdmission:
 
     # -- carrying it out -------------------------------------------------------------------------
     def _apply_assignment(self, gang: Gang, chosen: Gang, seats: _BatchAssignment) -> bool:
-        """Move everybody who moves and start the gang, or leave everything as it was."""
+        """Move the chosen gangs and start the gang, or leave everything as it was."""
         session = self._session
         moves = Reassignment(session, seats.moved)
         left = dict(seats.rooms)

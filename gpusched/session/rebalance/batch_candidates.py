@@ -1,4 +1,4 @@
-"""Gangs of a session as contenders of one window: everybody of the window counts as not placed."""
+"""Gangs of a session as candidates of one batch: all gangs of the batch count as not placed."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class BatchResources:
     """What the problems of one window share.
 
     Attributes:
-        columns: of the nodes' resources, those that somebody asks for.
-        free: of these, with nobody of the window placed, int64, shape (nodes, columns).
+        columns: of the nodes' resources, those that a candidate requests.
+        free: of these, with no gang of the batch placed, int64, shape (nodes, columns).
         levels: as problems have them.
         names: of the levels, in order.
     """
@@ -132,7 +132,7 @@ def batch_resources(
     Args:
         session: as it looks at its nodes.
         gangs: of the window.
-        places: that those of them have who are placed; they count as free.
+        places: of gangs that are placed; they count as free.
     """
     node_usage = session.node_usage
     seats = [session.class_info(pod_set.pod_class) for gang in gangs for pod_set in gang.pod_sets]
@@ -159,7 +159,7 @@ def _problem_level(name: str, domain: Ints, real: int) -> DomainLevel:
 
 
 def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> AdmissionCandidate:
-    """All members of ``gang.pod_sets``, who all must start."""
+    """All members of ``gang.pod_sets``, which all must start."""
     names = [part.name for part in gang.sub_groups]
     spare = session.cluster_map.spared_rows(gang)
     usable = np.ones(len(session.node_usage.nodes), dtype=np.bool_) if spare is None else ~spare

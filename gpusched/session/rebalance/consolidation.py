@@ -1,9 +1,9 @@
-"""Whom to move so that one gang after another fits: nobody ends for good, and little work is lost.
+"""Gangs to move so that one gang after another fits: none ends for good, and little work is lost.
 
 A gang that waits for room alone gets it from gangs that all fit elsewhere at once. They are chosen
-by what they lose, by a model or one at a time without a solver; then everybody is placed on what
+by what they lose, by a model or one at a time without a solver; then all of them are placed on what
 will be, under every rule that an ordinary placement obeys, or nothing happens at all. The places
-of those who move are recorded before the first of them leaves.
+of moved gangs are recorded before the first of them leaves.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Consolidation:
         return lost * _COST_OF_GPU_SECOND + pods
 
     def _is_complete_and_movable(self, gang: Gang) -> bool:
-        """Whether it runs complete, somebody makes its pods again, and its move can be recorded."""
+        """Whether it runs complete, a controller makes its pods again, and its move can be recorded."""
         session = self._session
         own_group = gang.pod_group is not None and not gang.pod_group.source
         own_job = gang.pod_group is None and gang.job is not None and gang.key.kind == "Job"
@@ -266,7 +266,7 @@ class Consolidation:
     def _placed(
         self, gang: Gang, chosen: Sequence[MovableGang]
     ) -> tuple[Statement | None, list[tuple[MovableGang, Statement]]]:
-        """Everybody's places on what will be, or none at all."""
+        """Places of all gangs on what will be, or none at all."""
         session = self._session
         statement = session.statement()
         for each in chosen:

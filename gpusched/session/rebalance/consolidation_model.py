@@ -1,8 +1,8 @@
-"""Whom to move for a gang in one area, as ints for a solver: who leaves fits elsewhere at once.
+"""Gangs to move for a gang in one area, as ints for a solver: each fits elsewhere at once.
 
 One boolean for each gang that could be moved, one count for each row and class of pods. Members
 of moved gangs of one class are interchangeable; their own topology is not in the model, so that
-an answer is a proposal: whoever uses it places everybody.
+an answer is a proposal: the caller places every gang.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who may do what? Users, tokens, roles and bindings, and the reviews that ask about them."""
+"""What may each user do? Users, tokens, roles and bindings, and the reviews that ask about them."""

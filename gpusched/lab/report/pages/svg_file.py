@@ -31,7 +31,7 @@ def svg_document(panels: Sequence[Plot], *, title: str, columns: int = 1) -> str
 
     Args:
         panels: at least one.
-        title: for those who do not see it.
+        title: text for screen readers.
         columns: so many plots beside each other.
     """
     wide = (WIDE - 2 * _PAD - (columns - 1) * _GAP) // columns

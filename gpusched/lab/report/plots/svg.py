@@ -163,7 +163,7 @@ class Plot:
         note: one or two sentences below it.
         tall: pixels.
         drawing: inside of the SVG element; coordinates ``wide`` by ``deep``.
-        alt: what the picture tells, for those who do not see it.
+        alt: what the picture tells, for screen readers.
         x_ticks, y_ticks: share of the axis from its origin, and label.
         timed: the x axis is time, and zooms with all others.
         data: for pointing at it; ``kind`` tells the script what it is.

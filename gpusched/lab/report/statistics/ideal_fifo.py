@@ -77,7 +77,7 @@ def ideal_schedule(
         jobs: these only; None for all. The others are then not in the cluster at all.
 
     Raises:
-        Unknown: a job never started, so that nobody knows how long it runs; or no node has room.
+        Unknown: a job never started, so that its length is unknown; or no node has room.
     """
     pods = pods_of(record)
     gangs = []

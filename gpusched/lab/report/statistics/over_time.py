@@ -255,7 +255,7 @@ def jain_index(record: RunRecord) -> StepFunction:
     """Jain's index of what queues had got by then over what they were due by then.
 
     Each queue counts as much as it was due; moments at which no job of it waited do not count.
-    1 where all got the same part of what they were due, and where nobody was due anything.
+    1 where all got the same part of what they were due, and where none was due anything.
     """
     pairs = list(held_and_due_of_waiting(record).values())
     if not pairs:

@@ -236,7 +236,7 @@ class EnumType:
 
 @attrs.frozen
 class AnyType:
-    """Any value; read as the node itself, for whoever knows more about it."""
+    """Any value; read as the node itself, for a reader that knows its type."""
 
     what: str = "a value"
     types: tuple[type, ...] = ()

@@ -49,7 +49,7 @@ def was_seen(work: WorkloadObjects) -> bool:
 
 
 def workload_states(work: WorkloadObjects) -> frozenset[str]:
-    """Every state it is in: who runs has started and was admitted; what is over may be gone."""
+    """Every state it is in: a running one has started and was admitted; a finished one may be gone."""
     found: set[str] = set()
     if not work.objects:
         found.add("gone")

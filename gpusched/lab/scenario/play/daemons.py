@@ -147,7 +147,7 @@ def _made(
     coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
     **how: Any,
 ) -> asyncio.Task[T]:
-    """A task; whoever's code makes it owns it."""
+    """A task; it belongs to the daemon whose code makes it."""
     task: asyncio.Task[T] = asyncio.Task(coro, loop=loop, **how)
     context = how.get("context")
     process = _OF.get() if context is None else context.get(_OF)

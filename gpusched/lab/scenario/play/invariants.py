@@ -5,8 +5,8 @@ scheduler; unlike that one it keeps books, so that a run of ten thousand pods ca
 
 ``room``: what we bind leaves its node within what that offers. ``slots``: no GPU is given twice,
 and a pod has as many as it asks for. ``quota``: what is bound leaves every queue above it within
-its capability. ``gangs``: nobody is bound in part for longer than a recovery may take. ``ours``:
-we bind who asks for us, and none that is gated. ``honest``: a status tells what is so.
+its capability. ``gangs``: no gang is bound in part for longer than a recovery may take. ``ours``:
+only pods of this scheduler are bound, and none that is gated. ``honest``: a status tells what is so.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _LEAST_S: Final = 1e-6
 LOOK_S: Final = 1.0
 """So often it is asked whether the run is over, and whether a daemon broke."""
 QUIET_S: Final = 600.0
-"""Who waits without anything happening for so long will wait for ever."""
+"""A workload that waits so long without any change will wait for ever."""
 _READY_S: Final = 60.0
 """Nodes that are there before have so long to become ready."""
 _RANKS: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass": 2, "Topology": 3,
@@ -54,7 +54,7 @@ class PlaySite:
         name: as records call it: ``embedded``, ``cluster``.
         daemon: options of the so-many-th daemon.
         cluster: the embedded one; None for a real one, which has no faults and restarts.
-        led: whether a daemon of somebody else leads there, so that none is started.
+        led: whether another daemon leads there, so that none is started.
         made: given the daemons of the run before it begins, so that they can be killed from outside.
     """
 

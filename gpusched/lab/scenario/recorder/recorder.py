@@ -1,4 +1,4 @@
-"""Makes a record of changes: who came, was bound, ran, was told to go and ended, and when.
+"""Makes a record of changes: workloads that came, were bound, ran, were evicted and ended, and when.
 
 Fed with every change of a ground. It keeps small lives and no objects, so that a run of a
 hundred thousand changes costs little; ``record`` may be asked for at any moment.

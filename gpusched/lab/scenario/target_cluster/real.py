@@ -211,7 +211,7 @@ class RealTarget:
         return [obj for obj in watch.objects() if self._is_seen(kind, obj)]
 
     def everybody(self, kind: str) -> Sequence[Obj]:
-        """Objects of a kind that is followed, whoever made them."""
+        """Objects of a kind that is followed, also those made by others."""
         return self._watches[kind].objects()
 
     def on_change(self, listener: Callable[[ObjectChange], None]) -> None:

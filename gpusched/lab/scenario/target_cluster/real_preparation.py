@@ -56,7 +56,7 @@ class PreparedCluster:
     """What was found.
 
     Attributes:
-        led: holder of the Lease of a daemon that leads already; empty for nobody.
+        led: holder of the Lease of a daemon that leads already; empty for none.
     """
 
     led: str = ""
@@ -187,7 +187,7 @@ async def lease_holder(ground: RealTarget, config: Config) -> str:
 
 
 async def _other_run(ground: RealTarget, scenario: Scenario, led: str, tell: Tell) -> str:
-    """Wait for the Lease of another run's daemon, which may be dead; who leads afterwards.
+    """Wait for the Lease of another run's daemon, which may be dead; the holder afterwards.
 
     Raises:
         ConfigError: it lives.
@@ -208,7 +208,7 @@ async def _other_run(ground: RealTarget, scenario: Scenario, led: str, tell: Tel
 
 # -- what must not be there --------------------------------------------------------------------
 def _refuse_taken(ground: RealTarget, scenario: Scenario) -> None:
-    """Nothing is changed that somebody else made."""
+    """Nothing is changed that the run did not make."""
     there = {
         (kind, namespace_of({"kind": kind, **obj}), obj["metadata"]["name"]): obj
         for kind in {*kinds_of(scenario), *ALWAYS}

@@ -136,7 +136,7 @@ class KindWatch:
     def replace(self, items: Sequence[Obj]) -> None:
         """Take a whole list: tells what differs from what was known.
 
-        After an outage much is told as of one moment. What ended is told first: who came after
+        After an outage much is told as of one moment. What ended is told first: what came after
         it may have its place by now.
         """
         there = {_key(obj): obj for obj in items}

@@ -111,7 +111,7 @@ class LivePod:
         checkpoint_s: it saves its work so often; 0 when never.
         kept_s: seconds of work that it had saved when it was told to go.
         owner: kind, name and UID of its controller; empty texts for none.
-        again: its manifest where its controller makes it anew; None where nobody or a Job does.
+        again: its manifest where its controller makes it anew; None where a Job or nothing does.
     """
 
     key: ObjectKey

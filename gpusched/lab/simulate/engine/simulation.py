@@ -158,7 +158,7 @@ class SimulationCase:
         until: seconds after which it ends; None when nothing is to come any more.
         pace: how long things take.
         epoch: wall time at second 0, seconds since the Unix epoch.
-        seed: of whoever made the arrivals, for the record.
+        seed: of the arrivals, for the record.
         told: called now and then with the seconds that have passed and the jobs that came.
     """
 
