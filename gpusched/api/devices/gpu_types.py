@@ -25,6 +25,8 @@ FULL_SPEED: Final = 1_000
 SPEED_MAX: Final = 1_000 * FULL_SPEED
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NUMBER_LENGTH_MAX: Final = 32
+_LENGTH_MAX: Final = 4_096
+"""Bytes of a request, which is remembered; 32 names of 63 characters with their speeds fit."""
 FIELD: Final = "spec.gpuTypes"
 ANNOTATION: Final = "gpusched.io/gpu-types"
 ANNOTATION_FIELD: Final = f"metadata.annotations[{ANNOTATION}]"
@@ -58,7 +60,6 @@ class _WireGpuTypes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 _READ: Final = msgspec.json.Decoder(_WireGpuTypes)
 
 
-@lru_cache(maxsize=1024)
 def parse_gpu_types(raw: bytes, *, field: str) -> GpuTypeRequest:
     """A request as JSON; one that cannot be read holds the reason, so that its gang can be told.
 
@@ -68,6 +69,13 @@ def parse_gpu_types(raw: bytes, *, field: str) -> GpuTypeRequest:
     """
     if not raw or raw == b"null":
         return NO_GPU_TYPE_REQUEST
+    if len(raw) > _LENGTH_MAX:
+        return GpuTypeRequest(error=f"{field}: has {len(raw):,} bytes, more than {_LENGTH_MAX:,}")
+    return _parse(raw, field)
+
+
+@lru_cache(maxsize=1024)
+def _parse(raw: bytes, field: str) -> GpuTypeRequest:
     try:
         parsed = _READ.decode(raw)
         speeds = _speeds(parsed.speeds)
