@@ -76,6 +76,7 @@ def _rows(config: Config) -> list[tuple[str, str]]:
         ("podGroupPriority", config.pod_group_priority),
         *_priority_border(config),
         ("gpuResources", ", ".join(each.name for each in config.gpu_resources.listed)),
+        *_type_weights(config),
         ("actions", ", ".join(config.actions)),
         *(
             (f"tier {number}", ", ".join(_choice(choice) for choice in tier.plugins))
@@ -111,6 +112,12 @@ def _priority_border(config: Config) -> list[tuple[str, str]]:
     return [] if border is None else [("nonPreemptibleFromPriority", str(border))]
 
 
+def _type_weights(config: Config) -> list[tuple[str, str]]:
+    weights = config.gpu_resources.type_weights
+    told = ", ".join(f"{name} {weight / 1000:g}" for name, weight in weights)
+    return [("gpuTypeWeights", told)] if weights else []
+
+
 def _span(seconds: float) -> str:
     return format_duration(round(seconds * NANOSECONDS))
 
@@ -123,6 +130,9 @@ def _json(config: Config) -> dict[str, Any]:
         "podGroupPriority": config.pod_group_priority,
         "nonPreemptibleFromPriority": config.non_preemptible_from_priority,
         "gpuResources": [_resource(each) for each in config.gpu_resources.listed],
+        "gpuTypeWeights": {
+            name: weight / 1000 for name, weight in config.gpu_resources.type_weights
+        },
         "actions": config.actions,
         "tiers": [
             {

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+import attrs
+
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.api.meta.gpu_resources import GpuResources
 from gpusched.base import limits
 from gpusched.config.model import (
     DEFAULT,
@@ -21,7 +24,7 @@ from gpusched.config.model import (
     PluginTier,
     Solver,
 )
-from gpusched.config.read_gpu_resources import read_gpu_resources
+from gpusched.config.read_gpu_resources import read_gpu_resources, read_type_weights
 from gpusched.config.read_limits import read_client_connection, read_limits
 from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import (
@@ -66,7 +69,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
             _priority_border,
             default=DEFAULT.non_preemptible_from_priority,
         ),
-        gpu_resources=top.read("gpuResources", read_gpu_resources, default=DEFAULT.gpu_resources),
+        gpu_resources=_gpu_resources(top),
         actions=top.read("actions", _names, default=DEFAULT.actions),
         action_lines=top.lines("actions"),
         tiers=top.read("tiers", _tiers, default=DEFAULT.tiers),
@@ -80,6 +83,14 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
     )
     top.finish()
     return config
+
+
+def _gpu_resources(top: ConfigSection) -> GpuResources:
+    """The list of GPUs with the weights of their types, which have a section of their own."""
+    listed = top.read("gpuResources", read_gpu_resources, default=DEFAULT.gpu_resources)
+    none: tuple[tuple[str, int], ...] = ()
+    weights = top.read("gpuTypeWeights", read_type_weights, default=none)
+    return attrs.evolve(listed, type_weights=weights) if weights else listed
 
 
 # -- sections -------------------------------------------------------------------------------

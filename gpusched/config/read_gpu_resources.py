@@ -1,8 +1,11 @@
-"""The section ``gpuResources``: which extended resources are GPUs, and labels that tell of them."""
+"""The sections ``gpuResources`` and ``gpuTypeWeights``: which extended resources are GPUs, labels that
+tell of them, and how much GPUs of each type weigh.
+"""
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from gpusched.api.meta.gpu_resources import (
@@ -19,6 +22,9 @@ _NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _RESOURCE: Final = re.compile(f"(?P<domain>{_DOMAIN})/{_NAME}")
 _PREFIX: Final = re.compile(f"(?P<domain>{_DOMAIN})/[A-Za-z0-9][-A-Za-z0-9_.]{{0,61}}")
 _LABEL: Final = re.compile(f"({_DOMAIN}/)?{_NAME}")
+_GPU_TYPE: Final = re.compile(_NAME)
+_WEIGHT_MAX: Final = 1_000
+_NUMBER_LENGTH_MAX: Final = 32
 _DRIVER: Final = re.compile(_DOMAIN)
 _KUBERNETES: Final = ("kubernetes.io", "k8s.io")
 _TEXT_MAX: Final = 253 + 1 + 63
@@ -76,6 +82,44 @@ def _check_prefixes(
                     f"{name}: slicePrefix {quoted(each.slice_prefix)} of {each.name} also begins "
                     f"that of {other.name}",
                 )
+
+
+def read_type_weights(
+    node: YamlNode, name: str, problems: ConfigProblems
+) -> tuple[tuple[str, int], ...]:
+    """Weights of GPU types in thousandths, sorted by name; every mistake is noted."""
+    if not isinstance(node.value, dict):
+        raise BadValueError(
+            node.line, f"{name} must be weights by GPU type, not {describe_value(node)}"
+        )
+    found: dict[str, tuple[str, int]] = {}
+    for kind, entry in node.value.items():
+        if not _GPU_TYPE.fullmatch(kind):
+            problems.add(entry.line, f"{name}: {quoted(kind)} is no GPU type, such as h100")
+            continue
+        if kind.lower() in found:
+            problems.add(entry.line, f"{name} names {kind} twice")
+        try:
+            found[kind.lower()] = (kind, _weight(entry.node, f"{name}.{kind}"))
+        except BadValueError as why:
+            problems.add(why.line, why.what)
+    return tuple(found[kind] for kind in sorted(found))
+
+
+def _weight(node: YamlNode, name: str) -> int:
+    value = node.value
+    try:
+        plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+        weight = Decimal(str(value)[:_NUMBER_LENGTH_MAX]) if plain else Decimal("nan")
+    except InvalidOperation:
+        weight = Decimal("nan")
+    if not (weight.is_finite() and 1 <= weight <= _WEIGHT_MAX):
+        raise BadValueError(
+            node.line,
+            f"{name} must be a number from 1 to {_WEIGHT_MAX}, not {describe_value(node)}; let the "
+            f"type with the least be 1",
+        )
+    return int(weight * 1000)
 
 
 def _resource_name(node: YamlNode, name: str, _: ConfigProblems) -> str:

@@ -30,7 +30,9 @@ _SECTIONS: Final = {
     "client_connection": "clientConnection",
     "leader_election": "leaderElection",
 }
-_NEED_A_START: Final = ("schedulerNames", "gpuResources", "leaderElection")
+_WEIGHTS: Final = "gpuTypeWeights"
+"""Its own section of the file, which ``gpu_resources`` holds as well."""
+_NEED_A_START: Final = ("schedulerNames", "gpuResources", _WEIGHTS, "leaderElection")
 """Whose pods are ours, what their amounts are counted in, and who may act must not change under
 decisions already taken."""
 
@@ -81,6 +83,8 @@ def decide_reload(old: Config, new: Config | ConfigError) -> Decision:
     changed = tuple(
         key for name, key in _SECTIONS.items() if getattr(old, name) != getattr(new, name)
     )
+    if "gpuResources" in changed and old.gpu_resources.listed == new.gpu_resources.listed:
+        changed = tuple(_WEIGHTS if key == "gpuResources" else key for key in changed)
     if old.layouts != new.layouts:
         changed = (*changed, LAYOUTS)
     if not changed:

@@ -14,6 +14,10 @@ from gpusched.plugin import Gang, Hooks, View
 class TopologyArgs:
     """``compact: gangs`` gives the most compact place to all with GPUs, ``requested`` to those that ask.
 
+    ``mixGpuTypes: whenNeeded`` keeps a gang that does not say ``gpuTypes`` to one type of GPUs where
+    that is possible. ``fastGpus: mostGain`` lets gangs that tell their speeds leave a type to others
+    that wait and gain more by it; ``firstCome`` gives each its fastest.
+
     ``spareNodes`` empty GPU nodes in each domain of ``spareLevel`` (an NVLink domain, say) are left
     to gangs that run there already, so that a failed node can be replaced where the others are.
     """
@@ -22,6 +26,12 @@ class TopologyArgs:
         default="gangs",
         validator=v.in_(("gangs", "requested")),
         metadata={"renamed": {"wishes": "requested"}},
+    )
+    mix_gpu_types: Literal["whenNeeded", "freely"] = attrs.field(
+        default="whenNeeded", validator=v.in_(("whenNeeded", "freely"))
+    )
+    fast_gpus: Literal["mostGain", "firstCome"] = attrs.field(
+        default="mostGain", validator=v.in_(("mostGain", "firstCome"))
     )
     spare_level: str = attrs.field(default="", validator=v.instance_of(str))
     spare_nodes: int = attrs.field(default=0, validator=[v.ge(0), v.le(1_000)])
@@ -38,6 +48,10 @@ class TopologyPolicy:
     def open(self, hooks: Hooks, view: View) -> None:
         """Register compact places and spare nodes."""
         del view
+        hooks.choose_gpu_types(
+            one_where_possible=self.args.mix_gpu_types == "whenNeeded",
+            for_all_that_wait=self.args.fast_gpus == "mostGain",
+        )
         if self.args.compact == "gangs":
             hooks.compact(_holds_gpus)
         if self.args.spare_level and self.args.spare_nodes:

@@ -15,7 +15,7 @@ from gpusched.config.model import DEFAULT, PluginChoice
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
 TOP = (
-    "schedulerNames, podGroupPriority, nonPreemptibleFromPriority, gpuResources, actions, tiers, "
+    "schedulerNames, podGroupPriority, nonPreemptibleFromPriority, gpuResources, gpuTypeWeights, actions, tiers, "
     "placement, cycle, limits, clientConnection, leaderElection"
 )
 

@@ -47,9 +47,12 @@ class GpuResources:
     Attributes:
         listed: at least one; the first is the resource of pods that ask for a share of a GPU, of
             queues that limit GPUs without naming a resource, and of bare numbers in scenarios.
+        type_weights: GPU types and how much a GPU of the type weighs in what queues hold, deserve
+            and lose, in thousandths, at least 1,000 each; sorted by name. Others weigh 1,000.
     """
 
     listed: tuple[GpuResource, ...]
+    type_weights: tuple[tuple[str, int], ...] = ()
 
     @property
     def main(self) -> GpuResource:

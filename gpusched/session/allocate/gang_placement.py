@@ -31,6 +31,8 @@ from gpusched.session.allocate.unschedulable import (
 )
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.gpu_types.choice import place_on_best_types
+from gpusched.session.gpu_types.options import GpuTypeRefusal, chooses_gpu_types
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
@@ -61,6 +63,22 @@ def place_ignoring_reservations(
     session: Session, gang: Gang, statement: Statement
 ) -> Unschedulable | None:
     """Give places to as many members as the gang must start with, or to none.
+
+    Where types of GPUs make a difference for the gang, on the best of them that have room.
+    """
+    if not chooses_gpu_types(session, gang):
+        return _place_on_nodes(session, gang, statement)
+
+    def place() -> GpuTypeRefusal | None:
+        found = _place_on_nodes(session, gang, statement)
+        return None if found is None else GpuTypeRefusal(found.reason, found.message)
+
+    refusal = place_on_best_types(session, gang, statement, place)
+    return None if refusal is None else Unschedulable(refusal.reason, refusal.message)
+
+
+def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """Give places to as many members as the gang must start with, or to none, on nodes open to it.
 
     Lone pods, gangs that no policy wants compact, members with rules about other pods and those
     that share GPUs freely take their places one by one; all others as one problem, whose answer
@@ -124,7 +142,7 @@ def _place_whole(
             return beyond
         if solution.counts.size:
             apply_solution(session, gang, statement, problem, solution)
-            statement.proof = proof_text(solution)
+            statement.proof, statement.terms = proof_text(solution), solution.terms
             return None
         if refusal is None:
             refusal = explain_unsolved(session, gang, solution, confines)

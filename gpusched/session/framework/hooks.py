@@ -80,6 +80,10 @@ class TopologyHooks:
 
     compacts: list[CompactCheck] = attrs.field(factory=list)
     spares: list[SpareNodes] = attrs.field(factory=list)
+    one_gpu_type: bool = False
+    """Whether gangs that do not say it are of one type of GPUs where that is possible."""
+    fast_gpus_shared: bool = True
+    """Whether a gang leaves a type of GPUs to those that gain more by it."""
 
     def wants_compact(self, gang: Gang) -> bool:
         """Whether the gang is to get the most compact place there is."""
@@ -431,6 +435,16 @@ class Hooks:
         """
         said = self._provided("compact", provider, lambda said: isinstance(said, bool), False)
         self.topology.compacts.append(said)
+
+    def choose_gpu_types(self, *, one_where_possible: bool, for_all_that_wait: bool) -> None:
+        """How types of GPUs are chosen for gangs.
+
+        Args:
+            one_where_possible: a gang that does not say it is of one type where that is possible.
+            for_all_that_wait: a gang leaves a type to those that gain more by it.
+        """
+        self.topology.one_gpu_type = one_where_possible
+        self.topology.fast_gpus_shared = for_all_that_wait
 
     def spare_nodes(self, level: str, nodes: int) -> None:
         """Spare so many empty GPU nodes of each domain of a level for gangs that run there."""

@@ -8,7 +8,7 @@ been told yet. Tries are counted, and what failed is remembered for all gangs al
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import attrs
@@ -35,6 +35,7 @@ from gpusched.session.rebalance.batch_candidates import (
     as_movable,
     batch_resources,
     make_candidate,
+    types_in_batch,
     with_start_members,
 )
 from gpusched.session.state.search_records import SearchRecord
@@ -189,11 +190,13 @@ class _BatchAssignment:
         gangs: movers in the order of their starts, the newcomer last.
         rooms: by gang, what each row is to give it, shape (resources,).
         moved: movers whose places are others than now.
+        types: by gang, the types of GPUs that it is held to; None for any.
     """
 
     gangs: tuple[Gang, ...]
     rooms: Mapping[GangKey, Mapping[int, Ints]]
     moved: tuple[Gang, ...]
+    types: Mapping[GangKey, tuple[int, ...] | None]
 
 
 class BatchAdmission:
@@ -310,7 +313,8 @@ class BatchAdmission:
                 and counts.tolist() != _counts_by_task_and_row(session, each).tolist()
             ):
                 moved.append(each)
-        return _BatchAssignment(gangs, rooms, tuple(moved)), False
+        types = {each.key: types_in_batch(session, each, ground) for each in gangs}
+        return _BatchAssignment(gangs, rooms, tuple(moved), types), False
 
     # -- carrying it out -------------------------------------------------------------------------
     def _apply_assignment(self, gang: Gang, chosen: Gang, seats: _BatchAssignment) -> bool:
@@ -324,7 +328,8 @@ class BatchAdmission:
         left[chosen.key] = seats.rooms[chosen.key]
         for each in seats.moved:
             own = left.pop(each.key)
-            statement = self._placed(each, own, [*left.values()])
+            with self._held_to(seats.types[each.key]):
+                statement = self._placed(each, own, [*left.values()])
             if statement is None:
                 moves.discard()
                 return False
@@ -332,13 +337,17 @@ class BatchAdmission:
                 statement.discard()
                 moves.discard()
                 return False
-        statement = self._placed(chosen, left[chosen.key], ())
+        with self._held_to(seats.types[chosen.key]):
+            statement = self._placed(chosen, left[chosen.key], ())
         if statement is None:
             moves.discard()
             return False
         moves.commit()
         session.placements.commit(gang, statement)
         return True
+
+    def _held_to(self, types: tuple[int, ...] | None) -> AbstractContextManager[None]:
+        return nullcontext() if types is None else self._session.confined_to_gpu_types(types)
 
     def _placed(
         self, gang: Gang, own: Mapping[int, Ints], others: Sequence[Mapping[int, Ints]]

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.cache.gangs.gang import Gang, PodSet
@@ -16,6 +17,13 @@ from gpusched.placement.model.problem import DomainLevel, Problem, Role, SubGrou
 from gpusched.session.allocate.node_sets import Unschedulable, level_constraint_now
 from gpusched.session.allocate.start_members import choose_start_members, in_pod_order
 from gpusched.session.allocate.sub_groups import members_to_complete
+from gpusched.session.gpu_types.options import (
+    GpuTypeRefusal,
+    chooses_gpu_types,
+    gpu_type_options,
+    placed_gpu_rows,
+    takes_gpus,
+)
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment
 from gpusched.topology.levels import HOST
@@ -163,8 +171,13 @@ def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> Admi
     names = [part.name for part in gang.sub_groups]
     spare = session.cluster_map.spared_rows(gang)
     usable = np.ones(len(session.node_usage.nodes), dtype=np.bool_) if spare is None else ~spare
+    types = types_in_batch(session, gang, ground)
+    on_types = usable if types is None else usable & session.gpu_types.rows(types)
     roles = tuple(
-        _problem_role(session, pod_set, ground, names, usable) for pod_set in gang.pod_sets
+        _problem_role(
+            session, pod_set, ground, names, on_types if takes_gpus(pod_set.pod_class) else usable
+        )
+        for pod_set in gang.pod_sets
     )
     return AdmissionCandidate(
         problem=Problem(
@@ -180,6 +193,29 @@ def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> Admi
         ),
         must=True,
     )
+
+
+def types_in_batch(session: Session, gang: Gang, ground: BatchResources) -> tuple[int, ...] | None:
+    """Types of GPUs that a gang of the window is held to; None where types make no difference for it.
+
+    A gang that has places stays on their types; a newcomer is held to the one with most free GPUs.
+    """
+    if not chooses_gpu_types(session, gang):
+        return None
+    types = session.gpu_types
+    placed = types.on(placed_gpu_rows(session, gang))
+    if placed:
+        return placed
+    options = gpu_type_options(session, gang)
+    if isinstance(options, GpuTypeRefusal):
+        return ()
+    columns = session.node_usage.nodes.columns
+    wanted = {columns[name] for name in gpu_resources().names if name in columns}
+    gpus = [number for number, column in enumerate(ground.columns.tolist()) if column in wanted]
+    free = ground.free[:, gpus].sum(axis=1)
+    return max(
+        options, key=lambda each: (int(free[types.rows(each.types)].sum()), each.speed)
+    ).types
 
 
 def _problem_role(

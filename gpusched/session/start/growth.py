@@ -11,6 +11,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.elastic_members import GrowthSteps, grow_step_by_step
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.gpu_types.options import on_types_of_members
 from gpusched.session.state.session import Session
 
 
@@ -61,7 +62,8 @@ def _grow_by(
 ) -> tuple[bool, Unschedulable | None]:
     """Place so many more members, all of them for None; whether no more follow, and the refusal."""
     reservations = session.reservations
-    with nullcontext() if reservations is None else reservations.around(gang):
+    room = nullcontext() if reservations is None else reservations.around(gang)
+    with room, on_types_of_members(session, gang):
         while count is None or count > 0:
             try:
                 next(steps)

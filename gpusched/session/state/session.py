@@ -37,8 +37,14 @@ from gpusched.session.state.decided.placement_effects import PlacementEffects
 from gpusched.session.state.decided.placements import Placements
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
 from gpusched.session.state.level_names import resolve_level_names
-from gpusched.session.state.nodes.class_info import REFUSED_LATELY, PodClassInfo, PodClassInfos
+from gpusched.session.state.nodes.class_info import (
+    REFUSED_LATELY,
+    ConfinedTypes,
+    PodClassInfo,
+    PodClassInfos,
+)
 from gpusched.session.state.nodes.cluster_map import ClusterMap
+from gpusched.session.state.nodes.gpu_types import NodeGpuTypes, with_unknown_types_told
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.work_budget import GangSelection, WorkBudget, tenant_of_gang
 from gpusched.session.state.search_records import SearchRecord, search_effort
@@ -126,9 +132,12 @@ class Session:
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
         self._gangs = {
-            gang.key: resolve_level_names(
-                without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
-                lambda: self.levels,
+            gang.key: with_unknown_types_told(
+                resolve_level_names(
+                    without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
+                    lambda: self.levels,
+                ),
+                lambda: self.gpu_types,
             )
             for gang in snapshot.gangs
         }
@@ -214,6 +223,23 @@ class Session:
     def pod_info(self, pod: Pod) -> PodClassInfo:
         """The class of one pod on this session's nodes, with the rules between pods for it."""
         return self.class_infos.pod_info(pod)
+
+    @cached_property
+    def gpu_types(self) -> NodeGpuTypes:
+        """Types of the nodes' GPUs."""
+        return self.cache.gpu_types.of_nodes(self.snapshot.nodes)
+
+    @contextmanager
+    def confined_to_gpu_types(self, types: tuple[int, ...]) -> Iterator[None]:
+        """Inside, pods that request GPUs fit nodes with GPUs of these types alone."""
+        outer = self.class_infos.confined_to
+        if outer is not None:
+            types = tuple(number for number in types if number in outer.types)
+        if len(types) == len(self.gpu_types.names):
+            yield
+            return
+        with self.class_infos.confined(ConfinedTypes(types, ~self.gpu_types.rows(types))):
+            yield
 
     # -- searching ---------------------------------------------------------------------------
     def record_search(self, record: SearchRecord) -> None:

@@ -20,6 +20,7 @@ from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.node_pools import NodePoolCache
 from gpusched.session.framework.pod_counts import PodCountCache
 from gpusched.session.state.equivalence import EquivalenceClasses, GangCache
+from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.topology.levels import TopologyLevel, topology_levels
 from gpusched.topology.topology_verdicts import TopologyVerdict, topology_verdicts
@@ -96,6 +97,8 @@ class SessionCache:
         """Counts of pods by node, and domains of node labels."""
         self.node_pools = NodePoolCache()
         """Nodes of node pools, and amounts that gangs hold there."""
+        self.gpu_types = GpuTypeCache()
+        """Types of nodes' GPUs."""
         self.tables = TableCache()
         """Tables of nodes that placement sorts by."""
         self.equivalence = EquivalenceClasses()

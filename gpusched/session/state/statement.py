@@ -20,6 +20,7 @@ from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.placement.model.problem import Term
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.state.nodes.numa_fit import numa_slot_masks
@@ -99,6 +100,8 @@ class Statement:
         self._accounts = accounts
         self.proof = ""
         """How good its places are proven to be; empty when nothing is known."""
+        self.terms: tuple[Term, ...] = ()
+        """Values and bounds of what its places were compared by; empty when nothing was."""
         self._moves: list[
             Assignment | EvictOperation | UnnominateOperation | UnassignOperation
         ] = []

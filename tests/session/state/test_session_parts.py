@@ -12,7 +12,7 @@ from gpusched.session.state.cycle_state import CycleState
 
 ROOT = Path(gpusched.session.__path__[0])
 LOWEST_FIRST = (
-    "framework", "state", "allocate", "admission", "backfill", "preempt", "status", "rebalance",
+    "framework", "state", "gpu_types", "allocate", "admission", "backfill", "preempt", "status", "rebalance",
     "containment", "start", "decide",
 )  # fmt: skip
 PARTS = ("placements", "nominations", "outcomes")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.devices.slots import slot_numbers
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
@@ -109,6 +110,8 @@ class LivePod:
         done_s: of these, seconds that a predecessor had saved when it left.
         stop_s: seconds from being told to go to its end.
         checkpoint_s: it saves its work so often; 0 when never.
+        speeds: types of GPUs and speeds in thousandths; empty where all are equally fast.
+        speed: of its gang where it runs, in thousandths.
         kept_s: seconds of work that it had saved when it was told to go.
         owner: kind, name and UID of its controller; empty texts for none.
         again: its manifest where its controller makes it anew; None where a Job or nothing does.
@@ -128,6 +131,8 @@ class LivePod:
     start_s: float
     stop_s: float
     checkpoint_s: float
+    speeds: tuple[tuple[str, int], ...] = ()
+    speed: int = FULL_SPEED
     owner: tuple[str, str, str] = ("", "", "")
     again: Mapping[str, Any] | None = None
     bound: float | None = None
@@ -141,8 +146,9 @@ class LivePod:
     kept_s: float = 0.0
 
     def work_at(self, now: float) -> tuple[float, float]:
-        """Seconds of work done and seconds of them saved, those of predecessors included."""
-        done = self.done_s + (now - self.running if self.running is not None else 0.0)
+        """Seconds of work, at speed 1, done and saved, those of predecessors included."""
+        ran = now - self.running if self.running is not None else 0.0
+        done = self.done_s + ran * self.speed / FULL_SPEED
         every = self.checkpoint_s
         return done, max(self.done_s, done // every * every if every else 0.0)
 

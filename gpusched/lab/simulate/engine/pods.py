@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from gpusched.api.devices.gpu_types import (
+    FULL_SPEED,
+    gpu_type_of,
+    named_value,
+    parse_gpu_types,
+)
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.lab.report.record import EvictionRecord, LifeEnd
@@ -18,6 +25,7 @@ from gpusched.lab.simulate.engine.job_records import (
 from gpusched.lab.simulate.engine.objects import Obj, with_condition, with_status
 from gpusched.lab.simulate.engine.world import (
     RUN_FOR,
+    RUN_SPEEDS,
     START_AFTER,
     STOP_AFTER,
     SimulatedWorld,
@@ -89,6 +97,7 @@ class SimulatedPods:
             start_s=world.pace.start_s if start_s is None else start_s,
             stop_s=min(grace_s, world.pace.stop_s if stop_s is None else stop_s),
             checkpoint_s=self._checkpoint_s(pod),
+            speeds=_speeds_of(obj),
         )
         if pod.owner is not None:
             live.owner = (pod.owner.kind, pod.owner.name, pod.owner.uid)
@@ -180,9 +189,22 @@ class SimulatedPods:
             return
         live.running = world.now
         self._count(live, running=1)
+        live.speed = self._speed_of(live)
         if live.run_s is not None:
-            left = max(0.0, live.run_s - live.done_s)
+            left = max(0.0, live.run_s - live.done_s) * FULL_SPEED / live.speed
             world.agenda.at(world.now + left, lambda: self._succeed(live))
+
+    def _speed_of(self, live: LivePod) -> int:
+        """How fast its gang works where its members are now: as fast as the slowest of them."""
+        if not live.speeds:
+            return FULL_SPEED
+        speeds = []
+        for each in live.job.live.values():
+            node = self._world.cache.rows.get(each.node) if each.gpus else None
+            if node is not None:
+                named = named_value(each.speeds, gpu_type_of(node.labels, gpu_resources()))
+                speeds.append(named[1] if named is not None else FULL_SPEED)
+        return min(speeds, default=FULL_SPEED)
 
     def _succeed(self, live: LivePod) -> None:
         if live.told is not None or live.ended is not None:
@@ -270,3 +292,9 @@ class SimulatedPods:
         if live.gone is None:
             live.gone = self._world.now
             self._world.objects.remove("pods", live.key)
+
+
+def _speeds_of(obj: Obj) -> tuple[tuple[str, int], ...]:
+    """Speeds that the manifest tells the simulation; none where it tells none, or nonsense."""
+    text = (obj["metadata"].get("annotations") or {}).get(RUN_SPEEDS, "")
+    return parse_gpu_types(f'{{"speeds":{text}}}'.encode(), field=RUN_SPEEDS).speeds if text else ()

@@ -46,6 +46,9 @@ class EventQueue:
 RUN_FOR: Final = "gpusched.io/run-for"
 START_AFTER: Final = "gpusched.io/start-after"
 STOP_AFTER: Final = "gpusched.io/stop-after"
+RUN_SPEEDS: Final = "gpusched.io/run-speeds"
+"""How fast the members of a gang work on each type of GPUs, as JSON: ``{"h100": 1.0, "a100": 0.45}``.
+All of them work as fast as the slowest; what is run for is the time at speed 1."""
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,8 @@ one info. The others share theirs with pods for which all rules have the same ke
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
@@ -54,6 +55,19 @@ class PodClassInfo:
     gate: InterPodGate | None = None
 
 
+@attrs.frozen(slots=True)
+class ConfinedTypes:
+    """Types of GPUs that pods are confined to.
+
+    Attributes:
+        types: their numbers, ascending; see ``NodeGpuTypes``.
+        others: nodes without GPUs of these types, bool, shape (nodes,).
+    """
+
+    types: tuple[int, ...]
+    others: Bools = attrs.field(eq=False)
+
+
 @attrs.frozen(slots=True, eq=False)
 class _ClassRules:
     """Rules and preferences that may concern pods of a class, with their numbers."""
@@ -83,12 +97,30 @@ class PodClassInfos:
         self._pod_counts = pod_counts
         self._hooks = hooks
         self._session_cache = session_cache
-        self._plain: dict[str, PodClassInfo] = {}
+        self._gpu_types: ConfinedTypes | None = None
+        self._plain: dict[tuple[str, ConfinedTypes | None], PodClassInfo] = {}
         self._concerned: dict[str, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
         self._by_rule_keys: dict[Hashable, PodClassInfo] = {}
-        self._by_pod: dict[tuple[UID, str], PodClassInfo] = {}
+        self._by_pod: dict[tuple[UID, str, ConfinedTypes | None], PodClassInfo] = {}
         """Infos by pod and class: a Job that may start in several pools has pods of several."""
+
+    @contextmanager
+    def confined(self, types: ConfinedTypes) -> Iterator[None]:
+        """Inside, pods that request GPUs fit nodes with GPUs of these types alone."""
+        before, self._gpu_types = self._gpu_types, types
+        try:
+            yield
+        finally:
+            self._gpu_types = before
+
+    @property
+    def confined_to(self) -> ConfinedTypes | None:
+        """Types that pods with GPUs are confined to now; None for all."""
+        return self._gpu_types
+
+    def _types_of(self, pod_class: PodClass) -> ConfinedTypes | None:
+        return self._gpu_types if pod_class.gpu or pod_class.share is not None else None
 
     @property
     def nodes(self) -> NodeColumns:
@@ -97,9 +129,10 @@ class PodClassInfos:
 
     def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules its pods have."""
-        info = self._plain.get(pod_class.digest)
+        key = (pod_class.digest, self._types_of(pod_class))
+        info = self._plain.get(key)
         if info is None:
-            info = self._plain[pod_class.digest] = self._make(pod_class)
+            info = self._plain[key] = self._make(pod_class)
         else:
             info.class_fit.refresh()
         return info
@@ -121,7 +154,7 @@ class PodClassInfos:
         """The class of one pod, up to date, with all rules between pods."""
         if not self.concern(pod.pod_class):
             return self.class_info(pod.pod_class)
-        key = (pod.uid, pod.pod_class.digest)
+        key = (pod.uid, pod.pod_class.digest, self._types_of(pod.pod_class))
         info = self._by_pod.get(key)
         if info is None:
             info = self._by_pod[key] = self._info_with_rules(pod)
@@ -137,6 +170,8 @@ class PodClassInfos:
             for failed in (unanswered.get((info.digest, number), ""),)
         ]
         refused = list(info.refused)
+        if len(refused) > len(filters):
+            filters.append(_OTHER_GPU_TYPE)
         if info.gate is not None:
             for words, mask, failed in info.gate.refused():
                 reason = _FILTER_FAILED if failed else words
@@ -158,7 +193,7 @@ class PodClassInfos:
         concerned = self._rules_of_class(pod.pod_class)
         rules: list[tuple[str, PairRule]] = []
         scores: list[PairScore] = []
-        key: list[Hashable] = [pod.pod_class.digest]
+        key: list[Hashable] = [pod.pod_class.digest, self._types_of(pod.pod_class)]
         for number, filter_ in concerned.filters:
             rule = filter_.rule(pod)
             if rule is not None:
@@ -193,6 +228,9 @@ class PodClassInfos:
         nodes = self.nodes
         request = pod_class_vector(pod_class, nodes.columns)
         refused = self._refused(pod_class)
+        confined = self._types_of(pod_class)
+        if confined is not None:
+            refused = [*refused, confined.others]
         allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
         scores = self._hooks.scores
         node_usage = self._node_usage
@@ -230,5 +268,6 @@ def _not_refused_lately(pod_class: PodClass, nodes: Sequence[Node]) -> list[bool
     return [pod_class.requests not in node.avoided for node in nodes]
 
 
+_OTHER_GPU_TYPE: Final = Filter("", "have GPUs of another type", _refuse_nothing)
 REFUSED_LATELY: Final = Filter("", "refused such a pod lately", _not_refused_lately)
 """The session's own filter, which holds whatever policies are configured."""

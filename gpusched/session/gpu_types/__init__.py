@@ -1,0 +1,1 @@
+"""Which types of GPUs does a gang get? What it takes, what each type costs the others that wait, and the choice."""

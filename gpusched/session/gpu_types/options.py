@@ -1,0 +1,215 @@
+"""Types of GPUs that a gang may get, as it names them, and why it may get none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import attrs
+import numpy as np
+
+from gpusched.api.devices.gpu_types import FULL_SPEED, GpuTypeRequest, named_value
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.session.framework.reasons import Reason, pods_text, shorten, truncate_message
+from gpusched.session.state.nodes.gpu_types import (
+    GPU_TYPES_NAMED_MAX,
+    NodeGpuTypes,
+    list_gpu_types,
+)
+from gpusched.session.state.session import Session
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GpuTypeOption:
+    """One type of GPUs as a gang sees it: what one name of its speeds means, or one product.
+
+    Attributes:
+        types: numbers of the products, see ``NodeGpuTypes``.
+        name: for sentences.
+        speed: relative to the gang's fastest type in the cluster, in thousandths.
+    """
+
+    types: tuple[int, ...]
+    name: str
+    speed: int = FULL_SPEED
+
+
+@attrs.frozen(slots=True)
+class GpuTypeRefusal:
+    """Why a gang gets no place on the types of GPUs that were tried."""
+
+    reason: Reason
+    message: str
+
+
+def takes_gpus(pod_class: PodClass) -> bool:
+    """Whether pods of a class request GPUs, slices or shares of them."""
+    return bool(pod_class.gpu) or pod_class.share is not None
+
+
+def chooses_gpu_types(session: Session, gang: Gang) -> bool:
+    """Whether types of GPUs make a difference for a gang."""
+    request = gang.terms.gpu_types
+    if not any(takes_gpus(pod_set.pod_class) for pod_set in gang.pod_sets):
+        return False
+    if request.speeds:
+        return True
+    if not session.gpu_types.several:
+        return False
+    return bool(request.same_type) or (
+        request.same_type is None and session.hooks.topology.one_gpu_type
+    )
+
+
+def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] | GpuTypeRefusal:
+    """The types that a gang takes, by number; or why there is none.
+
+    A type that the node selectors of no member with GPUs admit is none of them.
+    """
+    types, request = session.gpu_types, gang.terms.gpu_types
+    named = _names(types, request)
+    if not named:
+        return GpuTypeRefusal(Reason.NO_FEASIBLE_NODE, _unknown_types_message(types, request))
+    admitted = set[int]()
+    for pod_set in gang.pod_sets:
+        if takes_gpus(pod_set.pod_class):
+            admitted.update(admitted_types(session, pod_set.pod_class))
+    open_to = {
+        name: (speed, tuple(number for number in numbers if number in admitted))
+        for name, (speed, numbers) in named.items()
+    }
+    open_to = {name: each for name, each in open_to.items() if each[1]}
+    if not open_to:
+        there = list_gpu_types([types.shown(number) for number in sorted(admitted)]) or "none"
+        return GpuTypeRefusal(
+            Reason.INVALID_SPEC if admitted else Reason.NO_FEASIBLE_NODE,
+            truncate_message(
+                f"node selectors admit no GPU type that it takes ({list_gpu_types(list(named))}), but "
+                f"{there}; change one of them"
+            ),
+        )
+    fastest = max(speed for speed, _ in open_to.values())
+    return tuple(
+        GpuTypeOption(types=numbers, name=name, speed=max(1, speed * FULL_SPEED // fastest))
+        for name, (speed, numbers) in open_to.items()
+    )
+
+
+def _names(types: NodeGpuTypes, request: GpuTypeRequest) -> dict[str, tuple[int, list[int]]]:
+    """Speed and numbers of the products by the name of each type that the gang takes."""
+    found: dict[str, tuple[int, list[int]]] = {}
+    for number, product in enumerate(types.names):
+        if not request.speeds:
+            found[types.shown(number)] = (FULL_SPEED, [number])
+            continue
+        named = named_value(request.speeds, product)
+        if named is not None:
+            found.setdefault(named[0], (named[1], []))[1].append(number)
+    return found
+
+
+class _AdmittedTypes:
+    """Types that selectors of pod classes admit, by digest, for the length of a session."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[int, ...]] = {}
+
+
+def admitted_types(session: Session, pod_class: PodClass) -> tuple[int, ...]:
+    """Types of GPUs of the nodes that node selector and affinity of a class admit, ascending."""
+    cached = session.cycle_state.get_or_make(_AdmittedTypes, _AdmittedTypes).known
+    known = cached.get(pod_class.digest)
+    if known is None:
+        types = session.gpu_types
+        rows = session.cache.node_pools.candidates(pod_class, session.snapshot.nodes)
+        every = tuple(range(len(types.names)))
+        known = every if rows is None else types.on(np.flatnonzero(rows).tolist())
+        cached[pod_class.digest] = known
+    return known
+
+
+def _unknown_types_message(types: NodeGpuTypes, request: GpuTypeRequest) -> str:
+    named = list_gpu_types([name for name, _ in request.speeds])
+    there = list_gpu_types([types.shown(number) for number in range(len(types.names))])
+    known = f"nodes have {there}" if there else "no node has GPUs"
+    return truncate_message(f"no node has a GPU type that gpuTypes.speeds names ({named}); {known}")
+
+
+def contradiction(
+    session: Session, gang: Gang, options: tuple[GpuTypeOption, ...]
+) -> GpuTypeRefusal | None:
+    """Why a gang that must be of one type cannot be, whatever room there is; None when it can.
+
+    Only node selectors and affinities are asked: nodes that are not ready or tainted come back.
+    """
+    if not gang.terms.gpu_types.same_type:
+        return None
+    open_to = [_members_by_option(session, pod_set, options) for pod_set in gang.pod_sets]
+    needed = gang.members_at_start
+    for number in range(len(options)):
+        if _enough(gang, [each[number] for each in open_to], needed):
+            return None
+    words = []
+    for pod_set, counts in zip(gang.pod_sets, open_to, strict=True):
+        if takes_gpus(pod_set.pod_class):
+            names = [each.name for each, count in zip(options, counts, strict=True) if count]
+            role = f" of role {shorten(pod_set.role)}" if pod_set.role else ""
+            where = list_gpu_types(names) or "none of them"
+            words.append(f"{pods_text(len(pod_set.pods))}{role} may run on {where}")
+    return GpuTypeRefusal(
+        Reason.INVALID_SPEC,
+        truncate_message(
+            f"gpuTypes.sameType: node selectors admit no GPU type to all {pods_text(needed)} that "
+            f"start together: {'; '.join(words[:GPU_TYPES_NAMED_MAX])}"
+        ),
+    )
+
+
+def _enough(gang: Gang, counts: list[int], needed: int) -> bool:
+    """Whether as many members could run as the gang and its roles need."""
+    if sum(counts) < needed:
+        return False
+    for role, missing in gang.missing_roles:
+        there = sum(
+            count
+            for pod_set, count in zip(gang.pod_sets, counts, strict=True)
+            if pod_set.role == role
+        )
+        if there < missing:
+            return False
+    return True
+
+
+def _members_by_option(
+    session: Session, pod_set: PodSet, options: tuple[GpuTypeOption, ...]
+) -> list[int]:
+    """Members of a pod set that selectors let run on each type; all of them without GPUs."""
+    if not takes_gpus(pod_set.pod_class):
+        return [len(pod_set.pods)] * len(options)
+    admitted = set(admitted_types(session, pod_set.pod_class))
+    return [0 if admitted.isdisjoint(each.types) else len(pod_set.pods) for each in options]
+
+
+def placed_gpu_rows(session: Session, gang: Gang) -> list[int]:
+    """Rows of members with GPUs that have places, one row for each."""
+    row_of = session.snapshot.nodes.row
+    rows = [
+        row_of[each.node]
+        for each in gang.placed
+        if each.node in row_of and takes_gpus(each.pod.pod_class)
+    ]
+    assigned = session.placements.assigned(gang)
+    return rows + [each.row for each in assigned if takes_gpus(each.pod.pod_class)]
+
+
+@contextmanager
+def on_types_of_members(session: Session, gang: Gang) -> Iterator[None]:
+    """Inside, pods with GPUs fit the types that members of a gang have already, where types matter to it."""
+    placed = placed_gpu_rows(session, gang) if chooses_gpu_types(session, gang) else []
+    types = session.gpu_types.on(placed)
+    if not types:
+        yield
+        return
+    with session.confined_to_gpu_types(types):
+        yield
