@@ -23,26 +23,29 @@ def is_broken(gang: Gang) -> bool:
     """Whether the gang ran as a whole, still has members, and is below its minimum now.
 
     A gang that we bound only in part is not broken: it is completed or taken back by the commit.
-    Members that another scheduler bound ran before our time.
+    Members that another scheduler bound ran before our time. A gang that lost a member before its
+    status was written is known by the pods that replace it.
     """
     if not gang.placed or not gang.missing_members or gang.succeeded_counted:
         return False
     if gang.pod_group is not None:
         ours = any(member.pod.plan or not member.confirmed for member in gang.placed)
-        return gang.pod_group.phase in STARTED or not ours
+        if gang.pod_group.phase in STARTED or not ours:
+            return True
     return bool(_replacements(gang))
 
 
 def broken_since(gang: Gang) -> float:
     """When the gang fell below its minimum, seconds since the epoch; 0.0 when it is not known yet.
 
-    With a PodGroup it is the time at which its condition Scheduled became false; otherwise the
-    oldest of the pods that replace lost members tells it.
+    With a PodGroup whose status says that it ran it is the time at which its condition Scheduled
+    became false; otherwise the oldest of the pods that replace lost members tells it.
     """
     if not is_broken(gang):
         return 0.0
-    if gang.pod_group is None:
-        return min(pod.created for pod in _replacements(gang))
+    replacements = _replacements(gang)
+    if gang.pod_group is None or (gang.pod_group.phase not in STARTED and replacements):
+        return min(pod.created for pod in replacements)
     told = gang.pod_group.condition("Scheduled")
     return told.transition if told is not None and told.status == "False" else 0.0
 
