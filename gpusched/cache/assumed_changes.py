@@ -85,6 +85,7 @@ class AssumedChanges:
             suspended=becomes.suspended,
             admitted=becomes.admitted,
             parallelism=becomes.parallelism,
+            turn=becomes.turn,
         )
         self._jobs[job.key] = (seen, shown)
         return shown

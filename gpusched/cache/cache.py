@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.devices.slots import SLOTS, format_slots
 from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
@@ -386,21 +387,36 @@ class Cache:
         if isinstance(item, Job):
             if item.admitted and not self.seal.fits_start(item):
                 item = attrs.evolve(item, admitted=0.0)
+            item = self._with_known_turn(key, item)
             item = self.prices.on_job(item)
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)
         if same_job(known, item):
             return
         self.families.mark_changed(GangKey("Job", *key))
-        if isinstance(item, Job) and item.group:
-            self.families.mark_changed(GangKey("PodGroup", key.namespace, item.group))
+        for each in (known, item):
+            if isinstance(each, Job) and each.group:
+                self.families.mark_changed(GangKey("PodGroup", key.namespace, each.group))
         self._changed()
+
+    def _with_known_turn(self, key: ObjectKey, item: Job) -> Job:
+        """The Job with the last turn of which we know: a tenant can take the annotation away."""
+        turn = item.turn
+        if turn is not None and not self.seal.fits_turn(item.uid, turn):
+            turn = None
+        known = self.jobs.items.get(key)
+        if known is not None and known.uid == item.uid:
+            turn = later_turn(known.turn, turn)
+        return item if turn is item.turn else attrs.evolve(item, turn=turn)
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
         self.overlay.drop_job(key)
+        known = self.jobs.items.get(key)
         self.jobs.drop(key)
         self.families.mark_changed(GangKey("Job", *key))
+        if known is not None and known.group:
+            self.families.mark_changed(GangKey("PodGroup", key.namespace, known.group))
         self._changed()
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:

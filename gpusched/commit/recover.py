@@ -25,11 +25,11 @@ class PartialGang:
 
     Attributes:
         bound: key, UID, plan annotation (empty: not bound by us) and PodScheduled time.
-        pending_since: creation times of the members without a node.
         ever_started: whether its PodGroup's status says that it was whole; False for gangs
             that have no PodGroup.
         known_in_part: whether it is known not to have been whole, by its PodGroup's status or by
             what this process saw of it before.
+        seems_lost: whether its members look like those of a gang that was whole and has lost others.
         priority: of the gang.
 
     Times are seconds since the epoch by the API server's clock, 0.0 for unknown.
@@ -39,9 +39,9 @@ class PartialGang:
     uid: UID
     min_member: int
     bound: tuple[tuple[ObjectKey, UID, str, float], ...]
-    pending_since: tuple[float, ...]
     ever_started: bool
     known_in_part: bool = False
+    seems_lost: bool = False
     priority: int = 0
 
 
@@ -103,17 +103,9 @@ def _rank(gang: PartialGang) -> tuple[int, float, GangKey]:
 def _was_whole(gang: PartialGang) -> bool:
     """Whether there is a sign that the gang once had all its members bound.
 
-    A member that waits since before the last of its siblings was bound was left out then. If
-    all that wait were created later, they replace members that the gang has lost, unless it was
-    seen in part before: then they replace members that were never bound. Where no
-    member waits, a PodGroup's status is believed; without one nothing shows that the gang
-    never ran, and running work is not evicted on a guess.
+    Replacements look the same of members that a gang has lost and of members that were never bound:
+    what was seen in part before has lost none.
     """
     if gang.ever_started:
         return True
-    if gang.known_in_part:
-        return False
-    last = max(scheduled for *_, scheduled in gang.bound)
-    if gang.pending_since:
-        return all(created > last for created in gang.pending_since)
-    return gang.key.kind != "PodGroup"
+    return gang.seems_lost and not gang.known_in_part

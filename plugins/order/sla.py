@@ -32,7 +32,7 @@ class Sla:
             limit = limits.get(gang.queue)
             if limit is None:
                 limit = limits[gang.queue] = _max_wait_ns(gang.queue, view)
-            return int(gang.created) + limit // _NS if limit and not gang.placed else 0
+            return int(gang.waits_since) + limit // _NS if limit and not gang.placed else 0
 
         def order(gang: Gang) -> tuple[int, int]:
             due = deadline(gang)

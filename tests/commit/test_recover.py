@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.base import limits
 from gpusched.commit.recover import PartialGang, decide_recovery, plan_recoveries, recovery_due_at
@@ -12,14 +10,14 @@ T = 1_000_000.0
 LATE = T + limits.GANG_RECOVERY_MAX_S
 
 
-def partial(*bound, kind="PodGroup", need=4, pending=(T - 5,), started=False, name="g"):
+def partial(*bound, kind="PodGroup", need=4, started=False, in_part=False, lost=False, name="g"):
     """Bound members as (plan, PodScheduled time)."""
     return PartialGang(
         key=GangKey(kind, "ns", name), uid=UID("u"), min_member=need, ever_started=started,
+        known_in_part=in_part, seems_lost=lost,
         bound=tuple(
             (ObjectKey("ns", f"p{i}"), UID(f"u{i}"), plan, at) for i, (plan, at) in enumerate(bound)
         ),
-        pending_since=pending,
     )  # fmt: skip
 
 
@@ -40,38 +38,23 @@ def test_only_what_we_bound_is_evicted():
     assert decide_recovery(partial(("", T), ("", T)), server_now=LATE + 1e6) is None
 
 
-@pytest.mark.parametrize("kind", ["PodGroup", "Job"])
-def test_members_left_out_show_that_it_never_was_whole(kind):
-    """One waits since before the last sibling was bound."""
-    gang = partial(("plan", T), ("plan", T + 2), kind=kind, pending=(T + 1, T + 50))
+def test_a_gang_that_once_was_whole_is_never_undone():
+    """What it lost since is a matter of policy."""
+    for how in ({"started": True}, {"lost": True}, {"started": True, "in_part": True}):
+        assert decide_recovery(partial(("plan", T), **how), server_now=LATE + 1e6) is None
+
+
+def test_a_gang_that_was_seen_in_part_has_lost_no_member():
+    """Its replacements look like those of a gang that has; they replace what was never bound."""
+    gang = partial(("plan", T), lost=True, in_part=True)
     assert decide_recovery(gang, server_now=LATE) is not None
-
-
-@pytest.mark.parametrize("kind", ["PodGroup", "Job"])
-def test_replacements_show_that_it_was_whole(kind):
-    """All that wait were created after the last sibling was bound: losses of a running gang."""
-    gang = partial(("plan", T), ("plan", T + 2), kind=kind, pending=(T + 3, T + 50))
-    assert decide_recovery(gang, server_now=LATE + 1e6) is None
-
-
-def test_a_gang_that_started_is_never_undone():
-    """Its status says that it once had its minimum."""
-    gang = partial(("plan", T), pending=(T - 5,), started=True)
-    assert decide_recovery(gang, server_now=LATE + 1e6) is None
-
-
-@pytest.mark.parametrize(("kind", "undone"), [("PodGroup", True), ("Job", False)])
-def test_without_waiting_members_only_a_status_can_tell(kind, undone):
-    """A PodGroup's says it never started; a Job has none, and nothing is evicted on a guess."""
-    gang = partial(("plan", T), kind=kind, pending=())
-    assert (decide_recovery(gang, server_now=LATE) is not None) is undone
 
 
 def test_whole_gangs_and_unknown_times_are_left():
     """Enough members, none, or no PodScheduled time to count from."""
     assert decide_recovery(partial(*[("plan", T)] * 4), server_now=LATE) is None
     assert decide_recovery(partial(), server_now=LATE) is None
-    assert decide_recovery(partial(("plan", 0.0), pending=(0.0,)), server_now=LATE) is None
+    assert decide_recovery(partial(("plan", 0.0)), server_now=LATE) is None
 
 
 def test_the_order_of_the_gangs_does_not_matter():

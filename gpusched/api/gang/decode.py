@@ -14,6 +14,7 @@ from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.gang import wire
 from gpusched.api.gang.move_record import parse_move
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.turn_record import turn_of_wire
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
     check_identity,
@@ -72,6 +73,7 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
         status=canonical,
         deleting=metadata.deletion_timestamp is not None,
         move=parse_move(status.moved),
+        turn=turn_of_wire(status.turn),
     )
 
 

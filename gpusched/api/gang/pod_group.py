@@ -6,6 +6,7 @@ import attrs
 
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.gang.move_record import MoveRecord
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import Condition
@@ -71,6 +72,7 @@ class PodGroup:
         source: empty for our own kind, else the project of its kind: see ``api.foreign.kinds``.
         warning: what of a foreign one is not honoured; empty for nothing.
         move: the last move of the gang, see ``MoveRecord``.
+        turn: turns that it had, None for none.
     """
 
     namespace: str
@@ -95,6 +97,7 @@ class PodGroup:
     source: str = ""
     warning: str = ""
     move: MoveRecord | None = None
+    turn: TurnRecord | None = None
 
     @property
     def key(self) -> ObjectKey:

@@ -10,8 +10,9 @@ import msgspec
 
 from gpusched.api.devices.gpu_share import read_gpu_share
 from gpusched.api.gang.move_record import parse_move
+from gpusched.api.gang.turn_record import parse_turn
 from gpusched.api.jobs import wire as job_wire
-from gpusched.api.jobs.job import Job, JobTemplate
+from gpusched.api.jobs.job import DEFAULT_BACKOFF_LIMIT, Job, JobTemplate
 from gpusched.api.meta import raw_json
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
@@ -19,11 +20,13 @@ from gpusched.api.meta.fields import (
     decode_part,
     interned,
     parse_number,
+    printable_text,
     read_labels,
     read_resource_version,
     read_uid,
 )
 from gpusched.api.meta.identity import Owner, Rejected, parse_time
+from gpusched.api.meta.wire import ABSENT
 from gpusched.api.pod import gang_annotations
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.decode import DEFAULT_SCHEDULER, intern_pod_class
@@ -32,6 +35,7 @@ from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS
 from gpusched.base.limits import FOREIGN_TEXT_MAX, GANG_PODS_MAX
 
 _ENDS: Final = frozenset({"Complete", "Failed"})
+_INDEX_DIGITS: Final = 10
 _POD_SPEC: Final = msgspec.json.Decoder(pod_wire.PodSpec)
 
 
@@ -78,12 +82,61 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
             each.type in _ENDS and each.status == "True"
             for each in (parsed.status and parsed.status.conditions) or ()
         ),
+        failed=_failed(parsed.status),
+        failed_indexes=_count_indexes((parsed.status and parsed.status.failed_indexes) or ""),
+        backoff_limit=_backoff_limit(spec),
+        limit_per_index=spec.backoff_limit_per_index is not None,
+        ignores_evictions=_ignores_evictions(spec.pod_failure_policy),
         deadline_s=_deadline_s(spec, labels, metadata.annotations),
         ran_s=_ran_s(parsed.status),
         controlled=_controlled(parsed),
         move=parse_move(metadata.annotations.moved) if metadata.annotations else None,
+        turn=parse_turn(metadata.annotations.turn) if metadata.annotations else None,
         **started,
     )
+
+
+def _failed(status: job_wire.JobStatus | None) -> str:
+    """Reason and message of its condition Failed; empty while that does not hold."""
+    for each in (status and status.conditions) or ():
+        if each.type == "Failed" and each.status == "True":
+            told = printable_text(": ".join(filter(None, (each.reason, each.message))))
+            return told[:FOREIGN_TEXT_MAX] or "Failed"
+    return ""
+
+
+def _count_indexes(text: str) -> int:
+    """How many indexes a list such as ``1,3-5`` names; 0 for what is no such list."""
+    count = 0
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and first.isascii() and len(first) < _INDEX_DIGITS):
+            return 0
+        if last and not (last.isdecimal() and last.isascii() and len(last) < _INDEX_DIGITS):
+            return 0
+        count += max(0, int(last or first) - int(first) + 1)
+    return count
+
+
+def _backoff_limit(spec: job_wire.JobSpec) -> int:
+    if spec.backoff_limit_per_index is not None:
+        return spec.backoff_limit_per_index
+    return DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+
+
+def _ignores_evictions(policy: job_wire.PodFailurePolicy | None) -> bool:
+    """Whether the first rule that may fit an evicted pod ignores it.
+
+    An evicted container may end with any exit code, so a rule about those counts as one that fits.
+    """
+    for rule in (policy and policy.rules) or ():
+        fits = any(
+            each.type == "DisruptionTarget" and (each.status or "True") == "True"
+            for each in rule.on_pod_conditions or ()
+        )
+        if fits or rule.on_exit_codes is not ABSENT:
+            return fits and rule.action == "Ignore"
+    return False
 
 
 def _ran_s(status: job_wire.JobStatus | None) -> int:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
 from gpusched.api.gang.move_record import MoveRecord
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import GangAnnotations, GangMembership, PodClass
+
+DEFAULT_BACKOFF_LIMIT: Final = 6
+"""Failures of pods that a Job survives which names no number, as the API server has it."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -36,6 +41,10 @@ class Job:
             reach them.
         family: the gang of another convention that its pods will name, if they name no PodGroup.
         finished: whether it is Complete or Failed and makes no pods any more.
+        failed: why it is Failed, reason and message; empty while it is not.
+        failed_indexes: how many of its indexes are given up and make no pods any more.
+        backoff_limit: failures of pods that it survives; of each index where ``limit_per_index``.
+        ignores_evictions: whether its pod failure policy does not count pods that are evicted.
         template: None unless the Job is suspended, or was started by us.
         admitted: when we started it, seconds since the epoch; 0.0 when we did not.
         seal: as read; whether it fits ``admitted`` is found out in the cache.
@@ -69,8 +78,15 @@ class Job:
     controlled: bool = False
     deadline_s: int = 0
     ran_s: int = 0
+    failed: str = ""
+    failed_indexes: int = 0
+    backoff_limit: int = DEFAULT_BACKOFF_LIMIT
+    limit_per_index: bool = False
+    ignores_evictions: bool = False
     move: MoveRecord | None = None
     """The last move of the gang, see ``api.gang.move_record``."""
+    turn: TurnRecord | None = None
+    """Turns that it had; in the cache only with our seal."""
 
     @property
     def key(self) -> ObjectKey:
@@ -85,5 +101,6 @@ class Job:
         if self.completions is None:
             return 1
         if self.indexed or self.completions == self.parallelism:
-            return max(1, min(self.parallelism, self.completions - self.succeeded))
+            left = self.completions - self.succeeded - self.failed_indexes
+            return max(1, min(self.parallelism, left))
         return 1

@@ -32,6 +32,7 @@ class JobAnnotations(
         "min_parallelism": "kueue.x-k8s.io/job-min-parallelism",
         "max_exec": "kueue.x-k8s.io/max-exec-time-seconds",
         "moved": "gpusched.io/moved",
+        "turn": "gpusched.io/turn",
         "seal": "gpusched.io/seal",
     },
 ):
@@ -42,6 +43,7 @@ class JobAnnotations(
     parallelism: str | None = None
     min_parallelism: str | None = None
     moved: str | None = None
+    turn: str | None = None
     seal: str | None = None
 
 
@@ -52,6 +54,27 @@ class JobMetadata(Metadata, gc=False, rename="camel"):
     owner_references: list[OwnerReference] | None = None
 
 
+class PodConditionPattern(Struct, gc=False, rename="camel"):
+    """A condition of a failed pod; the status is True where none is named."""
+
+    type: str = ""
+    status: str | None = None
+
+
+class PodFailureRule(Struct, gc=False, rename="camel"):
+    """What a failed pod means for its Job, by its exit codes or by its conditions."""
+
+    action: str = ""
+    on_exit_codes: Raw = ABSENT
+    on_pod_conditions: list[PodConditionPattern] | None = None
+
+
+class PodFailurePolicy(Struct, gc=False, rename="camel"):
+    """Rules of which the first that fits a failed pod counts."""
+
+    rules: list[PodFailureRule] | None = None
+
+
 class JobSpec(Struct, gc=False, rename="camel"):
     """The spec of a Job."""
 
@@ -60,6 +83,9 @@ class JobSpec(Struct, gc=False, rename="camel"):
     completion_mode: str | None = None
     suspend: bool | None = None
     active_deadline_seconds: Generation | None = None
+    backoff_limit: Count | None = None
+    backoff_limit_per_index: Count | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
     template: PodTemplate | None = None
 
 
@@ -67,6 +93,7 @@ class JobStatus(Struct, gc=False, rename="camel"):
     """Status of a Job."""
 
     succeeded: Count | None = None
+    failed_indexes: str | None = None
     start_time: str | None = None
     completion_time: str | None = None
     conditions: list[WireCondition] | None = None

@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 import msgspec
 
+from gpusched.api.gang.turn_record import WireTurnRecord
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import decode_part
 from gpusched.api.meta.identity import InvalidObject, parse_time
@@ -40,6 +41,7 @@ class GroupStatus(msgspec.Struct, gc=False):
     conditions: list[wire.WireCondition] | None = None
     usage: UsageStatus | None = None
     moved: str | None = None
+    turn: WireTurnRecord | None = None
 
 
 _STATUS: Final = msgspec.json.Decoder(GroupStatus)

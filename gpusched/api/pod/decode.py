@@ -49,7 +49,7 @@ from gpusched.api.pod.gang_membership import (
     rank_block,
     read_gang_membership,
 )
-from gpusched.api.pod.pod import KubeletRefusal, Pod, PodClass, PodPhase
+from gpusched.api.pod.pod import GANG_WHOLE, KubeletRefusal, Pod, PodClass, PodPhase
 from gpusched.api.pod.pod_class import PodClasses, read_pod_requests
 from gpusched.api.pod.requests import readable_requests
 from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
@@ -148,6 +148,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         own_claims=own_claims,
         deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
         refusal=_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
+        broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
     )
 
 
@@ -246,6 +247,14 @@ def _scheduling(conditions: Iterable[wire.WireCondition] | None) -> tuple[float,
         since = parse_time(each.last_transition_time or "")
         return 0.0, since, shared_text(each.reason or ""), shared_text(message)
     return 0.0, 0.0, "", ""
+
+
+def _broken_since(conditions: Iterable[wire.WireCondition] | None) -> float:
+    """Since when its gang is below its minimum, as we wrote it; 0.0 while it is not."""
+    for each in conditions or ():
+        if each.type == GANG_WHOLE and each.status == "False":
+            return parse_time(each.last_transition_time or "")
+    return 0.0
 
 
 def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:

@@ -18,6 +18,8 @@ from gpusched.api.meta.units import DEVICE
 
 NOMINATED = "PreemptionInProgress"
 """The reason of a pod's condition PodScheduled while room is promised to it."""
+GANG_WHOLE = "gpusched.io/GangWhole"
+"""The condition of members whose gang has lost others: False since then, True when it is whole again."""
 
 
 class PodPhase(StrEnum):
@@ -156,6 +158,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         seal: as read; whether it fits is found out in the cache.
         slots_error: why what it says about its slots does not count; empty when it does.
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
+        broken_since: since when its condition ``GANG_WHOLE`` is False, seconds since the epoch; 0.0
+            where it is not.
     """
 
     namespace: str
@@ -197,6 +201,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     proof: str = ""
     seal: str = ""
     slots_error: str = ""
+    broken_since: float = 0.0
 
     @property
     def key(self) -> ObjectKey:

@@ -9,6 +9,7 @@ import msgspec
 
 from gpusched.api.gang.move_record import MOVED
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
+from gpusched.api.pod.pod import GANG_WHOLE
 from gpusched.api.serializer.requests import clip_text
 
 DISRUPTION: Final = "DisruptionTarget"
@@ -63,6 +64,29 @@ def disruption_patch(uid: UID, *, message: str, since: float) -> bytes:
         "lastTransitionTime": format_time(since),
     }
     return _json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+
+
+def gang_whole_patch(
+    uid: UID, version: ResourceVersion, *, lost: str, reason: str, now: float
+) -> bytes:
+    """A strategic merge patch of pods/status: whether the gang of a bound pod has its minimum.
+
+    Args:
+        uid: of the pod.
+        version: as last seen: what a paused leader was about to say replaces nothing.
+        lost: what the gang lacks; empty when it is whole again.
+        reason: of the condition while it lacks something.
+        now: seconds since the epoch, from when it is so.
+    """
+    condition = {
+        "type": GANG_WHOLE,
+        "status": "False" if lost else "True",
+        "reason": reason if lost else "Whole",
+        "message": clip_text(lost) if lost else "its gang is whole again",
+        "lastTransitionTime": format_time(now),
+    }
+    metadata = {"uid": uid, "resourceVersion": version}
+    return _json.encode({"metadata": metadata, "status": {"conditions": [condition]}})
 
 
 def job_suspend_patch(

@@ -17,6 +17,7 @@ import attrs
 
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
+from gpusched.api.gang.turn_record import TurnRecord, format_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import TIME_MAX, UID, RejectedPodUsage, format_time
 from gpusched.api.pod.pod import Pod
@@ -52,6 +53,10 @@ class Seal:
         """The seal in the record of a move on the object of that UID; empty without a key."""
         return self._of("move", uid, format_move(move, seal=""))
 
+    def of_turn(self, uid: UID, turn: TurnRecord) -> str:
+        """The seal in the record of turns on the object of that UID; empty without a key."""
+        return self._of("turn", uid, format_turn(turn, seal=""))
+
     def of_start(self, uid: UID, admitted: str) -> str:
         """The annotation ``gpusched.io/seal`` of a Job that we start at that time."""
         return self._of("start", uid, admitted)
@@ -77,6 +82,13 @@ class Seal:
             return True
         made = self.of_move(uid, move)
         return bool(made) and hmac.compare_digest(made.encode(), move.seal.encode())
+
+    def fits_turn(self, uid: UID, turn: TurnRecord) -> bool:
+        """Whether we wrote this record on the object of that UID."""
+        if self.open:
+            return True
+        made = self.of_turn(uid, turn)
+        return bool(made) and hmac.compare_digest(made.encode(), turn.seal.encode())
 
     def fits_start(self, job: Job) -> bool:
         """Whether we started a Job when it says so."""

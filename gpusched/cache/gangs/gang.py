@@ -15,7 +15,9 @@ from gpusched.api.gang.pod_group import (
     SubGroup,
     TopologyRequest,
 )
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job
+from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass
@@ -79,6 +81,9 @@ class Gang:
         pod_group: the PodGroup that describes it, None when there is none.
         error: reason and message why no attempt makes sense, an empty reason for none.
         warning: a warning to its author that stops nothing; empty for none.
+        job_failure: that a Job of it has failed and makes no more pods; empty for none.
+        eviction_warning: that a Job of it would fail by evictions; None where it would not.
+        turn: turns that it had under a queue's maxRuntime; None for none.
     """
 
     key: GangKey
@@ -112,6 +117,9 @@ class Gang:
     job: Job | None = None
     expected_count: int = 0
     leaving_placed: tuple[Placed, ...] = ()
+    job_failure: str = ""
+    eviction_warning: EvictionWarning | None = None
+    turn: TurnRecord | None = None
 
     @cached_property
     def suspended(self) -> bool:
@@ -183,6 +191,14 @@ class Gang:
             return 0.0
         times = sorted(member.pod.scheduled for member in self.placed)
         return times[min(len(times), max(1, self.min_member - self.succeeded_counted)) - 1]
+
+    @property
+    def waits_since(self) -> float:
+        """From when it counts among those that wait, seconds since the epoch.
+
+        Its creation, or the end of its last turn: who had one stands behind those that waited.
+        """
+        return max(self.created, self.turn.ended) if self.turn is not None else self.created
 
     @property
     def missing_roles(self) -> tuple[tuple[str, int], ...]:
@@ -266,6 +282,9 @@ class GangSpec:
     terms: GangTerms = DEFAULT_TERMS
     job: Job | None = None
     expected_count: int = 0
+    job_failure: str = ""
+    eviction_warning: EvictionWarning | None = None
+    turn: TurnRecord | None = None
 
 
 def spec_from_group(
@@ -301,6 +320,7 @@ def spec_from_group(
         priority=priority,
         warning=warning,
         counts_succeeded=True,
+        turn=group.turn,
         error=("InvalidSpec", f"PodGroup {group.key} is being deleted")
         if group.deleting
         else ("", ""),
@@ -348,6 +368,7 @@ def spec_from_job(job: Job, *, template: Pod, queue: str, by_class: bool | None 
         succeeded_known=0 if hints.min_member else job.succeeded,
         terms=terms_without_group(hints, by_class=by_class, priority=template.priority),
         job=job,
+        turn=job.turn,
     )
 
 

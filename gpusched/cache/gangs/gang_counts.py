@@ -82,6 +82,9 @@ def build_gang(
         terms=origin.terms,
         job=origin.job,
         expected_count=origin.expected_count,
+        job_failure=origin.job_failure,
+        eviction_warning=origin.eviction_warning,
+        turn=origin.turn,
     )
 
 

@@ -17,7 +17,9 @@ from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
+from gpusched.api.jobs.job_failures import eviction_warning, failed_jobs_message
 from gpusched.api.meta.fields import is_object_name, quoted
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
@@ -40,6 +42,7 @@ from gpusched.cache.gangs.gang import (
 )
 from gpusched.cache.gangs.gang_counts import build_gang
 from gpusched.cache.gangs.gpu_sizes import GpuSizes
+from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.pod_grouper import (
     CONTROLLER_KINDS,
     STAGE,
@@ -89,7 +92,7 @@ class GangIndex:
         ledger: Ledger,
         *,
         groups: KindStore[PodGroup],
-        jobs: KindStore[Job],
+        jobs: JobStore,
         namespaces: KindStore[Namespace],
         priorities: KindStore[PriorityClass],
         quotas: QuotaStore,
@@ -181,24 +184,29 @@ class GangIndex:
             if not self._exists(key):
                 return ()
             of_group = self._of_pods(self._group_origin(key, pods, queue), pods)
-            return (build_gang(of_group, pods, places),)
+            return (build_gang(self._with_job_news(of_group, pods), pods, places),)
         started = self._started(key, pods, queue)
         if started is not None:
-            return (build_gang(*started, places),)
+            members = started[1]
+            return (build_gang(self._with_job_news(started[0], members), members, places),)
         if not pods:
             return ()
         if key.kind == "Pod":
             return (build_gang(self._lone(pods[0], queue), pods, places),)
         if key.kind in CONTROLLER_KINDS:
             gangs = group_pods_of_controller(key, pods, self._source(key, pods, queue))
-            return tuple(build_gang(self._of_pods(of, own), own, places) for of, own in gangs)
+            return tuple(
+                build_gang(self._with_job_news(self._of_pods(of, own), own), own, places)
+                for of, own in gangs
+            )
         origin = self._controller_origin(key, pods, queue)
         if origin is None:
             return tuple(
                 build_gang(self._lone_of_job(pod, key, queue), [pod], places)
                 for pod in sorted(pods, key=lambda pod: pod.key)
             )
-        return (build_gang(self._of_pods(origin, pods), pods, places),)
+        of_pods = self._with_job_news(self._of_pods(origin, pods), pods)
+        return (build_gang(of_pods, pods, places),)
 
     def _started(
         self, key: GangKey, pods: list[Pod], queue: str
@@ -238,6 +246,36 @@ class GangIndex:
             return []
         members = self._members.get(key, {})
         return [pod for pod in members.values() if pod.owner and pod.owner.uid == job.uid]
+
+    def _with_job_news(self, origin: GangSpec, pods: Sequence[Pod]) -> GangSpec:
+        """With what its Jobs have to say: that one has failed, or would fail by evictions."""
+        jobs = {job.key: job for job in self._jobs_of(origin.key, pods)}
+        if not jobs:
+            return origin
+        known = [jobs[key] for key in sorted(jobs)]
+        failure = failed_jobs_message(known)
+        warning = None
+        if origin.terms.preemptible:
+            alive = sum(not pod.finished for pod in pods)
+            wanted = max(alive, sum(job_parallelism(job) for job in known if not job.finished))
+            warning = eviction_warning(
+                known,
+                paused=len(known) == 1 and bool(known[0].queue),
+                extras=wanted > origin.min_member,
+            )
+        if not failure and warning is None:
+            return origin
+        return attrs.evolve(origin, job_failure=failure, eviction_warning=warning)
+
+    def _jobs_of(self, key: GangKey, pods: Sequence[Pod]) -> Iterator[Job]:
+        """Jobs that make the members of a gang, each once or more often."""
+        if key.kind == "PodGroup":
+            yield from self._jobs.of_group(ObjectKey(key.namespace, key.name))
+        for owner in {pod.owner for pod in pods}:
+            if owner is not None and owner.kind == "Job":
+                job = self._jobs.items.get(ObjectKey(key.namespace, owner.name))
+                if job is not None and job.uid == owner.uid:
+                    yield job
 
     def _only_job(self, namespace: str, pods: list[Pod]) -> Job | None:
         """The Job to which all members of a PodGroup belong, when it waits in a queue itself."""
@@ -287,7 +325,9 @@ class GangIndex:
             named = self._priorities.items.get(ObjectKey("", group.priority_class))
             counted = self._counted(named, key, pods, field="priorityClassName")
             origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
-            origin = attrs.evolve(origin, job=self._only_job(key.namespace, pods))
+            job = self._only_job(key.namespace, pods)
+            turn = later_turn(group.turn, job.turn if job is not None else None)
+            origin = attrs.evolve(origin, job=job, turn=turn)
             return (
                 complete_foreign_spec(origin, group, pods, queue=queue) if group.source else origin
             )

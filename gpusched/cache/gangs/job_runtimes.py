@@ -1,4 +1,4 @@
-"""How long Jobs took that are finished and still to be seen: what is learned about the next ones.
+"""Jobs, by the PodGroup that their pods name, and how long those took that are finished.
 
 Nothing is remembered beyond the API: when a Job is deleted, its run is forgotten, and a daemon
 that starts anew learns the same from the same list.
@@ -19,21 +19,26 @@ Kind = tuple[str, int]
 
 
 class JobStore(KindStore[Job]):
-    """Jobs, and the lengths of those that completed."""
+    """Jobs, the lengths of those that completed, and those that name a PodGroup."""
 
     def __init__(self) -> None:
         super().__init__()
         self._runs: dict[Kind, list[int]] = {}
         self._changed: set[Kind] = set()
         self._shown: dict[Kind, tuple[int, ...]] = {}
+        self._by_group: dict[ObjectKey, set[ObjectKey]] = {}
 
     def put(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
         self._forget(key)
         super().put(key, item)
-        if isinstance(item, Job) and item.ran_s:
+        if not isinstance(item, Job):
+            return
+        if item.ran_s:
             insort(self._runs.setdefault(_kind(item), []), item.ran_s)
             self._changed.add(_kind(item))
+        if item.group:
+            self._by_group.setdefault(ObjectKey(item.namespace, item.group), set()).add(key)
 
     def drop(self, key: ObjectKey) -> None:
         """A Job is gone."""
@@ -48,9 +53,20 @@ class JobStore(KindStore[Job]):
             self._shown = {kind: runs for kind, runs in {**self._shown, **new}.items() if runs}
         return self._shown
 
+    def of_group(self, group: ObjectKey) -> list[Job]:
+        """Jobs whose pods name this PodGroup, sorted by key."""
+        return [self.items[key] for key in sorted(self._by_group.get(group, ()))]
+
     def _forget(self, key: ObjectKey) -> None:
         known = self.items.get(key)
-        if known is None or not known.ran_s:
+        if known is None:
+            return
+        if known.group:
+            group = ObjectKey(known.namespace, known.group)
+            self._by_group[group].discard(key)
+            if not self._by_group[group]:
+                del self._by_group[group]
+        if not known.ran_s:
             return
         kind = _kind(known)
         runs = self._runs[kind]

@@ -14,6 +14,9 @@ from gpusched.session.state.plan import GangStatus, PendingReason
 
 WAITS: Final = "FailedScheduling"
 """As kube-scheduler's users know it."""
+FAILS_IF_EVICTED: Final = "FailsIfEvicted"
+WARNING_LINE: Final = "warnings"
+"""What an author should change is told beside why the gang waits, and neither replaces the other."""
 _NUMBERS: Final = re.compile(r"[0-9]+")
 
 

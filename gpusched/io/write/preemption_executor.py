@@ -31,7 +31,7 @@ from gpusched.base.errors import Fenced
 from gpusched.cache.assumed_changes import Nomination
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_expected_uid
-from gpusched.cache.verify.placements import victim_group_error
+from gpusched.cache.verify.placements import group_error
 from gpusched.cache.verify.preemptions import recheck_preemption, victim_error
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
@@ -257,7 +257,7 @@ class PreemptionExecutor:
         return error or next(filter(None, map(self._stop_error, claim.stops)), "")
 
     def _stop_error(self, stop: GangStop) -> str:
-        error = victim_group_error(self._cache, stop.gang, stop.generation)
+        error = group_error(self._cache, stop.gang, stop.generation)
         for each in stop.evictions:
             error = error or victim_error(self._cache, each.key, each.uid, each.node)
         return error or (self._job_error(stop.pause) if stop.pause is not None else "")

@@ -14,10 +14,10 @@ from gpusched.api.foreign.kinds import VOLCANO
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta import wire
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion, format_time
-from gpusched.api.pod.pod import Pod
+from gpusched.api.pod.pod import GANG_WHOLE, Pod
 from gpusched.api.policy.kinds import Topology
 from gpusched.api.queue.queue import Queue, QueueUsage
-from gpusched.api.serializer import foreign_status, requests
+from gpusched.api.serializer import foreign_status, patches, requests
 from gpusched.api.serializer.requests import ConditionUpdate, clip_text
 from gpusched.io.client.api_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from gpusched.io.observe.logs import Logger
@@ -392,6 +392,43 @@ class PodWrite:
 
 
 @attrs.frozen(slots=True)
+class MemberWrite:
+    """Whether the gang of a bound pod lacks members, and since when, on the pod itself.
+
+    Attributes:
+        lost: what it lacks; empty when it is whole again.
+    """
+
+    uid: UID
+    namespace: str
+    gang: UID
+    lost: str
+
+    @property
+    def reason_and_message(self) -> tuple[str, str]:
+        """What the condition says, as far as it is compared: the time stays while that does."""
+        return GANG_WHOLE, "False" if self.lost else "True"
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """See the module."""
+        pod = cache.pod(self.uid)
+        if pod is None or not pod.holds or pod.deleting:
+            return None
+        shown = (GANG_WHOLE, "False" if pod.broken_since else "True")
+        if written is not None and written.seen == pod.resource_version:
+            shown = written.reason_and_message
+        if shown == self.reason_and_message:
+            return None
+        body = patches.gang_whole_patch(
+            pod.uid, pod.resource_version, lost=self.lost, reason=Reason.NOT_ENOUGH_MEMBERS, now=now
+        )
+        path = f"{pod_path(pod.key)}/status"
+        return StatusRequest(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)
+
+
+@attrs.frozen(slots=True)
 class RejectedWrite:
     """That a PodGroup, Queue or Topology of ours cannot be believed, on the object itself."""
 
@@ -506,7 +543,15 @@ def has_conditions(rejected: Rejected) -> bool:
     return rejected.kind in _PLURALS and not rejected.api_version
 
 
-Write = GroupWrite | QueueWrite | TopologyWrite | PodWrite | RejectedWrite | RejectedPodWrite
+Write = (
+    GroupWrite
+    | QueueWrite
+    | TopologyWrite
+    | PodWrite
+    | MemberWrite
+    | RejectedWrite
+    | RejectedPodWrite
+)
 
 
 def _condition_says(status: GangStatus) -> tuple[ConditionUpdate, ...]:
@@ -542,7 +587,7 @@ _ANSWER: Final = msgspec.json.Decoder(_WireStatusAnswer)
 
 def parse_written_status(request: StatusRequest, want: Write, body: bytes) -> WrittenStatus | None:
     """What the object says now; None when the answer cannot be read: the watch will tell."""
-    if isinstance(want, PodWrite | RejectedPodWrite):
+    if isinstance(want, PodWrite | MemberWrite | RejectedPodWrite):
         return WrittenStatus(request.seen, reason_and_message=want.reason_and_message)
     try:
         answer = _ANSWER.decode(body)

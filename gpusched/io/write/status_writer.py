@@ -30,9 +30,18 @@ from gpusched.io.workers.rate_limiter import RateLimiter, TrafficClass
 from gpusched.io.workers.work_queue import OnContained, OnFault, WorkerPool, log_contained_fault
 from gpusched.io.write.event_recorder import EventRecorder
 from gpusched.io.write.eviction_events import EvictionEvents
-from gpusched.io.write.gang_events import WAITS, gang_event, pod_event, without_numbers
+from gpusched.io.write.gang_events import (
+    FAILS_IF_EVICTED,
+    WAITS,
+    WARNING_LINE,
+    event_object,
+    gang_event,
+    pod_event,
+    without_numbers,
+)
 from gpusched.io.write.status_patches import (
     GroupWrite,
+    MemberWrite,
     PodWrite,
     QueueWrite,
     RejectedPodWrite,
@@ -305,6 +314,9 @@ class StatusWriter:
             ):
                 # Most pods are bound within moments and need not be told why they waited.
                 self._want(uid, want, settle_s=limits.STATUS_PERIOD_S)
+        for key, uid in status.told_members:
+            self._want(uid, MemberWrite(uid, key.namespace, status.uid, status.lost_members))
+        self._warn_of_evictions(status, before)
         self._tell_pods(status, ask)
         was_scheduled, reason, message = self._shown(status, before)
         if status.is_scheduled:
@@ -316,6 +328,22 @@ class StatusWriter:
             status.scheduled.message
         ):
             self._tell(status)
+
+    def _warn_of_evictions(self, status: GangStatus, before: GangStatus | None) -> None:
+        """Once: what would become of a Job when its pods are evicted, before that happens."""
+        warning = status.eviction_warning
+        if warning is None or (before is not None and before.eviction_warning == warning):
+            return
+        ref = ObjectRef("Job", warning.job, warning.uid)
+        if status.gang.kind == "PodGroup":
+            ref = event_object(status, self._cache)
+        self.events.record(
+            EventNote(
+                regarding=ref, type="Warning", reason=FAILS_IF_EVICTED, action="Scheduling",
+                note=warning.message,
+            ),
+            line=WARNING_LINE,
+        )  # fmt: skip
 
     def _tell_pods(self, status: GangStatus, ask: PendingReason) -> None:
         """The first waiting pods of a gang carry its sentence too: people describe pods."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
@@ -12,6 +13,8 @@ from gpusched.session.state.session import Session
 
 _GAVE_BACK: Final = "was admitted and did not start"
 """Begins the message of an admission that was given back; BackOff is used for other causes too."""
+_REASON_KEPT_MAX: Final = 700
+"""Characters of the reason before: what becomes of the admission follows it in the same message."""
 
 
 def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
@@ -31,12 +34,22 @@ def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
         if not limit and not gang.pending:
             limit = session.snapshot.limits.admitted_timeout_s
         if limit and age > limit and group.phase == "Inqueue":
-            return _back_off(limit, admission_pause_s(gang, now))
-    elif condition.reason == Reason.BACK_OFF and condition.message.startswith(_GAVE_BACK):
-        pause_s = admission_pause_s(gang, condition.transition)
-        if age < pause_s:
-            return _back_off(0, pause_s)
+            return _back_off(limit, admission_pause_s(gang, now), _last_reason(group))
+    elif (
+        condition.reason == Reason.BACK_OFF
+        and condition.message.startswith(_GAVE_BACK)
+        and age < admission_pause_s(gang, condition.transition)
+    ):
+        return wait(Reason.BACK_OFF, "{told}", told=condition.message)
     return ALLOW
+
+
+def _last_reason(group: PodGroup) -> str:
+    """Why it did not start, as was true until its admission is given back; in brackets."""
+    told = group.condition("Scheduled")
+    if told is None or told.status == "True" or told.message.startswith(_GAVE_BACK):
+        return ""
+    return f" ({told.reason}: {told.message[:_REASON_KEPT_MAX]})"
 
 
 def lacks_pods(gang: Gang) -> bool:
@@ -79,12 +92,13 @@ def _job_admission_age_verdict(session: Session, gang: Gang, age: float) -> Verd
     return ALLOW
 
 
-def _back_off(limit: float, pause_s: float) -> Verdict:
+def _back_off(limit: float, pause_s: float, why: str = "") -> Verdict:
     within = f" within {limit:g} s" if limit else ""
     return wait(
         Reason.BACK_OFF,
-        _GAVE_BACK + "{within}; its room went back to its queue, and it is "
+        _GAVE_BACK + "{within}{why}; its room went back to its queue, and it is "
         "admitted again {pause:g} s later",
         within=within,
+        why=why,
         pause=pause_s,
     )

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import attrs
 import msgspec
 
+from gpusched.api.gang.plan_suffix import is_growth, members_left_waiting
 from gpusched.api.pod.pod import Pod, PodPhase
-from gpusched.cache.gangs.expected_pods import expected_pod_uid
+from gpusched.cache.gangs.expected_pods import expected_pod_uid, is_expected
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.session import Session
 
-STARTED = ("Running", "Unknown")
+STARTED: Final = ("Running", "Unknown")
 """Phases of a PodGroup that once had its minimum."""
 
 
@@ -23,38 +25,81 @@ def is_broken(gang: Gang) -> bool:
     """Whether the gang ran as a whole, still has members, and is below its minimum now.
 
     A gang that we bound only in part is not broken: it is completed or taken back by the commit.
-    Members that another scheduler bound ran before our time. A gang that lost a member before its
-    status was written is known by the pods that replace it.
+    Neither is a Job that is suspended or over: its members leave, and none are made again.
     """
     if not gang.placed or not gang.missing_members or gang.succeeded_counted:
         return False
-    if gang.pod_group is not None:
-        ours = any(member.pod.plan or not member.confirmed for member in gang.placed)
-        if gang.pod_group.phase in STARTED or not ours:
-            return True
-    return bool(_replacements(gang))
+    if gang.job is not None and (gang.job.suspended or gang.job.finished):
+        return False
+    return was_whole(gang)
+
+
+def was_whole(gang: Gang) -> bool:
+    """Whether the gang once had its minimum, of a gang that is below it now.
+
+    A PodGroup of ours says so in its status, and is believed. Of others the members tell: a plan
+    was carried out as a whole unless more members wait since before it than it left waiting. Pods
+    made later replace members that the gang has lost. Where nobody waits, nothing shows that it
+    never ran, and running work is not evicted on a guess.
+    """
+    group = gang.pod_group
+    if group is not None and group.phase in STARTED:
+        return True
+    if group is not None and set(_last_bound_by_plan(gang)) == {""}:
+        return True  # members that another scheduler bound ran before our time
+    return (group is None or bool(group.source)) and members_show_loss(gang)
+
+
+def members_show_loss(gang: Gang) -> bool:
+    """Whether a plan of the gang was carried out as a whole, by its members that are left.
+
+    Each says with its binding how many members the plan left waiting: more that wait since before
+    then were to be bound by it, and were not.
+    """
+    plans = _last_bound_by_plan(gang)
+    waiting = [
+        pod.created for pod_set in gang.pod_sets for pod in pod_set.pods if not is_expected(pod)
+    ]
+    return any(_was_carried_out(plan, last, waiting) for plan, last in plans.items())
+
+
+def _last_bound_by_plan(gang: Gang) -> dict[str, float]:
+    """When the last member of each plan was bound, seconds since the epoch.
+
+    Members whose binding no watch has shown yet are left out: when that was is not known.
+    """
+    found: dict[str, float] = {}
+    for member in gang.placed:
+        if member.pod.node:
+            plan = member.pod.plan
+            found[plan] = max(found.get(plan, 0.0), member.pod.scheduled)
+    return found
+
+
+def _was_carried_out(plan: str, last: float, waiting: Iterable[float]) -> bool:
+    if not last:
+        return False
+    return is_growth(plan) or sum(made <= last for made in waiting) <= members_left_waiting(plan)
 
 
 def broken_since(gang: Gang) -> float:
     """When the gang fell below its minimum, seconds since the epoch; 0.0 when it is not known yet.
 
-    With a PodGroup whose status says that it ran it is the time at which its condition Scheduled
-    became false; otherwise the oldest of the pods that replace lost members tells it.
+    With a PodGroup of ours it is the time at which its condition Scheduled became false; otherwise
+    members that are left have the time in a condition of theirs. Until that is written, the oldest
+    of the pods that replace lost members tells it.
     """
     if not is_broken(gang):
         return 0.0
-    replacements = _replacements(gang)
-    if gang.pod_group is None or (gang.pod_group.phase not in STARTED and replacements):
-        return min(pod.created for pod in replacements)
-    told = gang.pod_group.condition("Scheduled")
-    return told.transition if told is not None and told.status == "False" else 0.0
-
-
-def _replacements(gang: Gang) -> list[Pod]:
-    """Pods that wait, if all of them were made after the members that have places got theirs."""
-    last = max((member.pod.scheduled for member in gang.placed), default=0.0)
-    waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
-    return waiting if last and all(pod.created > last for pod in waiting) else []
+    if gang.pod_group is not None and not gang.pod_group.source:
+        told = gang.pod_group.condition("Scheduled")
+        return told.transition if told is not None and told.status == "False" else 0.0
+    written = [each.pod.broken_since for each in gang.placed if each.pod.broken_since]
+    if written:
+        return min(written)
+    last = max(member.pod.scheduled for member in gang.placed)
+    waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods if not is_expected(pod)]
+    return min((pod.created for pod in waiting if pod.created > last), default=0.0)
 
 
 def with_stand_ins(gang: Gang) -> Gang:

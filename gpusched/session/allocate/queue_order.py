@@ -3,7 +3,7 @@
 Queues are compared with their siblings only: among the children of ``root`` first, then among
 those of the one that won. A queue stands there with the gang that would be served from it.
 After every turn only the queues on the path that was served get new keys. Where policies are
-silent, siblings take turns, and gangs go by age.
+silent, siblings take turns, and gangs go by how long they have waited since their last turn.
 """
 
 from __future__ import annotations
@@ -151,5 +151,5 @@ def _keyed_gangs(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[
     for gang in gangs:
         key = of_gang(gang)
         if key is not None:
-            keyed.append(((key, turn, int(gang.created * 1e6), gang.key), gang))
+            keyed.append(((key, turn, int(gang.waits_since * 1e6), gang.key), gang))
     return keyed

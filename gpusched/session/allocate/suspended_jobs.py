@@ -21,6 +21,8 @@ from gpusched.session.state.session import Session
 
 ADMITTED_ANNOTATION = "gpusched.io/admitted"
 PARALLELISM_ANNOTATION = "gpusched.io/parallelism"
+_REASON_KEPT_MAX = 700
+"""Characters of why pods wait in a message that goes on after it."""
 
 
 def node_pool_variants(session: Session, gang: Gang) -> list[NodePoolVariant]:
@@ -68,7 +70,7 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
             reason=Reason.BACK_OFF,
             message=truncate_message(
                 f"got no place for {pods_text(gang.missing_members)} within {session.snapshot.limits.admitted_timeout_s:g} s of its "
-                f"start; it is suspended again for {limits.ADMIT_AGAIN_S:g} s"
+                f"start{_reason_of_pods(gang)}; it is suspended again for {limits.ADMIT_AGAIN_S:g} s"
             ),
             action="enqueue",
             keep_time=True,
@@ -77,6 +79,12 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
         if gang.job is not None
     ]
     return tuple(sorted((*started, *back), key=lambda each: each.key))
+
+
+def _reason_of_pods(gang: Gang) -> str:
+    """Why its pods wait, as they were told last; in brackets, empty when none was told."""
+    told = [pod.unschedulable for pod_set in gang.pod_sets for pod in pod_set.pods]
+    return next((f" ({each[:_REASON_KEPT_MAX]})" for each in told if each), "")
 
 
 def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:

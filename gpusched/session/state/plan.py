@@ -9,6 +9,8 @@ import msgspec
 
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
+from gpusched.api.gang.plan_suffix import plan_suffix
+from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.queue.queue import QueueUsage
@@ -49,6 +51,8 @@ class GangBind:
         placed: members that were bound or assumed already when this was decided.
         binds: sorted by pod; ``placed + len(binds) >= min_member``.
         proof: how good their places are proven to be; empty when nothing is known.
+        left_waiting: members that wait on when these are bound.
+        grows: whether the gang had its minimum before.
     """
 
     gang: GangKey
@@ -59,12 +63,18 @@ class GangBind:
     placed: int
     binds: tuple[PodBind, ...]
     proof: str = ""
+    left_waiting: int = 0
+    grows: bool = False
 
     @property
     def plan_id(self) -> str:
-        """Twelve hex digits: the same decision has the same name in every process."""
+        """Twelve hex digits: the same decision has the same name in every process.
+
+        Where it is not the whole of a gang, the end tells what of it there is beside.
+        """
         content = (*self.gang, self.uid, self.generation, [bind.content() for bind in self.binds])
-        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]
+        digits = hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]
+        return digits + plan_suffix(left=self.left_waiting, grows=self.grows)
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -226,6 +236,11 @@ class GangStatus:
     is_preempted: bool = True
     """Whether the condition Preempted holds; False when the gang runs again."""
     placement: tuple[tuple[str, str], ...] = ()
+    told_members: tuple[tuple[ObjectKey, UID], ...] = ()
+    """Members whose condition GangWhole is written, of gangs whose PodGroup does not say it."""
+    lost_members: str = ""
+    """What that condition says while the gang lacks members; empty when it is whole again."""
+    eviction_warning: EvictionWarning | None = None
     provisional: bool = False
     """Whether no session has looked at it yet; written only where nothing was written before."""
 

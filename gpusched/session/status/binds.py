@@ -36,6 +36,8 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
                 placed=gang.ready_members,
                 binds=tuple(moved),
                 proof=session.placements.proof(gang),
+                left_waiting=gang.pending - len(moved),
+                grows=bool(gang.placed) and not gang.missing_members,
             )
         )
     return tuple(binds)

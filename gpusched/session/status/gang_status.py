@@ -14,7 +14,7 @@ from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import OPTIMAL
-from gpusched.session.allocate.gang_repair import STARTED
+from gpusched.session.allocate.gang_repair import STARTED, is_broken
 from gpusched.session.allocate.start_members import role_shortage_message
 from gpusched.session.framework.reasons import (
     Reason,
@@ -28,6 +28,8 @@ from gpusched.session.state.session import Session
 ADMITTED_REASON = "Admitted"
 """The reason of the condition of the same name when it is true."""
 _DOMAINS_NAMED_MAX: Final = 4
+_MEMBERS_TOLD_MAX: Final = 3
+"""Members that carry since when their gang lacks others: one may be lost with its node, too."""
 _UNKNOWN_QUEUE_LABEL: Final = "other"
 """Stands in metrics for queues that do not exist: their names are whatever a tenant writes."""
 
@@ -132,6 +134,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
             for pod in pod_set.pods
             if not is_expected(pod)
         ]
+    told_members, lost_members = _told_members(gang, whole=whole)
     return GangStatus(
         gang=gang.key,
         uid=gang.uid,
@@ -156,6 +159,28 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         queue_position=session.outcomes.position(gang),
         estimated_start=session.outcomes.estimate(gang),
         placement=_placement_domains(session, gang) if whole and gang.pod_group else (),
+        told_members=told_members,
+        lost_members=lost_members,
+        eviction_warning=gang.eviction_warning,
+    )
+
+
+def _told_members(gang: Gang, *, whole: bool) -> tuple[tuple[tuple[ObjectKey, UID], ...], str]:
+    """Members that are told of lost ones, or that there are none any more, and what is lost.
+
+    PodGroups of ours have the time in their own status.
+    """
+    if gang.pod_group is not None and not gang.pod_group.source:
+        return (), ""
+    placed = [member.pod for member in gang.placed]
+    if whole:
+        return tuple((pod.key, pod.uid) for pod in placed if pod.broken_since), ""
+    if not is_broken(gang):
+        return (), ""
+    carriers = [pod for pod in placed if pod.broken_since] or placed[:_MEMBERS_TOLD_MAX]
+    return (
+        tuple((pod.key, pod.uid) for pod in carriers),
+        f"its gang has {gang.ready_members} of {pods_text(gang.min_member)} that it needs",
     )
 
 
@@ -199,8 +224,9 @@ def _with_warning(gang: Gang, reason: PendingReason) -> PendingReason:
 
 
 def _admitted_message(gang: Gang) -> str:
-    text = f"admitted to queue {gang.queue}"
-    return truncate_message(f"{text}; {gang.warning}") if gang.warning else text
+    warning = gang.eviction_warning.message if gang.eviction_warning is not None else ""
+    parts = (f"admitted to queue {gang.queue}", gang.warning, warning)
+    return truncate_message("; ".join(filter(None, parts)))
 
 
 def _running_message(gang: Gang) -> str:
@@ -223,6 +249,14 @@ def _proof_text_of_members(gang: Gang) -> str:
 
 
 def _reason_before_attempt(gang: Gang) -> PendingReason:
+    reason = _reason_by_members(gang)
+    if not gang.job_failure or reason.reason != Reason.NOT_ENOUGH_MEMBERS:
+        return reason
+    message = truncate_message(f"{reason.message}; {gang.job_failure}")
+    return attrs.evolve(reason, message=message)
+
+
+def _reason_by_members(gang: Gang) -> PendingReason:
     have = gang.ready_members + gang.pending
     if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:
         message = f"{pods_text(gang.gated)} of {gang.min_member} needed are held by a gate"

@@ -11,6 +11,7 @@ import json
 import pytest
 
 from gpusched.api.gang.move_record import format_move, parse_move
+from gpusched.api.gang.turn_record import TurnRecord, format_turn
 from gpusched.api.meta.identity import UID, format_time
 from tests.daemon.tenants.tenants import tenant
 
@@ -279,6 +280,33 @@ def test_a_start_that_a_tenant_wrote_holds_no_room(play, at):
         await w.clock.sleep(2)
         w.gang("honest", 2)
         await w.until(lambda: len(w.running("honest")) == 2, within=10)
+        await daemon.stop()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("whose", ["forged", "copied"])
+def test_turns_that_a_tenant_wrote_change_no_order(play, whose):
+    """A Job that says that it had a turn, or has another's record, stands where its age puts it."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        mallory = await tenant(w, "mallory")
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        w.gang("runs", 1)
+        await w.until(lambda: len(w.running("runs")) == 1)
+        turn = TurnRecord(w.clock.now() + 3600, 60)
+        seal = daemon.app.cache.seal.of_turn(UID("of another"), turn) if whose == "copied" else ""
+        text = format_turn(turn, seal=seal)
+        await mallory.job("older", 1, notes={"gpusched.io/turn": text})
+        await w.clock.sleep(2)
+        w.gang("younger", 1)
+        await w.clock.sleep(5)
+        w.client.delete("jobs.batch", "default", "runs", propagation="Background")
+        await w.until(lambda: w.client.list("pods", "mallory")[0]["spec"].get("nodeName"))
+        assert not w.bound("younger")
+        remove(w, "mallory")
         await daemon.stop()
 
     play(scenario)

@@ -47,7 +47,8 @@ GANG = {
 GANG_UNREAD = {
     "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "warning": TOLD,
     "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
-    "failed": COUNTED, "leaving_placed": COUNTED,
+    "failed": COUNTED, "leaving_placed": COUNTED, "job_failure": TOLD, "eviction_warning": TOLD,
+    "turn": ORDER,
 }  # fmt: skip
 POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
@@ -71,6 +72,7 @@ GROUP_UNREAD = {
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
     "phase": TOLD, "conditions": TOLD,
     "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "warning": TOLD,
+    "turn": ORDER,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
 POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
@@ -82,7 +84,7 @@ POD_UNREAD = {
     "rank": "orders equal pods", "block": "orders equal pods",
     "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
     "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
-    "slots_error": PLACED, "gated": "a gated pod is in no task",
+    "slots_error": PLACED, "broken_since": PLACED, "gated": "a gated pod is in no task",
     "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
     "nominated": "is the nomination of this very gang, asked for by its key",
     "may_preempt": "members that may not are taken out of a claimant before it has a key",

@@ -92,6 +92,8 @@ PODGROUP = {
     "status.queuePosition": ("integer", None, None),
     "status.estimatedStartTime": ("string", None, None),
     "status.moved": ("string", None, None),
+    "status.turn.ended": ("string", None, None),
+    "status.turn.seconds": ("integer", None, None),
     "status.placement.*": ("string", None, None),
 }
 TOPOLOGY = {

@@ -34,8 +34,12 @@ OF_OTHERS = {
     "oci.oraclecloud.com/rdma.network_block_id",
 }  # fmt: skip
 """Labels, annotations and taints of nodes: not a tenant's."""
-WRITTEN = {"gpusched.io/reason", "volume.kubernetes.io/selected-node", "gpusched.io/seal-key"}
-"""Written on events, claims and the Lease; not read of anything that a tenant writes."""
+WRITTEN = {
+    *("gpusched.io/reason", "volume.kubernetes.io/selected-node", "gpusched.io/seal-key"),
+    "gpusched.io/GangWhole",
+}
+"""Written on events, claims, the Lease and in the status of pods; not read of anything that a tenant
+writes."""
 RESOURCES = {
     *("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
     *("habana.ai/gaudi", "huawei.com/Ascend910"),

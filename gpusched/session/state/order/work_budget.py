@@ -288,7 +288,9 @@ class GangSelection:
         return _TenantBacklog(tenant, gangs, head, keys, left, before)
 
     def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
-        return sorted(gangs, key=lambda gang: (self._key(gang), int(gang.created * 1e6), gang.key))
+        return sorted(
+            gangs, key=lambda gang: (self._key(gang), int(gang.waits_since * 1e6), gang.key)
+        )
 
     def _key(self, gang: Gang) -> Any:
         key = self._order_keys.gang_key(gang)
