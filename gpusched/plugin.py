@@ -39,7 +39,7 @@ from gpusched.session.backfill.reservation_guard import make_reservations, place
 from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.backfill.start_estimates import estimate_starts
 from gpusched.session.framework.hooks import Hooks
-from gpusched.session.framework.inter_pod_rules import PairRule, PairScore
+from gpusched.session.framework.inter_pod_rules import DomainLimit, PairRule, PairScore
 from gpusched.session.framework.plugin import ActionNeeds, Capability, Plugin
 from gpusched.session.framework.pod_counts import PodQuery
 from gpusched.session.framework.proposal import (
@@ -89,6 +89,7 @@ __all__ = [
     "Capability",
     "Chunk",
     "Consolidation",
+    "DomainLimit",
     "EvictOperation",
     "EvictionLimits",
     "EvictionRight",

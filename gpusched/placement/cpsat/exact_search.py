@@ -24,7 +24,7 @@ from gpusched.placement.cpsat.pattern_model import (
     build_pattern_model,
 )
 from gpusched.placement.cpsat.patterns import CellPatterns, build_cell_patterns
-from gpusched.placement.model.problem import SearchOutcome
+from gpusched.placement.model.problem import NODES, SearchOutcome
 from gpusched.placement.model.verify import objective_values
 
 _INSIDE_S: Final = 0.3
@@ -217,6 +217,7 @@ def _pool(area: SearchArea, book: SolverBudget) -> AreaResult:
         levels=(),
         required=-1,
         placed=np.zeros(0, dtype=np.int64),
+        caps=tuple(cap for cap in problem.caps if cap.level == NODES),
     )
     pool_of = build_cell_patterns(flat)
     pool = SearchArea(
@@ -226,7 +227,8 @@ def _pool(area: SearchArea, book: SolverBudget) -> AreaResult:
         cells=(0,),
     )
     found = solve_exactly(pool, book, quick=True)
-    if any(part.level >= 0 for part in problem.parts) and found.counts is not None:
+    tied = len(flat.caps) < len(problem.caps) or any(part.level >= 0 for part in problem.parts)
+    if tied and found.counts is not None:
         return AreaResult(outcome=SearchOutcome.UNKNOWN)
     return attrs.evolve(found, bounds={})
 

@@ -18,8 +18,8 @@ from gpusched.placement.cpsat.flows import (
     MemberFlows,
     roles_of_sub_group,
 )
-from gpusched.placement.cpsat.patterns import CellPatterns
-from gpusched.placement.model.problem import Problem
+from gpusched.placement.cpsat.patterns import CellPatterns, kinds_of_cap
+from gpusched.placement.model.problem import NODES, Problem
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -83,6 +83,7 @@ def build_gang_model(
     )
     _domains(made, field)
     _flows(made, field, flows=flows, room=room)
+    _caps(made, field)
     spread = _apart(made, field, flows=flows, fewest=fewest or {})
     total = _totals(made, field, flows)
     if loose:
@@ -141,6 +142,23 @@ def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: In
             used = made.used.get((len(problem.levels) - 1, int(field.at[-1, cell])))
             if used is not None:
                 model.add(total <= min(cap, sum(flows.items[at].most for at in ats)) * used)
+
+
+def _caps(made: GangModel, field: CellPatterns) -> None:
+    """No domain takes more members than rules between them allow."""
+    for cap in field.problem.caps:
+        if cap.level == NODES:
+            continue  # patterns say it
+        kinds = kinds_of_cap(field.kinds, cap)
+        for domain, cells in _by_domain(field, cap.level, made.cells).items():
+            inside = [
+                made.held[kind, cell]
+                for kind in kinds
+                for cell in cells
+                if (kind, cell) in made.held
+            ]
+            if inside:
+                made.model.add(sum(inside) <= int(cap.most[domain]))
 
 
 def _may(field: CellPatterns, member_flow: MemberFlow, flows: MemberFlows, cell: int) -> bool:

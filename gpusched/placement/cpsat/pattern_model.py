@@ -14,7 +14,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.base.errors import SolverFault
 from gpusched.placement.cpsat.gang_model import GangModel
-from gpusched.placement.cpsat.patterns import CellPatterns
+from gpusched.placement.cpsat.patterns import CellPatterns, node_caps
 from gpusched.placement.cpsat.solver import SEARCH_STOPPER, configure_solver
 from gpusched.placement.model.problem import NO_COUNTS, Effort, Problem, SearchOutcome
 
@@ -299,6 +299,7 @@ def _singles(field: CellPatterns, made: GangModel) -> PatternModel:
     single: dict[tuple[int, int], Any] = {}
     used = []
     lossless = True
+    caps = node_caps(field.problem, field.kinds)
     for cell in made.cells:
         kinds = [kind for kind in range(len(field.kinds)) if (kind, cell) in made.held]
         for row in field.rows[cell].tolist():
@@ -310,6 +311,9 @@ def _singles(field: CellPatterns, made: GangModel) -> PatternModel:
                     single[kind, row] = model.new_int_var(0, limit, f"w{kind}_{row}")
                     model.add(single[kind, row] <= limit * here)
             lossless = _amounts(field, model, row, single) and lossless
+            for mine, most in caps:
+                inside = [single[kind, row] for kind in mine if (kind, row) in single]
+                model.add(sum(inside) <= int(most[row]))
         for kind in kinds:
             inside = [
                 single[kind, row] for row in field.rows[cell].tolist() if (kind, row) in single

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
-from gpusched.placement.model.problem import Problem
+from gpusched.placement.model.problem import NODES, MemberCap, Problem
 
 PATTERNS_MAX: Final = 1_500
 """With more patterns than these members are counted node by node."""
@@ -129,7 +129,7 @@ def build_cell_patterns(problem: Problem) -> CellPatterns:
         sign = np.zeros(problem.nodes, dtype=np.int64)
         able = np.ones((1, 1), dtype=np.bool_)
     else:
-        sign, able = _classes(problem, limits, patterns, asks)
+        sign, able = _classes(problem, limits, patterns, asks, node_caps(problem, kinds))
         seen = able.any(axis=0)
         patterns, able = patterns[seen], able[:, seen]
     if problem.levels:
@@ -192,7 +192,9 @@ def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
         able = role.fits > 0
         plain = bool((np.where(able, np.minimum(quotient, role.most), 0) == role.fits).all())
         price = b"" if role.price is None else role.price.tobytes()
-        key = (role.request.tobytes(), role.gpus, price, able.tobytes(), -1 if plain else number)
+        mine = tuple(index for index, cap in enumerate(problem.caps) if number in cap.roles)
+        alone = -1 if plain else number
+        key = (role.request.tobytes(), role.gpus, price, able.tobytes(), alone, mine)
         found.setdefault(key, []).append(number)
     kinds = []
     for numbers in found.values():
@@ -230,17 +232,41 @@ def _patterns(free: Ints, limits: Ints, asks: Ints) -> Ints | None:
     return found
 
 
-def _classes(problem: Problem, limits: Ints, patterns: Ints, asks: Ints) -> tuple[Ints, Bools]:
+def kinds_of_cap(kinds: Sequence[RoleClass], cap: MemberCap) -> list[int]:
+    """Numbers of the kinds that a cap counts; each is counted as a whole or not at all."""
+    return [number for number, kind in enumerate(kinds) if set(kind.roles) <= set(cap.roles)]
+
+
+def node_caps(problem: Problem, kinds: Sequence[RoleClass]) -> list[tuple[list[int], Ints]]:
+    """Caps of single nodes: numbers of the kinds, and members by node, shape (nodes,)."""
+    return [(kinds_of_cap(kinds, cap), cap.most) for cap in problem.caps if cap.level == NODES]
+
+
+def _classes(
+    problem: Problem,
+    limits: Ints,
+    patterns: Ints,
+    asks: Ints,
+    caps: Sequence[tuple[list[int], Ints]],
+) -> tuple[Ints, Bools]:
     """Class of each node, and which patterns each class can take."""
     need = patterns @ asks
     used = np.flatnonzero(asks.any(axis=0))
     room = np.minimum(problem.free[:, used], need[:, used].max(axis=0, initial=0))
-    shapes, which = np.unique(np.hstack([room, limits]), axis=0, return_inverse=True)
+    capped = (
+        np.stack([np.minimum(most, problem.members) for _, most in caps], axis=1)
+        if caps
+        else limits[:, :0]
+    )
+    shapes, which = np.unique(np.hstack([room, limits, capped]), axis=0, return_inverse=True)
     able = np.ones((len(shapes), len(patterns)), dtype=np.bool_)
     for place, column in enumerate(used.tolist()):
         able &= need[None, :, column] <= shapes[:, place, None]
     for kind in range(patterns.shape[1]):
         able &= patterns[None, :, kind] <= shapes[:, len(used) + kind, None]
+    for place, (mine, _) in enumerate(caps):
+        column = len(used) + patterns.shape[1] + place
+        able &= patterns[:, mine].sum(axis=1)[None, :] <= shapes[:, column, None]
     _, first, sign = np.unique(
         np.packbits(able, axis=1), axis=0, return_index=True, return_inverse=True
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 import numpy as np
@@ -66,6 +66,25 @@ class SubGroupMinimum:
     level: int = -1
     preferred: int = -1
     homes: tuple[int, ...] = ()
+
+
+NODES: Final = -1
+"""Stands for single nodes where a cap names a level."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class MemberCap:
+    """How many more members of some roles one domain takes at most, whatever room it has.
+
+    Attributes:
+        roles: whose members count together, ascending.
+        most: members by domain, int64, shape (domains,), or by node, shape (nodes,).
+        level: index of the level whose domains are capped; ``NODES`` for single nodes.
+    """
+
+    roles: tuple[int, ...]
+    most: Ints
+    level: int = NODES
 
 
 class SlotCosts(Protocol):
@@ -133,6 +152,7 @@ class Problem:
             the required level holds all, those with room for more of them are better.
         states: of each node's free slots, for ``slots``, int64, shape (nodes,).
         slots: what taking slots costs; None when nothing is known of islands.
+        caps: what rules between the members allow beside amounts, see ``MemberCap``.
     """
 
     free: Ints
@@ -147,6 +167,7 @@ class Problem:
     hope: int = 0
     states: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
     slots: SlotCosts | None = None
+    caps: tuple[MemberCap, ...] = ()
 
     @property
     def nodes(self) -> int:

@@ -33,6 +33,7 @@ def solution_errors(problem: Problem, counts: Ints) -> str:
         or _short(problem, counts)
         or _torn(problem, counts)
         or _parts_trouble(problem, counts)
+        or _over_cap(problem, counts)
     )
 
 
@@ -91,6 +92,18 @@ def _parts_trouble(problem: Problem, counts: Ints) -> str:
                 return f"sub-group {index} is not in one domain of level {level.name}"
     if completed < problem.parts_least:
         return f"{completed} sub-groups are completed, not {problem.parts_least}"
+    return ""
+
+
+def _over_cap(problem: Problem, counts: Ints) -> str:
+    for cap in problem.caps:
+        row = counts[list(cap.roles)].sum(axis=0)
+        where = np.arange(problem.nodes) if cap.level < 0 else problem.levels[cap.level].domain
+        held = np.zeros(len(cap.most), dtype=np.int64)
+        np.add.at(held, where, row)
+        if (held > cap.most).any():
+            name = "node" if cap.level < 0 else problem.levels[cap.level].name
+            return f"a {name} holds more members of roles {cap.roles} than it may"
     return ""
 
 

@@ -93,25 +93,31 @@ def _short_of(problem: Problem, roles: Sequence[int], needed: int, rows: Bools) 
 def tree_search_certificate(one: IdenticalMembers) -> Certificate:
     """What the tree search has proven of members that are all alike: there is no answer."""
     problem = one.problem
-    domain, there = max(_unit_rooms(one).items(), key=lambda each: (each[1], -each[0]))
+    domain, there = max(room_by_domain(one).items(), key=lambda each: (each[1], -each[0]))
     roles = tuple(range(len(problem.roles)))
     return Certificate("table", one.pin, domain, roles, problem.members, there)
 
 
-def _unit_rooms(one: IdenticalMembers) -> dict[int, int]:
-    """Members that each domain of the pinned level takes, in whole sub-groups."""
+def room_by_domain(one: IdenticalMembers) -> dict[int, int]:
+    """Members that each domain of the pinned level takes, in whole sub-groups and within caps."""
     problem = one.problem
     held = one.fits
     domain = np.zeros(problem.nodes, dtype=np.int64)
-    if one.unit_level >= 0:
-        level = problem.levels[one.unit_level]
-        inner = np.zeros(int(level.domain.max(initial=-1)) + 1, dtype=np.int64)
-        np.add.at(inner, level.domain, held)
-        inner[level.real :] = 0
+    for number in reversed(range(max(one.pin, 0), len(problem.levels))):
+        cap = one.cap_of_level(number)
+        if cap is None and number != one.unit_level:
+            continue
+        level = problem.levels[number]
+        inner = level.sums(held)
+        if number == one.unit_level:
+            inner[level.real :] = 0
+            inner = inner // one.unit * one.unit
+        if cap is not None:
+            inner = np.minimum(inner, cap[: len(inner)])
         # Each domain's room is told at one of its nodes.
         held = np.zeros_like(held)
         first = np.unique(level.domain, return_index=True)[1]
-        held[first] = (inner // one.unit * one.unit)[level.domain[first]]
+        held[first] = inner[level.domain[first]]
     if one.pin < 0:
         return {EVERYWHERE: int(held.sum())}
     domain = problem.levels[one.pin].domain

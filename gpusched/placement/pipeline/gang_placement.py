@@ -133,6 +133,8 @@ def _quickly(problem: Problem) -> Solution:
     if counts is None:
         return Solution(outcome=SearchOutcome.UNKNOWN, method="greedy")
     wrong = solution_errors(problem, counts)
+    if wrong and problem.caps:  # it knows none of them
+        return Solution(outcome=SearchOutcome.UNKNOWN, method="greedy")
     if wrong:
         return _fault("greedy", wrong)
     values = objective_values(problem, counts)

@@ -38,7 +38,7 @@ def place_launcher_and_workers(
     """The best place of the role that takes GPUs, the others beside it; None if not plain."""
     share = members_of_each_role(problem)
     heavy = [index for index, role in enumerate(problem.roles) if role.gpus]
-    if problem.parts or share is None or len(heavy) != 1 or len(problem.roles) < 2:
+    if problem.parts or problem.caps or share is None or len(heavy) != 1 or len(problem.roles) < 2:
         return None
     (leader,) = heavy
     alone = _alone(problem, leader, share[leader])

@@ -1,6 +1,7 @@
 """Problems in which all members are alike: one role, or several that only differ by name.
 
 Such a problem is counts by node and nothing else, which is what the tree search is exact for.
+Caps that count all members together are cuts of its tables.
 Roles are alike when they ask, fit and cost the same; sub-groups are when each is one such role
 that gets all of its members in one domain of the same level, or none: then the members of that
 level's domains come in units.
@@ -12,7 +13,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
-from gpusched.placement.model.problem import Problem, Role, SubGroupMinimum
+from gpusched.placement.model.problem import NODES, Problem, Role, SubGroupMinimum
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -63,6 +64,11 @@ class IdenticalMembers:
         found[domain[able]] = True
         return found
 
+    def cap_of_level(self, level: int) -> Ints | None:
+        """Members that each domain of a level takes at most, shape (domains,); None for any."""
+        found = [cap.most for cap in self.problem.caps if cap.level == level]
+        return np.min(found, axis=0) if found else None
+
     def counts(self, row: Ints) -> Ints:
         """Members by role and node, from members by node."""
         roles = self.problem.roles
@@ -96,6 +102,9 @@ class IdenticalMembers:
 
 def as_identical_members(problem: Problem) -> IdenticalMembers | None:
     """The problem as one of members that are all alike; None when they are not."""
+    every = tuple(range(len(problem.roles)))
+    if any(cap.roles != every for cap in problem.caps) or (problem.caps and problem.parts):
+        return None
     if len(problem.roles) == 1:
         return _single(problem)
     fits = _together(problem)
@@ -129,7 +138,7 @@ def _first(left: Ints, count: int) -> Ints:
 
 def _single(problem: Problem) -> IdenticalMembers | None:
     (role,) = problem.roles
-    fits = np.minimum(role.fits, problem.members)
+    fits = _capped(problem, np.minimum(role.fits, problem.members))
     if any(needed > problem.members for _, needed in problem.minima):
         return None
     if role.part < 0:
@@ -159,7 +168,15 @@ def _together(problem: Problem) -> Ints | None:
         )
         if not same:
             return None
-    return np.where(able, np.minimum(alone, problem.members), 0)
+    return _capped(problem, np.where(able, np.minimum(alone, problem.members), 0))
+
+
+def _capped(problem: Problem, fits: Ints) -> Ints:
+    """What nodes take of all members together, caps of single nodes counted."""
+    for cap in problem.caps:
+        if cap.level == NODES:
+            fits = np.minimum(fits, cap.most)
+    return fits
 
 
 def _same_price(one: Role, other: Role) -> bool:

@@ -80,6 +80,7 @@ class CostTables:
         self._made: dict[tuple[int, int], int] = {}
         self._charged: dict[tuple[int, tuple[int, ...]], int] = {}
         self._strided: dict[tuple[int, int], int] = {}
+        self._cut: dict[tuple[int, int], int] = {}
         self.none = self._append(np.zeros((words, 1), dtype=np.int64), np.zeros(1, np.int64))
         """The number of the table of what takes no members."""
 
@@ -170,6 +171,15 @@ class CostTables:
         """
         return self._each(numbers, units, self._stride)
 
+    def cut(self, numbers: Ints, most: Ints) -> Ints:
+        """Tables of domains that take no more than so many members.
+
+        Args:
+            numbers: of the tables, shape (domains,).
+            most: members that each domain takes, shape (domains,).
+        """
+        return self._each(numbers, np.clip(most, 0, self.members), self._shortened)
+
     def merged(self, parents: Ints, numbers: Ints, count: int) -> TableMerge:
         """What each parent's domains make together.
 
@@ -256,6 +266,19 @@ class CostTables:
             found = self._strided[key] = self._append(
                 costs, np.array([most // unit], dtype=np.int64)
             )
+        return found
+
+    def _shortened(self, number: int, most: int) -> int:
+        if int(self._most[number]) <= most:
+            return number
+        if most == 0:
+            return self.none
+        key = (number, most)
+        found = self._cut.get(key)
+        if found is None:
+            begin = int(self._start[number])
+            costs = self._costs[:, begin : begin + most + 1].copy()
+            found = self._cut[key] = self._append(costs, np.array([most], dtype=np.int64))
         return found
 
     def _pairs(self, left: Ints, right: Ints) -> Ints:

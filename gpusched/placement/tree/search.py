@@ -186,6 +186,9 @@ class _TreeSearch:
         self.strata.append(_LevelTables(len(levels), leaves, domain, count))
         numbers = self.kept.domains(leaves, domain, count)
         for level in range(below, -1, -1):
+            cap = one.cap_of_level(level)
+            if cap is not None:
+                numbers = tables.cut(numbers, cap[: len(numbers)])
             numbers = self._entered(level, numbers)
             if level == one.unit_level:
                 real = np.arange(len(numbers)) < levels[level].real

@@ -9,12 +9,14 @@ import attrs
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import Problem, SearchOutcome, Solution
+from gpusched.placement.pipeline.elastic_placement import EXTRA, place_most_members
 from gpusched.placement.pipeline.gang_placement import place_gang
 from gpusched.session.allocate.node_sets import (
     LevelConstraint,
     Unschedulable,
     level_constraint_now,
 )
+from gpusched.session.allocate.own_pod_rules import own_pod_rules
 from gpusched.session.allocate.placement_problem import (
     NodeBounds,
     apply_solution,
@@ -29,7 +31,7 @@ from gpusched.session.allocate.unschedulable import (
     explain_split_placement,
     explain_unsolved,
 )
-from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.choice import place_on_best_types
 from gpusched.session.gpu_types.options import GpuTypeRefusal, chooses_gpu_types
@@ -51,12 +53,21 @@ def proof_text(solution: Solution) -> str:
     if solution.outcome is SearchOutcome.OPTIMAL and tree:
         return OPTIMAL
     for term in solution.terms:
-        if term.name != "span" and term.value != term.bound:
+        if term.name not in (EXTRA, "span") and term.value != term.bound:
             name = term.name.removeprefix(_DOMAINS_TERM)
             return f"{name} {term.value}, at least {term.bound}"
         if term.name == "nodes":
             break
     return OPTIMAL
+
+
+def scoped_proof(gang: Gang, solution: Solution, *, beside: int = 0) -> str:
+    """The proof and, unless it is about all members that there are, for how many it holds."""
+    proof = proof_text(solution)
+    count = int(solution.counts.sum())
+    if beside:
+        return f"{proof} for {pods_text(count)} beside {beside}"
+    return proof if count >= gang.pending else f"{proof} for {pods_text(count)}"
 
 
 def place_ignoring_reservations(
@@ -90,10 +101,10 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
     strange = unknown_sub_group_message(gang)
     if strange:
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, strange)
-    if _shared_freely(gang) or has_inter_pod_rules(
-        session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
-    ):
+    if _shared_freely(gang):
         return place_pod_by_pod(session, gang, statement, confines)
+    if has_inter_pod_rules(session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]):
+        return _place_with_rules(session, gang, statement, confines)
     if not _is_one_problem(session, gang, confines):
         refusal = place_pod_by_pod(session, gang, statement, confines)
         if refusal is None or len(gang.pod_sets) < 2 or refusal.reason in _FINAL_REASONS:
@@ -104,6 +115,47 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
 _FINAL_REASONS = (Reason.NOT_ENOUGH_MEMBERS, Reason.INVALID_SPEC)
 
 
+def _place_with_rules(
+    session: Session, gang: Gang, statement: Statement, confines: LevelConstraint
+) -> Unschedulable | None:
+    """Members with rules about other pods: as a whole where caps say the rules, else one by one."""
+    if _is_one_problem(session, gang, confines):
+        bounds = whole_bounds(session, gang, confines)
+        if bounds is not None and _place_bounded(session, gang, statement, bounds):
+            return None
+    return place_pod_by_pod(session, gang, statement, confines)
+
+
+def whole_bounds(session: Session, gang: Gang, confines: LevelConstraint) -> NodeBounds | None:
+    """Where a gang may be that is placed as a whole; None where that cannot be said."""
+    spare = session.cluster_map.spared_rows(gang)
+    rows = None if spare is None else ~spare
+    if not has_inter_pod_rules(
+        session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
+    ):
+        return NodeBounds(required=confines.required, rows=rows)
+    rules = own_pod_rules(session, gang)
+    if rules is None:
+        return None
+    names = [level.name for level in session.levels]
+    needed = [name for name in (confines.required, *rules.together) if name]
+    return NodeBounds(required=max(needed, key=names.index, default=""), rows=rows, rules=rules)
+
+
+def _place_bounded(session: Session, gang: Gang, statement: Statement, bounds: NodeBounds) -> bool:
+    """Place what the gang must start with inside these bounds, or nothing."""
+    for problem in build_problems(session, gang, bounds):
+        solution = solve_problem(session, problem)
+        if not solution.counts.size or _beyond_quota(session, gang, problem, solution) is not None:
+            continue
+        mark = statement.checkpoint()
+        if apply_solution(session, gang, statement, problem, solution, bounds):
+            statement.proof = scoped_proof(gang, solution)
+            return True
+        statement.rollback(mark)
+    return False
+
+
 def _shared_freely(gang: Gang) -> bool:
     """Whether shares of GPUs are to be packed rather than kept together.
 
@@ -111,6 +163,19 @@ def _shared_freely(gang: Gang) -> bool:
     """
     wishes = gang.topology.required or gang.topology.preferred or gang.sub_groups
     return gang.requests_gpu_share and (len(gang.pod_sets) > 1 or not wishes)
+
+
+def is_placed_as_a_whole(session: Session, gang: Gang) -> bool:
+    """Whether the search places all members of a gang, so that further ones are placed by it too."""
+    confines = level_constraint_now(session, gang)
+    if isinstance(confines, Unschedulable) or unknown_sub_group_message(gang):
+        return False
+    several = gang.pending + len(gang.placed) > 1
+    return (
+        several
+        and not _shared_freely(gang)
+        and bool(confines.required or gang.sub_groups or session.hooks.topology.wants_compact(gang))
+    )
 
 
 def _is_one_problem(session: Session, gang: Gang, confines: LevelConstraint) -> bool:
@@ -142,7 +207,7 @@ def _place_whole(
             return beyond
         if solution.counts.size:
             apply_solution(session, gang, statement, problem, solution)
-            statement.proof, statement.terms = proof_text(solution), solution.terms
+            statement.proof, statement.terms = scoped_proof(gang, solution), solution.terms
             return None
         if refusal is None:
             refusal = explain_unsolved(session, gang, solution, confines)
@@ -179,6 +244,18 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
     solution = place_gang(
         problem, session.effort, search=session.search, memory=session.cache.tables
     )
+    return _recorded(session, problem, solution)
+
+
+def solve_most(session: Session, problem: Problem, extra: int) -> Solution:
+    """The same for as many members as fit, up to so many beyond those of the problem."""
+    solution = place_most_members(
+        problem, extra, session.effort, search=session.search, memory=session.cache.tables
+    )
+    return _recorded(session, problem, solution)
+
+
+def _recorded(session: Session, problem: Problem, solution: Solution) -> Solution:
     session.record_search(SearchRecord.from_solution(solution, problem))
     size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
     solver = int(solution.work * limits.WORK_SOLVER_S)

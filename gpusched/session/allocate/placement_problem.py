@@ -10,11 +10,22 @@ import numpy as np
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.cache.gangs.gang import Gang, PodSet
-from gpusched.placement.model.problem import DomainLevel, Problem, Role, Solution, SubGroupMinimum
+from gpusched.placement.model.problem import (
+    NODES,
+    DomainLevel,
+    MemberCap,
+    Problem,
+    Role,
+    Solution,
+    SubGroupMinimum,
+)
+from gpusched.session.allocate.own_pod_rules import OwnPodRules
 from gpusched.session.allocate.start_members import in_pod_order, start_sizes
+from gpusched.session.state.nodes.class_info import PodClassInfo
 from gpusched.session.state.nodes.tightness import TIGHTNESS_STEPS
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
+from gpusched.topology.levels import HOST
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -24,10 +35,12 @@ class NodeBounds:
     Attributes:
         required: name of the level of which one domain holds it, empty for none.
         rows: only there, shape (nodes,); None for anywhere.
+        rules: between its own pods; None where there are none.
     """
 
     required: str = ""
     rows: Bools | None = None
+    rules: OwnPodRules | None = None
 
 
 def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator[Problem]:
@@ -38,18 +51,27 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
         gang: with pod sets; roles of the problem are in their order.
         bounds: where it may be.
     """
+    base = build_problem(session, gang, bounds)
+    for members in start_sizes(gang, base.parts, base.parts_least):
+        yield base if members == base.members else attrs.evolve(base, members=members)
+
+
+def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
+    """The problem of the members that a gang needs, whether or not so many can start alone."""
     wish = gang.topology
     named = [bounds.required, wish.preferred]
     for part in gang.sub_groups:
         named += [part.topology.required, part.topology.preferred]
     levels = session.cluster_map.levels(*(name for name in named if name))
     columns, roles = _problem_roles(session, gang, bounds)
+    caps = () if bounds.rules is None else bounds.rules.caps(session, levels)
+    roles, caps = _with_own_node_caps(roles, caps)
     slotted = sorted({pod_set.pod_class.gpu for pod_set in gang.pod_sets if pod_set.pod_class.gpu})
     states, slots = (
         session.cluster_map.slot_states() if any(role.gpus for role in roles) else (None, None)
     )
     parts, least = _problem_parts(session, gang, levels)
-    base = Problem(
+    return Problem(
         free=session.cluster_map.free(columns, tuple(slotted)),
         roles=roles,
         members=gang.members_at_start,
@@ -65,15 +87,14 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
         hope=max(gang.members_at_start, gang.pending),
         states=np.zeros(0, dtype=np.int64) if states is None else states,
         slots=slots,
+        caps=caps,
     )
-    for members in start_sizes(gang, parts, least):
-        yield base if members == base.members else attrs.evolve(base, members=members)
 
 
 def _problem_roles(
     session: Session, gang: Gang, bounds: NodeBounds
 ) -> tuple[Ints, tuple[Role, ...]]:
-    infos = [session.class_info(pod_set.pod_class) for pod_set in gang.pod_sets]
+    infos = bounds.rules.infos if bounds.rules else _class_infos(session, gang)
     columns = np.array(
         sorted({c for info in infos for c in info.request.columns.tolist()}), np.int64
     )
@@ -101,6 +122,26 @@ def _problem_roles(
             )
         )
     return columns, tuple(roles)
+
+
+def _class_infos(session: Session, gang: Gang) -> tuple[PodClassInfo, ...]:
+    return tuple(session.class_info(pod_set.pod_class) for pod_set in gang.pod_sets)
+
+
+def _with_own_node_caps(
+    roles: tuple[Role, ...], caps: tuple[MemberCap, ...]
+) -> tuple[tuple[Role, ...], tuple[MemberCap, ...]]:
+    """Caps of one role on single nodes are part of what fits there; the others stay."""
+    fitted = list(roles)
+    kept = []
+    for cap in caps:
+        if cap.level == NODES and len(cap.roles) == 1:
+            (number,) = cap.roles
+            role = fitted[number]
+            fitted[number] = attrs.evolve(role, fits=np.minimum(role.fits, cap.most))
+        else:
+            kept.append(cap)
+    return tuple(fitted), tuple(kept)
 
 
 def _node_prices(scores: Ints, tight: Ints, fits: Ints) -> Ints | None:
@@ -148,9 +189,14 @@ def _problem_parts(
     session: Session, gang: Gang, levels: Sequence[DomainLevel]
 ) -> tuple[tuple[SubGroupMinimum, ...], int]:
     parts = []
+    counted = next(
+        (each.name for each in reversed(session.levels) if each.label != HOST and each.names), ""
+    )
     for part in gang.sub_groups:
         level = _level_index(levels, part.topology.required)
-        preferred = _level_index(levels, part.topology.preferred)
+        preferred = _level_index(levels, part.topology.preferred or counted)
+        if not part.topology.preferred and preferred <= level:
+            preferred = -1  # it is in one domain anyway
         home_level = level if level >= 0 else preferred
         rows = placed_rows(session, gang, part.name) if home_level >= 0 else []
         homes = sorted({int(levels[home_level].domain[row]) for row in rows})
@@ -168,8 +214,13 @@ def _problem_parts(
 
 # -- the answer as moves -----------------------------------------------------------------------
 def apply_solution(
-    session: Session, gang: Gang, statement: Statement, problem: Problem, solution: Solution
-) -> None:
+    session: Session,
+    gang: Gang,
+    statement: Statement,
+    problem: Problem,
+    solution: Solution,
+    bounds: NodeBounds | None = None,
+) -> bool:
     """Place members as the answer says: ranks follow the topology, so that neighbours are near.
 
     Args:
@@ -178,11 +229,16 @@ def apply_solution(
         statement: takes the places.
         problem: that was solved.
         solution: with counts.
+        bounds: of the problem; where there are rules between pods each place is asked about again.
+
+    Returns:
+        False where rules between pods refuse a place, with those before it in the statement.
     """
+    rules = None if bounds is None else bounds.rules
     walk = rows_in_topology_order(problem, np.flatnonzero(solution.counts.any(axis=0)))
     sizes = _sizes_by_row(gang, solution)
     for pod_set, counts in zip(gang.pod_sets, solution.counts, strict=True):
-        info = session.class_info(pod_set.pod_class)
+        request = session.class_info(pod_set.pod_class).request
         total = int(counts.sum())
         pods: Iterator[Pod] = iter(_first_pods(session, pod_set, total))
         for row in walk[counts[walk] > 0].tolist():
@@ -190,7 +246,11 @@ def apply_solution(
                 then = sizes.get(row, [])
                 if pod_set.pod_class.gpus:
                     then.remove(pod_set.pod_class.gpus)
-                statement.assign(next(pods), row, info.request, then=tuple(then))
+                pod = next(pods)
+                if rules is not None and not session.pod_info(pod).class_fit.fits[row]:
+                    return False
+                statement.assign(pod, row, request, then=tuple(then))
+    return True
 
 
 def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:

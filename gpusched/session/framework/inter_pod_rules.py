@@ -23,6 +23,24 @@ POINTS_MAX = 1_000_000
 
 
 @attrs.frozen(eq=False)
+class DomainLimit:
+    """What a rule says of its own pods among each other: how many of them one domain takes.
+
+    Attributes:
+        key: label of nodes whose domains are meant; empty for single nodes.
+        counts: whether a pod counts, so that it takes of the room.
+        room: pods that may still come to each domain as the session stands, int64, shape
+            (domains of the key,) or (nodes,); None where all must come to one domain.
+        rises: whether the room may grow as pods come, as with even spread.
+    """
+
+    key: str
+    counts: Callable[[Pod], bool]
+    room: Callable[[], Ints] | None
+    rises: bool = False
+
+
+@attrs.frozen(eq=False)
 class PairRule:
     """What one rule says for a pod, and for all pods for which it has the same key.
 
@@ -32,12 +50,16 @@ class PairRule:
         once: whether two pods with this key never share a node.
         exact: whether pods with this key, placed one by one, find places if there are any: where
             the first goes never decides how many can follow.
+        limits: limits of domains that say, with ``allows`` as it stands, all that the rule means
+            for several of its pods that are placed together; no callable, or an answer of None,
+            where limits cannot say it: such gangs are placed pod by pod, and nothing is proven.
     """
 
     key: Hashable
     allows: Callable[[], Bools]
     once: bool = False
     exact: bool = False
+    limits: Callable[[], Sequence[DomainLimit] | None] | None = None
     failed: Callable[[], str] = str
     """Error of its filter when it was evaluated last, empty when it answered."""
 
@@ -123,7 +145,12 @@ class PairHooks:
 
             allows = self._guard.wrap(plugin, "pair_filter", checked, refuse, part=f"{part} allows")
             return PairRule(
-                made.key, allows, bool(made.once), bool(made.exact), failed=lambda: last
+                made.key,
+                allows,
+                bool(made.once),
+                bool(made.exact),
+                limits=self._limits(plugin, made, part),
+                failed=lambda: last,
             )
 
         wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere, part=part)
@@ -132,6 +159,19 @@ class PairHooks:
             plugin, "pair_filter", sure, self._all, part=f"{part} concerns"
         )
         self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
+
+    def _limits(
+        self, plugin: str, made: PairRule, part: str
+    ) -> Callable[[], Sequence[DomainLimit] | None] | None:
+        """The rule's limits, contained; None where it has none."""
+        if made.limits is None:
+            return None
+
+        def unknown(fault: PluginFault) -> Sequence[DomainLimit] | None:
+            self._faults.append(str(fault))
+            return None
+
+        return self._guard.wrap(plugin, "pair_filter", made.limits, unknown, part=f"{part} limits")
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
         """See ``Hooks.pair_score``."""
@@ -225,6 +265,16 @@ class InterPodGate:
     def version(self) -> object:
         """See ``class_fit.PodDependentRules``."""
         return self._pod_counts.version
+
+    def limits(self) -> list[DomainLimit] | None:
+        """Limits of all rules as things stand; None where one cannot be said by limits."""
+        found: list[DomainLimit] = []
+        for _, rule in self._rules:
+            limits = None if rule.limits is None else rule.limits()
+            if limits is None:
+                return None
+            found += limits
+        return found
 
     def allows(self) -> Bools:
         """See ``class_fit.PodDependentRules``."""

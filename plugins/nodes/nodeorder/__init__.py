@@ -15,7 +15,7 @@ from attrs import validators as v
 from gpusched_plugins.nodes.nodeorder.fragmentation import Ints
 from gpusched_plugins.nodes.nodeorder.typical_requests import TypicalRequests
 
-from gpusched.plugin import Hooks, NodeRows, PodClass, View
+from gpusched.plugin import DEVICE, Hooks, NodeRows, PodClass, View
 
 FULL = 1000
 """Points of a node that is full (binpack) or empty (spread) in one resource."""
@@ -49,7 +49,7 @@ class NodeOrderArgs:
 
 @attrs.frozen
 class NodeOrder:
-    """Scores nodes by how full they are in what the pod asks for."""
+    """Scores nodes by how full they would be, with the pod, in what it asks for."""
 
     name: ClassVar[str] = "nodeorder"
     api: ClassVar[int] = 1
@@ -87,11 +87,22 @@ def _score_fullness(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
         points += sign * _score_shared_gpu(pod, rows)
     for resource, weight in _weights(pod):
         offered = np.maximum(rows.allocatable(resource), 1)
-        points += weight * sign * (np.minimum(rows.used(resource), offered) * FULL // offered)
+        used = rows.used(resource) + _amount_added(pod, rows, resource)
+        points += weight * sign * (np.minimum(used, offered) * FULL // offered)
         weights += weight
     if not pod.gpu:
         points -= weights * FULL * _has_gpus(rows)
     return points // max(1, weights)
+
+
+def _amount_added(pod: PodClass, rows: NodeRows, resource: str) -> Ints | int:
+    """What the pod would take of a resource on each row, base units.
+
+    A share takes a whole GPU, except where it joins one that is shared already.
+    """
+    if pod.share is not None and resource == pod.gpu:
+        return np.where(rows.gpu_room_left(pod) >= 0, 0, DEVICE)
+    return pod.requests.get(resource)
 
 
 def _score_fragmentation(view: View, look_ahead: int) -> Callable[[PodClass, NodeRows], Ints]:

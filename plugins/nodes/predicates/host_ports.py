@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
 from gpusched_plugins.nodes.predicates.pod_selection import Bools
 
-from gpusched.plugin import Hooks, HostPort, PairRule, Pod, View
+from gpusched.plugin import DomainLimit, Hooks, HostPort, PairRule, Pod, View
 
 
 @attrs.frozen(cache_hash=True)
@@ -34,7 +35,11 @@ def register_host_ports(hooks: Hooks, view: View) -> None:
             free: Bools = view.pods_by_node(users) == 0
             return free
 
-        return PairRule(users.ports, allows, once=True)
+        def limits() -> list[DomainLimit]:
+            nodes = len(view.nodes())
+            return [DomainLimit("", users.counts, lambda: np.ones(nodes, dtype=np.int64))]
+
+        return PairRule(users.ports, allows, once=True, limits=limits)
 
     hooks.pair_filter(
         "have no free host port for it", rule, concerns=lambda pod_class: bool(pod_class.ports)

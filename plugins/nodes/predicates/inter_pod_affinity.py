@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 import numpy as np
 from gpusched_plugins.nodes.predicates.pod_selection import (
     Bools,
+    Ints,
     PodSelection,
     is_selected,
     namespaced_selector,
     rows_with_pods_in_domain,
 )
 
-from gpusched.plugin import Hooks, PairRule, Pod, PodTerm, Selector, View
+from gpusched.plugin import DomainLimit, Hooks, PairRule, Pod, PodTerm, Selector, View
 
 HOST = "kubernetes.io/hostname"
 
@@ -61,7 +62,15 @@ def _affinity_rule(pod: Pod, view: View) -> PairRule | None:
             near &= close
         return labelled if own_kind and not anybody else near
 
-    return PairRule((keys, parts, own_kind), allows)
+    def limits() -> list[DomainLimit] | None:
+        counts = view.pods_by_node(query)
+        if any(rows_with_pods_in_domain(counts, view.domain_numbers(key)).any() for key in keys):
+            return []  # near those who are there, and where that is does not change
+        if not own_kind:
+            return None
+        return [DomainLimit(key, query.counts, None) for key in keys]
+
+    return PairRule((keys, parts, own_kind), allows, limits=limits)
 
 
 def _anti_affinity_rule(pod: Pod, view: View) -> PairRule | None:
@@ -79,8 +88,20 @@ def _anti_affinity_rule(pod: Pod, view: View) -> PairRule | None:
             allowed &= ~rows_with_pods_in_domain(view.pods_by_node(query), view.domain_numbers(key))
         return allowed
 
+    def limits() -> list[DomainLimit]:
+        return [_one_in_each_domain(key, query.counts, view) for key, query in asked]
+
     once = any(key == HOST and query.counts(pod) for key, query in asked)
-    return PairRule(asked, allows, once=once)
+    return PairRule(asked, allows, once=once, limits=limits)
+
+
+def _one_in_each_domain(key: str, counts: Callable[[Pod], bool], view: View) -> DomainLimit:
+    """One pod in each domain of a label; domains with one already are not allowed anyway."""
+
+    def room() -> Ints:
+        return np.ones(int(view.domain_numbers(key).max(initial=-1)) + 1, dtype=np.int64)
+
+    return DomainLimit(key, counts, room)
 
 
 @attrs.frozen(cache_hash=True)
@@ -215,4 +236,10 @@ class AntiAffinityRules:
                 allowed &= ~rows_with_pods_in_domain(view.pods_by_node(query), domains)
             return allowed
 
-        return PairRule(frozenset(query.ward for query in against), allows)
+        def limits() -> list[DomainLimit]:
+            return [
+                _one_in_each_domain(query.ward.topology_key, query.counts, view)
+                for query in against
+            ]
+
+        return PairRule(frozenset(query.ward for query in against), allows, limits=limits)

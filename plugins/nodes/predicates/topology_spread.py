@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import attrs
 import numpy as np
 from gpusched_plugins.nodes.predicates.node_rules import matches_node_affinity, selects, tolerates
-from gpusched_plugins.nodes.predicates.pod_selection import Bools, PodSelection, sum_by_domain
+from gpusched_plugins.nodes.predicates.pod_selection import (
+    Bools,
+    Ints,
+    PodSelection,
+    sum_by_domain,
+)
 
-from gpusched.plugin import Hooks, PairRule, Pod, SpreadTerm, View
+from gpusched.plugin import DomainLimit, Hooks, PairRule, Pod, SpreadTerm, View
 
 
 @attrs.frozen(eq=False)
@@ -44,7 +52,28 @@ def _spread_rule(pod: Pod, view: View) -> PairRule | None:
             allowed &= _balanced(each, labelled, view)
         return allowed
 
-    return PairRule(tuple((each.query, each.own) for each in asked), allows)
+    def limits() -> list[DomainLimit]:
+        return [
+            DomainLimit(
+                each.term.topology_key,
+                each.query.counts,
+                partial(_room, each, asked, view),
+                rises=True,
+            )
+            for each in asked
+        ]
+
+    return PairRule(tuple((each.query, each.own) for each in asked), allows, limits=limits)
+
+
+def _room(each: _SpreadConstraint, asked: Sequence[_SpreadConstraint], view: View) -> Ints:
+    """Pods that each domain takes while the emptiest one stays as it is."""
+    labelled = np.ones(len(view.nodes()), dtype=np.bool_)
+    for other in asked:
+        labelled &= view.domain_numbers(other.term.topology_key) >= 0
+    sums, least = _sums_and_least(each, labelled, view)
+    room: Ints = np.maximum(each.term.max_skew + least - sums[:-1], 0)
+    return room
 
 
 def _spread_constraint(term: SpreadTerm, pod: Pod, view: View) -> _SpreadConstraint:
@@ -72,15 +101,17 @@ def _counted_nodes(term: SpreadTerm, pod: Pod, view: View) -> Bools | None:
 
 
 def _balanced(asked: _SpreadConstraint, labelled: Bools, view: View) -> Bools:
-    term = asked.term
-    domains = view.domain_numbers(term.topology_key)
+    sums, least = _sums_and_least(asked, labelled, view)
+    domains = view.domain_numbers(asked.term.topology_key)
+    return sums[domains] + asked.own - least <= asked.term.max_skew
+
+
+def _sums_and_least(asked: _SpreadConstraint, labelled: Bools, view: View) -> tuple[Ints, int]:
+    """Pods in each domain, shape (domains + 1,), and those of the emptiest one."""
+    domains = view.domain_numbers(asked.term.topology_key)
     rows = labelled if asked.nodes is None else labelled & asked.nodes
     sums = sum_by_domain(view.pods_by_node(asked.query), domains, rows)
     present = np.unique(domains[rows])
-    if len(present) < term.min_domains:
-        least = 0
-    elif len(present):
-        least = int(sums[present].min())
-    else:
-        return np.ones(domains.shape, dtype=np.bool_)
-    return sums[domains] + asked.own - least <= term.max_skew
+    if len(present) < max(1, asked.term.min_domains):
+        return sums, 0
+    return sums, int(sums[present].min())

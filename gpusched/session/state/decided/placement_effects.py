@@ -54,8 +54,8 @@ class PlacementEffects:
                 "place_minimum and grow find room that is not"
             )
 
-    def charge_placed(self, gang: Gang, places: Sequence[Assignment]) -> None:
-        """Charge the gang's queues with places that its pods are bound to."""
+    def charge_placed(self, gang: Gang, places: Sequence[Assignment], *, times: int = 1) -> None:
+        """Charge the gang's queues with places that its pods are bound to; -1 takes them off."""
         counts: dict[str, tuple[PodClass, int]] = {}
         for place in places:
             digest = place.pod.pod_class.digest
@@ -63,8 +63,8 @@ class PlacementEffects:
             counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
         path = self.queue_path(gang)
         for pod_class, count in counts.values():
-            self._accounts.place(path, pod_class.requests, times=count)
-        self._charge_not_preemptible(gang, places)
+            self._accounts.place(path, pod_class.requests, times=count * times)
+        self._charge_not_preemptible(gang, places, times=times)
 
     def charge_nominated(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Charge the gang's queues with places that its pods will have once they are free."""
@@ -83,9 +83,13 @@ class PlacementEffects:
         if self.reservations is not None and places:
             self.reservations.unassigned(gang, places)
 
-    def _charge_not_preemptible(self, gang: Gang, places: Sequence[Assignment]) -> None:
+    def _charge_not_preemptible(
+        self, gang: Gang, places: Sequence[Assignment], *, times: int = 1
+    ) -> None:
         """Note what cannot be taken back, as the gang that gets it is not preemptible."""
         if not gang.terms.preemptible:
             path = self.queue_path(gang)
             for place in places:
-                self._accounts.charge_not_preemptible(path, place.pod.pod_class.requests)
+                self._accounts.charge_not_preemptible(
+                    path, place.pod.pod_class.requests, times=times
+                )

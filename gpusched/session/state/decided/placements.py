@@ -46,6 +46,7 @@ class Placements:
         self._places: dict[GangKey, list[Assignment]] = {}
         self._variants: dict[GangKey, NodePoolVariant] = {}
         self._proofs: dict[GangKey, str] = {}
+        self._nominated: set[GangKey] = set()
         self._pods = 0
 
     def __bool__(self) -> bool:
@@ -56,6 +57,15 @@ class Placements:
     def is_full(self) -> bool:
         """Whether the plan holds as many binds as one plan may."""
         return self._pods >= PLAN_BINDS_MAX
+
+    @property
+    def binds_left(self) -> int:
+        """How many more binds the plan may hold."""
+        return PLAN_BINDS_MAX - self._pods
+
+    def from_nomination(self, gang: Gang) -> bool:
+        """Whether the gang was given places in this session for which it was nominated before."""
+        return gang.key in self._nominated
 
     def assigned(self, gang: Gang) -> Sequence[Assignment]:
         """Places given to the gang in this session, in the order in which they were given."""
@@ -103,11 +113,12 @@ class Placements:
             self._variants[gang.key] = variant
         if taken_back:
             self._nominations.forget(gang)
+            self._nominated.add(gang.key)
         if not places:
             return
         self._places.setdefault(gang.key, []).extend(places)
-        if statement.proof:
-            self._proofs[gang.key] = statement.proof
+        # What was proven of fewer members says nothing of more.
+        self._set_proof(gang, statement.proof)
         self._pods += len(places)
         self._effects.charge_placed(gang, places)
         if not taken_back:
@@ -120,9 +131,40 @@ class Placements:
         """
         before = self._places[gang.key]
         self._places[gang.key] = list(places)
+        self._set_proof(gang, proof)
+        self._effects.announce_unassigned(gang, before)
+        self._effects.announce_started(gang, places)
+
+    def regrow(
+        self,
+        gang: Gang,
+        before: Sequence[Assignment],
+        places: Sequence[Assignment],
+        *,
+        proof: str,
+    ) -> None:
+        """Give a gang without places those of more members than it had before.
+
+        Args:
+            gang: whose places were taken from it with ``replace``.
+            before: the places that its queues are charged with.
+            places: in place of them.
+            proof: how good these are proven to be.
+        """
+        self.replace(gang, places, proof=proof)
+        had = {place.pod.uid for place in before}
+        has = {place.pod.uid for place in places}
+        self._effects.charge_placed(gang, [each for each in places if each.pod.uid not in had])
+        lost = [each for each in before if each.pod.uid not in has]
+        self._effects.charge_placed(gang, lost, times=-1)
+        self._pods += len(places) - len(before)
+
+    def drop_proof(self, gang: Gang) -> None:
+        """Claim nothing of the gang's places any more: others have moved since."""
+        self._set_proof(gang, "")
+
+    def _set_proof(self, gang: Gang, proof: str) -> None:
         if proof:
             self._proofs[gang.key] = proof
         else:
             self._proofs.pop(gang.key, None)
-        self._effects.announce_unassigned(gang, before)
-        self._effects.announce_started(gang, places)
