@@ -47,6 +47,7 @@ _BY_NAME: Final = frozenset({"minTaskMember", "placement"})
 _BY_ROLE: Final = "ReplicaSpecs"
 """Ends members whose own members are roles, in capitals that labels do not have."""
 _PROOF: Final = re.compile(r"(.*) ([0-9]+), at least ([0-9]+)", re.DOTALL)
+_PROOF_SCOPE: Final = re.compile(r" for [0-9]+ pods?(?: beside [0-9]+)?$")
 _TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 _MOVED: Final = frozenset({"gpusched.io/moved", "moved"})
 _FIELDS: Final = frozenset({"name", "minMember", "minResource", "at", "pods", "seal"})
@@ -136,9 +137,19 @@ class Pseudonyms:
             return self._walk(value)
         if key in _MOVED or key == _TASK_GROUPS:
             return self._record(value)
-        if key == "gpusched.io/proof" and (proof := _PROOF.fullmatch(value)):
-            return f"{self.pseudonym(proof[1])} {proof[2]}, at least {proof[3]}"
+        if key == "gpusched.io/proof":
+            return self._proof(value)
         return self.pseudonym(value)
+
+    def _proof(self, text: str) -> str:
+        """What is proven, without names of levels, and for how many pods."""
+        scope = _PROOF_SCOPE.search(text)
+        end = scope[0] if scope else ""
+        told = text.removesuffix(end)
+        proof = _PROOF.fullmatch(told)
+        if proof is None:
+            return f"{self.pseudonym(told)}{end}"
+        return f"{self.pseudonym(proof[1])} {proof[2]}, at least {proof[3]}{end}"
 
     def _record(self, text: str) -> str:
         """JSON inside a text; what is none is a name like others."""

@@ -149,7 +149,7 @@ def _place_bounded(session: Session, gang: Gang, statement: Statement, bounds: N
         if not solution.counts.size or _beyond_quota(session, gang, problem, solution) is not None:
             continue
         mark = statement.checkpoint()
-        if apply_solution(session, gang, statement, problem, solution, bounds):
+        if apply_solution(session, gang, statement, problem, solution, bounds=bounds):
             statement.proof = scoped_proof(gang, solution)
             return True
         statement.rollback(mark)

@@ -219,6 +219,7 @@ def apply_solution(
     statement: Statement,
     problem: Problem,
     solution: Solution,
+    *,
     bounds: NodeBounds | None = None,
 ) -> bool:
     """Place members as the answer says: ranks follow the topology, so that neighbours are near.
@@ -237,20 +238,61 @@ def apply_solution(
     rules = None if bounds is None else bounds.rules
     walk = rows_in_topology_order(problem, np.flatnonzero(solution.counts.any(axis=0)))
     sizes = _sizes_by_row(gang, solution)
+    beside = _rows_by_rank(session, gang)
     for pod_set, counts in zip(gang.pod_sets, solution.counts, strict=True):
         request = session.class_info(pod_set.pod_class).request
-        total = int(counts.sum())
-        pods: Iterator[Pod] = iter(_first_pods(session, pod_set, total))
-        for row in walk[counts[walk] > 0].tolist():
-            for _ in range(int(counts[row])):
-                then = sizes.get(row, [])
-                if pod_set.pod_class.gpus:
-                    then.remove(pod_set.pod_class.gpus)
-                pod = next(pods)
-                if rules is not None and not session.pod_info(pod).class_fit.fits[row]:
-                    return False
-                statement.assign(pod, row, request, then=tuple(then))
+        pods = _first_pods(session, pod_set, int(counts.sum()))
+        rows = np.repeat(walk, counts[walk])
+        if beside:
+            rows = _rows_beside_ranks(problem, pods, rows, beside)
+        for pod, row in zip(pods, rows.tolist(), strict=True):
+            then = sizes.get(row, [])
+            if pod_set.pod_class.gpus:
+                then.remove(pod_set.pod_class.gpus)
+            if rules is not None and not session.pod_info(pod).class_fit.fits[row]:
+                return False
+            statement.assign(pod, row, request, then=tuple(then))
     return True
+
+
+def _rows_by_rank(session: Session, gang: Gang) -> dict[int, int]:
+    """Rows of members with ranks that have places; of equal ranks any one's."""
+    row_of = session.snapshot.nodes.row
+    found = {
+        each.pod.rank: row_of[each.node]
+        for each in gang.placed
+        if each.pod.rank >= 0 and each.node in row_of
+    }
+    assigned = session.placements.assigned(gang)
+    return found | {place.pod.rank: place.row for place in assigned if place.pod.rank >= 0}
+
+
+def _rows_beside_ranks(
+    problem: Problem, pods: Sequence[Pod], rows: Ints, beside: dict[int, int]
+) -> Ints:
+    """The rows, one for each pod, so that a pod is near those with the ranks next to its own.
+
+    Args:
+        problem: whose levels say what is near.
+        pods: in the order of their ranks.
+        rows: as the walk through the domains comes by.
+        beside: rows by rank of members that have places; takes in these.
+    """
+    left = rows.copy()
+    found: list[int] = []
+    for pod in pods:
+        near = beside.get(pod.rank - 1, beside.get(pod.rank + 1, -1)) if pod.rank >= 0 else -1
+        chosen = 0
+        if near >= 0:
+            shared = np.zeros(len(left), dtype=np.int64)
+            for level in problem.levels:
+                shared += level.domain[left] == level.domain[near]
+            chosen = int((2 * shared + (left == near)).argmax())
+        found.append(int(left[chosen]))
+        left = np.delete(left, chosen)
+        if pod.rank >= 0:
+            beside[pod.rank] = found[-1]
+    return np.array(found, dtype=np.int64)
 
 
 def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import attrs
-import numpy as np
 
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import Pod
-from gpusched.arrays.columns import Ints
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.problem import Problem, Solution
-from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
 from gpusched.session.allocate.gang_placement import (
     is_placed_as_a_whole,
     scoped_proof,
@@ -50,31 +48,66 @@ class _Extras:
         return self.gang.pending - sum(self.given)
 
 
-def place_extras(session: Session, gang: Gang, *, more: bool = True) -> bool:
-    """Give a gang the most compact places for as many members as may have some.
+def place_extras(session: Session, gang: Gang) -> None:
+    """Give a gang the most compact places for as many members as fit and its quota allows."""
+    made = _movable(session, gang, more=True)
+    if made is None:
+        return
+    made.clear()
+    if made.settle():
+        made.commit()
+    else:
+        made.restore()
+
+
+def arrange_together(session: Session, gangs: Sequence[Gang]) -> None:
+    """Give gangs that grew in one session, each as many places as it has, compact ones in turn.
+
+    All of them make way first, so that each gets the best that is left when those before it have
+    theirs. Where somebody finds no room for as many any more, all stay and nothing is proven.
+    """
+    made = [each for gang in gangs if (each := _movable(session, gang, more=False)) is not None]
+    for each in made:
+        each.clear()
+    settled: list[_Rearrangement] = []
+    for each in made:
+        if not each.settle():
+            break
+        settled.append(each)
+    if len(settled) == len(made):
+        for each in settled:
+            each.commit()
+        return
+    for each in reversed(settled):
+        each.unsettle()
+    for each in reversed(made):
+        each.restore()
+        session.placements.drop_proof(each.gang)
+
+
+def _movable(session: Session, gang: Gang, *, more: bool) -> _Rearrangement | None:
+    """The gang without the places of this session; None where it is not placed by the search.
 
     Args:
         session: in which it started or grows.
         gang: that has its minimum.
-        more: whether further members get places, within its queue's quota; otherwise those that
-            got some in this session are arranged anew.
-
-    Returns:
-        Whether any place of the gang is another one than before.
+        more: whether further members get places, or only those that got some in this session.
     """
-    if session.queue_accounts.pools is not None:
-        return False  # what pools of queues hold depends on where pods are
+    if session.queue_accounts.pools is not None or not session.has_budget_for(gang):
+        return None  # what pools of queues hold depends on where pods are
     whole = session.placements.variant(gang).gang
+    if not is_placed_as_a_whole(session, whole):
+        return None
     stays = session.placements.from_nomination(gang)
     if stays and (not more or whole.sub_groups):
-        return False
+        return None
     before = () if stays else tuple(session.placements.assigned(gang))
     extras = _extras(session, gang, whole, before, more=more)
-    if not is_placed_as_a_whole(session, whole) or not extras.gang.pending:
-        return False
+    if not extras.gang.pending:
+        return None
     if more and not (extras.more and _any_room(session, extras.gang, before)):
-        return False
-    return _Rearrangement(session, gang, extras, before).run()
+        return None
+    return _Rearrangement(session, gang, extras, before)
 
 
 def _any_room(session: Session, gang: Gang, before: Sequence[Assignment]) -> bool:
@@ -137,63 +170,90 @@ def _allowed(
 
 
 class _Rearrangement:
-    """A gang without the places of this session, until it has better ones or its own again."""
+    """A gang that gives up the places of this session, until it has better ones or its own again.
+
+    Args:
+        session: in which it was given them.
+        gang: as the session has it.
+        extras: members that are to get places.
+        before: the places that may change.
+    """
 
     def __init__(
         self, session: Session, gang: Gang, extras: _Extras, before: Sequence[Assignment]
     ) -> None:
         self._session = session
-        self._gang = gang
+        self.gang = gang
         self._extras = extras
         self._before = tuple(before)
+        had = {place.pod.uid for place in before}
+        assigned = session.placements.assigned(gang)
+        self._stay = tuple(each for each in assigned if each.pod.uid not in had)
         self._proof = session.placements.proof(gang)
+        self._cleared = session.statement()
+        self._statement: Statement | None = None
 
-    def run(self) -> bool:
-        """Whether the gang has other places now; otherwise all is as it was."""
-        session, gang = self._session, self._gang
-        cleared = session.statement()
+    def clear(self) -> None:
+        """Free its places; ``restore`` or ``commit`` must follow."""
         for place in reversed(self._before):
-            cleared.unassign(place)
+            self._cleared.unassign(place)
         if self._before:
-            session.placements.replace(gang, (), proof="")
-        if self._place_anew(cleared):
-            return True
-        cleared.discard()
-        if self._before:
-            session.placements.replace(gang, self._before, proof=self._proof)
-        return False
+            self._session.placements.replace(self.gang, self._stay, proof="")
 
-    def _place_anew(self, cleared: Statement) -> bool:
-        session, gang, extras = self._session, self._gang, self._extras
+    def restore(self) -> None:
+        """Give it its own places again."""
+        self._cleared.discard()
+        if self._before:
+            places = (*self._stay, *self._before)
+            self._session.placements.replace(self.gang, places, proof=self._proof)
+
+    def settle(self) -> bool:
+        """Find places for all that had some, and for more; whether it has them now."""
+        session = self._session
+        reservations = session.reservations
+        with nullcontext() if reservations is None else reservations.around(self.gang):
+            found = self._placed()
+        if found is None:
+            return False
+        statement, proof = found
+        if reservations is not None and reservations.conflict(self.gang, statement) is not None:
+            statement.discard()
+            return False
+        self._statement = statement
+        session.placements.replace(self.gang, (*self._stay, *statement.assignments), proof=proof)
+        return True
+
+    def unsettle(self) -> None:
+        """Free what it found again; ``restore`` must follow."""
+        assert self._statement is not None, "it has settled"
+        self._session.placements.replace(self.gang, self._stay, proof="")
+        self._statement.discard()
+
+    def commit(self) -> None:
+        """Keep what it found."""
+        assert self._statement is not None, "it has settled"
+        self._cleared.commit()
+        self._session.placements.charge_replaced(self.gang, self._before, self._statement.commit())
+
+    def _placed(self) -> tuple[Statement, str] | None:
+        """Places and what is proven of them, not fewer than before; None without."""
+        session, extras = self._session, self._extras
         confines = level_constraint_now(session, extras.gang)
         if isinstance(confines, Unschedulable):
-            return False
+            return None
         bounds = whole_bounds(session, extras.gang, confines)
         if bounds is None:
-            return False
+            return None
         problem = self._problem(bounds)
         solution = solve_most(session, problem, extras.more)
         count = int(solution.counts.sum())
-        proof = self._proof_of(bounds, solution)
         if not count or count < len(self._before):
-            return False
-        if count == len(self._before) and not self._improves(problem, solution):
-            self._proof = proof
-            return False
+            return None
         statement = session.statement()
-        placed = apply_solution(session, extras.gang, statement, problem, solution, bounds)
-        if not placed or self._breaks_reservation(statement):
+        if not apply_solution(session, extras.gang, statement, problem, solution, bounds=bounds):
             statement.discard()
-            return False
-        if self._before:
-            cleared.commit()
-            places = statement.commit()
-            session.placements.regrow(gang, self._before, places, proof=proof)
-            return True
-        cleared.discard()
-        statement.proof = proof
-        session.placements.commit(gang, statement)
-        return True
+            return None
+        return statement, self._proof_of(bounds, solution)
 
     def _problem(self, bounds: NodeBounds) -> Problem:
         """As many members as have places already; what a gang lacks is in them."""
@@ -203,33 +263,10 @@ class _Rearrangement:
         return attrs.evolve(problem, members=0, minima=(), parts_least=0)
 
     def _proof_of(self, bounds: NodeBounds, solution: Solution) -> str:
-        gang, session = self._gang, self._session
-        whole = session.placements.variant(gang).gang
+        whole = self._session.placements.variant(self.gang).gang
         count = int(solution.counts.sum())
         if bounds.rules is not None and bounds.rules.rises and count < self._extras.gang.pending:
             return ""  # more may fit when domains have filled up evenly
-        if session.placements.from_nomination(gang):
+        if self._stay:
             return ""  # those that were promised their places are bound with these
-        return scoped_proof(whole, solution, beside=len(gang.placed))
-
-    def _improves(self, problem: Problem, solution: Solution) -> bool:
-        """Whether the answer is better than the places of before, up to the number of nodes."""
-        task_of = {
-            pod.uid: number
-            for number, pod_set in enumerate(self._extras.gang.pod_sets)
-            for pod in pod_set.pods
-        }
-        counts: Ints = np.zeros_like(solution.counts)
-        for place in self._before:
-            counts[task_of[place.pod.uid], place.row] += 1
-        if solution_errors(problem, counts):
-            return True
-        until = objective_names(problem).index("nodes") + 1
-        found = objective_values(problem, solution.counts)[:until]
-        return found < objective_values(problem, counts)[:until]
-
-    def _breaks_reservation(self, statement: Statement) -> bool:
-        reservations = self._session.reservations
-        return reservations is not None and (
-            reservations.conflict(self._gang, statement) is not None
-        )
+        return scoped_proof(whole, solution, beside=len(self.gang.placed))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Final
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
@@ -13,11 +12,8 @@ from gpusched.session.allocate.elastic_members import GrowthSteps, grow_step_by_
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.gpu_types.options import on_types_of_members
-from gpusched.session.start.elastic_growth import place_extras
+from gpusched.session.start.elastic_growth import arrange_together, place_extras
 from gpusched.session.state.session import Session
-
-ROUNDS_MAX: Final = 3
-"""Times that each of several growing gangs is arranged anew in one session."""
 
 
 def grow(session: Session, gang: Gang) -> Unschedulable | None:
@@ -26,7 +22,7 @@ def grow(session: Session, gang: Gang) -> Unschedulable | None:
     Returns:
         Why some stay without a place; None when all have one.
     """
-    _place_extras(session, gang)
+    place_extras(session, gang)
     return _grow_by(session, gang, _growth_steps(session, gang), None)[1]
 
 
@@ -37,33 +33,12 @@ def grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
     follow, each is arranged anew with what it got.
     """
     gangs = [gang for gang in gangs if _may_grow(session, gang)]
-    if len(gangs) == 1 and session.has_budget_for(gangs[0]) and not session.placements.is_full:
-        _place_extras(session, gangs[0])
+    if len(gangs) == 1 and not session.placements.is_full:
+        place_extras(session, gangs[0])
     _grow_one_by_one(session, gangs)
     if len(gangs) > 1:
-        _arrange_anew(session, gangs)
-
-
-def _arrange_anew(session: Session, gangs: Sequence[Gang]) -> None:
-    """Arrange gangs that grew until nobody can do better, or drop what was proven before a move."""
-    grown = [gang for gang in in_queue_order(session, gangs) if session.placements.assigned(gang)]
-    for _ in range(ROUNDS_MAX):
-        moved = [
-            gang
-            for gang in grown
-            if session.has_budget_for(gang) and _place_extras(session, gang, more=False)
-        ]
-        if not moved:
-            return
-    last = grown.index(moved[-1])
-    for gang in grown[:last]:
-        session.placements.drop_proof(gang)
-
-
-def _place_extras(session: Session, gang: Gang, *, more: bool = True) -> bool:
-    reservations = session.reservations
-    with nullcontext() if reservations is None else reservations.around(gang):
-        return place_extras(session, gang, more=more)
+        in_turn = in_queue_order(session, gangs)
+        arrange_together(session, [each for each in in_turn if session.placements.assigned(each)])
 
 
 def _grow_one_by_one(session: Session, gangs: Sequence[Gang]) -> None:

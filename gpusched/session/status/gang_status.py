@@ -240,12 +240,33 @@ def _running_message(gang: Gang) -> str:
 
 
 def _proof_text_of_members(gang: Gang) -> str:
-    """What was proven of its places when it started; empty where nothing was, or they differ."""
-    proofs = {member.pod.proof for member in gang.placed}
-    proof = proofs.pop() if len(proofs) == 1 else ""
-    if not proof:
+    """What was proven of its places, and of how many members where that is not all of them."""
+    first: dict[str, float] = {}
+    counts: Counter[str] = Counter()
+    for member in gang.placed:
+        proof = member.pod.proof
+        counts[proof] += 1
+        first[proof] = min(member.pod.scheduled, first.get(proof, member.pod.scheduled))
+    told = sorted(
+        (proof for proof in counts if proof),
+        key=lambda each: (first[each], " beside " in each, each),
+    )
+    if not told:
         return ""
-    return ", no more compact place existed" if proof == OPTIMAL else f", not proven best: {proof}"
+    if len(counts) == 1:
+        proof = told[0].removesuffix(f" for {pods_text(len(gang.placed))}")
+        if proof == OPTIMAL:
+            return ", no more compact place existed"
+        if not proof.startswith(OPTIMAL):
+            return f", not proven best: {proof}"
+    scopes = [
+        each.removeprefix(f"{OPTIMAL} for ") if each != OPTIMAL else pods_text(counts[each])
+        for each in told
+        if each.startswith(OPTIMAL)
+    ]
+    rest = [each for each in told if not each.startswith(OPTIMAL)]
+    text = f", no more compact place existed for {' and '.join(scopes)}" if scopes else ""
+    return f"{text}, not proven best: {'; '.join(rest)}" if rest else text
 
 
 def _reason_before_attempt(gang: Gang) -> PendingReason:

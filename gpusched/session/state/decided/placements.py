@@ -129,29 +129,22 @@ class Placements:
 
         Queues are charged for the same members before and after, so nothing changes for them.
         """
-        before = self._places[gang.key]
+        before = self._places.get(gang.key, ())
         self._places[gang.key] = list(places)
         self._set_proof(gang, proof)
         self._effects.announce_unassigned(gang, before)
         self._effects.announce_started(gang, places)
 
-    def regrow(
-        self,
-        gang: Gang,
-        before: Sequence[Assignment],
-        places: Sequence[Assignment],
-        *,
-        proof: str,
+    def charge_replaced(
+        self, gang: Gang, before: Sequence[Assignment], places: Sequence[Assignment]
     ) -> None:
-        """Give a gang without places those of more members than it had before.
+        """Charge the gang's queues with the members that ``replace`` gave places to, or took them from.
 
         Args:
-            gang: whose places were taken from it with ``replace``.
+            gang: whose places were replaced.
             before: the places that its queues are charged with.
             places: in place of them.
-            proof: how good these are proven to be.
         """
-        self.replace(gang, places, proof=proof)
         had = {place.pod.uid for place in before}
         has = {place.pod.uid for place in places}
         self._effects.charge_placed(gang, [each for each in places if each.pod.uid not in had])
