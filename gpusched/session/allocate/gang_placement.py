@@ -16,7 +16,7 @@ from gpusched.session.allocate.node_sets import (
     Unschedulable,
     level_constraint_now,
 )
-from gpusched.session.allocate.own_pod_rules import own_pod_rules
+from gpusched.session.allocate.own_pod_rules import contradiction_message, own_pod_rules
 from gpusched.session.allocate.placement_problem import (
     NodeBounds,
     apply_solution,
@@ -121,6 +121,10 @@ def _place_with_rules(
     """Members with rules about other pods: as a whole where caps say the rules, else one by one."""
     if _is_one_problem(session, gang, confines):
         bounds = whole_bounds(session, gang, confines)
+        if bounds is not None and bounds.rules is not None and not confines.waits:
+            wrong = contradiction_message(session, gang, bounds.rules, bounds.required)
+            if wrong:
+                return Unschedulable(Reason.INVALID_SPEC, wrong)
         if bounds is not None and _place_bounded(session, gang, statement, bounds):
             return None
     return place_pod_by_pod(session, gang, statement, confines)

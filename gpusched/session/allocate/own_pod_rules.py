@@ -17,6 +17,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.problem import NODES, DomainLevel, MemberCap
 from gpusched.session.framework.inter_pod_rules import DomainLimit
+from gpusched.session.framework.reasons import pods_text, truncate_message
 from gpusched.session.state.nodes.class_info import PodClassInfo
 from gpusched.session.state.session import Session
 from gpusched.topology.levels import HOST
@@ -73,6 +74,42 @@ def own_pod_rules(session: Session, gang: Gang) -> OwnPodRules | None:
             return None
         kept += [(limit, counted) for _, limit in owned]
     return _with_levels(session, gang, [each for each in infos if each is not None], kept)
+
+
+def contradiction_message(session: Session, gang: Gang, rules: OwnPodRules, required: str) -> str:
+    """That rules between the gang's pods never allow its minimum in the one domain it needs.
+
+    Args:
+        session: whose topology counts.
+        gang: that waits.
+        rules: of its members.
+        required: name of the level of which one domain holds it, empty for none.
+
+    Returns:
+        What contradicts what and how to mend it; empty where nothing does.
+    """
+    names = [level.name for level in session.levels]
+    for limit, counted in rules.limits:
+        level = level_of_label(session, limit.key) or names[-1]
+        if not required or limit.room is None or names.index(level) > names.index(required):
+            continue
+        room = limit.room()
+        most, need = int(room.max(initial=0)), _needed_of(gang, counted)
+        if most < need and not (limit.rises and len(room) < 2):
+            by = "spec.topology" if gang.topology.required == required else "its pod affinity"
+            return truncate_message(
+                f"needs {pods_text(need)} in one {required}, as {by} requires, but rules between "
+                f"its pods allow {most} in each {level}; remove one of the two"
+            )
+    return ""
+
+
+def _needed_of(gang: Gang, counted: Sequence[int]) -> int:
+    """Members of these pod sets without which the gang does not start."""
+    others = sum(
+        len(pod_set.pods) for number, pod_set in enumerate(gang.pod_sets) if number not in counted
+    )
+    return gang.members_at_start - others
 
 
 def _shared_info(session: Session, pod_set: PodSet) -> PodClassInfo | None:

@@ -82,6 +82,14 @@ def apart(rng: random.Random) -> Question:
     return attrs.evolve(asked, most=((level, 1),), required=required)
 
 
+def apart_roles(rng: random.Random) -> Question:
+    """Pods of two sizes that keep apart from each other, whichever size they are."""
+    asked = roles(rng)
+    level = rng.choice((HOST, HOST, 2))
+    pods = sum(kind.pods for kind in asked.kinds)
+    return attrs.evolve(asked, most=((level, 1),), least=rng.randint(1, pods), required=None)
+
+
 def together(rng: random.Random) -> Question:
     """Pods that want to be in one domain of a level by affinity to their own kind."""
     return attrs.evolve(elastic(rng), required=rng.choice((0, 1, 2)))

@@ -10,6 +10,7 @@ import pytest
 from gpusched.testing.given import Given
 from tests.placement.whole.clusters import (
     apart,
+    apart_roles,
     cluster,
     elastic,
     judged,
@@ -61,6 +62,11 @@ def test_elastic_gangs_of_two_roles() -> None:
 def test_pods_that_keep_apart_are_as_compact_as_others() -> None:
     """One a host, one a rack, or spread evenly over hosts: still in the fewest domains."""
     assert complaints(apart, terms=NODES) == []
+
+
+def test_pods_of_two_sizes_that_keep_apart() -> None:
+    """One cap counts the members of both roles."""
+    assert complaints(apart_roles, terms=RACKS) == []
 
 
 def test_pods_that_want_to_be_near_each_other() -> None:
