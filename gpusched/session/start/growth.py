@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.allocate.elastic_members import GrowthSteps, grow_step_by_step
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.gpu_types.options import on_types_of_members
 from gpusched.session.start.elastic_growth import arrange_together, place_extras
+from gpusched.session.start.elastic_members import GrowthSteps, grow_step_by_step
 from gpusched.session.state.session import Session
 
 
