@@ -154,7 +154,7 @@ def _place_bounded(session: Session, gang: Gang, statement: Statement, bounds: N
             continue
         mark = statement.checkpoint()
         if apply_solution(session, gang, statement, problem, solution, bounds=bounds):
-            statement.proof = scoped_proof(gang, solution)
+            statement.proof, statement.terms = scoped_proof(gang, solution), solution.terms
             return True
         statement.rollback(mark)
     return False

@@ -25,7 +25,14 @@ from gpusched.session.allocate.gang_placement import (
 from gpusched.session.allocate.node_sets import Unschedulable, level_constraint_now
 from gpusched.session.allocate.placement_problem import NodeBounds, apply_solution, build_problem
 from gpusched.session.allocate.start_members import in_pod_order
+from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.gpu_types.choice import place_on_best_types
+from gpusched.session.gpu_types.options import (
+    GpuTypeRefusal,
+    chooses_gpu_types,
+    on_types_of_members,
+)
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
 
@@ -211,16 +218,17 @@ class _Rearrangement:
         """Find places for all that had some, and for more; whether it has them now."""
         session = self._session
         reservations = session.reservations
+        statement = session.statement()
         with nullcontext() if reservations is None else reservations.around(self.gang):
-            found = self._placed()
-        if found is None:
-            return False
-        statement, proof = found
-        if reservations is not None and reservations.conflict(self.gang, statement) is not None:
+            found = self._find_places(statement)
+        if found and reservations is not None:
+            found = reservations.conflict(self.gang, statement) is None
+        if not found:
             statement.discard()
             return False
         self._statement = statement
-        session.placements.replace(self.gang, (*self._stay, *statement.assignments), proof=proof)
+        places = (*self._stay, *statement.assignments)
+        session.placements.replace(self.gang, places, proof=statement.proof)
         return True
 
     def unsettle(self) -> None:
@@ -235,25 +243,42 @@ class _Rearrangement:
         self._cleared.commit()
         self._session.placements.charge_replaced(self.gang, self._before, self._statement.commit())
 
-    def _placed(self) -> tuple[Statement, str] | None:
-        """Places and what is proven of them, not fewer than before; None without."""
+    def _find_places(self, statement: Statement) -> bool:
+        """Place the members on the types of GPUs that are best for them all; on those of running ones."""
+        session, gang = self._session, self._extras.gang
+        if not chooses_gpu_types(session, gang):
+            return self._place(statement)
+        if gang.placed or self._stay:
+            with on_types_of_members(session, gang):
+                return self._place(statement)
+
+        def place() -> GpuTypeRefusal | None:
+            if self._place(statement):
+                return None
+            return GpuTypeRefusal(Reason.INSUFFICIENT_RESOURCES, "")
+
+        return place_on_best_types(session, gang, statement, place) is None
+
+    def _place(self, statement: Statement) -> bool:
+        """Place as many members as fit, not fewer than have places, or none."""
         session, extras = self._session, self._extras
         confines = level_constraint_now(session, extras.gang)
         if isinstance(confines, Unschedulable):
-            return None
+            return False
         bounds = whole_bounds(session, extras.gang, confines)
         if bounds is None:
-            return None
+            return False
         problem = self._problem(bounds)
         solution = solve_most(session, problem, extras.more)
         count = int(solution.counts.sum())
         if not count or count < len(self._before):
-            return None
-        statement = session.statement()
+            return False
+        mark = statement.checkpoint()
         if not apply_solution(session, extras.gang, statement, problem, solution, bounds=bounds):
-            statement.discard()
-            return None
-        return statement, self._proof_of(bounds, solution)
+            statement.rollback(mark)
+            return False
+        statement.proof, statement.terms = self._proof_of(bounds, solution), solution.terms
+        return True
 
     def _problem(self, bounds: NodeBounds) -> Problem:
         """As many members as have places already; what a gang lacks is in them."""

@@ -229,3 +229,16 @@ def without_neighbours(asked: Question, c: Given) -> Question:
                 cpu=left[number].cpu - amounts.get("cpu", 0) // 1000,
             )
     return attrs.evolve(asked, machines=tuple(left))
+
+
+def test_an_elastic_gang_goes_to_the_type_that_holds_all(given: Given) -> None:
+    """Both types are as good: the one with room for all eight, though the minimum fits both."""
+    for number in range(6):
+        product = "NVIDIA-H100" if number < 1 else "NVIDIA-A100"
+        labels = {"nvidia.com/gpu.product": product, "gpusched.io/rack": f"r{number}"}
+        given.node(f"n{number}", gpus=8, labels=labels)
+    c = given.gang("g", pods=8, min_member=2, gpus=4)
+    c.when.bound()
+    assert len(c.then.nodes()) == 8
+    assert "n0" not in c.then.nodes().values()
+    assert proof(c) == "optimal"
