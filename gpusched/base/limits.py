@@ -135,8 +135,8 @@ VICTIM_WORK_MAX: Final = 60_000
 """Victims and trials that one action looks at in one session: about half a second."""
 VICTIM_TRIALS_MAX: Final = 4_000
 """Victims among which is searched by trying."""
-VICTIM_MODEL_S: Final = 0.2
-"""Deterministic seconds for one model of victims: medians are a tenth of it."""
+VICTIM_MODEL_S: Final = 0.3
+"""Deterministic seconds for the victims of one domain, where several are searched: medians are a tenth of it."""
 BINDS_IN_FLIGHT_MAX: Final = 64
 """Default of ``limits.bindsInFlight``: an API server answers so many side by side."""
 CONNECTIONS_MAX: Final = 96

@@ -26,11 +26,14 @@ from gpusched.placement.victims.solver_model import (
     IncomingPart,
     VictimModel,
     VictimModelResult,
+    fitting,
 )
 
 BUNDLES_MAX: Final = 4_000
 COUNTS_MAX: Final = 16_000
 """Larger models take longer to build than their answer is worth."""
+_SHARE: Final = 0.8
+"""Of what is left of the budget, what one rank may use while others may follow."""
 
 
 RoleMinimum = tuple[tuple[int, ...], int]
@@ -124,7 +127,7 @@ def find_cheaper_victims(
         field: as it stands, without any choice applied.
         need: claimants that must fit.
         incumbent: the best choice known, if any.
-        effort: how hard; its budget is for each rank.
+        effort: how hard; most of what is left of its budget goes to each rank, all to the last.
         search: runs the solver, here or in another process.
 
     Raises:
@@ -166,12 +169,19 @@ def find_cheaper_victims_for_roles(
         return VictimSearchResult(SearchOutcome.INFEASIBLE)
     seconds = spent = 0.0
     outcome = SearchOutcome.INFEASIBLE
-    for rank in field.ranks():
-        if rank < bound.rank or (incumbent is not None and rank > incumbent[0]):
-            continue
+    ranks = [
+        rank
+        for rank in field.ranks()
+        if rank >= bound.rank and (incumbent is None or rank <= incumbent[0])
+    ]
+    for rank in ranks:
+        left = effort.budget_s - spent
+        if left <= 0:
+            return VictimSearchResult(SearchOutcome.UNKNOWN, seconds=seconds, spent=spent)
+        effort_now = attrs.evolve(effort, budget_s=left * (1 if rank == ranks[-1] else _SHARE))
         cost = incumbent[1] if incumbent is not None and rank == incumbent[0] else None
         answer = _cheapest_up_to_rank(
-            field, wanted, (rank, cost), effort, search=search, forbidden=forbidden
+            field, wanted, (rank, cost), effort_now, search=search, forbidden=forbidden
         )
         seconds, spent = seconds + answer.seconds, spent + answer.spent
         if answer.choice is not None:
@@ -261,9 +271,13 @@ def _rows(
 ) -> tuple[list[tuple[int, CandidateRow]], int]:
     """Rows where claimants may fit; with one role, how many fit on rows without evictions."""
     freed: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    leaving: dict[int, dict[int, None]] = {}
     for place, number in enumerate(numbers):
         for row in field.rows_of(number):
             freed.setdefault(row, []).append((place, tuple(field.frees(number, row))))
+        for m in field.bundles[number].members:
+            if field.stays(m):
+                leaving.setdefault(field.members[m].row, {})[m] = None
     if wanted.is_one_role:
         still = sum(fits for row, fits in field.fits.items() if row not in freed)
         rows = sorted(freed)
@@ -273,11 +287,11 @@ def _rows(
     for row in rows:
         parts = freed.get(row, [])
         free = field.free[row]
-        everything = [
-            amount + sum(part[column] for _, part in parts) for column, amount in enumerate(free)
-        ]
+        everything = list(free)
+        for m in leaving.get(row, ()):
+            everything = [a + b for a, b in zip(everything, field.members[m].frees, strict=True)]
         most = tuple(
-            _count(everything, role.request) if role.rows is None or row in role.rows else 0
+            fitting(everything, role.request) if role.rows is None or row in role.rows else 0
             for role in wanted.roles
         )
         if any(most):
@@ -317,11 +331,6 @@ def _forbidden(
         for each in forbidden
         if each and all(number in places for number in each)
     )
-
-
-def _count(free: Sequence[int], ask: Sequence[int]) -> int:
-    """How many fit; of a column that is not asked for, any amount will do."""
-    return max(0, min((a // b for a, b in zip(free, ask, strict=True) if b), default=0))
 
 
 def _limits(

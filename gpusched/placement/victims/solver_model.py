@@ -6,6 +6,8 @@ One boolean for each bundle, one count for each row and role of the newcomers. A
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -195,7 +197,52 @@ class VictimModel:
                 <= free // scale
                 + sum(freed[column] // scale * leaves[bundle] for bundle, freed in row.freed)
             )
+        self._tighten(model, leaves, row, counts)
         return counts
+
+    def _tighten(self, model: Any, leaves: list[Any], row: CandidateRow, counts: list[Any]) -> None:
+        """Where few fit unless a certain bundle leaves, say so: sums of resources alone let halves fit.
+
+        A pod that needs a whole node is there only when each bundle on it left.
+        """
+        for bundle, _ in row.freed:
+            either = {bundle, *self._partners.get(bundle, ())}
+            others = [(n, freed) for n, freed in row.freed if n not in either]
+            inside = {n for n, _ in others}
+            room = list(row.free)
+            for n, freed in others:
+                if not self._covered(n, freed, row, inside):
+                    room = [a + b for a, b in zip(room, freed, strict=True)]
+            for role, x in enumerate(counts):
+                if x is None:
+                    continue
+                most = min(row.most[role], self.most[role])
+                least = fitting(room, self.requests[role])
+                if least < most:
+                    here = sum(leaves[n] for n, _ in row.freed if n in either)
+                    model.add(x <= least + (most - least) * here)
+
+    def _covered(
+        self, bundle: int, freed: tuple[int, ...], row: CandidateRow, inside: set[int]
+    ) -> bool:
+        """Whether a partner that may leave in place of a bundle frees at least as much on the row."""
+        partners = self._partners.get(bundle, ())
+        return any(
+            n in partners
+            and n in inside
+            and all(a >= b for a, b in zip(other, freed, strict=True))
+            and (other != freed or n < bundle)
+            for n, other in row.freed
+        )
+
+    @cached_property
+    def _partners(self) -> dict[int, set[int]]:
+        """Of each bundle, those of which one at most may be picked with it."""
+        partners: dict[int, set[int]] = {}
+        for one, other in self.exclusive:
+            partners.setdefault(one, set()).add(other)
+            partners.setdefault(other, set()).add(one)
+        return partners
 
     def _sub_groups(self, model: Any, counts: list[list[Any]]) -> None:
         """Members of a sub-group are in one domain: so many sub-groups of a sort in each."""
@@ -241,3 +288,8 @@ class VictimModel:
             model.add(sum(x for role in roles for x in by_role[role]) >= least)
         for role, terms in self.followers:
             model.add(sum(by_role[role]) >= sum(count * leaves[number] for number, count in terms))
+
+
+def fitting(free: Sequence[int], request: Sequence[int]) -> int:
+    """How many fit; of a column that is not asked for, any amount will do."""
+    return max(0, min((a // b for a, b in zip(free, request, strict=True) if b), default=0))

@@ -98,7 +98,7 @@ class RoleVictimSearch:
         for bound, _, place in found:
             if self.budget <= 0 or (best is not None and not bound.allows(*best)):
                 continue
-            better = self._search(place, best, bound, refused)
+            better = self._search(place, best, bound, refused, alone=len(found) == 1)
             if better is not None:
                 chosen, best = better
         return chosen
@@ -109,9 +109,12 @@ class RoleVictimSearch:
         best: tuple[VictimRank, int] | None,
         bound: VictimLowerBound,
         refused: Sequence[frozenset[UID]],
+        *,
+        alone: bool,
     ) -> tuple[list[VictimGroup], tuple[VictimRank, int]] | None:
         session = self._session
-        effort = attrs.evolve(session.effort, budget_s=min(self.budget, limits.VICTIM_MODEL_S))
+        budget_s = self.budget if alone else min(self.budget, limits.VICTIM_MODEL_S)
+        effort = attrs.evolve(session.effort, budget_s=budget_s)
         try:
             answer = find_cheaper_victims_for_roles(
                 place.pool.field,

@@ -135,7 +135,7 @@ class VictimSelector:
         pool = self._stages[kind, 0].pool
         if choice is None and pool.floor(need) is None:
             return None
-        best = self._solve_for_cheaper(pool, need, choice) or choice
+        best = self._solve_for_cheaper(pool, need, choice, alone=True) or choice
         return None if best is None else pool.leaving(best)
 
     def _promising(
@@ -293,7 +293,7 @@ class VictimSelector:
 
     # -- the solver --------------------------------------------------------------------------
     def _solve_for_cheaper(
-        self, pool: VictimPool, need: int, best: VictimChoice | None
+        self, pool: VictimPool, need: int, best: VictimChoice | None, *, alone: bool = False
     ) -> VictimChoice | None:
         """A cheaper choice in this area, where one may exist and there is time to look."""
         settings = self._session.placement
@@ -305,14 +305,13 @@ class VictimSelector:
             not best.picks or (len(best.picks) == 1 and best.cost <= pool.field.cheapest())
         ):
             return None
+        budget_s = self._budget if alone else min(self._budget, limits.VICTIM_MODEL_S)
         try:
             answer = find_cheaper_victims(
                 pool.field,
                 need,
                 best,
-                attrs.evolve(
-                    self._session.effort, budget_s=min(self._budget, limits.VICTIM_MODEL_S)
-                ),
+                attrs.evolve(self._session.effort, budget_s=budget_s),
                 search=self._session.search,
             )
         except SolverFault as fault:
