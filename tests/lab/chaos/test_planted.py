@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from contextlib import ExitStack
+from collections import Counter, defaultdict
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from unittest.mock import patch
 
 import pytest
 
+from gpusched.lab.chaos.play import play_script
 from gpusched.lab.chaos.scripts.script import read_script
 from tests.lab.chaos.planted import PLANTS, SCRIPTS, Plain, found_by
+
+REACHING = (
+    "refused_evictions_are_given_up", "timeouts_are_forgotten", "shares_are_half_as_large",
+    "who_leaves_holds_nothing",
+)  # fmt: skip
+"""Scripts in whose runs everything is used that a plant replaces."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,16 +76,102 @@ def test_every_script_is_of_a_plant_and_can_be_read(script):
     assert read_script(script).steps
 
 
-@pytest.mark.parametrize("name", sorted(PLANTS))
-def test_every_plant_still_takes_something_away(name):
-    """What it replaces is there, and is as it was afterwards."""
-    before = [
-        (owner, attribute, getattr(owner, attribute)) for owner, attribute, _ in PLANTS[name]()
-    ]
-    assert before
+class CountedHandlers(dict):
+    """A table that counts when its entry of a key is looked up."""
+
+    def __init__(self, table, count):
+        super().__init__(table)
+        self.count = count
+
+    def __getitem__(self, key):
+        """Value of a key, counted."""
+        self.count(key)
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        """Value of a key, counted."""
+        self.count(key)
+        return super().get(key, default)
+
+
+def counted(owner, attribute, replacement, count):
+    """A patch that counts each use of what a plant replaces, and changes nothing."""
+    raw = inspect.getattr_static(owner, attribute)
+
+    def call(*args, **how):
+        count()
+        return raw(*args, **how)
+
+    def read(self):
+        count()
+        return raw.fget(self)
+
+    if isinstance(raw, property):
+        return patch.object(owner, attribute, property(read))
+    if isinstance(raw, dict):
+        changed = {key for key, value in replacement.items() if raw.get(key) is not value}
+        table = CountedHandlers(raw, lambda key: count() if key in changed else None)
+        return patch.object(owner, attribute, table)
+    assert callable(raw)
+    return patch.object(owner, attribute, call)
+
+
+@contextmanager
+def counted_reads(module, names, count):
+    """Count reads of constants of a module."""
+    values = {name: getattr(module, name) for name in names}
+
+    def read(name):
+        if name not in values:
+            raise AttributeError(name)
+        count(name)
+        return values[name]
+
+    for name in names:
+        delattr(module, name)
+    module.__getattr__ = read
+    try:
+        yield
+    finally:
+        del module.__getattr__
+        for name, value in values.items():
+            setattr(module, name, value)
+
+
+@pytest.fixture(scope="module")
+def uses():
+    """Uses of whatever plants replace, by owner and attribute, in runs without any fault."""
+    logging.disable(logging.CRITICAL)
+    found = Counter()
     with ExitStack() as stack:
-        for owner, attribute, replacement in PLANTS[name]():
+        constants = defaultdict(set)
+        for name in PLANTS:
+            for owner, attribute, replacement in PLANTS[name]():
+                if isinstance(getattr(owner, attribute), (int, float)):
+                    constants[owner].add(attribute)
+                    continue
+                key = id(owner), attribute
+                count = partial(lambda key: found.update([key]), key)
+                stack.enter_context(counted(owner, attribute, replacement, count))
+        for module, names in constants.items():
+            use = partial(lambda owner, name: found.update([(id(owner), name)]), module)
+            stack.enter_context(counted_reads(module, names, use))
+        for script in REACHING:
+            play_script(read_script(SCRIPTS / f"{script}.yaml"))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_every_plant_takes_something_away_that_daemons_use(name, uses):
+    """What it replaces is used in runs, is another thing while planted, and the old one then."""
+    planted = list(PLANTS[name]())
+    before = [getattr(owner, attribute) for owner, attribute, _ in planted]
+    assert planted
+    with ExitStack() as stack:
+        for owner, attribute, replacement in planted:
             stack.enter_context(patch.object(owner, attribute, replacement))
-            assert getattr(owner, attribute) is not before[0][2]
-    for owner, attribute, original in before:
+        for (owner, attribute, _), original in zip(planted, before, strict=True):
+            assert getattr(owner, attribute) is not original
+    for (owner, attribute, _), original in zip(planted, before, strict=True):
         assert getattr(owner, attribute) == original
+        assert uses[id(owner), attribute], f"nothing uses {attribute}"
