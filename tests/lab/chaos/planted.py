@@ -53,6 +53,7 @@ from gpusched.lab.chaos.scripts.script import ChaosScript, read_script
 from gpusched.leader.lease_machine import LEADER, LeaseMachine
 from gpusched.leader.lease_state import ClockReading
 from gpusched.session.framework.hooks import Hooks
+from gpusched.session.framework.proposal import EvictionLimits
 from gpusched.session.status import gang_status
 
 PLANTS = {}
@@ -359,10 +360,16 @@ def reclaim_needs_no_right():
     yield (Hooks, "reclaim_gate", lambda self, _check: self.reclaim_gates.append(_allowed))
     yield (Hooks, "reclaim_check", lambda self, _check: self.reclaim_checks.append(_allowed))
     yield (Hooks, "victim_filter", lambda *_args, **_how: None)
+    # The same rights once more, as amounts by which victims are searched.
+    yield (Hooks, "eviction_limits", lambda self, _limits: self.limits_of.append(_no_limits))
 
 
 def _allowed(*_args):
     return quota_plugin.ALLOW
+
+
+def _no_limits(*_args):
+    return EvictionLimits()
 
 
 @plant

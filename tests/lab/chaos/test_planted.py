@@ -44,6 +44,9 @@ def silent():
         ("assumed_slots_are_free", "I2"),
         ("room_is_held_for_ever", "I7"),
         ("preemptible_false_is_not_read", "I6"),
+        ("a_restored_store_is_not_noticed", "I7"),
+        ("timeouts_follow_the_wall_clock", "I10"),
+        ("reclaim_needs_no_right", "I5"),
     ],
 )
 def test_a_script_tells_a_planted_fault_from_a_run_without_it(name, invariant):
