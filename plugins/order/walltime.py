@@ -31,7 +31,8 @@ class WalltimeArgs:
 class Walltime:
     """The shortest of what is said about a gang's length; nothing said is never an end.
 
-    ``expectedDuration`` is what its author believes; ``activeDeadlineSeconds`` of its Job or its
+    ``expectedDuration`` is what its author believes, at the speed on the GPUs that it has;
+    ``activeDeadlineSeconds`` of its Job or its
     pods and ``maxRuntime`` of its queue, or of the nearest above that has one, end it whatever
     was believed. A Job that starts as a gang and of which nothing is said is judged by those of
     its queue with as many pods at a time that completed and were not deleted yet, when there are
@@ -51,7 +52,9 @@ class Walltime:
             limit = of_queue.get(gang.queue)
             if limit is None:
                 limit = of_queue[gang.queue] = _max_runtime_s(gang.queue, view)
-            said = (-(-gang.terms.expected_duration_ns // _NS), _deadline_s(gang), limit)
+            # What the author believes is the time at speed 1.
+            expected = gang.terms.expected_duration_ns * 1_000 // view.gpu_speed(gang)
+            said = (-(-expected // _NS), _deadline_s(gang), limit)
             shortest = min((seconds for seconds in said if seconds), default=0)
             return shortest or (_learned_s(gang, view) if self.args.learn else 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +29,7 @@ from gpusched.session.backfill.availability_profile import (
     pack_first_rows,
 )
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.session import Session
 
@@ -529,12 +530,16 @@ def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
             members, too_few = choose_start_members(variant.gang, largest_first=largest_first)
             if too_few or not members:
                 continue
-            seats = [(session.class_info(pod_set.pod_class), count) for pod_set, count in members]
-            parts = tuple(
-                EqualMembers(seat.request.rough, seat.class_fit.allowed, count)
-                for seat, count in seats
-            )
-            ways.append(_StartOption(variant.gang, parts))
+            for types in types_to_start_on(session, variant.gang):
+                with session.confined_to_gpu_types(types) if types else nullcontext():
+                    seats = [
+                        (session.class_info(pod_set.pod_class), count) for pod_set, count in members
+                    ]
+                parts = tuple(
+                    EqualMembers(seat.request.rough, seat.class_fit.allowed, count)
+                    for seat, count in seats
+                )
+                ways.append(_StartOption(variant.gang, parts))
     return ways
 
 

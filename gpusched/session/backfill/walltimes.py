@@ -19,18 +19,19 @@ class Walltimes:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[GangKey, int] = {}
+        self._known: dict[tuple[GangKey, int], int] = {}
         self.now = int(session.snapshot.now)
         self.overruns: set[GangKey] = set()
         """Gangs that should have ended, as far as they were asked for."""
 
     def seconds_of(self, gang: Gang) -> int:
         """Seconds from the gang's start to its end, or UNKNOWN."""
-        known = self._known.get(gang.key)
+        key = (gang.key, self._session.view.gpu_speed(gang))
+        known = self._known.get(key)
         if known is None:
             said = (hook(gang) for hook in self._session.hooks.walltimes)
             known = min((seconds for seconds in said if seconds > 0), default=UNKNOWN_WALLTIME)
-            self._known[gang.key] = known
+            self._known[key] = known
         return known
 
     def end_if_started_now(self, gang: Gang) -> int:

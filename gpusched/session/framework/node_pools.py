@@ -10,11 +10,16 @@ dimensions that some queue limits are counted; where no queue limits any, there 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Final
 
 import attrs
 import numpy as np
 
+from gpusched.api.devices.gpu_types import gpu_type_of, named_value
+from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.pool_resources import dimension
 from gpusched.api.meta.resources import NOTHING, Resources, total
@@ -25,6 +30,9 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.node_pool_names import Labels, node_pool_labels
 from gpusched.cache.snapshot import Snapshot
 
+EVEN_WEIGHT: Final = 1_000
+"""The weight 1 of a GPU, in thousandths."""
+_HEAVIEST: Final = 2**40
 CANDIDATE_CLASSES_MAX = 2048
 """Classes of pods whose candidate rows are cached: a few kilobytes each at a thousand nodes."""
 Defined = tuple[tuple[str, Labels], ...]
@@ -46,6 +54,7 @@ _NO_OWNER = PodOwner(None, ())
 class _Candidates:
     """Rows that a class of pods may run on, as nodes were at a generation."""
 
+    epoch: int
     generation: Ints
     rows: Bools
 
@@ -61,6 +70,25 @@ class NodePoolCache:
         self._classes: OrderedDict[str, _Candidates] = OrderedDict()
         self._gangs: dict[Gang, tuple[Resources, Resources]] = {}
         self._limited: Mapping[str, frozenset[str]] = {}
+        self._weighed: tuple[int, Ints, GpuResources] | None = None
+        self._weights: list[int] = []
+
+    def gpu_weights(self, nodes: NodeColumns) -> list[int]:
+        """How much a GPU of each row weighs, in thousandths. Read-only."""
+        resources = gpu_resources()
+        state = (nodes.epoch, nodes.generation, resources)
+        known = self._weighed
+        if (
+            known is None
+            or known[0] != state[0]
+            or known[1] is not state[1]
+            or known[2] != resources
+        ):
+            weights = [gpu_weight_of(node.labels, resources) for node in nodes.nodes]
+            if weights != self._weights:
+                self._gangs = {}
+            self._weights, self._weighed = weights, state
+        return self._weights
 
     def of_row(self, defined: Defined, nodes: NodeColumns) -> list[int]:
         """Number of each row's pool, -1 for none. Read-only."""
@@ -87,9 +115,10 @@ class NodePoolCache:
         if not pod_class.node_selector and pod_class.affinity is None:
             return None
         known = self._classes.get(pod_class.digest)
-        if known is None:
+        if known is None or known.epoch != nodes.epoch:
             rows = np.array([_admits(pod_class, node) for node in nodes.nodes], dtype=np.bool_)
-            known = self._classes[pod_class.digest] = _Candidates(nodes.generation, rows)
+            known = _Candidates(nodes.epoch, nodes.generation, rows)
+            self._classes[pod_class.digest] = known
         elif known.generation is not nodes.generation:
             for row in np.flatnonzero(known.generation != nodes.generation).tolist():
                 known.rows[row] = _admits(pod_class, nodes.nodes[row])
@@ -120,7 +149,7 @@ def make_node_pool_accounts(snapshot: Snapshot, cache: NodePoolCache) -> NodePoo
         for pool in queue.node_pools:
             for resource, _ in (*pool.deserved.items, *pool.capability.items):
                 limited.setdefault(pool.name, set()).add(resource)
-    if not limited:
+    if not limited and not gpu_resources().type_weights:
         return None
     defined = tuple(
         (name, labels) for name, (labels, _) in sorted(node_pool_labels(queues).items())
@@ -159,6 +188,11 @@ class NodePoolAccounts:
         self._of_row = cache.of_row(defined, snapshot.nodes)
         self._numbers: Ints = np.array(self._of_row, dtype=np.int64)
         self._charges: dict[tuple[int, str], Resources] = {}
+        self._weights = cache.gpu_weights(snapshot.nodes) if gpu_resources().type_weights else ()
+        """How much a GPU of each row weighs, in thousandths; empty where all weigh the same."""
+        self._surcharges: dict[tuple[int, str], Resources] = {}
+        self._assumed_weight = 0
+        self._least_weights: dict[str, int] = {}
         self._pins: dict[str, int] = {}
         self._waiting: dict[UID, PodOwner] | None = None
         self._running: dict[UID, PodOwner] | None = None
@@ -232,11 +266,86 @@ class NodePoolAccounts:
     def requested(self, pod_class: PodClass) -> Resources:
         """Amounts that one pod of a class requests by dimension, wherever it is placed."""
         self.pin(pod_class)
-        return self._charge(self._pins[pod_class.digest], pod_class)
+        amounts = self._charge(self._pins[pod_class.digest], pod_class)
+        if not self._weights or not pod_class.gpu_thousandths:
+            return amounts
+        weight = self._assumed_weight or self._least_weight(pod_class)
+        return amounts.plus(self._surcharge(weight, pod_class))
 
     def charge(self, pod_class: PodClass, row: int) -> Resources:
-        """Amounts that one pod of a class holds on a row, by dimension."""
-        return self._charge(self._of_row[row], pod_class)
+        """Amounts that one pod of a class holds on a row, by dimension, beside its requests.
+
+        What a GPU of a type weighs above 1 stands beside them as more of the same resource.
+        """
+        amounts = self._charge(self._of_row[row], pod_class)
+        if not self._weights:
+            return amounts
+        return amounts.plus(self._surcharge(self._weights[row], pod_class))
+
+    def gpu_weight(self, row: int) -> int:
+        """How much a GPU of a row weighs, in thousandths."""
+        return self._weights[row] if self._weights else EVEN_WEIGHT
+
+    @property
+    def weighs_gpu_types(self) -> bool:
+        """Whether GPUs of some type weigh more than others."""
+        return bool(self._weights)
+
+    @contextmanager
+    def assuming_gpu_weight(self, weight: int) -> Iterator[None]:
+        """Inside, members that wait request GPUs that weigh so much, in thousandths."""
+        before, self._assumed_weight = self._assumed_weight, weight
+        try:
+            yield
+        finally:
+            self._assumed_weight = before
+
+    def _least_weight(self, pod_class: PodClass) -> int:
+        """Of the GPUs of nodes that its selector and affinity admit: what it requests at least."""
+        known = self._least_weights.get(pod_class.digest)
+        if known is None:
+            rows = self._cache.candidates(pod_class, self._snapshot.nodes)
+            admitted = self._has_gpus if rows is None else self._has_gpus & rows
+            weights = np.array(self._weights, dtype=np.int64)[admitted]
+            known = int(weights.min(initial=_HEAVIEST)) if weights.size else EVEN_WEIGHT
+            self._least_weights[pod_class.digest] = known
+        return known
+
+    @cached_property
+    def _has_gpus(self) -> Bools:
+        nodes = self._snapshot.nodes
+        columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
+        return np.asarray((nodes.allocatable[:, columns] > 0).any(axis=1), dtype=np.bool_)
+
+    def _surcharge(self, weight: int, pod_class: PodClass) -> Resources:
+        """What one pod's GPUs weigh above 1, in GPUs."""
+        if weight == EVEN_WEIGHT:
+            return NOTHING
+        known = self._surcharges.get((weight, pod_class.digest))
+        if known is None:
+            whole = gpu_resources().whole
+            known = self._surcharges[weight, pod_class.digest] = Resources.of(
+                {
+                    name: amount * (weight - EVEN_WEIGHT) // EVEN_WEIGHT
+                    for name, amount in pod_class.requests.items
+                    if amount and name in whole
+                }
+            )
+        return known
+
+    def weight_of_total(self, usable: Bools) -> Resources:
+        """What the GPUs of some nodes, less what others' pods hold, weigh above 1, in GPUs."""
+        if not self._weights:
+            return NOTHING
+        nodes = self._snapshot.nodes
+        above = np.array(self._weights, dtype=np.int64)[usable] - EVEN_WEIGHT
+        found = {}
+        for name in gpu_resources().names:
+            column = nodes.columns.get(name)
+            if column is not None:
+                free = nodes.allocatable[usable, column] - nodes.foreign[usable, column]
+                found[name] = int((np.maximum(free, 0) * above // EVEN_WEIGHT).sum())
+        return Resources.of(found)
 
     def _charge(self, number: int, pod_class: PodClass) -> Resources:
         if number < 0:
@@ -327,6 +436,12 @@ class NodePoolAccounts:
         self.held = {name: total(parts) for name, parts in held.items()}
         self.leaving = {name: total(parts) for name, parts in leaving.items()}
         return counted
+
+
+def gpu_weight_of(labels: Mapping[str, str], resources: GpuResources) -> int:
+    """How much a GPU of a node with these labels weighs, in thousandths."""
+    named = named_value(resources.type_weights, gpu_type_of(labels, resources))
+    return EVEN_WEIGHT if named is None else named[1]
 
 
 def _pool_number(node: Node, defined: Defined) -> int:

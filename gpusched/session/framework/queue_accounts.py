@@ -212,12 +212,13 @@ class QueueDemand:
         )
         offered = exact_sums(nodes.allocatable[usable])
         others = exact_sums(nodes.foreign[usable])
-        return Resources.of(
+        amounts = Resources.of(
             {
                 name: max(0, offered[column] - others[column])
                 for name, column in nodes.columns.items()
             }
         )
+        return amounts if self._pools is None else amounts.plus(self._pools.weight_of_total(usable))
 
     @cached_property
     def requested(self) -> dict[str, Resources]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -178,6 +179,7 @@ class View:
         usages: Sequence[Callable[[str], QueueUsage]] = (),
     ) -> None:
         self._accepting: Callable[[PodClass], Bools] | None = None
+        self._gpu_speed: Callable[[Gang], int] | None = None
         self._minima: dict[int, tuple[Gang, Resources]] = {}
         self._equal: dict[Resources, Resources] = {}
         self._snapshot = snapshot
@@ -268,6 +270,18 @@ class View:
         if self._accepting is None:
             return np.ones(len(self._snapshot.nodes), dtype=np.bool_)
         return self._accepting(pod_class)
+
+    def ask_gpu_speed(self, speed: Callable[[Gang], int]) -> None:
+        """Set how ``gpu_speed`` is answered; until then every gang runs at speed 1."""
+        self._gpu_speed = speed
+
+    def gpu_speed(self, gang: Gang) -> int:
+        """How fast a gang runs on its GPUs, in thousandths of speed 1.
+
+        On those it has, or is given now; else on the slowest type that it takes and that is there. The
+        speed that it names for the slowest of its types counts; 1,000 for gangs that name none.
+        """
+        return FULL_SPEED if self._gpu_speed is None else self._gpu_speed(gang)
 
     @cached_property
     def pod_classes_by_frequency(self) -> Sequence[tuple[PodClass, int]]:

@@ -1,7 +1,8 @@
 """The types of GPUs that a gang gets: one before several, then what costs the cluster least.
 
 The types are the first terms of what is compared between places: ``gpu types`` (of how many its
-GPUs are), then ``lost throughput`` (by the slowest of them, see ``throughput``). Each candidate is a
+GPUs are), then ``lost throughput`` (by the slowest of them, see ``throughput``), then ``gpu weight``
+where GPUs of some types weigh more in queues. Each candidate is a
 set of types on whose nodes the same search as ever looks for the best place. Candidates are tried
 from the best on: the first with a place is the best, and those before it have none.
 """
@@ -16,7 +17,8 @@ import attrs
 
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome, Term
-from gpusched.session.framework.reasons import shorten, truncate_message
+from gpusched.session.framework.reasons import Reason, shorten, truncate_message
+from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.competition import type_competition
 from gpusched.session.gpu_types.options import (
     GpuTypeOption,
@@ -31,6 +33,7 @@ from gpusched.session.state.statement import Statement
 
 TYPES_TERM: Final = "gpu types"
 THROUGHPUT_TERM: Final = "lost throughput"
+WEIGHT_TERM: Final = "gpu weight"
 MIXTURES_MAX: Final = 8
 """Sets of several types that are searched for one gang before it gets any; each may cost a search."""
 _REFUSALS_NAMED_MAX: Final = 3
@@ -46,10 +49,12 @@ class TypeSet:
     Attributes:
         options: of the gang, at least one.
         lost: throughput lost by the slowest of them, in thousandths of a GPU.
+        weight: of the heaviest of them in queues, in thousandths.
     """
 
     options: tuple[GpuTypeOption, ...]
     lost: int
+    weight: int
 
     @property
     def types(self) -> tuple[int, ...]:
@@ -86,12 +91,14 @@ class _Found:
 
     Attributes:
         used: number of the gang's types that they are on.
+        members: that have them; more than it starts with where it may grow.
         proof: how good they are among those on these types, as ``Statement.proof``.
         terms: of their objective; empty where nothing was compared.
     """
 
     types: TypeSet
     used: int
+    members: int
     proof: str
     terms: tuple[Term, ...]
 
@@ -117,7 +124,13 @@ class _TypeSearch:
         taken = session.gpu_types.on(placed_gpu_rows(session, gang))
         self._base = tuple(each for each in options if not set(taken).isdisjoint(each.types))
         """Types of members that have places already."""
+        session.types_given.pop(gang.key, None)
+        pools = session.queue_accounts.pools
+        self._weighed = pools if pools is not None and pools.weighs_gpu_types else None
         self._start = statement.checkpoint()
+        weights = session.gpu_types.weights
+        self._least_weight = min(weights[number] for each in options for number in each.types)
+        """What the gang was asked about already is that its GPUs weigh no more."""
         self._proven = True
         """Whether every set that was given up is proven to have no place."""
         self._refused: dict[TypeSet, GpuTypeRefusal] = {}
@@ -160,14 +173,19 @@ class _TypeSearch:
     # -- sets of types ---------------------------------------------------------------------
     def _set_of(self, options: Sequence[GpuTypeOption]) -> TypeSet:
         ordered = tuple(sorted(options, key=lambda each: each.types))
-        return TypeSet(options=ordered, lost=max(self._lost[each] for each in ordered))
+        weights = self._session.gpu_types.weights
+        return TypeSet(
+            options=ordered,
+            lost=max(self._lost[each] for each in ordered),
+            weight=max(weights[number] for each in ordered for number in each.types),
+        )
 
     def _sets(self, more: int) -> Iterator[list[TypeSet]]:
         """Sets with so many types beside those of placed members; those that lose equally together."""
         others = [each for each in self._options if each not in self._base]
         found = [self._set_of((*self._base, *chosen)) for chosen in combinations(others, more)]
-        found.sort(key=lambda each: (each.lost, each.types))
-        for _, group in groupby(found, key=lambda each: each.lost):
+        found.sort(key=lambda each: (each.lost, each.weight, each.types))
+        for _, group in groupby(found, key=lambda each: (each.lost, each.weight)):
             yield list(group)
 
     # -- trying ----------------------------------------------------------------------------
@@ -185,7 +203,9 @@ class _TypeSearch:
                     return True
             found = [each for each in map(self._try_mixture, group) if each is not None]
             if found:
-                best = min(found, key=lambda each: [term.value for term in each.terms])
+                best = min(
+                    found, key=lambda each: (-each.members, [term.value for term in each.terms])
+                )
                 if best is not found[-1] or len(found) < len(group):
                     self._try(best.types)
                 self._finish(best, found)
@@ -208,22 +228,39 @@ class _TypeSearch:
         statement.rollback(self._start)
         statement.proof, statement.terms = "", ()
         searches = len(session.searches)
-        with session.confined_to_gpu_types(types.types):
-            refusal = self._place()
+        refusal = self._beyond_quota(types)
         if refusal is None:
-            return _Found(types, self._options_used(), statement.proof, statement.terms)
+            with session.confined_to_gpu_types(types.types):
+                refusal = self._place()
+        if refusal is None:
+            members = len(statement.assignments)
+            used = self._options_used()
+            return _Found(types, used, members, statement.proof, statement.terms)
         statement.rollback(self._start)
         self._refused[types] = refusal
         if any(each.outcome is SearchOutcome.UNKNOWN for each in session.searches[searches:]):
             self._proven = False
         return None
 
+    def _beyond_quota(self, types: TypeSet) -> GpuTypeRefusal | None:
+        """Whether quotas forbid the gang GPUs that weigh as much as the heaviest of these."""
+        if self._weighed is None or types.weight == self._least_weight:
+            return None
+        with self._weighed.assuming_gpu_weight(types.weight):
+            # Another object: what a gang requests is known by its identity.
+            asked = attrs.evolve(self._gang)
+            verdict = first_refusal(self._session.hooks.quota_checks, asked)
+        return GpuTypeRefusal(Reason(verdict.reason), verdict.message) if verdict.refuses else None
+
     def _options_used(self) -> int:
         """Number of types that the gang's GPUs are of, those of placed members included."""
+        used = set(self._types_used())
+        return sum(1 for each in self._options if not used.isdisjoint(each.types))
+
+    def _types_used(self) -> tuple[int, ...]:
         rows = [each.row for each in self._statement.assignments if takes_gpus(each.pod.pod_class)]
         rows += placed_gpu_rows(self._session, self._gang)
-        used = set(self._session.gpu_types.on(rows))
-        return sum(1 for each in self._options if not used.isdisjoint(each.types))
+        return self._session.gpu_types.on(rows)
 
     # -- the answer ------------------------------------------------------------------------
     def _finish(self, best: _Found, equal: Sequence[_Found]) -> None:
@@ -235,10 +272,14 @@ class _TypeSearch:
         """
         statement, lost = self._statement, best.types.lost
         terms = [Term(THROUGHPUT_TERM, lost, lost if self._proven else 0)]
+        if self._weighed:
+            weight = best.types.weight
+            terms.append(Term(WEIGHT_TERM, weight, weight if self._proven else 0))
         if self._gang.terms.gpu_types.same_type is not False:
             least = best.used if self._proven else max(1, len(self._base))
             terms.insert(0, Term(TYPES_TERM, best.used, least))
         statement.terms = (*terms, *best.terms)
+        self._session.types_given[self._gang.key] = self._types_used()
         statement.proof = best.proof
         if not best.proof:
             return

@@ -213,3 +213,24 @@ def on_types_of_members(session: Session, gang: Gang) -> Iterator[None]:
         return
     with session.confined_to_gpu_types(types):
         yield
+
+
+def types_to_start_on(session: Session, gang: Gang) -> list[tuple[int, ...]]:
+    """Sets of types on each of which alone a gang could start, the best first; () for all nodes.
+
+    More than one only where it must be of one type; none where it takes no type that is there.
+    """
+    if not chooses_gpu_types(session, gang):
+        return [()]
+    request = gang.terms.gpu_types
+    if not request.same_type and not request.speeds:
+        return [()]  # it is mixed where there is no other way
+    options = gpu_type_options(session, gang)
+    if isinstance(options, GpuTypeRefusal):
+        return []
+    if not request.same_type:
+        return [tuple(sorted(number for each in options for number in each.types))]
+    members = session.gpu_types.on(placed_gpu_rows(session, gang))
+    if members:
+        return [members]
+    return [each.types for each in sorted(options, key=lambda each: (-each.speed, each.types))]

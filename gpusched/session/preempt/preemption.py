@@ -26,6 +26,7 @@ from gpusched.session.backfill.reservation_guard import place_minimum
 from gpusched.session.framework.proposal import RECLAIM, Proposal
 from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.role_victims import RoleVictimSearch
 from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks, in_giving_order
@@ -127,7 +128,7 @@ class Preemption:
         if known is None or need < known[0]:
             before = self._chooser.work
             self._placed_on_trial = False
-            reach = self._try(gang, claimant, kind, need)
+            reach = self._try_on_types(gang, claimant, kind, need)
             looked_at = self._chooser.work - before
             self._session.work_budget.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
             if reach is None:
@@ -140,6 +141,21 @@ class Preemption:
                 self._hopeless[kind] = known
         self._tell(gang, need, known[1])
         return False
+
+    def _try_on_types(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
+    ) -> int | None:
+        """As ``_try``, on each set of GPU types on which alone the gang could start."""
+        most = -1
+        for types in types_to_start_on(self._session, claimant):
+            if not types:
+                return self._try(gang, claimant, kind, need)
+            with self._session.confined_to_gpu_types(types):
+                reach = self._try(gang, claimant, (kind, types), need)
+            if reach is None:
+                return None
+            most = max(most, reach)
+        return most
 
     def _try(self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int) -> int | None:
         """None when room was made; else how many would have fitted, -1 when that is not known."""

@@ -177,6 +177,10 @@ class Victims:
         # A second at least: of those who have just started, the smaller one is missed less.
         lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
         thousandths = member.pod.pod_class.gpu_thousandths
+        pools = self._session.queue_accounts.pools
+        row = self._session.snapshot.nodes.row.get(member.node, -1)
+        if pools is not None and row >= 0:
+            thousandths = thousandths * pools.gpu_weight(row) // DEVICE
         return (lost * COST_OF_GPU_SECOND + COST_OF_GPU) * thousandths // DEVICE + COST_OF_POD
 
 

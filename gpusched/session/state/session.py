@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import pod_class_vector
@@ -44,7 +45,11 @@ from gpusched.session.state.nodes.class_info import (
     PodClassInfos,
 )
 from gpusched.session.state.nodes.cluster_map import ClusterMap
-from gpusched.session.state.nodes.gpu_types import NodeGpuTypes, with_unknown_types_told
+from gpusched.session.state.nodes.gpu_types import (
+    NodeGpuTypes,
+    slowest_speed,
+    with_unknown_types_told,
+)
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.work_budget import GangSelection, WorkBudget, tenant_of_gang
 from gpusched.session.state.search_records import SearchRecord, search_effort
@@ -128,6 +133,9 @@ class Session:
             self.node_usage, self.pod_counts, self.hooks, session_cache
         )
         self.view.ask_filters(self.class_infos.accepting)
+        self.types_given: dict[GangKey, tuple[int, ...]] = {}
+        """Types of GPUs that gangs were given places on last in this session."""
+        self.view.ask_gpu_speed(self._gpu_speed)
         self.order_keys = OrderKeys(self.hooks, self.queue_accounts, session_cache.equivalence)
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
@@ -228,6 +236,14 @@ class Session:
     def gpu_types(self) -> NodeGpuTypes:
         """Types of the nodes' GPUs."""
         return self.cache.gpu_types.of_nodes(self.snapshot.nodes)
+
+    def _gpu_speed(self, gang: Gang) -> int:
+        if not gang.terms.gpu_types.speeds:
+            return FULL_SPEED
+        row_of = self.snapshot.nodes.row
+        placed = [row_of[each.node] for each in gang.placed if each.node in row_of]
+        types = self.gpu_types.on(placed) or self.types_given.get(gang.key)
+        return slowest_speed(gang.terms.gpu_types, self.gpu_types, types)
 
     @contextmanager
     def confined_to_gpu_types(self, types: tuple[int, ...]) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusched.api.devices.slots import accelerator
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.pool_resources import amounts_of_pool
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.queue.queue import DEFAULT_QUEUE, QueueUsage
@@ -59,9 +60,11 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         if name in untold or not (node.queue.uid or name != DEFAULT_QUEUE):
             continue
         try:
+            allocated = node.allocated.plus(_weight_above_one(session, name))
             status = _queue_status(
                 node,
-                requested=node.allocated.plus(total(parts.get(name, ()))),
+                allocated=allocated,
+                requested=allocated.plus(total(parts.get(name, ()))),
                 usage=_usage_to_publish(session, node),
                 fair_share=_shown_share(session.view.fair_share(name), shown),
                 counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
@@ -103,6 +106,7 @@ def _count_admitted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
 def _queue_status(
     node: QueueNode,
     *,
+    allocated: Resources,
     requested: Resources,
     fair_share: Resources,
     usage: QueueUsage | None,
@@ -112,9 +116,9 @@ def _queue_status(
 ) -> QueueStatus:
     queue = node.queue
     borrowed = {
-        name: node.allocated.get(name) - amount
+        name: allocated.get(name) - amount
         for name, amount in queue.deserved.items
-        if node.allocated.get(name) > amount
+        if allocated.get(name) > amount
     }
     wrong = node.error or node.fault
     if wrong:
@@ -130,7 +134,7 @@ def _queue_status(
         uid=queue.uid,
         generation=queue.generation,
         state=state,
-        allocated=node.allocated,
+        allocated=allocated,
         requested=requested,
         borrowed=Resources.of(borrowed),
         fair_share=fair_share,
@@ -142,6 +146,15 @@ def _queue_status(
         is_ready=not wrong,
         ready=ready,
     )
+
+
+def _weight_above_one(session: Session, queue: str) -> Resources:
+    """What the GPUs that a queue holds weigh above 1 each, where types weigh differently."""
+    pools = session.queue_accounts.pools
+    if pools is None or not pools.weighs_gpu_types:
+        return NOTHING
+    held = pools.held.get(queue, NOTHING)
+    return Resources(tuple(each for each in held.items if each[0] in gpu_resources().whole))
 
 
 def _queue_state(session: Session, node: QueueNode) -> str:

@@ -6,7 +6,9 @@ import attrs
 import pytest
 
 from gpusched.api.devices.gpu_types import GpuTypeRequest
+from gpusched.api.pod.pod import PodPhase
 from gpusched.config.model import DEFAULT, Config, PluginChoice, PluginTier
+from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 
 A100 = "NVIDIA-A100-SXM4-80GB"
@@ -249,3 +251,48 @@ def test_one_type_costs_nothing_more():
     assert len(c.decision.searches) == 1
     (bind,) = c.then.plan.binds
     assert bind.proof == "optimal"
+
+
+# -- how long it takes, and room that is still to be freed ------------------------------------------
+def running(c: Given, name: str, nodes: list[str], *, priority: int = 0, **group) -> Given:
+    """A gang of whole-node pods that runs on these nodes since the beginning."""
+    c.group(name, min_member=len(nodes), created=900.0, **group)
+    for number, node in enumerate(nodes):
+        c.pod(
+            f"{name}-{number}", group=name, gpus=8, node=node, priority=priority,
+            phase=PodPhase.RUNNING, scheduled=NOW - 60.0,
+        )  # fmt: skip
+    return c
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("a", 2_000), ("h", 1_000)])
+def test_a_gang_on_a_slower_type_is_expected_to_take_longer(kind: str, seconds: int):
+    """The next one is told to start when it ends: the time at speed 1, divided by its speed."""
+    c = two_types(*((1, 0) if kind == "a" else (0, 1)))
+    request = speeds(h100=1_000, a100=500)
+    running(c, "old", [f"{kind}-0"], gpu_types=request, expected_duration_ns=1_000 * 10**9)
+    gang(c, "new", 1)
+    c.when.one_session()
+    assert c.then.status("new").estimated_start == NOW - 60.0 + seconds
+
+
+def test_room_is_made_on_one_type_for_a_gang_that_must_be_of_one():
+    """The cheapest two victims are of both types; those that leave are of one."""
+    c = two_types(2, 2)
+    for number, (node, priority) in enumerate((("a-0", 1), ("a-1", 2), ("h-2", 1), ("h-3", 3))):
+        running(c, f"old{number}", [node], priority=priority)
+    c.priority_class("high", 10)
+    c.group("g", min_member=2, created=1_000.0, gpu_types=ONE_TYPE)
+    c.pods("g", 2, group="g", gpus=8, priority=10)
+    c.when.one_session()
+    assert c.then.evicted() in (["old0-0", "old1-0"], ["old2-0", "old3-0"])
+
+
+def test_nobody_leaves_a_type_that_the_gang_does_not_take():
+    c = two_types(1, 1)
+    running(c, "a100s", ["a-0"])
+    running(c, "h100s", ["h-1"], priority=5)
+    c.group("g", min_member=1, created=1_000.0, gpu_types=speeds(h100=1_000))
+    c.pods("g", 1, group="g", gpus=8, priority=10)
+    c.when.one_session()
+    assert c.then.evicted() == ["h100s-0"]

@@ -9,11 +9,12 @@ from typing import Final
 import attrs
 import numpy as np
 
-from gpusched.api.devices.gpu_types import gpu_type_of, named_value
+from gpusched.api.devices.gpu_types import FULL_SPEED, GpuTypeRequest, gpu_type_of, named_value
 from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.node_pools import EVEN_WEIGHT
 from gpusched.session.framework.reasons import shorten
 
 GPU_TYPES_NAMED_MAX: Final = 4
@@ -55,6 +56,13 @@ class NodeGpuTypes:
     def on(self, rows: Iterable[int]) -> tuple[int, ...]:
         """Types of the GPUs of some nodes, ascending."""
         return tuple(sorted({int(self.of_row[row]) for row in rows} - {-1}))
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """How much a GPU of each type weighs in queues, in thousandths."""
+        weights = gpu_resources().type_weights
+        named = (named_value(weights, name) for name in self.names)
+        return tuple(EVEN_WEIGHT if each is None else each[1] for each in named)
 
     def shown(self, number: int) -> str:
         """A type's name for sentences."""
@@ -103,6 +111,15 @@ def _product(node: Node, resources: GpuResources) -> str | None:
         amount and resources.is_accelerator(name) for name, amount in node.allocatable.items
     )
     return UNLABELLED if has_gpus else None
+
+
+def slowest_speed(
+    request: GpuTypeRequest, types: NodeGpuTypes, numbers: tuple[int, ...] | None
+) -> int:
+    """Speed of a gang on the slowest of some types, in thousandths; None for all that it takes."""
+    chosen = range(len(types.names)) if numbers is None else numbers
+    named = (named_value(request.speeds, types.names[number]) for number in chosen)
+    return min((each[1] for each in named if each is not None), default=FULL_SPEED)
 
 
 def with_unknown_types_told(gang: Gang, types: Callable[[], NodeGpuTypes]) -> Gang:
