@@ -105,11 +105,6 @@ class CommitState:
         return self.counts[PodStage.CONFIRMED]
 
     @property
-    def whole(self) -> bool:
-        """Whether the gang has its minimum, with what was placed before."""
-        return self.gang.placed + self.confirmed >= self.gang.min_member
-
-    @property
     def open(self) -> bool:
         """Whether the fate of a pod is undecided."""
         counts = self.counts

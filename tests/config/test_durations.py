@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.api.meta.duration import DURATION_MAX_NS, format_duration, parse_duration
+from gpusched.config.values import BadValueError, nanoseconds
+from gpusched.config.yaml_tree import YamlNode
 
 
 @given(st.integers(0, DURATION_MAX_NS))
@@ -75,3 +77,17 @@ def test_everything_else_is_refused(text, why):
 def test_written_short(nanoseconds, text):
     """Units that are zero are left out."""
     assert format_duration(nanoseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"), [("0s", False), ("1s", True), ("60s", True), ("61s", False)]
+)
+def test_both_ends_of_a_range_belong_to_it(text, holds):
+    """What the sentence names as bounds is accepted itself."""
+    node = YamlNode(7, text)
+    if holds:
+        assert nanoseconds(node, "wait", low=10**9, high=60 * 10**9) == parse_duration(text)
+        return
+    with pytest.raises(BadValueError) as refused:
+        nanoseconds(node, "wait", low=10**9, high=60 * 10**9)
+    assert "wait must be a duration from 1s to 1m" in str(refused.value)

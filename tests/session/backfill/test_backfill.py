@@ -365,3 +365,16 @@ def test_a_gang_that_holds_out_for_a_level_is_told_when_it_gives_up(given):
     waiting(given, "h", 2, born=NOW - 8, topology=wish)
     given.when.one_session()
     assert given.then.status("h").estimated_start == NOW + 292
+
+
+def test_a_gang_behind_its_equal_starts_before_a_reservation_that_begins_later():
+    """What is reserved from later on takes no room from one that has ended by then."""
+    c = Given().nodes(1, gpus=8)
+    running(c, "soon", ["node-0"], since=NOW, gpus=4, length=100)
+    running(c, "later", ["node-0"], since=NOW, gpus=4, length=1000)
+    waiting(c, "first", 1, born=NOW - 9, gpus=2, length=500)
+    waiting(c, "large", 1, born=NOW - 8, gpus=6, length=500)
+    waiting(c, "second", 1, born=NOW - 7, gpus=2, length=500)
+    c.when.one_session()
+    starts = [c.then.status(name).estimated_start - NOW for name in ("first", "large", "second")]
+    assert starts == [100, 1000, 100]

@@ -140,6 +140,23 @@ def test_a_pod_that_may_not_preempt_gets_no_room_made(least, evicted):
     assert c.then.evicted() == evicted
 
 
+@pytest.mark.parametrize(
+    ("may_not", "evicted"), [("launcher", []), ("spare", ["low-0"]), ("", ["low-0"])]
+)
+def test_room_is_made_for_whole_roles_only(may_not, evicted):
+    """Where the members of one role may not preempt, the others would not start without them."""
+    c = nodes(Given(), n1=4)
+    runs(c, "low", "n1", gpus=4)
+    c.group("high", min_member=3, roles={"launcher": 1, "worker": 1})
+    for number, role in enumerate(("launcher", "worker", "worker", "spare")):
+        c.pod(
+            f"high-{number}", group="high", gpus=1, priority=9, role=role,
+            may_preempt=role != may_not,
+        )  # fmt: skip
+    c.when.one_session()
+    assert c.then.evicted() == evicted
+
+
 @pytest.mark.parametrize(("allowed", "evicted"), [(0, 0), (1, 0), (2, 2)])
 def test_a_disruption_budget_is_never_overdrawn(allowed, evicted):
     """Scenario 44: two must leave; a budget that allows fewer keeps both."""

@@ -96,6 +96,16 @@ def test_two_kinds_of_pods_find_the_same_victims(running):
     assert "b" in left
 
 
+def test_the_gangs_own_minimum_holds_for_two_kinds_of_pods_too(running):
+    """By trial: a part of two is more than the one member that the gang can spare."""
+    c = running({"a": 2, "b": 2}, least=1, min_member=3)
+    c.group("p", min_member=2)
+    c.pod("p-one", group="p", gpus=1, cpu=1, priority=9)
+    c.pod("p-other", group="p", gpus=1, cpu=2, priority=9)
+    c.when.one_session()
+    assert len(c.then.evicted()) == 4
+
+
 def test_a_group_that_leaves_as_a_whole_has_no_spare_parts(running):
     """``disruption: Group``: all of it, whatever its parts."""
     assert len(gone(running({"a": 2, "b": 2}, least=1, disruption="Group"), 1)) == 4
