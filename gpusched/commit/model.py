@@ -104,12 +104,6 @@ class CommitState:
         """Members that this plan bound."""
         return self.counts[PodStage.CONFIRMED]
 
-    @property
-    def open(self) -> bool:
-        """Whether the fate of a pod is undecided."""
-        counts = self.counts
-        return bool(counts[0] or counts[1] or counts[2] or counts[3])
-
 
 # -- events: what happened --------------------------------------------------------------------
 

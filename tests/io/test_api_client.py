@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import stat
+import weakref
 
 import pytest
 from aiohttp import web
@@ -280,6 +282,34 @@ def test_a_stream_can_be_ended_from_outside(fake_server):
     code, at = run_virtual(given)
     assert code == 200
     assert at == pytest.approx(3)
+
+
+def test_nothing_is_left_of_a_stream_that_was_ended_from_outside(fake_server):
+    """A watch that is closed leaves no frames behind: thousands are in a daemon's life."""
+
+    async def given(clock):
+        server = await fake_server(clock).start()
+
+        async def handler(request):
+            answer = web.StreamResponse()
+            await answer.prepare(request)
+            await clock.sleep(1000)
+            return answer
+
+        server.handler = handler
+        api = await server.api()
+        async with api.stream("/w", query={}, read_timeout_s=100) as (_, lines):
+            asyncio.get_running_loop().call_later(3, lines.close)
+            body = weakref.ref(lines._response)
+            with pytest.raises(errors.ClusterUnreachable):
+                await anext(lines)
+        await api.close()
+        await server.stop()
+        return body
+
+    body = run_virtual(given)
+    gc.collect()
+    assert body() is None
 
 
 def test_insecure_tls_is_refused(write_kubeconfig):

@@ -98,6 +98,9 @@ class WatchLines:
                 raise ClusterUnreachable(f"{self._what}: nothing came for too long") from error
             except (aiohttp.ClientError, OSError) as error:
                 why = one_line(str(error)) or type(error).__name__
+                # aiohttp raises one and the same object for every response that was closed: the
+                # frames of all of them would stay in it for as long as the process lives.
+                error.__traceback__ = error.__context__ = None
                 raise ClusterUnreachable(f"{self._what}: the stream broke: {why}") from error
             if chunk:
                 self._ready.extend(self._splitter.feed(chunk))

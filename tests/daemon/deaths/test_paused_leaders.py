@@ -7,6 +7,8 @@ its id too: only the fence tells whose binding a pod has.
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -120,3 +122,24 @@ def test_a_leader_that_is_paused_while_it_makes_room(play, after):
         assert len(names & {"low-0", "low-1", "low-2"}) == 2  # one left, and no second one
 
     play(scenario, freezing=True)
+
+
+def test_nothing_is_left_of_a_run(play):
+    """Each test has its own cluster, which is gone when it ends."""
+    kept = []
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        kept.append(weakref.ref(asyncio.get_running_loop()))
+        kept.append(weakref.ref(w.cluster))
+        first = w.daemon()
+        await w.until(lambda: first.leading)
+        w.daemon()
+        w.gang("a", 1)
+        await w.until(lambda: w.running("a"))
+        first.kill()
+        await w.until(lambda: w.daemons[1].leading)
+
+    play(scenario, freezing=True)
+    gc.collect()
+    assert [each() for each in kept] == [None, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.pod.pod import PodPhase
 
@@ -43,7 +44,9 @@ def running(given):
 
 def gone(c, pods, **claimant):
     """Names of the members that leave for so many pods, without the gang's name."""
-    c.gang("p", pods=pods, gpus=1, priority=9, **claimant)
+    c.gang(
+        "p", pods=pods, priority=9, **({"gpus": 1} if "share" not in claimant else {}), **claimant
+    )
     c.when.one_session()
     return [name.removeprefix("v-") for name in c.then.evicted()]
 
@@ -96,14 +99,10 @@ def test_two_kinds_of_pods_find_the_same_victims(running):
     assert "b" in left
 
 
-def test_the_gangs_own_minimum_holds_for_two_kinds_of_pods_too(running):
-    """By trial: a part of two is more than the one member that the gang can spare."""
-    c = running({"a": 2, "b": 2}, least=1, min_member=3)
-    c.group("p", min_member=2)
-    c.pod("p-one", group="p", gpus=1, cpu=1, priority=9)
-    c.pod("p-other", group="p", gpus=1, cpu=2, priority=9)
-    c.when.one_session()
-    assert len(c.then.evicted()) == 4
+def test_the_gangs_own_minimum_holds_for_shares_of_gpus_too(running):
+    """Found by trial: a part of two is more than the one member that the gang can spare."""
+    share = GpuShare(600)
+    assert len(gone(running({"a": 2, "b": 2}, least=1, min_member=3), 2, share=share)) == 4
 
 
 def test_a_group_that_leaves_as_a_whole_has_no_spare_parts(running):
