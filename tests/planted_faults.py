@@ -102,7 +102,7 @@ FAULTS = [
         ("plugins/order/gang.py", "gang.ready_members <= gang.min_member", "gang.ready_members < gang.min_member", "session/queues session/allocate/test_gangs.py"),
         ("plugins/order/walltime.py", "if len(runs) >= _RUNS_MIN", "if len(runs) > _RUNS_MIN", "session/backfill/test_backfill.py"),
         ("plugins/queues/usage.py", "amount * left >> BITS if amount >= 0", "amount * left >> BITS if amount < 0", "plugins"),
-        ("plugins/nodes/predicates/topology_spread.py", "- least <= term.max_skew", "- least < term.max_skew", "session/framework/test_pod_rules.py"),
+        ("plugins/nodes/predicates/topology_spread.py", "- least <= asked.term.max_skew", "- least < asked.term.max_skew", "session/framework/test_pod_rules.py"),
         ("plugins/order/sla.py", "if due and due <= view.now", "if due and due > view.now", "plugins"),
         ("plugins/queues/fairshare/reclaim_rules.py", "* their_due >= theirs * due * PERCENT", "* their_due < theirs * due * PERCENT", "session/queues/test_reclaim_gates.py"),
     ]

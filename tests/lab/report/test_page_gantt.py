@@ -55,6 +55,11 @@ def test_shares_of_one_gpu_divide_its_row():
     assert sorted((bar.y, bar.h) for bar in picture.bars) == [(0, ROW // 2), (ROW // 2, ROW // 2)]
 
 
+def test_a_pod_takes_no_row_of_one_that_is_still_to_end():
+    picture = laid(run(pod("a", ended=10.0), pod("b", bound=9.5, ended=20.0, job="default/k")))
+    assert sorted((bar.y, bar.h) for bar in picture.bars) == [(0, ROW), (ROW, ROW)]
+
+
 def test_pods_that_do_not_tell_their_gpus_take_the_lowest_free_rows():
     picture = laid(run(pod("a", gpus=2000), pod("b", gpus=1000, bound=10.0, ended=None)))
     assert [(bar.y, bar.h) for bar in picture.bars] == [(0, 2 * ROW), (0, ROW)]

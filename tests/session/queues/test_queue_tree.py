@@ -41,6 +41,15 @@ def test_a_guarantee_that_its_parent_cannot_keep(given):
     assert ready(c, "old") == (True, "the queue takes jobs")
 
 
+def test_guarantees_that_sum_to_all_that_their_parent_deserves(given):
+    """The last GPU may be guaranteed as well."""
+    c = given.nodes(1, gpus=8).queue("p", limits=gpus(deserved=8))
+    c.queue("old", parent="p", limits=gpus(guarantee=6))
+    c.queue("young", parent="p", limits=gpus(guarantee=2))
+    c.when.one_session()
+    assert [ready(c, name)[0] for name in ("p", "old", "young")] == [True, True, True]
+
+
 def test_guarantees_that_exceed_the_cluster_are_void(given):
     """The queue says so and goes on without one; nobody else is kept out for it."""
     c = given.nodes(1, gpus=8).queue("a", limits=gpus(guarantee=6))
