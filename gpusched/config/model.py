@@ -21,10 +21,10 @@ Argument: TypeAlias = (
 )
 """A value as the file has it; the plugin's own argument class gives it a type."""
 
-Solver: TypeAlias = Literal["cpsat", "greedy"]
+Solver: TypeAlias = Literal["cpsat", "greedy", "heuristic"]
 GroupPriority: TypeAlias = Literal["trusted", "ofPods"]
 GROUP_PRIORITIES: Final[tuple[GroupPriority, ...]] = ("trusted", "ofPods")
-SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy")
+SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy", "heuristic")
 
 
 @attrs.frozen

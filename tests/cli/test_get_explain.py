@@ -281,6 +281,27 @@ def test_explain_a_pod_group(cluster, capsys):
     assert "not this one" not in text
 
 
+def test_explain_tells_which_gpus_a_gang_takes(cluster, capsys):
+    """By the field of the PodGroup, by the annotation of its pods, and what cannot be read of it."""
+    takes = group("llm", phase="Inqueue")
+    takes["spec"]["gpuTypes"] = {"sameType": True, "speeds": {"h100": 1.0, "a100": "0.45"}}
+    bad = pod("odd-0", labels={"gpusched.io/pod-group": "odd"}, said=SENTENCE)
+    bad["metadata"]["annotations"] = {"gpusched.io/gpu-types": '{"speeds": {"h100": 0}}'}
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": takes,
+        f"{API}/namespaces/team-a/podgroups/odd": group("odd", phase="Inqueue"),
+        "/api/v1/namespaces/team-a/pods": [bad],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "team-a/llm"]) == 0
+    text = capsys.readouterr().out
+    assert "GPUs of type a100 at speed 0.45, h100 at speed 1\n" in text
+    assert "GPUs of one type\n" in text
+    assert main(["explain", "podgroup", "team-a/odd"]) == 0
+    text = capsys.readouterr().out
+    assert "types of GPUs that cannot be read: metadata.annotations[gpusched.io/gpu-types]" in text
+
+
 def test_explain_tells_who_is_promised_room_and_who_leaves(cluster, capsys):
     """Where room is being freed for waiting pods, and why others of the gang were told to go."""
     labels = {"gpusched.io/pod-group": "llm"}

@@ -147,7 +147,7 @@ def test_where_it_was_written_does_not_count():
         ("actions: [yes]", 'f.yaml:1: "yes": write true or false, or quote it'),
         (
             "placement: {solver: cpsta}",
-            'f.yaml:1: solver must be one of cpsat, greedy, not "cpsta"; did you mean "cpsat"?',
+            'f.yaml:1: solver must be one of cpsat, greedy, heuristic, not "cpsta"; did you mean "cpsat"?',
         ),
         (
             "placement: {timeBudget: 11s}",

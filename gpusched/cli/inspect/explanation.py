@@ -5,12 +5,14 @@ The daemon writes its reasons into conditions and events; nothing is decided aga
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import attrs
 
+from gpusched.api.devices.gpu_types import ANNOTATION, ANNOTATION_FIELD, FIELD, parse_gpu_types
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity
 from gpusched.api.meta.resources import Resources
@@ -68,7 +70,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "estimatedStartTime": status.get("estimatedStartTime"),
         "minMember": minimum,
         "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
-        "needs": _needs(evidence, minimum),
+        "needs": _needs(evidence, minimum) + _gpu_types(evidence),
         "schedulers": sorted(
             {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
@@ -254,6 +256,24 @@ def _needs(evidence: GangObjects, minimum: int) -> list[str]:
         each = _amounts(requests) or "nothing that is counted"
         sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
     return [together, *sentences]
+
+
+def _gpu_types(evidence: GangObjects) -> list[str]:
+    """What it says about types of GPUs, as a sentence; none where it says nothing."""
+    said = _mapping(evidence.owner, "spec").get("gpuTypes") if evidence.kind == "PodGroup" else None
+    raw = json.dumps(said) if said is not None else ""
+    for each in (evidence.owner, *evidence.pods[:1]):
+        raw = raw or _text(_mapping(_mapping(each, "metadata"), "annotations").get(ANNOTATION))
+    request = parse_gpu_types(raw.encode(), field=FIELD if said is not None else ANNOTATION_FIELD)
+    if request.error:
+        return [f"types of GPUs that cannot be read: {request.error}"]
+    found = []
+    if request.speeds:
+        speeds = ", ".join(f"{name} at speed {speed / 1000:g}" for name, speed in request.speeds)
+        found.append(f"GPUs of type {speeds}")
+    if request.same_type is not None:
+        found.append("GPUs of one type" if request.same_type else "GPUs of one type or several")
+    return found
 
 
 def _requests(pod: dict[str, Any]) -> Resources | None:

@@ -282,11 +282,14 @@ class Effort:
 
     Attributes:
         solver: False where only quick methods are wanted (``placement.solver: greedy``).
+        tables: False where the first place that best fit comes to is to do, which is not always the
+            best and not always found (``placement.solver: heuristic``).
         budget_s: deterministic seconds for one problem.
         workers: threads; more than one does not repeat exactly.
     """
 
     solver: bool = True
+    tables: bool = True
     budget_s: float = 0.5
     workers: int = 1
     seed: int = 1

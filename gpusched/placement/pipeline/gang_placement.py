@@ -56,6 +56,8 @@ def place_gang(
         return Solution(outcome=SearchOutcome.INFEASIBLE, certificate=certificate, method="bounds")
     if problem.members == 0:
         return place_by_solver(problem, effort, search)
+    if not effort.tables:
+        return _quickly(problem)
     one = as_identical_members(problem)
     if one is None:
         return _several(problem, effort, search, memory)

@@ -75,6 +75,7 @@ def search_effort(placement: PlacementConfig) -> Effort:
     budget_s = placement.time_budget_s
     return Effort(
         solver=placement.solver == "cpsat",
+        tables=placement.solver != "heuristic",
         budget_s=min(budget_s, (budget_s + _OVERRUN_S) / _SECONDS_PER_WORK_MAX),
         workers=placement.workers,
         seed=placement.seed,

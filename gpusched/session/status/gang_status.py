@@ -22,6 +22,7 @@ from gpusched.session.framework.reasons import (
     pods_text,
     truncate_message,
 )
+from gpusched.session.state.nodes.gpu_types import list_gpu_types
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.session.state.session import Session
 
@@ -196,12 +197,16 @@ def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], .
     """The domains of each level that hold the placed members, widest level first.
 
     A level on which some of them are in no domain is left out; of many domains the number is given.
+    Where GPUs are of several types, theirs come first.
     """
     row_of = session.snapshot.nodes.row
     rows = [row_of[member.node] for member in gang.placed if member.node in row_of]
     if len(rows) < len(gang.placed) or not rows:
         return ()
     found = []
+    types = session.gpu_types
+    if types.several and (used := types.on(rows)):
+        found.append(("gpuType", list_gpu_types([types.shown(number) for number in used])))
     for level in session.levels:
         domains = sorted({int(level.domain[row]) for row in rows})
         if domains[0] >= 0:

@@ -59,6 +59,16 @@ def test_a_hidden_pair_of_racks_is_found(given: Given) -> None:
     assert len(racks_used(c)) == 2
 
 
+def test_the_heuristic_baseline_misses_the_hidden_pair() -> None:
+    """Best fit takes the largest rack first, as it keeps no tables; nothing is called optimal then."""
+    config = attrs.evolve(DEFAULT, placement=attrs.evolve(DEFAULT.placement, solver="heuristic"))
+    c = tree(Given(config=config), [[5, 1, 1], [4, 3, 1]]).gang("g", pods=7, gpus=8)
+    c.when.one_session()
+    assert len(racks_used(c)) == 3
+    (bind,) = c.then.plan.binds
+    assert bind.proof != "optimal"
+
+
 def test_the_proof_goes_with_the_pods_and_into_the_condition(given: Given) -> None:
     """Who asks why it sits where it sits is told that nothing more compact existed."""
     c = tree(given, [[3], [2]]).gang("g", pods=2, gpus=8)

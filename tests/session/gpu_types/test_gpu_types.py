@@ -205,6 +205,17 @@ def test_nobody_loses_a_start_for_the_speed_of_others():
     assert c.then.started() == ["little"]
 
 
+def test_the_status_tells_the_type_where_there_are_several():
+    c = gang(two_types(2, 2), "g", 2, speeds(h100=1_000))
+    c.when.bound()
+    c.when.one_session()
+    assert dict(c.then.status("g").placement)["gpuType"] == H100
+    alone = gang(two_types(0, 2), "g", 2)
+    alone.when.bound()
+    alone.when.one_session()
+    assert "gpuType" not in dict(alone.then.status("g").placement)
+
+
 # -- bad input ------------------------------------------------------------------------------------
 def test_speeds_of_types_that_no_node_has_are_told():
     c = two_types(3, 3)
