@@ -324,6 +324,27 @@ def test_explain_tells_who_is_promised_room_and_who_leaves(cluster, capsys):
     assert "  leaving   1 pod: team-b/big needs 8 GPUs" in lines
 
 
+def test_explain_tells_of_how_many_pods_a_proof_is(cluster, capsys):
+    """The first ones, those that joined them, and one of which nothing is known."""
+    labels = {"gpusched.io/pod-group": "llm"}
+    proofs = ["optimal for 2 pods"] * 2 + ["optimal for 1 pod beside 2", ""]
+    members = [pod(f"llm-{n}", labels=labels, nodeName="n1") for n in range(4)]
+    for member, proof in zip(members, proofs, strict=True):
+        member["metadata"]["annotations"] = {"gpusched.io/proof": proof} if proof else {}
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group("llm", phase="Running"),
+        "/api/v1/namespaces/team-a/pods": members,
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "team-a/llm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("  places")] == [
+        "nothing proven of 1 pod",
+        "optimal for 1 pod beside 2",
+        "optimal for 2 pods",
+    ]
+
+
 def test_explain_says_the_same_as_json(cluster, capsys):
     """Programs get the same facts."""
     cluster.objects |= {

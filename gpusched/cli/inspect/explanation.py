@@ -77,6 +77,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "conditions": conditions,
         "pendingPods": waiting,
         "promised": _promised(evidence),
+        "proofs": _proofs(evidence),
         "leaving": _leaving(evidence),
         "events": _events(evidence),
     }
@@ -90,6 +91,7 @@ def render_explanation(story: dict[str, Any]) -> str:
     if story["estimatedStartTime"]:
         facts.append(("starts", f"about {_text(story['estimatedStartTime'])}"))
     facts += [("held", held) for held in _held(story["promised"])]
+    facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
     facts += [("why", why) for why in _reasons(story)]
     facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
     lines.append(table(facts, indent="  "))
@@ -119,6 +121,31 @@ def _promised(evidence: GangObjects) -> list[dict[str, str]]:
         if _state(pod) == "pending"
         and (node := _text(_mapping(pod, "status").get("nominatedNodeName")))
     ]
+
+
+def _proofs(evidence: GangObjects) -> list[dict[str, Any]]:
+    """What is proven of the places of pods that have some, and of how many; empty for nothing."""
+    counts = Counter(
+        _text(_mapping(pod, "metadata", "annotations").get("gpusched.io/proof"))
+        for pod in evidence.pods
+        if _state(pod) in {"starting", "running"}
+    )
+    return [{"proof": proof, "pods": count} for proof, count in sorted(counts.items())]
+
+
+def _proof_texts(proofs: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for each proof, with the pods that it is about."""
+    if not any(each["proof"] for each in proofs):
+        return []
+    texts = []
+    for each in proofs:
+        proof, count = each["proof"], each["pods"]
+        pods = f"{count} pod{'s' if count != 1 else ''}"
+        if not proof:
+            texts.append(f"nothing proven of {pods}")
+        else:
+            texts.append(proof if " for " in proof else f"{proof} for {pods}")
+    return texts
 
 
 def _leaving(evidence: GangObjects) -> list[dict[str, str]]:

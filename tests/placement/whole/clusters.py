@@ -113,6 +113,36 @@ def sub_groups(rng: random.Random) -> Question:
     )
 
 
+def growing_sub_groups(rng: random.Random) -> Question:
+    """Sub-groups of which each has its own minimum, and more pods than that."""
+    parts, kinds, least = [], [], 0
+    for number in range(2):
+        pods = rng.randint(1, 4)
+        needed = rng.randint(1, pods)
+        parts.append(Part(needed, rng.choice((None, None, 2)), 2))
+        kinds.append(Kind(pods, rng.choice((1, 2, 4)), 1, 0, number))
+        least += needed
+    return Question(
+        machines=machines(rng, rng.randint(3, 7)),
+        levels=3,
+        kinds=tuple(kinds),
+        least=least,
+        parts=tuple(parts),
+        parts_least=2,
+    )
+
+
+def spread_over_racks(rng: random.Random) -> Question:
+    """Pods of which racks may differ by one or two."""
+    asked = elastic(rng)
+    pods = rng.randint(2, 6)
+    kinds = (attrs.evolve(asked.kinds[0], pods=pods),)
+    spread = ((rng.choice((1, 2)), rng.randint(1, 2)),)
+    return attrs.evolve(
+        asked, kinds=kinds, least=rng.randint(1, pods), required=None, spread=spread
+    )
+
+
 # -- as a cluster of a session ---------------------------------------------------------------
 def rules_of(asked: Question, *, by_affinity: bool) -> dict[str, list]:
     """The question's rules as fields of pods."""
