@@ -41,6 +41,8 @@ from gpusched.session.state.statement import Assignment, Statement
 
 OPTIMAL: Final = "optimal"
 _DOMAINS_TERM: Final = "domains:"
+_TOLD: Final = {"parts": "domains of sub-groups"}
+"""Names of terms that are told otherwise than they are called."""
 
 
 def proof_text(solution: Solution) -> str:
@@ -54,7 +56,7 @@ def proof_text(solution: Solution) -> str:
         return OPTIMAL
     for term in solution.terms:
         if term.name not in (EXTRA, "span") and term.value != term.bound:
-            name = term.name.removeprefix(_DOMAINS_TERM)
+            name = _TOLD.get(term.name, term.name.removeprefix(_DOMAINS_TERM))
             return f"{name} {term.value}, at least {term.bound}"
         if term.name == "nodes":
             break

@@ -6,14 +6,15 @@ whole; one that runs grows around its members. Quotas and reservations hold as f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Final
 
 import attrs
 
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import Pod
+from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.problem import Problem, Solution
 from gpusched.session.allocate.gang_placement import (
@@ -36,119 +37,141 @@ from gpusched.session.gpu_types.options import (
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
 
+TOGETHER_MAX: Final = 16
+"""Growing gangs that make way for each other at a time, where there is not room for all of all."""
+ARRANGE_WORK_MAX: Final = 60_000
+"""Units of work beyond those of the session: once places are told they cannot be better ones."""
+
 
 @attrs.frozen(eq=False)
 class _Extras:
-    """Members of one gang that may get places now, by pod set.
+    """Members of one gang that may get places now.
 
     Attributes:
         gang: with exactly these members, and the pod sets that have any.
-        given: how many members of each of its pod sets have places that may still change.
+        more: how many of them have none yet.
+        every: whether no member that waits is left out.
     """
 
     gang: Gang
-    given: tuple[int, ...]
-
-    @property
-    def more(self) -> int:
-        """Members beyond those that have places already."""
-        return self.gang.pending - sum(self.given)
+    more: int
+    every: bool
 
 
 def place_extras(session: Session, gang: Gang) -> None:
     """Give a gang the most compact places for as many members as fit and its quota allows."""
-    made = _movable(session, gang, more=True)
-    if made is None:
+    made = _movable(session, gang)
+    if made is None or not _any_room(session, gang, made.before):
         return
     made.clear()
-    if made.settle():
+    if made.settle(more=True):
         made.commit()
     else:
         made.restore()
+
+
+def place_all_extras(session: Session, gangs: Sequence[Gang]) -> bool:
+    """Give each of several gangs places for all its members, in turn.
+
+    Returns:
+        Whether there was room and quota for all; otherwise nothing has changed.
+    """
+    if len(gangs) * limits.WORK_CLASS * 2 > ARRANGE_WORK_MAX:
+        return False
+    made = [each for gang in gangs if (each := _movable(session, gang)) is not None]
+    return len(made) == len(gangs) and _settle_all(made, more=True)
 
 
 def arrange_together(session: Session, gangs: Sequence[Gang]) -> None:
     """Give gangs that grew in one session, each as many places as it has, compact ones in turn.
 
     All of them make way first, so that each gets the best that is left when those before it have
-    theirs. Where somebody finds no room for as many any more, all stay and nothing is proven.
+    theirs. Where one finds no room for as many any more, all stay and nothing is proven. Of very
+    many so many make way together, and what was proven of those before does not outlast that.
     """
-    made = [each for gang in gangs if (each := _movable(session, gang, more=False)) is not None]
+    most = session.work_budget.spent + ARRANGE_WORK_MAX
+    for start in range(0, len(gangs), TOGETHER_MAX):
+        if session.work_budget.spent > most:
+            return
+        together = gangs[start : start + TOGETHER_MAX]
+        made = [
+            each
+            for gang in together
+            if (each := _movable(session, gang)) is not None and each.before
+        ]
+        if not made:
+            continue
+        moved = _settle_all(made, more=False)
+        for gang in gangs[:start] if moved else together:
+            session.placements.drop_proof(gang)
+
+
+def _settle_all(made: Sequence[_Rearrangement], *, more: bool) -> bool:
+    """Let gangs make way, and settle them in turn; where one cannot, all are where they were."""
     for each in made:
         each.clear()
     settled: list[_Rearrangement] = []
     for each in made:
-        if not each.settle():
+        if not each.settle(more=more, every=more):
             break
         settled.append(each)
     if len(settled) == len(made):
         for each in settled:
             each.commit()
-        return
+        return True
     for each in reversed(settled):
         each.unsettle()
     for each in reversed(made):
         each.restore()
-        session.placements.drop_proof(each.gang)
+    return False
 
 
-def _movable(session: Session, gang: Gang, *, more: bool) -> _Rearrangement | None:
-    """The gang without the places of this session; None where it is not placed by the search.
-
-    Args:
-        session: in which it started or grows.
-        gang: that has its minimum.
-        more: whether further members get places, or only those that got some in this session.
-    """
-    if session.queue_accounts.pools is not None or not session.has_budget_for(gang):
+def _movable(session: Session, gang: Gang) -> _Rearrangement | None:
+    """The gang with the places that may change; None where it is not placed by the search."""
+    if session.queue_accounts.pools is not None:
         return None  # what pools of queues hold depends on where pods are
     whole = session.placements.variant(gang).gang
     if not is_placed_as_a_whole(session, whole):
         return None
     stays = session.placements.from_nomination(gang)
-    if stays and (not more or whole.sub_groups):
+    if stays and whole.sub_groups:
         return None
     before = () if stays else tuple(session.placements.assigned(gang))
-    extras = _extras(session, gang, whole, before, more=more)
-    if not extras.gang.pending:
-        return None
-    if more and not (extras.more and _any_room(session, extras.gang, before)):
-        return None
-    return _Rearrangement(session, gang, extras, before)
+    return _Rearrangement(session, gang, before)
 
 
 def _any_room(session: Session, gang: Gang, before: Sequence[Assignment]) -> bool:
     """Whether one more might fit: where sizes differ, perhaps when the others are elsewhere."""
-    if before and len(gang.pod_sets) > 1:
+    whole = session.placements.variant(gang).gang
+    if before and len(whole.pod_sets) > 1:
         return True
     return any(
-        session.class_info(pod_set.pod_class).class_fit.fits.any() for pod_set in gang.pod_sets
+        session.class_info(pod_set.pod_class).class_fit.fits.any() for pod_set in whole.pod_sets
     )
 
 
-def _extras(
-    session: Session, gang: Gang, whole: Gang, before: Sequence[Assignment], *, more: bool
-) -> _Extras:
+def _extras(session: Session, gang: Gang, before: Sequence[Assignment], *, more: bool) -> _Extras:
     """Members with places that may change, and those that the quota allows on top."""
-    placed = Counter(place.pod.uid for place in session.placements.assigned(gang))
+    whole = session.placements.variant(gang).gang
     kept = {place.pod.uid for place in before}
+    placed = kept | {place.pod.uid for place in session.placements.assigned(gang)}
     pod_sets: list[PodSet] = []
-    given: list[int] = []
     charged: list[PodSet] = []
-    left = session.placements.binds_left
+    added, every = 0, True
     for pod_set in whole.pod_sets:
         ordered = in_pod_order(pod_set.pods, session.hooks.pod_orders)
-        waiting = [pod for pod in ordered if not placed[pod.uid]]
-        allowed = _allowed(session, gang, charged, pod_set, waiting[: max(0, left)]) if more else 0
+        waiting = [pod for pod in ordered if pod.uid not in placed]
+        asked = waiting[: max(0, session.placements.binds_left - added)] if more else []
+        allowed = _allowed(session, gang, charged, pod_set, asked)
         if allowed:
             charged.append(attrs.evolve(pod_set, pods=tuple(waiting[:allowed])))
-            left -= allowed
+            added += allowed
+        every = every and allowed == len(waiting)
         new = {pod.uid for pod in waiting[:allowed]}
         chosen = tuple(pod for pod in ordered if pod.uid in kept or pod.uid in new)
         if chosen:
             pod_sets.append(attrs.evolve(pod_set, pods=chosen))
-            given.append(len(chosen) - len(new))
-    return _Extras(attrs.evolve(whole, pod_sets=tuple(pod_sets)), tuple(given))
+    return _Extras(attrs.evolve(whole, pod_sets=tuple(pod_sets)), added, every)
 
 
 def _allowed(
@@ -182,17 +205,13 @@ class _Rearrangement:
     Args:
         session: in which it was given them.
         gang: as the session has it.
-        extras: members that are to get places.
         before: the places that may change.
     """
 
-    def __init__(
-        self, session: Session, gang: Gang, extras: _Extras, before: Sequence[Assignment]
-    ) -> None:
+    def __init__(self, session: Session, gang: Gang, before: Sequence[Assignment]) -> None:
         self._session = session
         self.gang = gang
-        self._extras = extras
-        self._before = tuple(before)
+        self.before = tuple(before)
         had = {place.pod.uid for place in before}
         assigned = session.placements.assigned(gang)
         self._stay = tuple(each for each in assigned if each.pod.uid not in had)
@@ -201,39 +220,52 @@ class _Rearrangement:
         self._statement: Statement | None = None
 
     def clear(self) -> None:
-        """Free its places; ``restore`` or ``commit`` must follow."""
-        for place in reversed(self._before):
+        """Free its places; ``restore`` or ``settle`` and ``commit`` must follow."""
+        for place in reversed(self.before):
             self._cleared.unassign(place)
-        if self._before:
+        if self.before:
             self._session.placements.replace(self.gang, self._stay, proof="")
 
     def restore(self) -> None:
         """Give it its own places again."""
         self._cleared.discard()
-        if self._before:
-            places = (*self._stay, *self._before)
+        if self.before:
+            places = (*self._stay, *self.before)
             self._session.placements.replace(self.gang, places, proof=self._proof)
 
-    def settle(self) -> bool:
-        """Find places for all that had some, and for more; whether it has them now."""
+    def settle(self, *, more: bool, every: bool = False) -> bool:
+        """Find places for all that had some; whether it has them now.
+
+        Args:
+            more: whether further members get places, within quota and as far as there is room.
+            every: whether it is to be all of them or none.
+        """
         session = self._session
+        self._extras = extras = _extras(session, self.gang, self.before, more=more)
+        if not extras.gang.pending or (every and not extras.every) or (more and not extras.more):
+            return False
         reservations = session.reservations
         statement = session.statement()
         with nullcontext() if reservations is None else reservations.around(self.gang):
             found = self._find_places(statement)
+        if every and len(statement.assignments) < extras.gang.pending:
+            found = False
         if found and reservations is not None:
             found = reservations.conflict(self.gang, statement) is None
         if not found:
             statement.discard()
             return False
         self._statement = statement
-        places = (*self._stay, *statement.assignments)
-        session.placements.replace(self.gang, places, proof=statement.proof)
+        places = statement.assignments
+        session.placements.replace(self.gang, (*self._stay, *places), proof=statement.proof)
+        session.placements.charge_replaced(self.gang, self.before, places)
         return True
 
     def unsettle(self) -> None:
         """Free what it found again; ``restore`` must follow."""
         assert self._statement is not None, "it has settled"
+        places = self._statement.assignments
+        self._session.placements.charge_replaced(self.gang, places, self.before)
         self._session.placements.replace(self.gang, self._stay, proof="")
         self._statement.discard()
 
@@ -241,7 +273,7 @@ class _Rearrangement:
         """Keep what it found."""
         assert self._statement is not None, "it has settled"
         self._cleared.commit()
-        self._session.placements.charge_replaced(self.gang, self._before, self._statement.commit())
+        self._statement.commit()
 
     def _find_places(self, statement: Statement) -> bool:
         """Place the members on the types of GPUs that are best for them all; on those of running ones."""
@@ -271,7 +303,7 @@ class _Rearrangement:
         problem = self._problem(bounds)
         solution = solve_most(session, problem, extras.more)
         count = int(solution.counts.sum())
-        if not count or count < len(self._before):
+        if not count or count < len(self.before):
             return False
         mark = statement.checkpoint()
         if not apply_solution(session, extras.gang, statement, problem, solution, bounds=bounds):
@@ -283,8 +315,8 @@ class _Rearrangement:
     def _problem(self, bounds: NodeBounds) -> Problem:
         """As many members as have places already; what a gang lacks is in them."""
         problem = build_problem(self._session, self._extras.gang, bounds)
-        if self._before:
-            return attrs.evolve(problem, members=len(self._before))
+        if self.before:
+            return attrs.evolve(problem, members=len(self.before))
         return attrs.evolve(problem, members=0, minima=(), parts_least=0)
 
     def _proof_of(self, bounds: NodeBounds, solution: Solution) -> str:

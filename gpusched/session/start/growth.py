@@ -11,7 +11,11 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.gpu_types.options import on_types_of_members
-from gpusched.session.start.elastic_growth import arrange_together, place_extras
+from gpusched.session.start.elastic_growth import (
+    arrange_together,
+    place_all_extras,
+    place_extras,
+)
 from gpusched.session.start.elastic_members import GrowthSteps, grow_step_by_step
 from gpusched.session.state.session import Session
 
@@ -29,12 +33,16 @@ def grow(session: Session, gang: Gang) -> Unschedulable | None:
 def grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
     """Place members above the minimum, so that gangs of equal right grow in turn.
 
-    One gang alone gets all of them at once. Of several each gets one in its turn; when no more
-    follow, each is arranged anew with what it got.
+    One gang alone gets all of them at once, and so do several where there is room for all of all.
+    Else each gets one in its turn; when no more follow, each is arranged anew with what it got.
     """
     gangs = [gang for gang in gangs if _may_grow(session, gang)]
-    if len(gangs) == 1 and not session.placements.is_full:
+    if session.placements.is_full:
+        return
+    if len(gangs) == 1 and session.has_budget_for(gangs[0]):
         place_extras(session, gangs[0])
+    elif len(gangs) > 1 and place_all_extras(session, list(in_queue_order(session, gangs))):
+        return
     _grow_one_by_one(session, gangs)
     if len(gangs) > 1:
         in_turn = in_queue_order(session, gangs)
