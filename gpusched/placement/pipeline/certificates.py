@@ -124,6 +124,9 @@ def room_by_domain(one: IdenticalMembers) -> dict[int, int]:
     able = one.candidates()
     total = np.zeros(len(able), dtype=np.int64)
     np.add.at(total, domain, held)
+    around = one.caps_around()
+    if around is not None:
+        total = np.minimum(total, around)
     found: dict[int, int] = dict(enumerate(np.where(able, total, 0).tolist()))
     return found or {EVERYWHERE: 0}
 

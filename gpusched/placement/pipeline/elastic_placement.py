@@ -108,7 +108,9 @@ def _next_smaller(problem: Problem, solution: Solution, count: int, tries: int) 
     least = max(problem.members, 1)
     if tries == SIZES_TRIED_MAX - 1:
         return least
-    every = proof is not None and len(proof.roles) == len(problem.roles)
-    if proof is None or not every or problem.parts or proof.needed != count:
+    if proof is None or problem.parts:
         return max(least, count - 1)
-    return max(least, min(count - 1, proof.room))
+    # Of each domain it is told how many do not fit it at least.
+    told = [(proof.needed, proof.room), *(each[2:] for each in proof.breaches)]
+    short = min(needed - room for needed, room in told)
+    return max(least, count - max(1, short))

@@ -69,6 +69,18 @@ class IdenticalMembers:
         found = [cap.most for cap in self.problem.caps if cap.level == level]
         return np.min(found, axis=0) if found else None
 
+    def caps_around(self) -> Ints | None:
+        """Members that wider domains allow in each domain of ``pin``, shape (domains,); None for any."""
+        found = None
+        pinned = self.problem.levels[self.pin]
+        for number in range(self.pin):
+            cap = self.cap_of_level(number)
+            if cap is not None:
+                inside = np.zeros(pinned.count, dtype=np.int64)
+                inside[pinned.domain] = cap[self.problem.levels[number].domain]
+                found = inside if found is None else np.minimum(found, inside)
+        return found
+
     def counts(self, row: Ints) -> Ints:
         """Members by role and node, from members by node."""
         roles = self.problem.roles

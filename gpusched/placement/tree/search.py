@@ -158,6 +158,9 @@ class _TreeSearch:
                 return None
             return self._found(0, taken, (), tables.at(top[:1], taken)[:, 0])
         able = one.candidates() & (tables.most(top) >= taken)
+        around = one.caps_around()
+        if around is not None:
+            able &= around >= one.problem.members
         domains = np.flatnonzero(able)
         if not len(domains):
             return None
