@@ -12,7 +12,7 @@ from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.commit.recover import PartialGang, recovery_due_at
-from gpusched.session.allocate.gang_repair import members_show_loss, was_whole
+from gpusched.session.allocate.gang_repair import was_whole
 
 _STARTED_PHASES: Final = ("Running", "Unknown", "Completed")
 
@@ -73,7 +73,7 @@ def _partial(gang: Gang, *, known_in_part: bool) -> PartialGang:
         ever_started=group is not None and group.phase in _STARTED_PHASES,
         known_in_part=known_in_part
         or (group is not None and _tells_in_part(group, len(gang.placed))),
-        seems_lost=was_whole(gang) or (bool(gang.pod_sets) and members_show_loss(gang)),
+        seems_lost=was_whole(gang),
         priority=gang.priority,
     )
 

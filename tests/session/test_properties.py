@@ -404,7 +404,7 @@ def content(snapshot):
         fields = {
             field.name: getattr(gang, field.name)
             for field in attrs.fields(type(gang))
-            if field.name not in ("tasks", "placed", "pod_group")
+            if field.name not in ("pod_sets", "placed", "pod_group")
         }
         fields["tasks"] = [
             (task.role, task.pod_class.digest, [(pod.uid, pod.resource_version) for pod in task.pods])

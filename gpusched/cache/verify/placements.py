@@ -83,6 +83,19 @@ def group_error(cache: Cache, gang: GangKey, generation: int) -> str:
     return ""
 
 
+def victim_group_error(cache: Cache, gang: GangKey, generation: int) -> str:
+    """Why the PodGroup of a gang that is evicted is not as decided on; empty when it is.
+
+    One that is gone, is being deleted or cannot be used was so when it was decided: pods that it
+    left behind may be evicted like any others.
+    """
+    if gang.kind == "PodGroup":
+        group = cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
+        if generation != (group.generation if group is not None else 0):
+            return f"PodGroup {gang} was changed"
+    return ""
+
+
 def pod_error(cache: Cache, pod: Pod | None, key: ObjectKey) -> str:
     """Why a pod cannot be given a place; empty when it can."""
     if pod is None:

@@ -17,7 +17,7 @@ import attrs
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.devcluster.storage.store import Change, Store
-from gpusched.lab.chaos.objects import GROUPS, QUEUES, TOPOLOGIES
+from gpusched.lab.chaos.objects import BUDGETS, GROUPS, QUEUES, TOPOLOGIES
 from gpusched.testing.invariants import gangs, model, nodes, queues
 from gpusched.testing.invariants.model import Finding, Obj
 
@@ -371,7 +371,7 @@ class InvariantChecker:
             if self._now() - max(begun, since) <= limit_s:
                 continue
             group = self._get(GROUPS, key)
-            if group is None:
+            if group is None or self.is_held_by_budget(key):
                 continue
             count = sum(1 for each in self._members(key) if model.counts_for_minimum(each))
             needed = group["spec"].get("minMember", 1)
@@ -383,6 +383,22 @@ class InvariantChecker:
                     sentence=f"{count} of {needed} pods of {key} are bound for over {limit_s:g} s",
                 )
             )
+
+    def is_held_by_budget(self, key: str) -> bool:
+        """Whether a PodDisruptionBudget forbids to evict what is bound of a gang."""
+        labels = [
+            each["metadata"].get("labels") or {}
+            for each in self._members(key)
+            if model.holds_room(each)
+        ]
+        return any(
+            budget["metadata"]["namespace"] == key.partition("/")[0]
+            and not (budget.get("status") or {}).get("disruptionsAllowed")
+            and any(
+                budget["spec"]["selector"]["matchLabels"].items() <= has.items() for has in labels
+            )
+            for budget in self._all(BUDGETS)
+        )
 
     def _group(self, change: Change) -> None:
         """I15: no gang is reported as scheduled before its minimum is."""

@@ -123,7 +123,7 @@ def _of_group(group: Obj, mine: Sequence[Obj], racks: Mapping[str, str]) -> _Wai
     going = any(pod["metadata"].get("deletionTimestamp") for pod in mine)
     need = max(0, spec.get("minMember", 1) - count)
     parts = bool(spec.get("subGroups") or spec.get("minTaskMember"))
-    if going or not need or need > len(waits):
+    if going or not need or need > len(waits) or not _parts_have_pods(spec, mine, waits):
         return None
     if parts:
         need = len(waits)
@@ -147,6 +147,18 @@ def _of_group(group: Obj, mine: Sequence[Obj], racks: Mapping[str, str]) -> _Wai
         lasting=spec.get("preemptible") is False,
         told=_scheduled_reason(group),
         charge=charge,
+    )
+
+
+def _parts_have_pods(spec: Obj, mine: Sequence[Obj], waits: Sequence[Obj]) -> bool:
+    """Whether each role and sub-group has as many pods as it needs, with a node or waiting."""
+    least = {("gpusched.io/role", name): n for name, n in (spec.get("minTaskMember") or {}).items()}
+    for part in spec.get("subGroups") or ():
+        least[model.SUB_GROUP_LABEL, part["name"]] = part.get("minMember", 1)
+    pods = [*waits, *(pod for pod in mine if model.counts_for_minimum(pod))]
+    return all(
+        sum(1 for pod in pods if model.label_value(pod, key) == name) >= n
+        for (key, name), n in least.items()
     )
 
 

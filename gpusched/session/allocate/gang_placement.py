@@ -272,7 +272,8 @@ def _recorded(session: Session, problem: Problem, solution: Solution) -> Solutio
 def nomination_still_fits(session: Session, gang: Gang) -> bool:
     """Whether the room nominated for a gang will be free for it when leaving pods are gone.
 
-    A promise for fewer members than it needs, as a crash may leave one, is none.
+    A promise for fewer members than it needs, as a crash may leave one, is none; nor is one of a
+    queue that the gang has left for another, which has no quota for it.
     """
     if len(session.nominations.places(gang)) < gang.members_at_start:
         return False
@@ -281,7 +282,7 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
         # Each is lifted and placed again, so that none is in the way of itself.
         session.nominations.take_back(gang, statement)
         left = list(session.nominations.places(gang))
-        found = True
+        found = not first_refusal(session.hooks.quota_checks, gang).refuses
         while left and found:
             # Members may wait for each other: whoever can go first does.
             rest = [place for place in left if not _assign_again(session, statement, place)]

@@ -37,29 +37,23 @@ def is_broken(gang: Gang) -> bool:
 def was_whole(gang: Gang) -> bool:
     """Whether the gang once had its minimum, of a gang that is below it now.
 
-    A PodGroup of ours says so in its status, and is believed. Of others the members tell: a plan
-    was carried out as a whole unless more members wait since before it than it left waiting. Pods
-    made later replace members that the gang has lost. Where nobody waits, nothing shows that it
-    never ran, and running work is not evicted on a guess.
+    A PodGroup says so in its status. Otherwise the members tell: each says with its binding how
+    many members its plan left waiting, so that the plan was carried out as a whole unless more wait
+    since before then; pods made later replace members that the gang has lost. Where none wait, a
+    PodGroup of ours is believed that never said it; of others nothing shows that they never ran, and
+    running work is not evicted on a guess.
     """
     group = gang.pod_group
     if group is not None and group.phase in STARTED:
         return True
-    if group is not None and set(_last_bound_by_plan(gang)) == {""}:
-        return True  # members that another scheduler bound ran before our time
-    return (group is None or bool(group.source)) and members_show_loss(gang)
-
-
-def members_show_loss(gang: Gang) -> bool:
-    """Whether a plan of the gang was carried out as a whole, by its members that are left.
-
-    Each says with its binding how many members the plan left waiting: more that wait since before
-    then were to be bound by it, and were not.
-    """
     plans = _last_bound_by_plan(gang)
+    if group is not None and set(plans) == {""}:
+        return True  # members that another scheduler bound ran before our time
     waiting = [
         pod.created for pod_set in gang.pod_sets for pod in pod_set.pods if not is_expected(pod)
     ]
+    if not waiting and group is not None and not group.source:
+        return False
     return any(_was_carried_out(plan, last, waiting) for plan, last in plans.items())
 
 
@@ -85,14 +79,15 @@ def _was_carried_out(plan: str, last: float, waiting: Iterable[float]) -> bool:
 def broken_since(gang: Gang) -> float:
     """When the gang fell below its minimum, seconds since the epoch; 0.0 when it is not known yet.
 
-    With a PodGroup of ours it is the time at which its condition Scheduled became false; otherwise
-    members that are left have the time in a condition of theirs. Until that is written, the oldest
-    of the pods that replace lost members tells it.
+    With a PodGroup of ours whose status says that it ran it is the time at which its condition
+    Scheduled became false; otherwise members that are left have the time in a condition of theirs.
+    Until that is written, the oldest of the pods that replace lost members tells it.
     """
     if not is_broken(gang):
         return 0.0
-    if gang.pod_group is not None and not gang.pod_group.source:
-        told = gang.pod_group.condition("Scheduled")
+    group = gang.pod_group
+    if group is not None and not group.source and group.phase in STARTED:
+        told = group.condition("Scheduled")
         return told.transition if told is not None and told.status == "False" else 0.0
     written = [each.pod.broken_since for each in gang.placed if each.pod.broken_since]
     if written:
@@ -105,40 +100,56 @@ def broken_since(gang: Gang) -> float:
 def with_stand_ins(gang: Gang) -> Gang:
     """The gang with stand-ins for the members that it lacks and that do not exist yet.
 
-    Each looks like a member that runs, of the role that is short. Gangs of sub-groups stay as
-    they are: which part lost a member is not known.
+    Each looks like a member that runs, of the role or the sub-group that is short.
     """
     missing = gang.missing_members - gang.pending
-    if missing <= 0 or gang.sub_groups or not gang.placed:
+    if missing <= 0 or not gang.placed:
         return gang
     waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
-    have = Counter(pod.role for pod in waiting)
-    roles: list[str | None] = []
-    for role, short in gang.missing_roles:
-        roles += [role] * max(0, short - have[role])
-    roles += [None] * (missing - len(roles))
-    stand_ins = [
-        _make_stand_in(_member_to_copy(gang, role), gang, number)
-        for number, role in enumerate(roles[:missing])
-    ]
+    models = [*_models_of_sub_groups(gang, waiting), *_models_of_roles(gang, waiting)][:missing]
+    models += [_member_to_copy(gang.placed).pod] * (missing - len(models))
+    stand_ins = [_make_stand_in(model, gang, number) for number, model in enumerate(models)]
     return attrs.evolve(
         gang, pod_sets=make_pod_sets([*waiting, *stand_ins]), expected_count=len(stand_ins)
     )
 
 
-def _member_to_copy(gang: Gang, role: str | None) -> Placed:
-    """A member of that role if there is one, else of the class that most members have."""
-    of_role = [member for member in gang.placed if member.pod.role == role] or list(gang.placed)
-    counts = Counter(member.pod.pod_class.digest for member in of_role)
+def _models_of_roles(gang: Gang, waiting: Sequence[Pod]) -> list[Pod]:
+    """A member to copy for each one that a role lacks beside those that wait."""
+    have = Counter(pod.role for pod in waiting)
+    found: list[Pod] = []
+    for role, short in gang.missing_roles:
+        of_role = [member for member in gang.placed if member.pod.role == role]
+        model = _member_to_copy(of_role or gang.placed).pod
+        found += [model] * max(0, short - have[role])
+    return found
+
+
+def _models_of_sub_groups(gang: Gang, waiting: Sequence[Pod]) -> list[Pod]:
+    """The same of sub-groups: of those that lack the fewest, as many as must be complete."""
+    have = Counter(pod.sub_group for pod in waiting)
+    nearest = sorted(gang.sub_groups, key=gang.missing_in_sub_group)[: gang.min_sub_groups]
+    found: list[Pod] = []
+    for part in nearest:
+        own = [member for member in gang.placed if member.pod.sub_group == part.name]
+        model = _member_to_copy(own or gang.placed).pod
+        short = gang.missing_in_sub_group(part) - have[part.name]
+        found += [msgspec.structs.replace(model, sub_group=part.name)] * max(0, short)
+    return found
+
+
+def _member_to_copy(members: Sequence[Placed]) -> Placed:
+    """A member of the class that most of them have."""
+    counts = Counter(member.pod.pod_class.digest for member in members)
     return max(
-        of_role,
+        members,
         key=lambda each: (counts[each.pod.pod_class.digest], each.pod.pod_class.digest),
     )
 
 
-def _make_stand_in(model: Placed, gang: Gang, number: int) -> Pod:
+def _make_stand_in(model: Pod, gang: Gang, number: int) -> Pod:
     return msgspec.structs.replace(
-        model.pod,
+        model,
         name=f"{gang.key.name}-missing-{number}",
         uid=expected_pod_uid(gang.uid, number),
         node="",

@@ -118,6 +118,48 @@ def test_an_admitted_gang_that_waits_may_change_its_queue(play):
     play(scenario)
 
 
+def test_room_that_is_being_freed_in_the_old_queue_is_given_back(play):
+    """Given victims that take long to end, when the gang leaves for a queue without quota for it.
+
+    The room that they free is not held for it any more: the next one of the old queue starts there.
+    """
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.daemon()
+        queue(w, "old")
+        queue(w, "new", capability={"nvidia.com/gpu": "0"})
+        w.client.create(
+            "priorityclasses.scheduling.k8s.io",
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "high"},
+                "value": 1000,
+            },
+        )
+        w.group("low", queue="old", minMember=2)
+        for number in range(2):
+            w.pod(
+                f"low-{number}",
+                labels={"gpusched.io/pod-group": "low"},
+                annotations={"gpusched.io/run-for": "10h", "gpusched.io/stop-after": "40s"},
+            )
+        await w.until(lambda: len(w.running("low")) == 2)
+        w.group("a", queue="old", minMember=2, priorityClassName="high")
+        members(w, "a", 2)
+        await w.until(lambda: w.condition("a").get("reason") == "PreemptionInProgress")
+        w.group("next", queue="old", minMember=2)
+        members(w, "next", 2)
+        await w.clock.sleep(5)
+        w.client.patch(GROUPS, "default", "a", {"spec": {"queue": "new"}})
+        await w.until(lambda: len(w.running("next")) == 2, within=90)
+        assert w.bound("a") == []
+        assert w.condition("a")["reason"] in {"QuotaExceeded", "WaitingForQuota"}
+
+    play(scenario)
+
+
 def test_a_gang_in_the_new_queue_obeys_what_holds_there(play):
     """Given a new queue that is held, then the gang waits and says so; back again it starts."""
 

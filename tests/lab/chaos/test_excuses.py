@@ -6,7 +6,7 @@ import copy
 
 from gpusched.devcluster.storage.store import Store
 from gpusched.lab.chaos.invariant_checker import InvariantChecker
-from gpusched.lab.chaos.objects import GPU, GROUPS, JOBS, QUEUES
+from gpusched.lab.chaos.objects import BUDGETS, GPU, GROUPS, JOBS, QUEUES
 from gpusched.lab.chaos.play import play_script
 from gpusched.lab.chaos.scripts import script
 from gpusched.lab.chaos.starvation import starving_gangs
@@ -32,7 +32,7 @@ def pod(name, *, on="n", ours=True, **asks):
         "metadata": {
             "name": name,
             "namespace": "default",
-            "labels": {"gpusched.io/pod-group": "g"},
+            "labels": {"gpusched.io/pod-group": "g", "gpusched.io/role": "w"},
             "annotations": notes if ours and on else {},
         },
         "spec": {
@@ -127,6 +127,49 @@ def test_a_gang_whose_minimum_is_above_its_pods_does_not_starve():
     """Whatever it asks of its roles; with as many pods as it needs it does."""
     assert list(starving_gangs(copy.deepcopy(lists(2, least=4)))) == []
     assert len(list(starving_gangs(lists(2, least=2)))) == 1
+
+
+def test_a_gang_whose_sub_group_lacks_pods_does_not_starve():
+    """It has as many pods as it needs; one of them was made again in another sub-group."""
+
+    def starving(*, named):
+        found = lists(2, least=2)
+        parts = [{"name": name, "minMember": 1} for name in ("a", "b")]
+        found[GROUPS][0]["spec"] = {"queue": "q", "minMember": 2, "subGroups": parts}
+        for each, name in zip(found["pods"], named, strict=True):
+            each["metadata"]["labels"]["gpusched.io/sub-group"] = name
+        return list(starving_gangs(found))
+
+    assert starving(named="aa") == []
+    assert len(starving(named="ab")) == 1
+
+
+def bound_in_part(*, allowed):
+    """What is said of a gang with one of two pods bound when a budget allows so many evictions."""
+    now = [0.0]
+    store = Store()
+    witness = InvariantChecker(store, lambda: now[0], patience_s=1.0)
+    about = {"name": "g", "namespace": "default"}
+    group = {"metadata": about, "spec": {"minMember": 2}}
+    budget = {
+        "metadata": about,
+        "spec": {"selector": {"matchLabels": {"gpusched.io/pod-group": "g"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    store.collection(GROUPS).write("default/g", group)
+    store.collection(BUDGETS).write("default/g", budget)
+    store.collection("nodes").write("n", node(4))
+    member = pod("w", **{GPU: 1})
+    member["metadata"]["uid"] = "w"
+    store.collection("pods").write("default/w", member)
+    now[0] = 200.0
+    witness.partial(0.0, 120.0)
+    return [each.finding.invariant for each in witness.seen]
+
+
+def test_a_gang_bound_in_part_stays_while_a_budget_forbids_its_evictions():
+    assert bound_in_part(allowed=0) == []
+    assert bound_in_part(allowed=1) == ["I3"]
 
 
 def test_a_run_ends_though_the_daemon_that_gave_the_occasion_was_killed_while_paused():

@@ -90,3 +90,38 @@ def test_pods_that_are_being_deleted_do_not_keep_their_gang_in_their_rack():
     assert run.counts["eviction"] == 2
     assert run.counts["binding"] >= 5
     assert [str(each) for each in run.seen] == []
+
+
+def test_a_gang_that_lost_a_member_before_its_status_was_told_is_stopped_like_any_other():
+    """It was whole for a moment, then the daemon died; no node has room for the pod made anew."""
+    steps = [
+        *CLUSTER,
+        gang(5.0, "g", 2, gpus=2),
+        {
+            "at": 4.0, "do": "fault", "resource": "podgroups.scheduling.gpusched.io/status",
+            "verbs": ["patch", "update"], "fault": {"type": "status", "code": 500}, "for": 6,
+        },
+        {"at": 6.5, "do": "kill", "slot": 0, "back": 5},
+        {"at": 7.5, "do": "unnode", "name": "n1"},
+    ]  # fmt: skip
+    run = play_script(parse_script({"seed": 1, "steps": steps}))
+
+    assert run.counts["binding"] == 2
+    assert run.counts["eviction"] == 1
+    assert [str(each) for each in run.seen] == []
+
+
+def test_pods_whose_pod_group_is_deleted_are_evicted_for_a_gang_that_deserves_their_room():
+    """They run on and hold both nodes, in the default queue now; the gang of q0 starts."""
+    steps = [
+        *CLUSTER,
+        gang(2.0, "low", 2, gpus=2, priority="low"),
+        {"at": 10.0, "do": "ungang", "gang": "low", "whole": False},
+        {"at": 15.0, "do": "requeue", "name": "q0", "deserved": 4},
+        gang(20.0, "high", 2, gpus=2, priority="high"),
+    ]
+    run = play_script(parse_script({"seed": 1, "steps": steps}))
+
+    assert run.counts["eviction"] == 2
+    assert run.counts["binding"] == 4
+    assert [str(each) for each in run.seen] == []

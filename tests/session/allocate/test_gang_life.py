@@ -6,7 +6,7 @@ import pytest
 from gpusched_plugins.eviction.drain import Drain
 from gpusched_plugins.eviction.lifetime import Lifetime, LifetimeArgs
 
-from gpusched.api.gang.pod_group import TopologyRequest
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.meta.identity import Owner
 from gpusched.api.meta.status import Condition
 from gpusched.api.pod.pod import PodPhase
@@ -109,6 +109,29 @@ def test_a_member_that_is_still_ending_leaves_its_room_to_its_successor(c):
     c.gone("a-3")
     c.when.carried_out()
     assert c.then.nodes() == {"a-new": "node-3"}
+
+
+@pytest.mark.parametrize(("racks", "starts"), [(2, True), (1, False)])
+def test_room_is_held_for_a_member_of_the_sub_group_that_lost_one(c, racks, starts):
+    """Given sub-groups in a rack each: room is held in the rack of the one that is short.
+
+    With a free node in another rack the single goes there; where there is none it waits.
+    """
+    c.nodes(2, gpus=8, rack="r0").nodes(2, gpus=8, rack="r1")
+    if racks == 2:
+        c.nodes(1, gpus=8, rack="r2")
+    rack = TopologyRequest(required="rack")
+    parts = (SubGroup("left", 2, rack), SubGroup("right", 2, rack))
+    told = (Condition("Scheduled", "False", "NotEnoughMembers", "", 1, c.now - 5),)
+    c.group("a", min_member=4, phase="Running", conditions=told, sub_groups=parts, min_sub_groups=2)
+    for number, part in enumerate(("left", "left", "right")):
+        c.pod(
+            f"a-{number}", group="a", sub_group=part, gpus=8, node=f"node-{number}", plan="p",
+            slots=255, phase=PodPhase.RUNNING, scheduled=entities.BORN + 10,
+        )  # fmt: skip
+    c.gang("single", pods=1, gpus=8, created=entities.BORN - 100)
+    c.when.one_session()
+    assert c.then.nodes() == ({"single-0": "node-4"} if starts else {})
 
 
 def test_a_higher_gang_of_its_own_queue_goes_before_a_repair(c):
