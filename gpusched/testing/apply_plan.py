@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 import msgspec
 
+from gpusched.api.gang.turn_record import TURN, TurnRecord, later_turn, parse_turn
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion, parse_time
 from gpusched.cache.cache import Cache
 from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
@@ -118,6 +119,8 @@ class PlanApplication:
     def _stop(self, stop: GangStop, *, gone: bool) -> None:
         if stop.pause is not None:
             self._switch(stop.pause)
+        elif stop.turn is not None:
+            self._record_turn(stop, stop.turn)
         for eviction in stop.evictions:
             pod = self.cache.pod(eviction.uid)
             assert pod is not None
@@ -129,6 +132,13 @@ class PlanApplication:
                 self.cache.put_pod(
                     msgspec.structs.replace(pod, deleting=True, resource_version=version)
                 )
+
+    def _record_turn(self, stop: GangStop, turn: TurnRecord) -> None:
+        key = ObjectKey(stop.gang.namespace, stop.gang.name)
+        if stop.gang.kind == "PodGroup":
+            self.cache.put_group(key, attrs.evolve(self.cache.groups.items[key], turn=turn))
+        else:
+            self.cache.put_job(key, attrs.evolve(self.cache.jobs.items[key], turn=turn))
 
     def _switch(self, switch: JobSuspendChange) -> None:
         job = self.cache.jobs.items[switch.key]
@@ -146,6 +156,7 @@ class PlanApplication:
                 suspended=switch.suspend,
                 parallelism=parallel,
                 admitted=admitted,
+                turn=later_turn(job.turn, parse_turn(notes.get(TURN))),
                 resource_version=version,
             ),
         )

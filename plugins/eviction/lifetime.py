@@ -81,13 +81,14 @@ def _check_max_runtime(gang: Gang, view: View) -> Verdict:
     ran = view.now - gang.started_at
     if not limit or ran * SECOND < limit:
         return ALLOW
-    return deny(
+    over = deny(
         Reason.PREEMPTED,
         "ran for {ran} s; queue {queue} lets jobs run for {limit} s",
         ran=int(ran),
         queue=queue,
         limit=limit // SECOND,
     )
+    return attrs.evolve(over, ends_turn=True)
 
 
 def _max_runtime_on_path(node: QueueNode, view: View) -> tuple[str, int]:

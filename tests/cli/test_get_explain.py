@@ -345,6 +345,20 @@ def test_explain_tells_of_how_many_pods_a_proof_is(cluster, capsys):
     ]
 
 
+def test_explain_tells_what_turns_a_gang_has_had(cluster, capsys):
+    """From the status of its PodGroup: why it stands behind gangs that are younger."""
+    made = group("llm", phase="Inqueue")
+    made["status"]["turn"] = {"ended": "2026-01-01T00:05:00Z", "seconds": 300}
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": made,
+        "/api/v1/namespaces/team-a/pods": [],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "team-a/llm"]) == 0
+    told = "300 s in all under maxRuntime; it waits anew since 2026-01-01T00:05:00Z"
+    assert told in capsys.readouterr().out
+
+
 def test_explain_says_the_same_as_json(cluster, capsys):
     """Programs get the same facts."""
     cluster.objects |= {

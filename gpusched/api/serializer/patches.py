@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from gpusched.api.gang.move_record import MOVED
+from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
 from gpusched.api.pod.pod import GANG_WHOLE
 from gpusched.api.serializer.requests import clip_text
@@ -145,6 +146,23 @@ def volume_claim_ref_patch(
     }
     metadata = {"uid": uid, "resourceVersion": version}
     return _json.encode({"metadata": metadata, "spec": {"claimRef": reference}})
+
+
+def turn_record_patch(uid: UID, turn: TurnRecord, *, seal: str, on_job: bool) -> bytes:
+    """A merge patch of a Job or of a PodGroup's status: turns that the gang has had.
+
+    Args:
+        uid: of the object.
+        turn: the record.
+        seal: over it; only an annotation needs one.
+        on_job: whether it is an annotation of a Job.
+    """
+    metadata: dict[str, object] = {"uid": uid}
+    if on_job:
+        metadata["annotations"] = {TURN: format_turn(turn, seal=seal)}
+        return _json.encode({"metadata": metadata})
+    told = {"ended": format_time(turn.ended), "seconds": turn.seconds}
+    return _json.encode({"metadata": metadata, "status": {"turn": told}})
 
 
 def move_record_patch(uid: UID, text: str, *, on_status: bool) -> bytes:

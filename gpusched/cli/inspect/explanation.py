@@ -13,7 +13,8 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.devices.gpu_types import ANNOTATION, ANNOTATION_FIELD, FIELD, parse_gpu_types
-from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.api.gang.turn_record import TURN, parse_turn
+from gpusched.api.meta.identity import InvalidObject, format_time, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
@@ -74,6 +75,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "schedulers": sorted(
             {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
+        "turn": _turn(evidence),
         "conditions": conditions,
         "pendingPods": waiting,
         "promised": _promised(evidence),
@@ -90,6 +92,14 @@ def render_explanation(story: dict[str, Any]) -> str:
     facts.append(("has", _census(story["pods"])))
     if story["estimatedStartTime"]:
         facts.append(("starts", f"about {_text(story['estimatedStartTime'])}"))
+    if story["turn"]:
+        seconds, ended = story["turn"]["seconds"], story["turn"]["ended"]
+        facts.append(
+            (
+                "turns",
+                f"{seconds} s in all under maxRuntime; it waits anew since {ended}, the end of the last",
+            )
+        )
     facts += [("held", held) for held in _held(story["promised"])]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
     facts += [("why", why) for why in _reasons(story)]
@@ -111,6 +121,18 @@ def render_explanation(story: dict[str, Any]) -> str:
         rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
         lines += ["", table([header, *rows])]
     return "\n".join(lines)
+
+
+def _turn(evidence: GangObjects) -> dict[str, Any] | None:
+    """Turns that the gang has had under its queue's maxRuntime; None for none."""
+    if evidence.kind == "PodGroup":
+        told = _mapping(_mapping(evidence.owner, "status"), "turn")
+        text = json.dumps(told) if told else None
+    else:
+        notes = _mapping(_mapping(evidence.owner, "metadata"), "annotations")
+        text = _text(notes.get(TURN)) or None
+    turn = parse_turn(text)
+    return {"ended": format_time(turn.ended), "seconds": turn.seconds} if turn else None
 
 
 def _promised(evidence: GangObjects) -> list[dict[str, str]]:

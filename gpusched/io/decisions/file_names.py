@@ -24,7 +24,9 @@ from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.devices.numa import NumaNode, NumaTopology
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job, JobTemplate
+from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.gpu_resources import GpuResource, GpuResources
 from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
 from gpusched.api.meta.resources import Resources
@@ -70,7 +72,9 @@ from gpusched.placement.victims.solver_model import VictimModelResult as VictimA
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import (
     Eviction,
+    GangBind,
     GangStatus,
+    GangStop,
     JobSuspendChange,
     PendingReason,
     Plan,
@@ -107,8 +111,10 @@ TAGS: Final[dict[type[Any], str]] = {
     Condition: "condition",
     MoveRecord: "move",
     MoveTarget: "moved-to",
+    TurnRecord: "turn",
     Job: "job",
     JobTemplate: "job-template",
+    EvictionWarning: "eviction-warning",
     DisruptionBudget: "disruption-budget",
     Pod: "pod",
     PodPhase: "pod-phase",
@@ -219,7 +225,11 @@ WITHIN: Final[dict[type[Any], Mapping[str, tuple[str, ...]]]] = {
 """Fields that files of 0.1.0 have in the class itself and the code in an object that it holds: by
 class, then by the field with that object, whose default says of which class it is."""
 
-LATER: Final[dict[type[Any], frozenset[str]]] = {}
+LATER: Final[dict[type[Any], frozenset[str]]] = {
+    GangBind: frozenset({"left_waiting", "grows"}),
+    GangStop: frozenset({"turn"}),
+    GangStatus: frozenset({"told_members", "lost_members", "eviction_warning"}),
+}
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
 so that its bytes are those of before."""
 

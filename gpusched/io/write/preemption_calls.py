@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from gpusched import API_VERSION
 from gpusched.api.gang.move_record import format_move
+from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn, parse_turn
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.serializer import patches
 from gpusched.api.serializer.seal import SEAL
@@ -29,7 +30,7 @@ from gpusched.io.workers.rate_limiter import RateLimiter, TrafficClass
 from gpusched.io.write.bind_calls import CALL_S, pod_path
 from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import Eviction, JobSuspendChange, MoveOrder
+from gpusched.session.state.plan import Eviction, GangStop, JobSuspendChange, MoveOrder
 
 NOT_LEADING: Final = "the leadership that decided it is over"
 _NOT_FOUND: Final = 404
@@ -116,11 +117,28 @@ class PreemptionCalls:
 
         return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
+    async def record_turn(self, stop: GangStop, turn: TurnRecord, *, fence: str) -> str:
+        """Write the turns that a gang has had on its PodGroup or Job, before it leaves."""
+        gang, on_job = stop.gang, stop.gang.kind == "Job"
+        place = f"namespaces/{quote(gang.namespace)}"
+        path = f"/apis/{API_VERSION}/{place}/podgroups/{quote(gang.name)}/status"
+        if on_job:
+            path = f"/apis/batch/v1/{place}/jobs/{quote(gang.name)}"
+
+        def body() -> bytes | str:
+            seal = self._cache.seal.of_turn(stop.uid, turn)
+            return patches.turn_record_patch(stop.uid, turn, seal=seal, on_job=on_job)
+
+        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+
     def _sealed(self, switch: JobSuspendChange) -> tuple[tuple[str, str], ...]:
         """Its annotations, and the seal over the time of the start where that is one of them."""
         notes = dict(switch.annotations)
+        turn = parse_turn(notes.get(TURN))
+        if turn is not None:
+            notes[TURN] = format_turn(turn, seal=self._cache.seal.of_turn(switch.uid, turn))
         if ADMITTED_ANNOTATION not in notes:
-            return switch.annotations
+            return tuple(sorted(notes.items()))
         admitted = notes[ADMITTED_ANNOTATION]
         seal = self._cache.seal.of_start(switch.uid, admitted) if admitted else ""
         return tuple(sorted({**notes, SEAL: seal}.items()))

@@ -6,7 +6,7 @@ A claim::
                    |            |           |         |           |
                    +------------+-----------+---------+-----------+--> dropped
 
-Where victims are moved to is recorded first, on their PodGroup or Job. The promise is written on
+Where victims are moved to, and what turns they have had, is recorded first, on their PodGroup or Job. The promise is written on
 every pod that waits before any victim is evicted; then the victims are told
 (their DisruptionTarget condition); then Jobs are paused and pods evicted. Whatever fails drops
 the preemption: no other pod is evicted for it, and the next session decides again on what there is then.
@@ -22,6 +22,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.api.gang.turn_record import TURN, later_turn, parse_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, parse_time
 from gpusched.arrays.columns import NodeColumns
@@ -31,7 +32,7 @@ from gpusched.base.errors import Fenced
 from gpusched.cache.assumed_changes import Nomination
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_expected_uid
-from gpusched.cache.verify.placements import group_error
+from gpusched.cache.verify.placements import victim_group_error
 from gpusched.cache.verify.preemptions import recheck_preemption, victim_error
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
@@ -257,7 +258,7 @@ class PreemptionExecutor:
         return error or next(filter(None, map(self._stop_error, claim.stops)), "")
 
     def _stop_error(self, stop: GangStop) -> str:
-        error = group_error(self._cache, stop.gang, stop.generation)
+        error = victim_group_error(self._cache, stop.gang, stop.generation)
         for each in stop.evictions:
             error = error or victim_error(self._cache, each.key, each.uid, each.node)
         return error or (self._job_error(stop.pause) if stop.pause is not None else "")
@@ -328,7 +329,13 @@ class PreemptionExecutor:
         self._drop(run, str(error), [each.uid for each in run.victims], run.job_changes)
 
     async def _record(self, run: _PreemptionRun) -> str:
-        return await _all(self._calls.record(each, fence=run.fence) for each in run.moves)
+        moves = (self._calls.record(each, fence=run.fence) for each in run.moves)
+        turns = (
+            self._calls.record_turn(stop, stop.turn, fence=run.fence)
+            for stop in run.stops
+            if stop.turn is not None
+        )
+        return await _all([*moves, *turns])
 
     async def _promise(self, run: _PreemptionRun) -> str:
         return await _all(
@@ -464,7 +471,13 @@ def job_after_switch(job: Job, switch: JobSuspendChange) -> Job:
     if ADMITTED_ANNOTATION in notes:
         admitted = parse_time(notes[ADMITTED_ANNOTATION]) if notes[ADMITTED_ANNOTATION] else 0.0
     parallelism = job.parallelism if switch.parallelism is None else switch.parallelism
-    return attrs.evolve(job, suspended=switch.suspend, admitted=admitted, parallelism=parallelism)
+    return attrs.evolve(
+        job,
+        suspended=switch.suspend,
+        admitted=admitted,
+        parallelism=parallelism,
+        turn=later_turn(job.turn, parse_turn(notes.get(TURN))),
+    )
 
 
 def _of_the_living(claim: PreemptionPlan) -> PreemptionPlan:

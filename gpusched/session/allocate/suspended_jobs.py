@@ -7,6 +7,7 @@ import hashlib
 import attrs
 import msgspec
 
+from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import format_time
 from gpusched.api.pod.pod import PodClass
@@ -115,8 +116,9 @@ def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:
 
 
 def suspend_job(
-    job: Job, *, reason: str, message: str, action: str, keep_time: bool = False
-) -> JobSuspendChange:
+    job: Job, *, reason: str, message: str, action: str, keep_time: bool = False,
+    turn: TurnRecord | None = None,
+) -> JobSuspendChange:  # fmt: skip
     """Suspend a Job, as large again as its author made it.
 
     Args:
@@ -125,10 +127,13 @@ def suspend_job(
         message: why, with numbers.
         action: that decided.
         keep_time: leave the time at which it was started, from which its back-off counts.
+        turn: turns that it has had, where one is over; None leaves what is known of them.
     """
     notes = {} if keep_time or not job.admitted else {ADMITTED_ANNOTATION: ""}
     if job.full_parallelism:
         notes[PARALLELISM_ANNOTATION] = ""
+    if turn is not None:
+        notes[TURN] = format_turn(turn, seal="")  # sealed when it is written
     return JobSuspendChange(
         key=job.key,
         uid=job.uid,

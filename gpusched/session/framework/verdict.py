@@ -29,11 +29,14 @@ class Verdict:
         code: WAIT is checked again when something changes, DENY when the spec changes.
         reason: one of ``session.reasons.Reason``; empty for ALLOW and ABSTAIN.
         message: for users, with numbers.
+        ends_turn: of a stop check: whether the gang has had its turn, so that it stands behind
+            those of equal right that waited meanwhile.
     """
 
     code: VerdictCode
     reason: str = ""
     message: str = ""
+    ends_turn: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -88,13 +88,22 @@ def _stop_of_gang(
         for each in leaving
     ]
     evictions.sort(key=lambda each: (each.key, each.uid))
+    pause = _suspend_change(gang, leaving, draft)
     return GangStop(
         gang=gang.key,
         uid=gang.uid,
         generation=gang.generation,
         evictions=tuple(evictions),
-        pause=_suspend_change(gang, leaving, draft),
+        pause=pause,
+        turn=draft.turn if pause is None and _keeps_turns(gang) else None,
     )
+
+
+def _keeps_turns(gang: Gang) -> bool:
+    """Whether there is an object of the gang on which its turns can be written."""
+    if gang.pod_group is not None:
+        return not gang.pod_group.source
+    return gang.job is not None
 
 
 def _suspend_change(
@@ -104,7 +113,9 @@ def _suspend_change(
     job = gang.job
     if job is None or not is_suspended_to_evict(gang) or len(leaving) < len(gang.placed):
         return None
-    return suspend_job(job, reason=draft.reason, message=draft.message, action=draft.action)
+    return suspend_job(
+        job, reason=draft.reason, message=draft.message, action=draft.action, turn=draft.turn
+    )
 
 
 def is_suspended_to_evict(gang: Gang) -> bool:

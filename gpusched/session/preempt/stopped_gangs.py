@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_repair import is_broken
 from gpusched.session.framework.verdict import ALLOW, Verdict
@@ -81,7 +82,21 @@ def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
     if not statement.evictions:
         statement.discard()
         return
+    turn = _turn_with_this(gang, session.snapshot.now) if verdict.ends_turn else None
     session.nominations.stop(
-        gang, statement, action=STOP_ACTION, reason=verdict.reason, message=verdict.message
+        gang,
+        statement,
+        action=STOP_ACTION,
+        reason=verdict.reason,
+        message=verdict.message,
+        turn=turn,
     )
     session.outcomes.refuse(gang, verdict.reason, verdict.message)
+
+
+def _turn_with_this(gang: Gang, now: float) -> TurnRecord:
+    """Turns that the gang has had when this one is over."""
+    before, since = 0, gang.started_at
+    if gang.turn is not None:  # it may have ended in this run: a budget protected the members
+        before, since = gang.turn.seconds, max(since, gang.turn.ended)
+    return TurnRecord(float(int(now)), before + max(0, int(now - since)))

@@ -10,6 +10,7 @@ import msgspec
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.plan_suffix import plan_suffix
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -161,6 +162,8 @@ class GangStop:
     generation: int
     evictions: tuple[Eviction, ...]
     pause: JobSuspendChange | None = None
+    turn: TurnRecord | None = None
+    """Turns that the gang has had, to be written before it leaves; with ``pause`` it is part of that."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -18,6 +18,11 @@ from gpusched.lab.recordings.replay import replay_decision
 
 DECISIONS = sorted(Path(__file__).with_name("0.1.0").glob("decisions/*.decision.gz"))
 CLOCK = SystemClock()
+TOLD_SINCE = {
+    # Members of a gang without a PodGroup now carry since when it lacks others.
+    "stale-gang": ("gangs[0].lost_members", "gangs[0].told_members"),
+}
+"""What a plan says that 0.1.0 did not say, by decision."""
 
 
 def lines(path: Path) -> list[Any]:
@@ -32,8 +37,10 @@ def test_an_old_decision_is_repeated_byte_for_byte(path: Path) -> None:
     file = read_decision(path)
     assert file.header.gpusched == "0.1.0"
     again = replay_decision(file, clock=CLOCK)
-    assert [str(each) for each in again.differences] == []
-    assert again.identical
+    told_since = TOLD_SINCE.get(path.name.partition(".")[0], ())
+    differences = [str(each) for each in again.differences]
+    assert [each for each in differences if not any(new in each for new in told_since)] == []
+    assert again.identical is not bool(told_since)
     assert again.notes == ()
 
 
@@ -55,7 +62,15 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         jobs |= {tag_in(each.job) for each in read_decision(path).inputs.searches}
         actions |= {claim["action"] for claim in plan["claims"]}
         parts |= {name for name, part in plan.items() if part}
-    later = {"gpu-resources", "gpu-resource", "limits", "client-connection", "gpu-type-request"}
+    later = {
+        "gpu-resources",
+        "gpu-resource",
+        "limits",
+        "client-connection",
+        "gpu-type-request",
+        "turn",
+        "eviction-warning",
+    }
     assert {*TAGS.values()} - tags - later == {
         "round", "refusal", "admission-job", "several-job", "victim-model"
     }  # fmt: skip

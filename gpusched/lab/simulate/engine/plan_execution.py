@@ -9,7 +9,9 @@ import msgspec
 
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MOVED, format_move
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer.patches import turn_record_patch
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import (
     ADMIT_AGAIN_S,
@@ -148,7 +150,18 @@ class PlanExecutor:
         if obj is not None:
             world.objects.write(with_annotations(obj, {MOVED: text}))
 
+    def _record_turn(self, stop: GangStop, turn: TurnRecord) -> None:
+        objects = self._world.objects
+        key = ObjectKey(stop.gang.namespace, stop.gang.name)
+        on_job = stop.gang.kind == "Job"
+        obj = objects.get("jobs" if on_job else "podgroups", key)
+        if obj is not None:
+            body = turn_record_patch(stop.uid, turn, seal="", on_job=on_job)
+            objects.write(merge_patch(obj, msgspec.json.decode(body)))
+
     def _stop(self, stop: GangStop) -> None:
+        if stop.turn is not None:
+            self._record_turn(stop, stop.turn)
         pods = self._owners.pods
         for each in stop.evictions:
             live = self._world.lives.pods.get(each.uid)

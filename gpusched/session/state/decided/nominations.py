@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 
 import attrs
 
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.arrays.columns import pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
@@ -42,6 +43,7 @@ class PreemptionDraft:
         action: that decided.
         reason, message: for the victims.
         moves: victims that have other places.
+        turn: turns that the gang has had, where it is stopped as one is over.
     """
 
     gang: Gang
@@ -51,6 +53,7 @@ class PreemptionDraft:
     reason: str
     message: str
     moves: tuple[MovedGangDraft, ...] = ()
+    turn: TurnRecord | None = None
 
 
 class Nominations:
@@ -151,12 +154,24 @@ class Nominations:
         return MovedGangDraft(gang, places)
 
     def stop(
-        self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str
-    ) -> None:
-        """Evict the statement's victims, members of this gang, for its own sake."""
+        self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str,
+        turn: TurnRecord | None = None,
+    ) -> None:  # fmt: skip
+        """Evict the statement's victims, members of this gang, for its own sake.
+
+        Args:
+            gang: that is stopped.
+            statement: with its members as victims.
+            action: that decides.
+            reason: of the evictions, one of the contract's.
+            message: for the members, with numbers.
+            turn: turns that it has had, where one is over; None where it is stopped otherwise.
+        """
         evictions = statement.evictions
         statement.commit()
-        self._stops[gang.key] = PreemptionDraft(gang, (), evictions, action, reason, message)
+        self._stops[gang.key] = PreemptionDraft(
+            gang, (), evictions, action, reason, message, turn=turn
+        )
         self._evicted.update(each.member.pod.uid for each in evictions)
 
     # -- taking back -------------------------------------------------------------------------
