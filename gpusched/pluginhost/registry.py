@@ -7,8 +7,11 @@ line and the names that exist, before a first session runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from gpusched.base.errors import ConfigError, PluginFault
@@ -48,8 +51,26 @@ EntryPointSource = Callable[[str], Iterable[EntryPoint]]
 
 
 def installed_entry_points(group: str) -> Iterable[EntryPoint]:
-    """The entry points of a group in every installed package."""
-    return metadata.entry_points(group=group)
+    """The entry points of a group in every installed package.
+
+    They are read again when something was installed in a folder of the search path.
+    """
+    return _entry_points(tuple((each, _changed_ns(each)) for each in sys.path))[group]
+
+
+@lru_cache(maxsize=2)
+def _entry_points(_search_path: tuple[tuple[str, int], ...]) -> Mapping[str, Iterable[EntryPoint]]:
+    """Entry points of both groups; reading those of every package takes 15 ms."""
+    found = metadata.entry_points()
+    return {each: tuple(found.select(group=each)) for each in (ACTIONS_GROUP, PLUGINS_GROUP)}
+
+
+def _changed_ns(folder: str) -> int:
+    """When a folder of the search path changed last, nanoseconds since the epoch; 0 for none."""
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def load_policy(config: Config, *, offers: EntryPointSource = installed_entry_points) -> Policy:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import math
+import pickle
+from functools import lru_cache
 from typing import Any, Final
 
 import yaml
 
 from gpusched.devcluster.apimachinery.limits import YAML_DEPTH_MAX, YAML_NODES_MAX
 
+_TEXTS_KEPT: Final = 128
+"""Texts whose documents are remembered: manifests, Stages and policies of a cluster are some 30."""
 _OPENERS: Final = (b"[", b"{", b"- ", b"? ", b"-\t", b"?\t", b"- \t")
 _INDENTED: Final = b" " * YAML_DEPTH_MAX
 
@@ -48,7 +52,14 @@ def yaml_error_message(fault: yaml.YAMLError) -> str:
 
 def load_all_documents(text: str) -> list[Any]:
     """Parse every document of a trusted text, empty ones left out."""
-    return [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
+    found: list[Any] = pickle.loads(_parsed(text))  # noqa: S301  # bytes of our own, to have a copy
+    return found
+
+
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _parsed(text: str) -> bytes:
+    """The documents of a text; each new cluster of a process reads the same files."""
+    return pickle.dumps([doc for doc in yaml.load_all(text, _Loader) if doc is not None])
 
 
 def _check(raw: bytes) -> None:

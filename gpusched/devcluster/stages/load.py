@@ -9,6 +9,7 @@ from typing import Any, Final
 import purejq
 import yaml
 
+from gpusched.devcluster.apimachinery.yaml_text import load_all_documents
 from gpusched.devcluster.stages.expressions import compile_cel, compile_jq
 from gpusched.devcluster.stages.model import (
     ApplyStep,
@@ -287,9 +288,11 @@ def stage_documents(paths: Iterable[Path]) -> list[dict[str, Any]]:
 
 def _documents(file: Path) -> list[dict[str, Any]]:
     try:
-        read = list(yaml.load_all(file.read_bytes(), Loader=yaml.CSafeLoader))
+        read = load_all_documents(file.read_text(encoding="utf-8"))
     except OSError as fault:
         raise StageError(f"{file} cannot be read: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
+        raise StageError(f"{file.name} is not YAML: it is no UTF-8 text") from fault
     except yaml.YAMLError as fault:
         raise StageError(f"{file.name} is not YAML: {fault}") from fault
     return [
