@@ -7,6 +7,8 @@ WORKERS ?= 2
 LONGEST ?= 10m
 PURE := api topology placement session commit leader config lab/report plugins
 .DEFAULT_GOAL := help
+# Tests start a hundred processes, each of which would compile everything anew: a quarter of their CPU time.
+export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup demo test quick lint types imports unit bench experiments real check format lock clean
 
 help: ## list the targets
