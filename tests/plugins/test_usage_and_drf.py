@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import msgspec
 import pytest
-from gpusched_plugins.queues.usage import BITS, decay_factor
+from gpusched_plugins.queues.usage import BITS, _decayed_part, decay_factor
 
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.queue.queue import QueueUsage
@@ -57,6 +57,12 @@ def test_parts_of_a_half_life_multiply():
     assert abs((half * half >> BITS) - (1 << BITS - 1)) < 1 << 10
     left = [decay_factor(passed, 997) for passed in range(0, 6000, 13)]
     assert left == sorted(left, reverse=True)
+
+
+@pytest.mark.parametrize(("amount", "left"), [(7, 3), (-7, -3), (0, 0), (8, 4), (-8, -4)])
+def test_what_is_left_of_a_difference_is_rounded_towards_zero(amount, left):
+    """So a share that rises and one that falls come to rest alike."""
+    assert _decayed_part(amount, 1 << BITS - 1) == left
 
 
 def test_a_queue_that_uses_all_for_a_half_life_used_half():

@@ -228,6 +228,20 @@ def test_a_hook_that_raises_for_all_is_to_blame_itself(hook):
 
 
 @pytest.mark.parametrize("hook", START_HOOKS)
+def test_two_gangs_of_one_defect_before_a_third_one_comes(hook):
+    """They look as if the hook were broken, until it answers for somebody else."""
+    asked = Asked(hook, "bad")
+    c = cluster(asked)
+    for number in range(2):
+        c.gang(f"bad-{number}", pods=1, gpus=8, queue="a", created=1.0, priority=5)
+        c.when.one_session()
+    assert set_aside(c) == []
+    others(c).when.one_session()
+    assert set_aside(c) == ["bad-0", "bad-1"]
+    assert outcome(c) == decided(Asked("", None))
+
+
+@pytest.mark.parametrize("hook", START_HOOKS)
 def test_many_gangs_of_one_defect(hook):
     """Twenty are set aside; the others are decided."""
     asked = Asked(hook, "bad")

@@ -12,6 +12,7 @@ from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session import Session
 from gpusched.testing.given import Given
+from tests.session.running import runs
 
 
 @attrs.frozen
@@ -82,3 +83,14 @@ def test_a_parent_with_gangs_of_its_own(c):
     c.queue("x").queue("x-a", parent="x")
     c.gang("own", pods=1, queue="x").gang("a1", pods=1, queue="x-a").gang("a2", pods=1, queue="x-a")
     assert sorted(order(c)) == ["a1", "a2", "own"]
+
+
+def test_a_gang_at_its_minimum_grows_before_one_above_it(given):
+    """The first member beyond the minimum comes before another gang's second, whatever their age."""
+    c = given.node("n1", gpus=4)
+    runs(c, "old", "n1 n1", min_member=1)
+    runs(c, "young", "n1", min_member=1)
+    c.pod("old-more", group="old", gpus=1)
+    c.pod("young-more", group="young", gpus=1)
+    c.when.one_session()
+    assert c.then.nodes() == {"young-more": "n1"}
