@@ -6,12 +6,13 @@ whole; one that runs grows around its members. Quotas and reservations hold as f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import Final
 
 import attrs
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import Pod
 from gpusched.base import limits
@@ -82,12 +83,19 @@ def place_all_extras(session: Session, gangs: Sequence[Gang]) -> bool:
     return len(made) == len(gangs) and _settle_all(made, more=True)
 
 
-def arrange_together(session: Session, gangs: Sequence[Gang]) -> None:
-    """Give gangs that grew in one session, each as many places as it has, compact ones in turn.
+def arrange_together(
+    session: Session, gangs: Sequence[Gang], *, sure: Collection[GangKey] = ()
+) -> None:
+    """Give gangs that started or grew in one session, each as many places as it has, compact ones in turn.
 
     All of them make way first, so that each gets the best that is left when those before it have
     theirs. Where one finds no room for as many any more, all stay and nothing is proven. Of very
     many so many make way together, and what was proven of those before does not outlast that.
+
+    Args:
+        session: in which they have their places.
+        gangs: in the order of their turns.
+        sure: keys of those whose proofs hold if all stay where they are.
     """
     most = session.work_budget.spent + ARRANGE_WORK_MAX
     for start in range(0, len(gangs), TOGETHER_MAX):
@@ -103,7 +111,8 @@ def arrange_together(session: Session, gangs: Sequence[Gang]) -> None:
             continue
         moved = _settle_all(made, more=False)
         for gang in gangs[:start] if moved else together:
-            session.placements.drop_proof(gang)
+            if moved or gang.key not in sure:
+                session.placements.drop_proof(gang)
 
 
 def _settle_all(made: Sequence[_Rearrangement], *, more: bool) -> bool:

@@ -12,6 +12,7 @@ from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.gpu_types.options import on_types_of_members
 from gpusched.session.start.elastic_growth import (
+    TOGETHER_MAX,
     arrange_together,
     place_all_extras,
     place_extras,
@@ -37,16 +38,39 @@ def grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
     Else each gets one in its turn; when no more follow, each is arranged anew with what it got.
     """
     gangs = [gang for gang in gangs if _may_grow(session, gang)]
-    if session.placements.is_full:
+    if not gangs or session.placements.is_full:
         return
+    whole = False
     if len(gangs) == 1 and session.has_budget_for(gangs[0]):
         place_extras(session, gangs[0])
-    elif len(gangs) > 1 and place_all_extras(session, list(in_queue_order(session, gangs))):
+    elif len(gangs) > 1:
+        whole = place_all_extras(session, list(in_queue_order(session, gangs)))
+    if not whole:
+        _grow_one_by_one(session, gangs)
+    _arrange_grown(session, gangs, settled=whole or len(gangs) == 1)
+
+
+def _arrange_grown(session: Session, gangs: Sequence[Gang], *, settled: bool) -> None:
+    """Arrange gangs that grew with those that started beside them: for these there is other room now.
+
+    Args:
+        session: in which they grew.
+        gangs: that may have grown.
+        settled: whether each of them is where the search put it with all its members.
+    """
+    grown = {gang.key for gang in gangs if session.placements.assigned(gang)}
+    started = [
+        gang
+        for gang in session.placements.in_order()
+        if gang.key in grown or session.placements.proof(gang)
+    ]
+    if grown and len(started) <= TOGETHER_MAX:
+        if not settled or len(started) > len(grown):
+            arrange_together(session, started, sure=grown if settled else ())
         return
-    _grow_one_by_one(session, gangs)
-    if len(gangs) > 1:
+    if not settled:
         in_turn = in_queue_order(session, gangs)
-        arrange_together(session, [each for each in in_turn if session.placements.assigned(each)])
+        arrange_together(session, [gang for gang in in_turn if gang.key in grown])
 
 
 def _grow_one_by_one(session: Session, gangs: Sequence[Gang]) -> None:

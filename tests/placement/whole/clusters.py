@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import attrs
 
@@ -160,14 +161,7 @@ def rules_of(asked: Question, *, by_affinity: bool) -> dict[str, list]:
 def cluster(asked: Question, *, by_affinity: bool = False) -> Given:
     """The question's nodes, what others use of them, and the gang ``g``."""
     c = Given()
-    for machine in asked.machines:
-        labels = dict(zip(LABELS, machine.path, strict=True)) | {HOST_LABEL: machine.name}
-        size = 4 if machine.gpus <= 4 else 8
-        c.node(machine.name, gpus=size, cpu=16_000, labels=labels)
-        gpus, cpu = size - machine.gpus, 16 - machine.cpu
-        if gpus or cpu:
-            c.pod(f"other-{machine.name}", gpus=gpus, cpu=cpu * 1000, node=machine.name,
-                  scheduler="theirs", phase=PodPhase.RUNNING)  # fmt: skip
+    add_nodes(c, asked.machines)
     required = "" if asked.required is None or by_affinity else NAMES[asked.required]
     parts = tuple(
         SubGroup(f"part-{n}", part.least,
@@ -182,6 +176,18 @@ def cluster(asked: Question, *, by_affinity: bool = False) -> Given:
     rules = rules_of(asked, by_affinity=by_affinity)
     add_pods(c, asked, rules)
     return c
+
+
+def add_nodes(c: Given, nodes: Sequence[Machine]) -> None:
+    """Nodes of which others use what is not free."""
+    for machine in nodes:
+        labels = dict(zip(LABELS, machine.path, strict=True)) | {HOST_LABEL: machine.name}
+        size = 4 if machine.gpus <= 4 else 8
+        c.node(machine.name, gpus=size, cpu=16_000, labels=labels)
+        gpus, cpu = size - machine.gpus, 16 - machine.cpu
+        if gpus or cpu:
+            c.pod(f"other-{machine.name}", gpus=gpus, cpu=cpu * 1000, node=machine.name,
+                  scheduler="theirs", phase=PodPhase.RUNNING)  # fmt: skip
 
 
 def add_pods(c: Given, asked: Question, rules: dict[str, list]) -> None:

@@ -13,7 +13,7 @@ from gpusched.api.pod.pod import PodPhase
 from gpusched.testing.entities import NOW
 from gpusched.testing.given import Given
 from tests.placement.whole.clusters import cluster, elastic, judged, places_of, rules_of
-from tests.placement.whole.oracle import Kind, Question, best, worth
+from tests.placement.whole.oracle import Kind, Question, best
 
 CLUSTERS = 40
 
@@ -190,45 +190,6 @@ def complaint(asked: Question, before: list, c: Given) -> str:
             "" if possible is None or possible[0] == 4 else f"nobody joined, {possible} is possible"
         )
     return judged(rest, places, possible, 6)
-
-
-@pytest.mark.long
-def test_several_elastic_gangs_claim_nothing_that_is_not_so() -> None:
-    """Whatever its neighbours do: a gang that says it is optimal could not be more compact."""
-    found = []
-    for seed in range(CLUSTERS):
-        rng = random.Random(f"several-{seed}")
-        asked = elastic(rng)
-        c = cluster(asked)
-        kind = asked.kinds[0]
-        for name in ("h", "i"):
-            c.gang(name, pods=rng.randint(2, 5), min_member=1, gpus=rng.choice((1, 2, 4)), memory=0)
-        c.when.bound()
-        (proven, *_) = [bind.proof for bind in c.then.plan.binds if bind.gang.name == "g"] or [""]
-        if proven != "optimal":
-            continue
-        rest = without_neighbours(asked, c)
-        every = attrs.evolve(rest, kinds=(kind,))
-        if worth(every, places_of(asked, c))[:4] != best(every)[:4]:
-            found.append(f"seed {seed}: {worth(every, places_of(asked, c))} for {best(every)}")
-    assert found == []
-
-
-def without_neighbours(asked: Question, c: Given) -> Question:
-    """The question with the room that other gangs of the session took taken away."""
-    sizes = {bind.gang.name: bind for bind in c.then.plan.binds if bind.gang.name != "g"}
-    row = {machine.name: number for number, machine in enumerate(asked.machines)}
-    left = list(asked.machines)
-    for bind in sizes.values():
-        for pod in bind.binds:
-            amounts = dict(pod.requests.items)
-            number = row[pod.node]
-            left[number] = attrs.evolve(
-                left[number],
-                gpus=left[number].gpus - amounts.get("nvidia.com/gpu", 0) // 1000,
-                cpu=left[number].cpu - amounts.get("cpu", 0) // 1000,
-            )
-    return attrs.evolve(asked, machines=tuple(left))
 
 
 def test_an_elastic_gang_goes_to_the_type_that_holds_all(given: Given) -> None:

@@ -76,6 +76,10 @@ class Placements:
         for key, places in sorted(self._places.items()):
             yield self._gangs[key], places
 
+    def in_order(self) -> Iterator[Gang]:
+        """Gangs that were given places, in the order in which they got their first ones."""
+        return (self._gangs[key] for key, places in self._places.items() if places)
+
     def by_gang_with_nominations(self) -> Iterator[tuple[Gang, Sequence[Assignment]]]:
         """Gangs with places given in this session or nominated in any, sorted by key, with these."""
         for key in sorted({*self._places, *self._nominations.nominated_keys()}):
