@@ -63,12 +63,12 @@ def proof_text(solution: Solution) -> str:
     return OPTIMAL
 
 
-def scoped_proof(gang: Gang, solution: Solution, *, beside: int = 0) -> str:
+def scoped_proof(gang: Gang, solution: Solution) -> str:
     """The proof and, unless it is about all members that there are, for how many it holds."""
     proof = proof_text(solution)
     count = int(solution.counts.sum())
-    if beside:
-        return f"{proof} for {pods_text(count)} beside {beside}"
+    if gang.placed:
+        return f"{proof} for {pods_text(count)} beside {len(gang.placed)}"
     return proof if count >= gang.pending else f"{proof} for {pods_text(count)}"
 
 

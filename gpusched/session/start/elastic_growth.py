@@ -335,4 +335,4 @@ class _Rearrangement:
             return ""  # more may fit when domains have filled up evenly
         if self._stay:
             return ""  # those that were promised their places are bound with these
-        return scoped_proof(whole, solution, beside=len(self.gang.placed))
+        return scoped_proof(whole, solution)

@@ -83,6 +83,19 @@ def test_growth_prefers_the_domains_that_run_members(given: Given) -> None:
     assert proof(c) == "optimal for 2 pods beside 2"
 
 
+def test_a_replaced_member_claims_nothing_of_the_others(given: Given) -> None:
+    """Two of three run in two racks: the third is the best beside them, and says so."""
+    c = racks(given, [[2], [1]])
+    c.group("g", queue="default", min_member=3, phase="Running")
+    for number, node in enumerate(("b0-r0-0", "b1-r0-2")):
+        c.pod(f"g-{number}", group="g", rank=number, gpus=8, node=node, slots=255,
+              plan="p", phase=PodPhase.RUNNING, scheduled=NOW)  # fmt: skip
+    c.pod("g-2", group="g", rank=2, gpus=8)
+    c.when.bound()
+    assert c.then.nodes() == {"g-2": "b0-r0-1"}
+    assert proof(c) == "optimal for 1 pod beside 2"
+
+
 def test_ranks_go_on_where_the_last_one_runs(given: Given) -> None:
     """Ranks 0 and 1 run in two racks: 2 goes beside 1, in whichever order racks are named."""
     c = racks(given, [[1, 0], [2, 0]])
