@@ -312,6 +312,7 @@ class App:
             on_fault=self._broke,
             on_contained=self.faults.failed,
             on_failed=self._commit_failed,
+            limits_in_force=self._limits,
         )
         return status, binder, preemption_executor, volumes
 

@@ -101,7 +101,7 @@ STATUS_SESSION_DELAY_S: Final = 0.2
 """A session that only status needs is put off so long, for more of the same; while bindings wait
 to be sent again and again, as it takes the processor from them."""
 SESSION_WORK_MAX: Final = 120_000
-"""Units of work, each about a microsecond, that the gangs of all tenants may come to in one action
+"""Default of ``limits.sessionWork``. Units of work, each about a microsecond, that the gangs of all tenants may come to in one action
 of one session; the others are looked at by the next."""
 WORK_GANG: Final = 30
 """Units for a gang that asks for no place, or is told what was found for one of its kind."""
@@ -128,11 +128,11 @@ DEFERRED_REPORTED_S: Final = 5.0
 TENANT_ROUND_PAUSE_S: Final = 1.0
 """Between two sessions of a round during which nothing has changed."""
 PLAN_BINDS_MAX: Final = 5_000
-"""Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
+"""Default of ``limits.bindsPerSession``. Bindings of one plan: a few seconds of writing, so that a plan does not go stale."""
 PLAN_EVICTIONS_MAX: Final = 2_500
-"""Evictions that one action of one session asks for: a burst that the API takes in half a minute."""
+"""Default of ``limits.evictionsPerSession``. Evictions that one action of one session asks for: a burst that the API takes in half a minute."""
 VICTIM_WORK_MAX: Final = 60_000
-"""Victims and trials that one action looks at in one session: about half a second."""
+"""Default of ``limits.victimWork``. Victims and trials that one action looks at in one session: about half a second."""
 VICTIM_TRIALS_MAX: Final = 4_000
 """Victims among which is searched by trying."""
 VICTIM_MODEL_S: Final = 0.3
@@ -179,13 +179,11 @@ BIND_LAPSED_PAUSE_S: Final = 0.5
 BIND_PAUSES_MAX: Final = 10_000
 """Gangs of which failed commits are remembered, some 1 KB each."""
 NOMINATION_MAX_S: Final = 300.0
-"""Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
+"""Default of ``limits.nominationTimeout``. Room that is being freed stays promised so long: ten graceful ends of 30 s, one after another."""
 REPAIR_ROOM_MAX_S: Final = 300.0
 """Room is held so long for members that a gang has lost and that do not exist again yet."""
-MOVED_ROOM_S: Final = 300.0
-"""Room for the members of a gang that was moved is held so long: as long as a promise."""
 MOVED_AGAIN_S: Final = 3600.0
-"""A gang that was moved is left where it is for so long."""
+"""Default of ``limits.movePause``. A gang that was moved is left where it is for so long."""
 MOVED_AHEAD_MAX_S: Final = 60.0
 """A record of a move may be so much younger than now: clocks of two leaders differ by less."""
 MOVE_RECORD_MAX: Final = 256 * 2**10
@@ -253,7 +251,7 @@ RESERVATION_WORK_MAX: Final = 20_000
 ESTIMATE_WORK_MAX: Final = 1_000
 """The same for estimates: gangs behind them are told when they come closer."""
 ESTIMATES_MAX: Final = 64
-"""Gangs of one session that are told when they will start: each takes milliseconds to work out."""
+"""Default of ``limits.startEstimates``. Gangs of one session that are told when they will start: each takes milliseconds to work out."""
 ESTIMATE_STEP_S: Final = 60
 """A start that moved by less is not told again."""
 POSITIONS_EXACT_MAX: Final = 64
@@ -386,7 +384,7 @@ POD_RULES_DOMAINS_MAX: Final = 32
 
 # -- volumes --------------------------------------------------------------------------------
 VOLUMES_WAIT_S: Final = 600.0
-"""So long a gang holds its places while its volumes are made, as long as kube-scheduler waits."""
+"""Default of ``limits.volumeTimeout``. So long a gang holds its places while its volumes are made, as long as kube-scheduler waits."""
 VOLUMES_LOOK_S: Final = 5.0
 """So often it is looked whether pods, claims and leadership are still what they were."""
 

@@ -550,7 +550,7 @@ class Cache:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
         nodes = self.rows.at(now).columns(self.ledger)
-        moves = self.moves.known(now)
+        moves = self.moves.known(now, self.limits.move_pause_s)
         gangs = tuple(sorted(self.families.shown([key for key, _ in moves]), key=_BY_KEY))
         return Snapshot(
             revision=self._revision,

@@ -106,6 +106,15 @@ class LimitsConfig:
         reservation_window_s: beyond which no start is promised.
         cache_staleness_s: for which decisions go on after a stream broke.
         audit_period_s: between two comparisons of the cache with lists of everything.
+        binds_per_session: bindings that one session decides at most.
+        evictions_per_session: evictions that one action of one session decides at most.
+        session_work: units of work, about a microsecond each, of one action of one session; gangs
+            beyond it are looked at by the next session.
+        victim_work: victims and trials that one action looks at in one session.
+        start_estimates: gangs of one session that are told when they will start.
+        nomination_timeout_s: for which room is held for a gang while its victims end.
+        move_pause_s: for which a gang that was moved is not moved again.
+        volume_timeout_s: for which a gang keeps its places while its volumes are made.
     """
 
     binds_in_flight: int = limits.BINDS_IN_FLIGHT_MAX
@@ -121,6 +130,14 @@ class LimitsConfig:
     reservation_window_s: float = limits.RESERVATION_WINDOW_S
     cache_staleness_s: float = limits.CACHE_STALENESS_MAX_S
     audit_period_s: float = limits.COMPARE_PERIOD_S
+    binds_per_session: int = limits.PLAN_BINDS_MAX
+    evictions_per_session: int = limits.PLAN_EVICTIONS_MAX
+    session_work: int = limits.SESSION_WORK_MAX
+    victim_work: int = limits.VICTIM_WORK_MAX
+    start_estimates: int = limits.ESTIMATES_MAX
+    nomination_timeout_s: float = limits.NOMINATION_MAX_S
+    move_pause_s: float = limits.MOVED_AGAIN_S
+    volume_timeout_s: float = limits.VOLUMES_WAIT_S
 
 
 DEFAULT_LIMITS: Final = LimitsConfig()

@@ -22,6 +22,8 @@ _CONNECTIONS_MIN: Final = 16
 """Every kind is followed on a connection of its own."""
 _CONNECTIONS_MAX: Final = 1_000
 _RESERVATIONS_MAX: Final = 1_000
+_SESSION_WORK_MAX: Final = 10_000_000
+"""Some ten seconds of one action: beyond, no session would end before its maxPeriod."""
 _DAY_S: Final = 86_400
 
 _Seconds = Callable[[YamlNode, str, ConfigProblems], float]
@@ -78,6 +80,34 @@ def read_limits(node: YamlNode, name: str, problems: ConfigProblems) -> LimitsCo
         ),
         cache_staleness_s=read("cacheStaleness", _span(5, 600), default=default.cache_staleness_s),
         audit_period_s=read("auditPeriod", _span(10, _DAY_S), default=default.audit_period_s),
+        binds_per_session=read(
+            "bindsPerSession", whole_number(low=10, high=50_000), default=default.binds_per_session
+        ),
+        evictions_per_session=read(
+            "evictionsPerSession",
+            whole_number(low=1, high=50_000),
+            default=default.evictions_per_session,
+        ),
+        session_work=read(
+            "sessionWork",
+            whole_number(low=1_000, high=_SESSION_WORK_MAX),
+            default=default.session_work,
+        ),
+        victim_work=read(
+            "victimWork",
+            whole_number(low=1_000, high=_SESSION_WORK_MAX),
+            default=default.victim_work,
+        ),
+        start_estimates=read(
+            "startEstimates",
+            whole_number(low=0, high=_RESERVATIONS_MAX),
+            default=default.start_estimates,
+        ),
+        nomination_timeout_s=read(
+            "nominationTimeout", _span(30, 3600), default=default.nomination_timeout_s
+        ),
+        move_pause_s=read("movePause", _span(60, 30 * _DAY_S), default=default.move_pause_s),
+        volume_timeout_s=read("volumeTimeout", _span(30, _DAY_S), default=default.volume_timeout_s),
     )
     section.finish()
     return limits

@@ -26,6 +26,14 @@ EVERY = LimitsConfig(
     reservation_window_s=110.0,
     cache_staleness_s=12.0,
     audit_period_s=130.0,
+    binds_per_session=140,
+    evictions_per_session=15,
+    session_work=160_000,
+    victim_work=1_700,
+    start_estimates=18,
+    nomination_timeout_s=190.0,
+    move_pause_s=200.0,
+    volume_timeout_s=210.0,
 )
 
 
@@ -59,6 +67,14 @@ def test_the_client_connection_is_read() -> None:
         (
             "limits: {cacheStaleness: 1h}",
             'cacheStaleness must be a duration from 5s to 10m, not "1h"',
+        ),
+        (
+            "limits: {sessionWork: 999}",
+            "sessionWork must be a whole number from 1000 to 10000000, not 999",
+        ),
+        (
+            "limits: {nominationTimeout: 2h}",
+            'nominationTimeout must be a duration from 30s to 1h, not "2h"',
         ),
         (
             "clientConnection: {qps: 1}",

@@ -9,7 +9,7 @@ from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.seal import Seal
-from gpusched.base.limits import MOVED_AGAIN_S, MOVED_AHEAD_MAX_S
+from gpusched.base.limits import MOVED_AHEAD_MAX_S
 
 
 class MoveRecords:
@@ -40,12 +40,12 @@ class MoveRecords:
         if gang in self._marks and self._marks[gang][1] == move:
             del self._marks[gang]
 
-    def known(self, now: float) -> tuple[tuple[GangKey, MoveRecord], ...]:
-        """The last move of each gang that was moved of late, sorted."""
+    def known(self, now: float, pause_s: float) -> tuple[tuple[GangKey, MoveRecord], ...]:
+        """The last move of each gang that was moved within ``pause_s``, sorted."""
         found: dict[GangKey, MoveRecord] = {}
         for kind, shown in (("PodGroup", self._groups), ("Job", self._jobs)):
             for key, each in shown.items():
-                if each.move is not None and self._believed(each, each.move, now):
+                if each.move is not None and self._believed(each, each.move, now, pause_s):
                     found[GangKey(kind, *key)] = each.move
         for gang, (uid, move) in self._marks.items():
             key = ObjectKey(gang.namespace, gang.name)
@@ -53,13 +53,13 @@ class MoveRecords:
             if known is not None and known.uid == uid:
                 found[gang] = move
         return tuple(
-            (gang, move) for gang, move in sorted(found.items()) if now - move.at < MOVED_AGAIN_S
+            (gang, move) for gang, move in sorted(found.items()) if now - move.at < pause_s
         )
 
-    def _believed(self, of: PodGroup | Job, move: MoveRecord, now: float) -> bool:
+    def _believed(self, of: PodGroup | Job, move: MoveRecord, now: float, pause_s: float) -> bool:
         """Whether we wrote it there, of late and after the object was made."""
         return (
-            now - MOVED_AGAIN_S < move.at <= now + MOVED_AHEAD_MAX_S
+            now - pause_s < move.at <= now + MOVED_AHEAD_MAX_S
             and move.at >= of.created - MOVED_AHEAD_MAX_S
             and self._seal().fits_move(of.uid, move)
         )

@@ -19,6 +19,7 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
+from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
 from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
@@ -41,6 +42,7 @@ class VolumeBinder:
         on_fault: told of a crash.
         on_contained: told of a gang that failed by our own doing.
         on_failed: told which gang that was: it is to be left out.
+        limits_in_force: ``limits`` of the configuration, with the time for volumes.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class VolumeBinder:
         on_fault: OnFault,
         on_contained: OnContained = log_contained_fault,
         on_failed: Callable[[GangKey, Exception], None] = lambda _gang, _error: None,
+        limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
+        self._limits = limits_in_force
         self._binder = binder
         self._calls = calls
         self._cache = cache
@@ -154,7 +158,8 @@ class VolumeBinder:
                 why = await self._choose(claim, bind, taken, fence=fence)
                 if why:
                     return why
-        deadline = self._clock.monotonic() + limits.VOLUMES_WAIT_S
+        timeout_s = self._limits().volume_timeout_s
+        deadline = self._clock.monotonic() + timeout_s
         while True:
             self._changed.clear()
             if self._lease.fence != fence:
@@ -164,7 +169,7 @@ class VolumeBinder:
                 return why
             left_s = deadline - self._clock.monotonic()
             if left_s <= 0:
-                return f"{waits_for} got no volume within {limits.VOLUMES_WAIT_S:g} s"
+                return f"{waits_for} got no volume within {timeout_s:g} s"
             try:
                 async with asyncio.timeout(min(left_s, limits.VOLUMES_LOOK_S)):
                     await self._changed.wait()

@@ -10,7 +10,6 @@ from gpusched.api.meta.identity import GangKey, InvalidObject, parse_time
 from gpusched.base.limits import (
     ESTIMATE_STEP_S,
     ESTIMATE_WORK_MAX,
-    ESTIMATES_MAX,
 )
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import Reservation
@@ -38,7 +37,7 @@ def estimate_starts(reservations: Reservations, waiting: Sequence[Gang]) -> dict
     planned = list(reserved.values())
     work = SearchBudget(ESTIMATE_WORK_MAX)
     estimates: dict[GangKey, float] = {}
-    for gang in waiting[:ESTIMATES_MAX]:
+    for gang in waiting[: reservations.session.snapshot.limits.start_estimates]:
         reservation = reserved.get(gang.key)
         if reservation is None:
             if work.left <= 0:

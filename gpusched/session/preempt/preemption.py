@@ -79,13 +79,14 @@ class Preemption:
         self._placed_on_trial = False
         """Whether the search that runs placed members, which reservations may have forbidden."""
         self._evicted = 0
+        self._limits = session.snapshot.limits
 
     @property
     def full(self) -> bool:
         """Whether this session evicts no more, or looks no further."""
         return (
-            self._evicted >= limits.PLAN_EVICTIONS_MAX
-            or self._chooser.work >= limits.VICTIM_WORK_MAX
+            self._evicted >= self._limits.evictions_per_session
+            or self._chooser.work >= self._limits.victim_work
         )
 
     def serve_all(

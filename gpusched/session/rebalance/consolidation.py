@@ -305,7 +305,9 @@ class Consolidation:
             statement,
             action=CONSOLIDATE,
             reason=Reason.PREEMPTED,
-            message=_moved_gang_message(gang, len(evictions), lost),
+            message=_moved_gang_message(
+                gang, len(evictions), lost, session.snapshot.limits.nomination_timeout_s
+            ),
             moves=tuple(moves),
         )
         self._victims.claimed(evictions)
@@ -326,10 +328,10 @@ def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang
     )
 
 
-def _moved_gang_message(gang: Gang, pods: int, lost: int) -> str:
+def _moved_gang_message(gang: Gang, pods: int, lost: int, held_s: float) -> str:
     name = shorten(f"{gang.key.namespace}/{gang.key.name}")
     return truncate_message(
         f"moved for {name}, which needs room for {pods_text(gang.members_at_start)}: {pods_text(pods)} move, "
         f"{lost} GPU-seconds of work are done again; room elsewhere is held for "
-        f"{limits.MOVED_ROOM_S:g} s"
+        f"{held_s:g} s"
     )

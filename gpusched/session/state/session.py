@@ -151,7 +151,9 @@ class Session:
         }
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
-        self.placements = Placements(self._gangs, self.nominations, self._effects)
+        self.placements = Placements(
+            self._gangs, self.nominations, self._effects, snapshot.limits.binds_per_session
+        )
         self.outcomes = Outcomes(self.nominations.stops)
         self._open(plugins)
         self.nominations.restore(snapshot, self._gangs, self.node_usage, self.pod_counts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gpusched.base import limits
-
 
 def test_what_a_pod_is_told_begins_no_session(play):
     """Given pods that find no place, when the watch shows what they were told, then it is quiet."""
@@ -30,13 +28,14 @@ def test_what_a_pod_is_told_begins_no_session(play):
     play(scenario)
 
 
-def test_a_round_goes_on_until_everybody_was_looked_at(play, monkeypatch):
+def test_a_round_goes_on_until_everybody_was_looked_at(play, tmp_path):
     """Given more gangs than a session looks at, then all are told why they wait, and then it rests."""
-    monkeypatch.setattr(limits, "SESSION_WORK_MAX", 3_000)
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("limits: {sessionWork: 3000}\n")
 
     async def scenario(w):
         await w.start(nodes=1)
-        daemon = w.daemon()
+        daemon = w.daemon(config_file=str(file))
         for number in range(40):
             w.pod(f"large-{number:02d}", gpus=16 + number)
         w.pod("zz-fits", gpus=1, annotations={"gpusched.io/run-for": "10h"})

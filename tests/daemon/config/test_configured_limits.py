@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpusched.io.write.bind_calls import BindCalls
+from tests.daemon.places.test_daemon_volumes import claim, selected, storage_class, uses
 
 
 @pytest.fixture
@@ -64,3 +65,26 @@ def test_the_rate_of_requests_follows_the_configuration(play, tmp_path):
         await w.until(lambda: daemon.app._rate_limiter.rate == 50)
 
     play(scenario)
+
+
+def test_a_gang_waits_for_volumes_as_long_as_the_configuration_says(play, tmp_path, caplog):
+    """Given 30 s, when no volume is made, then the attempt ends, and its message says the time."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("limits: {volumeTimeout: 30s}\n")
+
+    async def scenario(w: Any) -> None:
+        await w.start(nodes=1)
+        w.daemon(config_file=str(file))
+        storage_class(w, "fast")
+        claim(w, "data", "fast")
+        w.pod("waits", spec=uses("data"))
+        await w.until(lambda: selected(w, "data"))
+        assert not _volume_faults(caplog)
+        await w.until(lambda: _volume_faults(caplog), within=32)
+        assert "got no volume within 30 s" in _volume_faults(caplog)[0]
+
+    play(scenario)
+
+
+def _volume_faults(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [str(vars(each)) for each in caplog.records if each.message == "a gang gets no volumes"]

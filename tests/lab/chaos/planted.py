@@ -452,10 +452,14 @@ def room_is_held_for_ever():
     original = Cache.use_limits
 
     def use_limits(self, chosen):
-        original(self, attrs.evolve(chosen, repair_timeout_s=1e9, pod_arrival_timeout_s=1e9))
+        original(
+            self,
+            attrs.evolve(
+                chosen, repair_timeout_s=1e9, pod_arrival_timeout_s=1e9, nomination_timeout_s=1e9
+            ),
+        )
 
     yield (Cache, "use_limits", use_limits)
-    yield (limits, "NOMINATION_MAX_S", 1e9)
 
 
 @plant

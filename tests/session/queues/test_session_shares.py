@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpusched.base import limits
 from gpusched.cache.snapshot import Snapshot
+from gpusched.config.model import LimitsConfig
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.order.work_budget import max_min_fair_split
 from gpusched.testing.authors import repeats
@@ -15,15 +14,16 @@ FLOOD = 60
 """Unlike gangs: with the share below a session looks at some ten of them."""
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """A session that can look at little."""
-    monkeypatch.setattr(limits, "SESSION_WORK_MAX", 8_000)
+def small_sessions() -> Given:
+    """An empty cluster whose sessions can look at little."""
+    c = Given()
+    c.cache.use_limits(LimitsConfig(session_work=8_000))
+    return c
 
 
 def flooded(**fields):
     """One tenant's gangs, each of its own shape and too large for every node; a queue beside it."""
-    c = Given().nodes(4, gpus=8).queue("a").queue("b").namespace("alice").namespace("bob")
+    c = small_sessions().nodes(4, gpus=8).queue("a").queue("b").namespace("alice").namespace("bob")
     for number in range(FLOOD):
         c.pod(
             f"u-{number:02d}", namespace="alice", queue="a", gpus=9 + number, created=c.now - 600,
@@ -126,7 +126,7 @@ def test_equal_gangs_of_two_namespaces_share_their_queue():
 
 def test_a_strict_queue_is_served_from_its_front_alone():
     """Where the order of arrival counts, those behind the share wait, of whatever namespace."""
-    c = Given().nodes(4, gpus=8).queue("a", ordering="StrictFifo")
+    c = small_sessions().nodes(4, gpus=8).queue("a", ordering="StrictFifo")
     for number in range(FLOOD):
         c.pod(f"u-{number:02d}", queue="a", gpus=9 + number, created=c.now - 600 + number)
     c.pod("late", queue="a", gpus=1, created=c.now - 1)
@@ -159,7 +159,7 @@ def test_the_same_snapshot_gives_the_same_plan_in_mid_round():
 
 def test_a_flood_of_queues_that_do_not_exist_gets_one_share():
     """A tenant may write any name of a queue; it gains nothing by many."""
-    c = Given().nodes(4, gpus=8).queue("b").namespace("alice").namespace("bob")
+    c = small_sessions().nodes(4, gpus=8).queue("b").namespace("alice").namespace("bob")
     for number in range(FLOOD):
         c.pod(f"u-{number:02d}", namespace="alice", queue=f"no-{number}", gpus=9 + number)
     c.gang("small", pods=2, namespace="bob", queue="b", gpus=1)
@@ -171,7 +171,7 @@ def test_a_flood_of_queues_that_do_not_exist_gets_one_share():
 def test_empty_groups_are_shown_to_sessions_by_turns(monkeypatch):
     """Gangs without pods cost a session next to nothing, however many there are."""
     monkeypatch.setattr(limits, "IDLE_GANGS_MAX", 5)
-    c = Given().nodes(1, gpus=8).queue("a")
+    c = small_sessions().nodes(1, gpus=8).queue("a")
     for number in range(40):
         c.group(f"empty-{number:02d}", min_member=2, queue="a")
     c.when.one_session()

@@ -183,7 +183,7 @@ def test_what_is_held_is_given_back_in_time():
     c = halves(moving())
     away(c)
     c.gang("late", pods=1, gpus=1)
-    c.now += limits.MOVED_ROOM_S - 1
+    c.now += limits.NOMINATION_MAX_S - 1
     c.when.bound()
     assert "late" not in c.then.started()
     c.now += 2

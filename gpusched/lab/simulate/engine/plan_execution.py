@@ -15,8 +15,6 @@ from gpusched.api.serializer.patches import turn_record_patch
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import (
     ADMIT_AGAIN_S,
-    MOVED_ROOM_S,
-    NOMINATION_MAX_S,
     QUEUE_DEPTH_MAX,
 )
 from gpusched.cache.gangs.expected_pods import is_expected_uid
@@ -67,7 +65,9 @@ class PlanExecutor:
         *,
         placed: Callable[[GangBind], None],
         stale_s: float,
+        nomination_timeout_s: float,
     ) -> None:
+        self._nomination_timeout_s = nomination_timeout_s
         self._world = world
         self._owners = owners
         self._placed = placed
@@ -133,14 +133,14 @@ class PlanExecutor:
             }
             world.objects.write(with_condition(with_status(obj, nominatedNodeName=node), condition))
         if claim.nominations:
-            world.wake(world.now + NOMINATION_MAX_S + _SLACK_S)
+            world.wake(world.now + self._nomination_timeout_s + _SLACK_S)
         for stop in claim.stops:
             self._stop(stop)
 
     def _record(self, order: MoveOrder) -> None:
         world, key = self._world, ObjectKey(order.gang.namespace, order.gang.name)
         text = format_move(order.move, seal="")
-        world.wake(world.now + MOVED_ROOM_S + _SLACK_S)
+        world.wake(world.now + self._nomination_timeout_s + _SLACK_S)
         if order.gang.kind == "PodGroup":
             obj = world.objects.get("podgroups", key)
             if obj is not None:

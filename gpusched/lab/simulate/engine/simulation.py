@@ -197,7 +197,11 @@ class Simulation:
         self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
         self._owners = SimulatedControllers(self.world)
         self._carry = PlanExecutor(
-            self.world, self._owners, placed=self._placed, stale_s=_stale_s(config)
+            self.world,
+            self._owners,
+            placed=self._placed,
+            stale_s=_stale_s(config),
+            nomination_timeout_s=config.limits.nomination_timeout_s,
         )
         self._policy = load_policy(config)
         self._guard = PluginGuard(StoppedClock())

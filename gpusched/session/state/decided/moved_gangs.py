@@ -17,7 +17,6 @@ from gpusched.api.meta.identity import UID, GangKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod, PodClass, PodPhase
 from gpusched.arrays.columns import request_vector
-from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import expected_pod_uid, job_parallelism
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.cache.snapshot import Snapshot
@@ -38,7 +37,7 @@ def assignments_held_for_move(
         move: its record.
         nominated: members with a nomination.
     """
-    if snapshot.now - move.at >= limits.MOVED_ROOM_S:
+    if snapshot.now - move.at >= snapshot.limits.nomination_timeout_s:
         return ()
     nodes = snapshot.nodes
     left = [

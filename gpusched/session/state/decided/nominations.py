@@ -15,7 +15,6 @@ from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.arrays.columns import pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
-from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.pod_counts import PodCounts
@@ -252,7 +251,8 @@ def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ..
             if not pod.nominated or pod.unschedulable_reason != Reason.PREEMPTION_IN_PROGRESS:
                 continue
             row = nodes.row.get(pod.nominated)
-            if row is None or snapshot.now - pod.unschedulable_since > limits.NOMINATION_MAX_S:
+            age_s = snapshot.now - pod.unschedulable_since
+            if row is None or age_s > snapshot.limits.nomination_timeout_s:
                 return ()
             request = pod_class_vector(pod_set.pod_class, nodes.columns)
             places.append(Assignment(pod, row, 0, request, is_nomination=True))

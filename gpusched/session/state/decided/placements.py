@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from gpusched.api.meta.identity import GangKey
-from gpusched.base.limits import PLAN_BINDS_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.decided.nominations import Nominations
 from gpusched.session.state.decided.placement_effects import PlacementEffects
@@ -38,8 +37,13 @@ class Placements:
     """
 
     def __init__(
-        self, gangs: Mapping[GangKey, Gang], nominations: Nominations, effects: PlacementEffects
+        self,
+        gangs: Mapping[GangKey, Gang],
+        nominations: Nominations,
+        effects: PlacementEffects,
+        binds_max: int,
     ) -> None:
+        self._binds_max = binds_max
         self._gangs = gangs
         self._nominations = nominations
         self._effects = effects
@@ -56,7 +60,7 @@ class Placements:
     @property
     def is_full(self) -> bool:
         """Whether the plan holds as many binds as one plan may."""
-        return self._pods >= PLAN_BINDS_MAX
+        return self._pods >= self._binds_max
 
     @property
     def binds_left(self) -> int:

@@ -105,11 +105,12 @@ class WorkBudget:
     Args:
         allowed: what each may use in one action; a tenant that is not there may use the least of
             these.
+        most: what all may use together, ``limits.sessionWork``.
     """
 
-    def __init__(self, allowed: Mapping[Tenant, int]) -> None:
+    def __init__(self, allowed: Mapping[Tenant, int], *, most: int) -> None:
         self._allowed = allowed
-        self._least = min(allowed.values(), default=limits.SESSION_WORK_MAX)
+        self._least = min(allowed.values(), default=most)
         self._used: dict[Tenant, int] = {}
         self._turn: Tenant | None = None
         self.spent = 0
@@ -191,6 +192,7 @@ class GangSelection:
         self._equivalence = equivalence
         self._nodes = len(snapshot.nodes)
         self._evicts = evicts
+        self._most = snapshot.limits.session_work
         self._lines: list[_TenantBacklog] = []
         self._put_off: set[GangKey] = set()
         self.left_out: dict[GangKey, int] = {}
@@ -204,8 +206,8 @@ class GangSelection:
             tenant = tenant_of_gang(alike[0], snapshot.queues)
             self._waiting.setdefault(tenant, []).extend(alike)
         asked = {tenant: self._work_needed(gangs) for tenant, gangs in self._waiting.items()}
-        shares = _work_by_tenant(asked)
-        self.work_budget = WorkBudget(_work_limits(shares))
+        shares = _work_by_tenant(asked, self._most)
+        self.work_budget = WorkBudget(_work_limits(shares, self._most), most=self._most)
         rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.tenant_rounds}
         for tenant in sorted(asked):
             begun = rounds.get(tenant, TenantRound(*tenant))
@@ -242,7 +244,7 @@ class GangSelection:
         costs, units = self._costs(), 0
         for gang in gangs:
             units += costs.units_for(gang)
-            if units > limits.SESSION_WORK_MAX:
+            if units > self._most:
                 break
         return units
 
@@ -362,26 +364,24 @@ class GangSelection:
         )
 
 
-def _work_by_tenant(asked: Mapping[Tenant, int]) -> dict[Tenant, int]:
-    """Units of a session for each tenant: its queue's part first, then its own part of that."""
+def _work_by_tenant(asked: Mapping[Tenant, int], most: int) -> dict[Tenant, int]:
+    """Units of ``most`` for each tenant: its queue's part first, then its own part of that."""
     queues: dict[str, dict[Tenant, int]] = {}
     for tenant, units in asked.items():
         queues.setdefault(tenant.queue, {})[tenant] = units
-    parts = max_min_fair_split(
-        {name: sum(each.values()) for name, each in queues.items()}, limits.SESSION_WORK_MAX
-    )
+    parts = max_min_fair_split({name: sum(each.values()) for name, each in queues.items()}, most)
     shares: dict[Tenant, int] = {}
     for name, tenants in queues.items():
         shares |= max_min_fair_split(tenants, parts[name])
     return shares
 
 
-def _work_limits(shares: Mapping[Tenant, int]) -> dict[Tenant, int]:
+def _work_limits(shares: Mapping[Tenant, int], most: int) -> dict[Tenant, int]:
     """Units that each tenant may use at most: gangs may cost more than their estimate."""
     tenants: dict[str, int] = {}
     for tenant in shares:
         tenants[tenant.queue] = tenants.get(tenant.queue, 0) + 1
-    least = limits.SESSION_WORK_MAX // max(1, len(tenants))
+    least = most // max(1, len(tenants))
     return {tenant: max(share, least // tenants[tenant.queue]) for tenant, share in shares.items()}
 
 
