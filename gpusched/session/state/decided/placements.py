@@ -65,7 +65,7 @@ class Placements:
     @property
     def binds_left(self) -> int:
         """How many more binds the plan may hold."""
-        return PLAN_BINDS_MAX - self._pods
+        return self._binds_max - self._pods
 
     def from_nomination(self, gang: Gang) -> bool:
         """Whether the gang was given places in this session for which it was nominated before."""
