@@ -18,6 +18,7 @@ from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.gang.turn_record import turn_limit_s
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.meta.pool_resources import dimension, pool_of, resource_of
 from gpusched.api.meta.quantity import format_quantity
@@ -165,6 +166,7 @@ __all__ = [
     "shorten",
     "split_repairs",
     "truncate_message",
+    "turn_limit_s",
     "unit_of",
     "wait",
     "waiting_gangs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
+from attrs import validators as v
 
 from gpusched.plugin import (
     ALLOW,
@@ -16,6 +17,7 @@ from gpusched.plugin import (
     View,
     broken_since,
     deny,
+    turn_limit_s,
 )
 
 SECOND = 10**9
@@ -24,12 +26,18 @@ YEAR_S = 8760 * 3600
 
 @attrs.frozen(kw_only=True)
 class LifetimeArgs:
-    """``staleAfter``: how long a gang below its minimum may wait to be made whole again.
+    """Arguments of ``lifetime``.
 
-    ``null``: for ever.
+    Attributes:
+        stale_after_s: seconds that a gang below its minimum may wait to be made whole again; None
+            for ever.
+        longest_turn: a gang that ``maxRuntime`` stopped runs in its next turn as long as in all
+            before, and ``maxRuntime`` more, at most so many times ``maxRuntime``: a job that saves
+            nothing ends, too. With 1 all turns are equal.
     """
 
     stale_after_s: float | None = attrs.field(default=60.0)
+    longest_turn: int = attrs.field(default=4, validator=[v.ge(1), v.le(1000)])
 
     @stale_after_s.validator
     def _bounded(self, _attribute: object, value: float | None) -> None:
@@ -51,10 +59,11 @@ class Lifetime:
 
     def open(self, hooks: Hooks, view: View) -> None:
         """Register the checks that stop broken gangs and those past maxRuntime."""
+        hooks.longest_turn = self.args.longest_turn
 
         def check(gang: Gang) -> Verdict:
             verdict = self._stale(gang, view.now)
-            return verdict if verdict.refuses else _check_max_runtime(gang, view)
+            return verdict if verdict.refuses else self._past_max_runtime(gang, view)
 
         hooks.stop_check(check, queues=lambda node: _max_runtime_on_path(node, view)[1] > 0)
 
@@ -72,23 +81,26 @@ class Lifetime:
             grace=int(grace),
         )
 
-
-def _check_max_runtime(gang: Gang, view: View) -> Verdict:
-    node = view.queue(gang.queue)
-    if node is None or not gang.started_at:
-        return ALLOW
-    queue, limit = _max_runtime_on_path(node, view)
-    ran = view.now - gang.started_at
-    if not limit or ran * SECOND < limit:
-        return ALLOW
-    over = deny(
-        Reason.PREEMPTED,
-        "ran for {ran} s; queue {queue} lets jobs run for {limit} s",
-        ran=int(ran),
-        queue=queue,
-        limit=limit // SECOND,
-    )
-    return attrs.evolve(over, ends_turn=True)
+    def _past_max_runtime(self, gang: Gang, view: View) -> Verdict:
+        node = view.queue(gang.queue)
+        if node is None or not gang.started_at:
+            return ALLOW
+        queue, nanoseconds = _max_runtime_on_path(node, view)
+        limit = turn_limit_s(
+            gang.earlier_turns_s, -(-nanoseconds // SECOND), longest=self.args.longest_turn
+        )
+        ran = view.now - gang.started_at
+        if not limit or ran < limit:
+            return ALLOW
+        over = deny(
+            Reason.PREEMPTED,
+            "ran for {ran} s; queue {queue} lets {jobs} run for {limit} s",
+            ran=int(ran),
+            queue=queue,
+            jobs="it" if gang.earlier_turns_s and self.args.longest_turn > 1 else "jobs",
+            limit=limit,
+        )
+        return attrs.evolve(over, ends_turn=True)
 
 
 def _max_runtime_on_path(node: QueueNode, view: View) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import Gang, Hooks, View
+from gpusched.plugin import Gang, Hooks, View, turn_limit_s
 
 _NS = 10**9
 _RUNS_MIN = 5
@@ -54,7 +54,8 @@ class Walltime:
                 limit = of_queue[gang.queue] = _max_runtime_s(gang.queue, view)
             # What the author believes is the time at speed 1.
             expected = gang.terms.expected_duration_ns * 1_000 // view.gpu_speed(gang)
-            said = (-(-expected // _NS), _deadline_s(gang), limit)
+            turn = turn_limit_s(gang.earlier_turns_s, limit, longest=hooks.longest_turn)
+            said = (-(-expected // _NS), _deadline_s(gang), turn)
             shortest = min((seconds for seconds in said if seconds), default=0)
             return shortest or (_learned_s(gang, view) if self.args.learn else 0)
 

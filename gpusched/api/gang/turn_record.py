@@ -80,3 +80,17 @@ def later_turn(one: TurnRecord | None, other: TurnRecord | None) -> TurnRecord |
     """The record that ended later, of two about one gang; None where there is neither."""
     known = [each for each in (one, other) if each is not None]
     return max(known, key=lambda each: (each.ended, each.seconds), default=None)
+
+
+def turn_limit_s(earlier_s: int, limit_s: int, *, longest: int) -> int:
+    """Seconds that a gang may run before its turn is over.
+
+    As long as all its turns before, and one limit more: whatever length it needs, and though it saves
+    nothing between turns, it gets there by doubling. Bounded, so that nobody behind it waits for ever.
+
+    Args:
+        earlier_s: seconds of its earlier turns.
+        limit_s: ``maxRuntime`` of its queue; 0 for none, which is the answer then.
+        longest: multiple of the limit that no turn is longer than; 1 keeps all turns equal.
+    """
+    return min(earlier_s + limit_s, longest * limit_s) if limit_s else 0

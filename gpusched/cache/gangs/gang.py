@@ -201,6 +201,15 @@ class Gang:
         return max(self.created, self.turn.ended) if self.turn is not None else self.created
 
     @property
+    def earlier_turns_s(self) -> int:
+        """Seconds that it ran in turns before the run that goes on now, or that comes next."""
+        if self.turn is None:
+            return 0
+        # The turn may have ended in this run: a disruption budget protected its members.
+        in_this_run = max(0, int(self.turn.ended - self.started_at)) if self.started_at else 0
+        return max(0, self.turn.seconds - in_this_run)
+
+    @property
     def missing_roles(self) -> tuple[tuple[str, int], ...]:
         """Roles that are below their minima, and by how many."""
         have = dict(self.ready_roles)

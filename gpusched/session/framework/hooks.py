@@ -169,6 +169,8 @@ class Hooks:
         self.overdue: list[Overdue] = []
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which nodes are reserved, at most."""
+        self.longest_turn = 1
+        """How many times ``maxRuntime`` a turn may last at most, for gangs whose earlier ones were not enough."""
         self.moving = Moving()  # bounds of the action consolidate
         self.usages: list[UsageOf] = []
         self.topology = TopologyHooks()

@@ -76,13 +76,54 @@ async def turns_until(w, names, over, within=4000):
     raise AssertionError(f"not over after {within} s: {turns}")
 
 
-@pytest.mark.parametrize("ordering", ["Priority", "Fifo", "StrictFifo", "FairShare"])
-def test_jobs_of_twelve_minutes_under_a_limit_of_five_take_turns_and_end(play, ordering):
-    """Given three equal Jobs and room for one: each has three turns, in a round, and all end."""
+EQUAL_TURNS = """\
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: quota}, {name: sla}]
+- plugins:
+  - {name: predicates}
+  - {name: fairshare}
+  - {name: lifetime, arguments: {longestTurn: 1}}
+  - {name: walltime}
+  - {name: nodeorder}
+"""
+
+
+@pytest.fixture
+def equal_turns(tmp_path):
+    file = tmp_path / "gpusched.yaml"
+    file.write_text(EQUAL_TURNS)
+    return str(file)
+
+
+def test_jobs_that_save_nothing_end_as_well(play):
+    """Given three Jobs, one longer than the limit, that begin anew in each turn: its second is longer."""
 
     async def scenario(w):
         await w.start(nodes=2)
         w.daemon()
+        queue(w, "short", maxRuntime="300s")
+        lengths = {"a": WORK_S, "b": 360, "c": 120}
+        for name, seconds in lengths.items():
+            w.job(name, 2, queue="short", run_for=f"{seconds}s")
+            await w.clock.sleep(2)
+        began = w.clock.now()
+        turns = await turns_until(w, [*lengths], lambda: all(done(w, name) for name in lengths))
+        # 300 s of a, 300 of b, all of c; 600 of a, all of b, all of a
+        assert turns == ["a", "b", "c", "a", "b", "a"]
+        assert w.clock.now() - began < 300 + 300 + 120 + 600 + 360 + WORK_S + 200
+
+    play(scenario, limit_s=6000)
+
+
+@pytest.mark.parametrize("ordering", ["Priority", "Fifo", "StrictFifo", "FairShare"])
+def test_jobs_of_twelve_minutes_under_a_limit_of_five_take_turns_and_end(
+    play, equal_turns, ordering
+):
+    """Given three equal Jobs and room for one: each has three turns, in a round, and all end."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.daemon(config_file=equal_turns)
         queue(w, "short", maxRuntime="300s", ordering=ordering)
         names = ["a", "b", "c"]
         for name in names:
@@ -119,7 +160,7 @@ def test_a_turn_outlasts_restarts_and_a_tenant_that_deletes_its_record(play, del
             w.client.patch("jobs.batch", "default", "a", patch)
             w.job("c", 2, queue="short")
             await w.until(lambda: running(w) == {"a"}, within=90)
-            await w.until(lambda: running(w) == {"c"}, within=90)
+            await w.until(lambda: running(w) == {"c"}, within=150)
             return
         first.kill()
         second = w.daemon()
@@ -127,7 +168,7 @@ def test_a_turn_outlasts_restarts_and_a_tenant_that_deletes_its_record(play, del
         w.client.delete("jobs.batch", "default", "b", propagation="Background")
         w.job("c", 2, queue="short")
         await w.until(lambda: running(w) == {"a"}, within=90)
-        await w.until(lambda: running(w) == {"c"}, within=90)
+        await w.until(lambda: running(w) == {"c"}, within=150)
 
     play(scenario)
 
@@ -153,12 +194,12 @@ def test_a_daemon_that_dies_while_a_turn_ends_lets_the_next_one_go_on(play, kill
     play(scenario)
 
 
-def test_a_pod_group_that_is_evicted_after_its_turn_stands_behind_the_others(play):
+def test_a_pod_group_that_is_evicted_after_its_turn_stands_behind_the_others(play, equal_turns):
     """Given PodGroups whose pods come again by a Job without a queue: the record is in their status."""
 
     async def scenario(w):
         await w.start(nodes=2)
-        w.daemon()
+        w.daemon(config_file=equal_turns)
         queue(w, "short", maxRuntime="60s")
         for name in ("a", "b", "c"):
             w.group(name, queue="short", minMember=2)
@@ -173,12 +214,12 @@ def test_a_pod_group_that_is_evicted_after_its_turn_stands_behind_the_others(pla
     play(scenario)
 
 
-def test_who_waited_longer_than_max_wait_is_counted_from_the_last_turn(play):
+def test_who_waited_longer_than_max_wait_is_counted_from_the_last_turn(play, equal_turns):
     """Given maxWait as well: a Job that ran is not overdue by its age, and the turns go round."""
 
     async def scenario(w):
         await w.start(nodes=2)
-        w.daemon()
+        w.daemon(config_file=equal_turns)
         queue(w, "short", maxRuntime="60s", maxWait="90s")
         for name in ("a", "b", "c"):
             w.job(name, 2, queue="short")
