@@ -65,7 +65,7 @@ FAULTS = [
         ("gpusched/io/client/responses.py", "200 <= self.status < 300", "200 <= self.status < 400", "io/test_answers.py"),
         ("gpusched/io/write/event_recorder.py", "if self._queued > limits.EVENT_QUEUE_MAX:", "if self._queued < limits.EVENT_QUEUE_MAX:", "io/commit/test_status_writer.py"),
         ("gpusched/io/cycle/bind_backoff.py", "if known.times < limits.BIND_FREE_FAILURES:", "if known.times > limits.BIND_FREE_FAILURES:", "daemon/commit/test_repeated_refusals.py"),
-        ("gpusched/io/decisions/entity_codec.py", "            if type(number) is not int or number < 0", "            if type(number) is not int or number > 0", "io/test_graph_codec.py lab/simulate/test_snapshots.py"),
+        ("gpusched/io/decisions/entity_codec.py", "            if type(number) is not int or number < 0", "            if type(number) is not int or number > 0", "io/test_graph_codec.py"),
         ("gpusched/config/values.py", "\n    if not low <= value <= high:", "\n    if not low <= value < high:", "config"),
         ("gpusched/config/read.py", "cycle.debounce_s >= cycle.max_period_s", "cycle.debounce_s < cycle.max_period_s", "config"),
         ("gpusched/pluginhost/guard.py", "self.in_a_row >= PLUGIN_FAULTS_MAX", "self.in_a_row > PLUGIN_FAULTS_MAX", "plugins/host/test_guard.py"),
@@ -103,7 +103,7 @@ FAULTS = [
         ("plugins/order/walltime.py", "if len(runs) >= _RUNS_MIN", "if len(runs) > _RUNS_MIN", "session/backfill/test_backfill.py"),
         ("plugins/queues/usage.py", "amount * left >> BITS if amount >= 0", "amount * left >> BITS if amount < 0", "plugins"),
         ("plugins/nodes/predicates/topology_spread.py", "- least <= asked.term.max_skew", "- least < asked.term.max_skew", "session/framework/test_pod_rules.py"),
-        ("plugins/order/sla.py", "if due and due <= view.now", "if due and due > view.now", "plugins"),
+        ("plugins/order/sla.py", "if due and due <= view.now", "if due and due > view.now", "session/queues/test_shares_in_sessions.py"),
         ("plugins/queues/fairshare/reclaim_rules.py", "* their_due >= theirs * due * PERCENT", "* their_due < theirs * due * PERCENT", "session/queues/test_reclaim_gates.py"),
     ]
 ]  # fmt: skip

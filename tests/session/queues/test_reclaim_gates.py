@@ -288,3 +288,16 @@ class Seat:
     """What a choice of victims knows of a member, as far as it matters here."""
 
     member: object
+
+
+def test_a_department_that_would_be_more_saturated_takes_nothing(given):
+    """Its team may claim what it deserves; the department would end further above its share."""
+    c = given.nodes(4, gpus=8).queue("mine").queue("theirs")
+    c.queue("team", parent="mine", limits=deserves(8)).queue("others", parent="mine")
+    c.queue("sibling", parent="theirs")
+    for number in range(2):
+        runs(c, f"kept-{number}", "others", 8, on=f"node-{number}", preemptible=False)
+        runs(c, f"loses-{number}", "sibling", 8, on=f"node-{number + 2}")
+    c.gang("new", pods=1, gpus=8, queue="team", created=NOW)
+    c.when.one_session()
+    assert c.then.evicted() == []
