@@ -145,7 +145,7 @@ class App:
             self.health.reload()
 
     def stop(self) -> None:
-        """End in order."""
+        """End the daemon's parts in order."""
         self._stop.set()
         self._over.set()
 

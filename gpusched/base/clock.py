@@ -28,14 +28,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Real time."""
+    """The clock of the operating system."""
 
     def now(self) -> float:
-        """See ``Clock.now``."""
+        """Seconds since the epoch, by the system's wall clock."""
         return time.time()
 
     def monotonic(self) -> float:
-        """See ``Clock.monotonic``."""
+        """Seconds of the system's monotonic clock."""
         return time.monotonic()
 
     def boottime(self) -> float:
@@ -45,7 +45,7 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """See ``Clock.sleep``."""
+        """Sleep so many seconds of real time."""
         await asyncio.sleep(seconds)
 
 
@@ -64,7 +64,7 @@ class LoopClock:
         return self._epoch + asyncio.get_running_loop().time()
 
     def monotonic(self) -> float:
-        """The loop's time."""
+        """Seconds of the event loop's clock."""
         return asyncio.get_running_loop().time()
 
     def boottime(self) -> float:
@@ -72,5 +72,5 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """See ``Clock.sleep``."""
+        """Sleep so many seconds of the loop's time."""
         await asyncio.sleep(seconds)

@@ -95,7 +95,7 @@ class Gone(ApiError):
 
 
 class NotFound(ApiError):
-    """404."""
+    """HTTP status 404: the object or kind is not there."""
 
 
 class Denied(ApiError):

@@ -41,7 +41,7 @@ class _AssumedPod:
 
 
 class AssumedChanges:
-    """See the module."""
+    """Changes that were decided and that the watch has not shown yet."""
 
     def __init__(self) -> None:
         self._pods: dict[UID, _AssumedPod] = {}

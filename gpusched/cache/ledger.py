@@ -238,7 +238,7 @@ class _NodeSums:
         self.shares: list[Holding] = []
 
     def take(self, holding: Holding) -> None:
-        """One more pod."""
+        """Add one pod's holding to the sums."""
         if holding.requests is None:
             self.full = True
             return

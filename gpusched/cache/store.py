@@ -31,7 +31,7 @@ class KindStore(Generic[E]):
             self.items[key] = item
 
     def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
+        """Drop the object of this key, which is gone."""
         self.items.pop(key, None)
         self.rejected.pop(key, None)
 
@@ -110,7 +110,7 @@ class StoreLayer(Generic[E]):
         self._layers.put(self._source, key, item)
 
     def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
+        """Drop the object of this key, which is gone."""
         self._layers.drop(self._source, key)
 
     def keys(self) -> list[ObjectKey]:

@@ -36,7 +36,7 @@ class VolumeKindStore(KindStore[E], Generic[E]):
             self._changed()
 
     def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
+        """Drop the object of this key, which is gone."""
         super().drop(key)
         self._changed()
 

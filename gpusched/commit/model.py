@@ -92,7 +92,7 @@ class CommitState:
         )  # fmt: skip
 
     def stage(self, index: int) -> PodStage:
-        """Of one pod."""
+        """Stage of the pod with this index."""
         return PodStage(self.stages[index])
 
     def at(self, stage: PodStage) -> tuple[int, ...]:
@@ -164,7 +164,7 @@ class BindVoided:
 
 @attrs.frozen(slots=True)
 class BindCreated:
-    """201."""
+    """The API server answered a binding with status 201."""
 
     index: int
 
@@ -199,7 +199,7 @@ class BindRefused:
 
 @attrs.frozen(slots=True)
 class ReadBackSent:
-    """A read-back begins."""
+    """The read-back of a pod has begun."""
 
     index: int
 

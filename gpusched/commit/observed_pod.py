@@ -56,7 +56,7 @@ class ObservedPod:
         return BindingVerdict.LOST if self.deleting or self.gated else BindingVerdict.FREE
 
     def text(self) -> str:
-        """For the story."""
+        """The observed pod in words, for the story of a commit."""
         return (
             f"uid {self.uid}, node {self.node or 'none'}, plan {self.plan or 'none'}, "
             f"fence {self.fence or 'none'}"

@@ -104,7 +104,7 @@ IN_CALL: Final = frozenset(
 # -- events ---------------------------------------------------------------------------------
 @attrs.frozen
 class TimerFired:
-    """Time passed."""
+    """The timer that the machine asked for has fired."""
 
     at: ClockReading
 

@@ -125,7 +125,7 @@ class _FaultStreak:
         return self.tries_left >= 0
 
     def succeed(self) -> None:
-        """Forget the faults."""
+        """A call succeeded: faults in a row start at 0 again."""
         self.in_a_row = 0
         self.about.clear()
 

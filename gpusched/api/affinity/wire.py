@@ -65,7 +65,7 @@ class NodeAffinity(
         "preferred": "preferredDuringSchedulingIgnoredDuringExecution",
     },
 ):
-    """Node affinity."""
+    """The field ``nodeAffinity`` of a pod's affinity."""
 
     required: RequiredTerms | None = None
     preferred: list[PreferredTerm] | None = None

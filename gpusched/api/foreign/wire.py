@@ -92,7 +92,7 @@ class SchedulingPolicy(Struct, gc=False):
 
 
 class NativeTopologyConstraint(Struct, gc=False):
-    """One of ``schedulingConstraints.topology``."""
+    """One element of ``schedulingConstraints.topology``."""
 
     key: str = ""
 

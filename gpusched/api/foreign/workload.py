@@ -51,7 +51,7 @@ class ForeignWorkload:
 
     @property
     def key(self) -> ObjectKey:
-        """Namespace and name."""
+        """Namespace and name of the workload."""
         return ObjectKey(self.namespace, self.name)
 
     @property

@@ -101,7 +101,7 @@ class PodGroup:
 
     @property
     def key(self) -> ObjectKey:
-        """Namespace and name."""
+        """Namespace and name of the PodGroup."""
         return ObjectKey(self.namespace, self.name)
 
     def condition(self, kind: str) -> Condition | None:

@@ -27,7 +27,7 @@ class WireTopologyRequest(Struct, gc=False, rename="camel"):
 
 
 class WireSubGroup(Struct, gc=False, rename="camel"):
-    """One of ``spec.subGroups``."""
+    """One element of ``spec.subGroups``."""
 
     name: str
     min_member: MembersFromOne | None = None
@@ -61,7 +61,7 @@ class PodGroupSpec(Struct, gc=False, rename="camel"):
 
 
 class WirePodGroup(Struct, gc=False):
-    """A PodGroup."""
+    """A PodGroup as the API sends it."""
 
     metadata: Metadata
     spec: PodGroupSpec | None = None

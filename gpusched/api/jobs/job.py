@@ -90,7 +90,7 @@ class Job:
 
     @property
     def key(self) -> ObjectKey:
-        """Namespace and name."""
+        """Namespace and name of the Job."""
         return ObjectKey(self.namespace, self.name)
 
     @property

@@ -67,12 +67,12 @@ def check_identity(metadata: wire.Metadata, *, namespaced: bool) -> None:
 
 
 def read_uid(metadata: wire.Metadata) -> UID:
-    """The UID."""
+    """The UID in the metadata."""
     return UID(metadata.uid)
 
 
 def read_resource_version(metadata: wire.Metadata) -> ResourceVersion:
-    """The resource version."""
+    """The resource version in the metadata."""
     return ResourceVersion(metadata.resource_version)
 
 

@@ -1,4 +1,4 @@
-"""Nodes."""
+"""Nodes as the scheduler reads them."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def key(self) -> ObjectKey:
-        """Namespace and name."""
+        """Namespace and name of the pod."""
         return ObjectKey(self.namespace, self.name)
 
     @property

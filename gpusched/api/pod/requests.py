@@ -58,7 +58,7 @@ class PodGrants:
     containers: Mapping[str, ContainerGrant]
 
     def of(self, container: str) -> ContainerGrant:
-        """Of one container."""
+        """What the kubelet granted to one container."""
         return self.containers.get(container, NO_GRANT)
 
 

@@ -23,7 +23,7 @@ class Guarantee(Struct, gc=False):
 
 
 class WireNodePool(Struct, gc=False, rename="camel"):
-    """One of ``spec.nodePools``."""
+    """One element of ``spec.nodePools``."""
 
     name: str
     node_selector: dict[str, str] | None = None

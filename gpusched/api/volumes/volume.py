@@ -52,7 +52,7 @@ class PersistentVolumeClaim:
 
     @property
     def key(self) -> ObjectKey:
-        """Namespace and name."""
+        """Namespace and name of the claim."""
         return ObjectKey(self.namespace, self.name)
 
 

@@ -23,7 +23,7 @@ class ClaimAnnotations(
 
 
 class ClaimMetadata(Metadata, gc=False, rename="camel"):
-    """Of a claim."""
+    """Metadata of a PersistentVolumeClaim."""
 
     annotations: ClaimAnnotations | None = None
     owner_references: list[OwnerReference] | None = None
@@ -53,7 +53,7 @@ class ClaimStatus(Struct, gc=False):
 
 
 class WirePersistentVolumeClaim(Struct, gc=False):
-    """A PersistentVolumeClaim."""
+    """A PersistentVolumeClaim as the API sends it."""
 
     metadata: ClaimMetadata
     spec: ClaimSpec | None = None
@@ -86,7 +86,7 @@ class VolumeSpec(Struct, gc=False, rename="camel"):
 
 
 class WirePersistentVolume(Struct, gc=False):
-    """A PersistentVolume."""
+    """A PersistentVolume as the API sends it."""
 
     metadata: Metadata
     spec: VolumeSpec | None = None
@@ -107,7 +107,7 @@ class TopologyTerm(Struct, gc=False, rename="camel"):
 
 
 class WireStorageClass(Struct, gc=False, rename="camel"):
-    """A StorageClass."""
+    """A StorageClass as the API sends it."""
 
     metadata: Metadata
     provisioner: str = ""

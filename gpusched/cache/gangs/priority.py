@@ -147,7 +147,7 @@ class QuotaStore(KindStore[ResourceQuota]):
         self._limits.pop(key.namespace, None)
 
     def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
+        """Drop the object of this key, which is gone."""
         super().drop(key)
         names = self._names.get(key.namespace, set())
         names.discard(key)
@@ -195,7 +195,7 @@ class PriorityClassStore(KindStore[PriorityClass]):
         super().put(key, self._configured(item))
 
     def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
+        """Drop the object of this key, which is gone."""
         self._as_read.pop(key, None)
         super().drop(key)
 

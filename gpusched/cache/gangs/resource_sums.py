@@ -37,7 +37,7 @@ class ResourceSums:
             self._amounts.clear()
 
     def sum(self) -> Resources:
-        """Over all gangs."""
+        """Sum of the amounts of all gangs."""
         return Resources.of(
             {name: min(COLUMN_MAX, amount) for name, amount in self._amounts.items() if amount}
         )

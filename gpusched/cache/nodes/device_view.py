@@ -60,7 +60,7 @@ class DeviceStore(KindStore[E], Generic[E]):
             self._changed(name)
 
     def drop(self, key: ObjectKey) -> None:
-        """It is gone."""
+        """Drop the object of this key, which is gone."""
         before = self._leave(key)
         super().drop(key)
         if before:

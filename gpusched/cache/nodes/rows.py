@@ -39,7 +39,7 @@ class NodeColumnRows:
         return self._nodes.get(name)
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Names of all nodes, sorted."""
         return sorted(self._nodes)
 
     def columns(self, ledger: Ledger) -> NodeColumns:

@@ -112,7 +112,7 @@ class InClusterCredentials:
         self._environ = dict(os.environ if environ is None else environ)
 
     async def load(self) -> ApiAccess:
-        """See ``Source.load``."""
+        """Address and credentials of a pod's service account."""
         # The library is half a second of imports: who is given credentials does without it.
         from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
         from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
@@ -140,7 +140,7 @@ class KubeconfigCredentials:
         self._clock = clock
 
     async def load(self) -> ApiAccess:
-        """See ``Source.load``; runs the exec plugin if the file names one."""
+        """Address and credentials of a kubeconfig file."""
         if not self._exists():
             raise ClusterUnreachable(f"there is no kubeconfig file {self._path}")
         from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 - see above
@@ -199,7 +199,7 @@ class GivenCredentials:
     in_cluster: bool = False
 
     async def load(self) -> ApiAccess:
-        """See ``Source.load``."""
+        """Address and credentials as they were given."""
         return self.access
 
 

@@ -36,15 +36,15 @@ class ServerClock:
         return self._base + self._machine.boottime()
 
     def monotonic(self) -> float:
-        """See ``Clock.monotonic``."""
+        """Seconds of the machine's monotonic clock."""
         return self._machine.monotonic()
 
     def boottime(self) -> float:
-        """See ``Clock.boottime``."""
+        """Seconds since the machine booted, suspended time included."""
         return self._machine.boottime()
 
     async def sleep(self, seconds: float) -> None:
-        """See ``Clock.sleep``."""
+        """Sleep so many seconds of the machine's time."""
         await self._machine.sleep(seconds)
 
     def observe_answer(self, answer: ApiResponse, *, asked_at: float) -> None:

@@ -29,18 +29,18 @@ class TransportResponse(Protocol):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """HTTP status of the answer."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Case-insensitive."""
+        """Headers of the answer; names are case-insensitive."""
 
     @property
     def content(self) -> ResponseBody:
         """The body as it comes."""
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """The whole body of the answer."""
 
     def close(self) -> None:
         """End the connection; whoever reads is told by an exception."""
@@ -64,7 +64,7 @@ class HttpTransport(Protocol):
         allow_redirects: bool,
         server_hostname: str | None,
     ) -> AbstractAsyncContextManager[TransportResponse]:
-        """One request."""
+        """Send one request; the context holds its answer."""
 
     def get(
         self,
@@ -77,7 +77,7 @@ class HttpTransport(Protocol):
         """A GET whose body is read as it comes."""
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections to the server."""
 
 
 Open = Callable[[credentials.ApiAccess, int], HttpTransport]

@@ -71,7 +71,7 @@ class ConfigWatcher:
         self._asked.set()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look at the file until the task is cancelled."""
         try:
             while True:
                 asked = await self._pause()

@@ -142,7 +142,7 @@ class CrashMarker:
 
     # -- while it lives ----------------------------------------------------------------------
     def begin(self) -> None:
-        """A session begins."""
+        """Mark that a session begins."""
         self._put(_STAGE, b"", _HAND)
         self._put(_HAND, b"", _MEMORY)
         self._put(_STATE, _IN_SESSION, _STAGE)

@@ -90,7 +90,7 @@ class DaemonHealth:
         return "; ".join((*own, *self._cycle.faults.degraded))
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch the daemon until the task is cancelled."""
         if self._watch is not None:
             await self._watch.run()
 

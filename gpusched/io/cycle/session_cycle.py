@@ -219,7 +219,7 @@ class SessionCycle:
             self._wake()
 
     async def run(self) -> None:
-        """Decide until cancelled."""
+        """Run sessions until the task is cancelled."""
         try:
             while True:
                 await self._pause()

@@ -205,7 +205,7 @@ class _GraphReader:
             self._built.append(_READERS[tag](self, parts))
 
     def values(self, parts: list[Any]) -> list[Any]:
-        """Of all places."""
+        """Values of all places, in their order."""
         return [self.value(each) for each in parts]
 
     def pairs(self, parts: list[Any]) -> dict[Any, Any]:
@@ -214,7 +214,7 @@ class _GraphReader:
         return dict(zip(found[::2], found[1::2], strict=True))
 
     def named(self, parts: list[Any]) -> Any:
-        """A named tuple."""
+        """A named tuple from its tag and fields."""
         shape = self._shape(parts[0])
         if not issubclass(shape.cls, tuple):
             raise UnreadableGraph(f"damaged: {shape.tag} is no tuple")

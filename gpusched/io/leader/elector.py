@@ -145,7 +145,7 @@ class Elector:
 
     @property
     def fence(self) -> str:
-        """``identity/transitions`` of our leadership; empty while we do not lead."""
+        """``holder/transitions`` of our leadership; empty while we do not lead."""
         return self._logic.fence(self._state) if self.leading else ""
 
     @property
@@ -193,7 +193,7 @@ class Elector:
         return self.fence
 
     def doubt(self) -> None:
-        """A write was refused as if we did not lead: act no more until a renewal proves it."""
+        """A write was refused: do nothing more until a renewal proves the lease."""
         self._doubting = True
         self._wake.set()
 
@@ -422,7 +422,7 @@ class Leadership:
 
     @property
     def fence(self) -> str:
-        """See ``io.lease.Lease``."""
+        """``holder/transitions`` of our leadership; empty while we do not lead."""
         return self.elector.fence if self.elector else ""
 
     @property
@@ -431,10 +431,10 @@ class Leadership:
         return self.elector is not None and self.elector.leading
 
     def may_act(self, now_mono: float, now_boot: float, needs_s: float) -> bool:
-        """See ``io.lease.Lease``."""
+        """Whether a write that may last ``needs_s`` seconds can begin at this moment."""
         return self.elector is not None and self.elector.may_act(now_mono, now_boot, needs_s)
 
     def doubt(self) -> None:
-        """See ``io.lease.Lease``."""
+        """A write was refused: do nothing more until a renewal proves the lease."""
         if self.elector is not None:
             self.elector.doubt()

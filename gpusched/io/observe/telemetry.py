@@ -40,7 +40,7 @@ class BoundedNames:
         self._known: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        """``name`` or ``other``."""
+        """``name`` while its table has room, else ``other``."""
         if name in self._known:
             return name
         if len(self._known) >= self._most:

@@ -98,7 +98,7 @@ class SolverPipe:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id of the solver's process."""
         return self._process.pid
 
     @property

@@ -46,7 +46,7 @@ class SolverLosses:
     last: str = ""
 
     def lost(self, message: str, *, now: float) -> None:
-        """One more."""
+        """Count one more lost process."""
         self.in_a_row += 1
         self.last = message
         over = self.in_a_row - limits.SOLVER_LOSSES_MAX
@@ -55,7 +55,7 @@ class SolverLosses:
             self.until = now + min(pause, limits.SOLVER_PAUSE_MAX_S)
 
     def answered(self) -> None:
-        """It works."""
+        """An answer came: losses in a row start at 0 again."""
         self.in_a_row = 0
         self.until = 0.0
 

@@ -50,7 +50,7 @@ class ComparedStore(Protocol):
     """Keys of objects that an event was about; None to collect none."""
 
     def key_of(self, item: Any) -> ObjectKey:
-        """The item's key."""
+        """Key of the item in the cache."""
 
     def knows(self, item: Any) -> bool:
         """Whether the cache has the object in just this version."""
@@ -72,7 +72,7 @@ class ComparedStore(Protocol):
 
 
 class ComparerMetrics(Protocol):
-    """What is counted."""
+    """Counters of the comparer's findings."""
 
     def events_lost(self, resource: str, change: str) -> None:
         """An event was lost between the API server and the cache, and made up for."""
@@ -117,7 +117,7 @@ class CacheComparer:
         self._cut.set()
 
     async def run(self) -> None:
-        """Audit until cancelled."""
+        """Compare all kinds until the task is cancelled."""
         rested_s = 0.0
         while True:
             cut = await self._pause(self._limits().audit_period_s - rested_s)

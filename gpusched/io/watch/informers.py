@@ -165,7 +165,7 @@ class KindEventHandler:
 
     # -- for audits --------------------------------------------------------------------------
     def key_of(self, item: Any) -> ObjectKey:
-        """The item's key."""
+        """Key of the item in the cache."""
         return _key(item)
 
     def knows(self, item: Any) -> bool:

@@ -38,7 +38,7 @@ class FairQueue(Generic[Job]):
         self._count += 1
 
     def add_first(self, job: Job) -> None:
-        """Before everything else."""
+        """Put a job before all others."""
         self._first.appendleft(job)
         self._count += 1
 
@@ -69,7 +69,7 @@ class FairQueue(Generic[Job]):
         return jobs
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Drop all jobs that wait."""
         self._first.clear()
         self._lines.clear()
         self._count = 0
@@ -127,7 +127,7 @@ class WorkerPool(Generic[Job]):
 
     @property
     def queued(self) -> int:
-        """Jobs that wait."""
+        """Number of jobs that wait."""
         return len(self._jobs) + len(self._rescued)
 
     def add(self, job: Job) -> None:
@@ -142,7 +142,7 @@ class WorkerPool(Generic[Job]):
             self.add(job)
 
     def add_first(self, job: Job) -> None:
-        """Before all others."""
+        """Put a job before all others."""
         if not self._closed:
             self._jobs.add_first(job)
             self._start_worker()

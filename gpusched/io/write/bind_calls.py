@@ -205,7 +205,7 @@ class ForeignStore(Protocol[E_co]):
 
     @property
     def items(self) -> Mapping[ObjectKey, E_co]:
-        """By key."""
+        """Entities of the kind by key."""
 
 
 class ServedForeignKinds(Protocol):
@@ -221,7 +221,7 @@ class ServedCache(Protocol):
 
     @property
     def groups(self) -> ForeignStore[PodGroup]:
-        """All PodGroups."""
+        """Store of all PodGroups."""
 
     @property
     def foreign(self) -> ServedForeignKinds:

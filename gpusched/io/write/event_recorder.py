@@ -168,7 +168,7 @@ class EventRecorder:
         await self._pool.rest()
 
     async def close(self) -> None:
-        """Stop telling."""
+        """Stop writing events; waiting ones are dropped."""
         for uid in list(self._objects):
             self.withdraw(uid)
         await self._pool.close()

@@ -49,7 +49,7 @@ class EntityStore(Protocol[E_co]):
 
     @property
     def items(self) -> Mapping[ObjectKey, E_co]:
-        """By key."""
+        """Entities of the kind by key."""
 
 
 class StatusCache(Protocol):
@@ -57,15 +57,15 @@ class StatusCache(Protocol):
 
     @property
     def groups(self) -> EntityStore[PodGroup]:
-        """All PodGroups."""
+        """Store of all PodGroups."""
 
     @property
     def queues(self) -> EntityStore[Queue]:
-        """All Queues."""
+        """Store of all Queues."""
 
     @property
     def topologies(self) -> EntityStore[Topology]:
-        """All Topologies."""
+        """Store of all Topologies."""
 
     @property
     def foreign(self) -> ServedForeignKinds:
@@ -207,7 +207,7 @@ class GroupWrite:
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch of the PodGroup's status; None when nothing changes."""
         status = self.status
         group = cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
         if group is None or group.uid != status.uid:
@@ -249,7 +249,7 @@ class QueueWrite:
 
     @property
     def gang(self) -> UID:
-        """See ``GroupWrite.gang``."""
+        """Empty: a queue belongs to no gang."""
         return self.status.uid
 
     @property
@@ -260,7 +260,7 @@ class QueueWrite:
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch of the Queue's status; None when nothing changes."""
         status = self.status
         queue = cache.queues.items.get(ObjectKey("", status.name))
         if queue is None or queue.uid != status.uid:
@@ -302,7 +302,7 @@ class TopologyWrite:
 
     @property
     def gang(self) -> UID:
-        """See ``GroupWrite.gang``."""
+        """Empty: a topology belongs to no gang."""
         return self.status.uid
 
     @property
@@ -313,7 +313,7 @@ class TopologyWrite:
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch of the Topology's status; None when nothing changes."""
         status = self.status
         topology = cache.topologies.items.get(ObjectKey("", status.name))
         if topology is None or topology.uid != status.uid:
@@ -374,7 +374,7 @@ class PodWrite:
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch of the pod's conditions; None when nothing changes."""
         pod = self.needed(cache, written)
         if pod is None:
             return None
@@ -436,18 +436,18 @@ class RejectedWrite:
 
     @property
     def gang(self) -> UID:
-        """See ``GroupWrite.gang``."""
+        """Empty: a rejected object belongs to no gang."""
         return self.rejected.uid
 
     @property
     def namespace(self) -> str:
-        """See ``GroupWrite.namespace``."""
+        """Namespace of the rejected object."""
         return self.rejected.key.namespace
 
     def request(
         self, _cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch that says what is wrong with the object; None when it is said."""
         rejected = self.rejected
         shown, version = _base(written, rejected.resource_version, rejected.status)
         ask = PendingReason(reason=Reason.INVALID_SPEC, message=f"{rejected.field}: {rejected.why}")
@@ -480,12 +480,12 @@ class RejectedPodWrite:
 
     @property
     def gang(self) -> UID:
-        """See ``GroupWrite.gang``."""
+        """Empty: a rejected pod belongs to no gang."""
         return self.rejected.uid
 
     @property
     def namespace(self) -> str:
-        """See ``GroupWrite.namespace``."""
+        """Namespace of the rejected pod."""
         return self.rejected.key.namespace
 
     @property
@@ -497,7 +497,7 @@ class RejectedPodWrite:
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch that says what is wrong with the pod; None when it is said."""
         rejected = self.rejected
         if cache.pod(rejected.uid) is not None:
             return None  # it can be believed by now

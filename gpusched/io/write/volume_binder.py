@@ -88,7 +88,7 @@ class VolumeBinder:
         return self._binder.server_now()
 
     def undo(self, undo: Undo) -> None:
-        """See ``Binder.undo``."""
+        """Undo a gang that never became whole, see ``Binder.undo``."""
         self._binder.undo(undo)
 
     def submit(self, gang: GangBind) -> None:

@@ -68,7 +68,7 @@ class MemberFlows:
 
 
 def build_member_flows(field: CellPatterns) -> MemberFlows:
-    """How members flow."""
+    """Equal members of a problem, as flows onto cells."""
     problem = field.problem
     kind_of = {role: index for index, kind in enumerate(field.kinds) for role in kind.roles}
     alikes = _alikes(problem, kind_of)

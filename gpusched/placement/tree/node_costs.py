@@ -147,7 +147,7 @@ class SortedNodes:
         return True
 
     def _anew(self, one: IdenticalMembers) -> None:
-        """Sort all nodes."""
+        """Sort all nodes again by their costs."""
         fits, states, prices = self.facts
         assert fits is not None, "what fits always counts"
         rows = np.flatnonzero(fits)

@@ -33,7 +33,7 @@ class _LossModel:
         self._sums: dict[tuple[int, int], Any] = {}
 
     def add(self, limits: LossLimits) -> None:
-        """See ``add_loss_limits``."""
+        """Add the limits, see ``add_loss_limits``."""
         self._free(limits.frees)
         for account, column, amount in limits.most:
             if self._most(account, column) > amount:

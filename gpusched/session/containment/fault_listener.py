@@ -74,11 +74,11 @@ class FaultListener:
         self.faults: list[SessionFault] = []
 
     def begin_session(self) -> None:
-        """See ``Guard``."""
+        """Begin a session of the guard below."""
         self._guard.begin_session()
 
     def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
-        """See ``Guard``."""
+        """Whether the guard below answers the hook by its fallback."""
         return self._guard.quarantined(plugin, hook, part)
 
     def wrap(
@@ -90,7 +90,7 @@ class FaultListener:
         *,
         part: str = "",
     ) -> Callable[P, R]:
-        """See ``Guard``."""
+        """The hook as the guard below wraps it; its faults are heard."""
         if plugin not in self._ours:
             return self._guard.wrap(plugin, hook, fn, fallback, part=part)
 

@@ -85,7 +85,7 @@ def topology_suspect(name: str) -> Suspect:
 
 
 def budget_suspect(budget: DisruptionBudget) -> Suspect:
-    """A PodDisruptionBudget."""
+    """A PodDisruptionBudget as a suspect."""
     key = GangKey("PodDisruptionBudget", budget.namespace, budget.name)
     return Suspect(SuspectKind.BUDGET, key)
 

@@ -112,7 +112,7 @@ class PairHooks:
         """Number of nodes of the session; what rules answer is checked against it."""
 
     def add_filter(self, plugin: str, reason: str, rule: RuleOf, concerns: Concerns) -> None:
-        """See ``Hooks.pair_filter``."""
+        """Register a filter, see ``Hooks.pair_filter``."""
         part = f"filter {len(self.filters)}"
 
         def nowhere(fault: PluginFault, _pod: Pod) -> PairRule | None:
@@ -174,7 +174,7 @@ class PairHooks:
         return self._guard.wrap(plugin, "pair_filter", made.limits, unknown, part=f"{part} limits")
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
-        """See ``Hooks.pair_score``."""
+        """Register a score, see ``Hooks.pair_score``."""
         part = f"score {len(self.scorers)}"
 
         def silent(fault: PluginFault, _pod: Pod) -> PairScore | None:
@@ -263,7 +263,7 @@ class InterPodGate:
 
     @property
     def version(self) -> object:
-        """See ``class_fit.PodDependentRules``."""
+        """What changes when the answer may, see ``PodDependentRules``."""
         return self._pod_counts.version
 
     def limits(self) -> list[DomainLimit] | None:
@@ -277,14 +277,14 @@ class InterPodGate:
         return found
 
     def allows(self) -> Bools:
-        """See ``class_fit.PodDependentRules``."""
+        """Nodes that the rules admit, bool of shape (nodes,)."""
         allowed = np.ones(self._size, dtype=np.bool_)
         for _, rule in self._rules:
             allowed &= rule.allows()
         return allowed
 
     def points(self) -> Ints | None:
-        """See ``class_fit.PodDependentRules``."""
+        """Points of each node, int64 of shape (nodes,); None for no opinion."""
         if not self._scores:
             return None
         total = np.zeros(self._size, dtype=np.int64)

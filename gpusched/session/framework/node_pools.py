@@ -387,7 +387,7 @@ class NodePoolAccounts:
         return PodOwner(gang, node.path if node else ())
 
     def confined(self, pod: Pod) -> bool:
-        """See ``view.NodePools``."""
+        """Whether all waiting members of the pod's gang run in one pool each alone."""
         if not self.pin(pod.pod_class):
             return False
         gang = self.owner_of(pod.uid).gang

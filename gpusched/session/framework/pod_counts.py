@@ -228,5 +228,5 @@ class PodCounts:
         return column.later if self.node_usage.later else column.now
 
     def domains(self, key: str) -> Ints:
-        """See ``PodCountCache.domains``."""
+        """Number of each row's domain of a node label, -1 without it, shape (nodes,)."""
         return self._cache.domains(key, self.node_usage.nodes)

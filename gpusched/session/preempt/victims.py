@@ -220,7 +220,7 @@ class DisruptionBudgets:
         )
 
     def take(self, each: EvictOperation) -> None:
-        """A member leaves."""
+        """Count one member's eviction in its budgets."""
         for number in self.numbers_of(each.member):
             self.left[number] = max(0, self.left[number] - 1)
 

@@ -132,7 +132,7 @@ class _ModelBuilder:
         self._columns = sorted({c for ask in self._requests for c in ask.columns.tolist()})
 
     def model(self, cost_max: int, forbidden: Collection[frozenset[int]]) -> VictimModel | None:
-        """See ``model_for``."""
+        """The model as ints, see ``build_consolidation_model``."""
         own = len(self._claimant.pod_sets)
         free = self._free()
         freed = self._freed()

@@ -37,7 +37,7 @@ class GangCache(Generic[V]):
         self.known[id(gang)] = (gang, value)
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Drop all values of the cache."""
         self.known.clear()
 
     def only(self, gangs: Iterable[Gang], count: int) -> None:
