@@ -96,6 +96,9 @@ class LossAccounts:
                 sides = tuple(tuple(map(self._right, rights)) for _, rights in each.sides)
         limits = LossLimits(tuple(frees), tuple(most), sides)
         self.limits = limits if self.known else NO_LIMITS
+        if not self.known:
+            # A policy that failed once is not asked by amounts: no side of it is known either.
+            self._side.clear()
 
     def _right(self, right: EvictionRight) -> LossRight:
         return LossRight(
