@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -57,6 +58,24 @@ def test_elastic_gangs_get_the_most_members_in_the_fewest_domains() -> None:
 def test_elastic_gangs_of_two_roles() -> None:
     """Members of two sizes compete for the same nodes."""
     assert complaints(roles, terms=RACKS) == []
+
+
+def test_ranks_change_domains_no_more_often_than_they_must() -> None:
+    """Along the ranks each domain of each level is entered once."""
+    found = []
+    for seed in range(CLUSTERS):
+        asked = elastic(random.Random(f"ranks-{seed}"))
+        c = cluster(asked)
+        c.when.bound()
+        path = {machine.name: machine.path for machine in asked.machines}
+        nodes = c.then.nodes()
+        names = [f"g-0-{rank}" for rank in range(asked.kinds[0].pods)]
+        order = [path[nodes[name]] for name in names if name in nodes]
+        for depth in range(1, asked.levels + 1):
+            entered = sum(a[:depth] != b[:depth] for a, b in pairwise(order))
+            if order and entered != len({each[:depth] for each in order}) - 1:
+                found.append((seed, depth, order))
+    assert found == []
 
 
 def test_pods_that_keep_apart_are_as_compact_as_others() -> None:
