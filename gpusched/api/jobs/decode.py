@@ -26,7 +26,6 @@ from gpusched.api.meta.fields import (
     read_uid,
 )
 from gpusched.api.meta.identity import Owner, Rejected, parse_time
-from gpusched.api.meta.wire import ABSENT
 from gpusched.api.pod import gang_annotations
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.decode import DEFAULT_SCHEDULER, intern_pod_class
@@ -134,7 +133,7 @@ def _ignores_evictions(policy: job_wire.PodFailurePolicy | None) -> bool:
             each.type == "DisruptionTarget" and (each.status or "True") == "True"
             for each in rule.on_pod_conditions or ()
         )
-        if fits or rule.on_exit_codes is not ABSENT:
+        if fits or rule.on_exit_codes is not None:
             return fits and rule.action == "Ignore"
     return False
 

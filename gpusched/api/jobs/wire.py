@@ -61,11 +61,17 @@ class PodConditionPattern(Struct, gc=False, rename="camel"):
     status: str | None = None
 
 
+class ExitCodesPattern(Struct, gc=False, rename="camel"):
+    """Exit codes of a failed pod's containers; which ones is not read."""
+
+    operator: str = ""
+
+
 class PodFailureRule(Struct, gc=False, rename="camel"):
     """What a failed pod means for its Job, by its exit codes or by its conditions."""
 
     action: str = ""
-    on_exit_codes: Raw = ABSENT
+    on_exit_codes: ExitCodesPattern | None = None
     on_pod_conditions: list[PodConditionPattern] | None = None
 
 

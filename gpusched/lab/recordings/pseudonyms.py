@@ -42,15 +42,19 @@ _AMOUNTS: Final = frozenset(
     }
 )  # fmt: skip
 """Members whose own members are named after resources."""
-_BY_NAME: Final = frozenset({"minTaskMember", "placement"})
+_BY_NAME: Final = frozenset({"minTaskMember", "placement", "speeds"})
 """Members whose own members users name."""
 _BY_ROLE: Final = "ReplicaSpecs"
 """Ends members whose own members are roles, in capitals that labels do not have."""
 _PROOF: Final = re.compile(r"(.*) ([0-9]+), at least ([0-9]+)", re.DOTALL)
 _PROOF_SCOPE: Final = re.compile(r" for [0-9]+ pods?(?: beside [0-9]+)?$")
 _TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
-_MOVED: Final = frozenset({"gpusched.io/moved", "moved"})
-_FIELDS: Final = frozenset({"name", "minMember", "minResource", "at", "pods", "seal"})
+_PLAN: Final = re.compile(r"[0-9a-f]{12}(?:-grown|-left[0-9]+)?")
+"""The id of a plan, which is a hash, and what of its gang there was beside."""
+_RECORDS: Final = frozenset({"gpusched.io/moved", "moved", "gpusched.io/turn"})
+_FIELDS: Final = frozenset(
+    {"name", "minMember", "minResource", "at", "pods", "seal", "ended", "seconds"}
+)
 """Of records in annotations; other members of theirs users name."""
 
 
@@ -102,7 +106,7 @@ class Pseudonyms:
         return value
 
     def _member(self, name: str, part: Any) -> Any:
-        if name in _MOVED and isinstance(part, str):
+        if name in _RECORDS and isinstance(part, str):
             return self._record(part)
         if name == "resources" and isinstance(part, list):
             return [self._resource(each) for each in part]
@@ -135,10 +139,12 @@ class Pseudonyms:
     def _note(self, key: str, value: Any) -> Any:
         if not isinstance(value, str):
             return self._walk(value)
-        if key in _MOVED or key == _TASK_GROUPS:
+        if key in _RECORDS or key == _TASK_GROUPS:
             return self._record(value)
         if key == "gpusched.io/proof":
             return self._proof(value)
+        if key == "gpusched.io/plan" and _PLAN.fullmatch(value):
+            return value
         return self.pseudonym(value)
 
     def _proof(self, text: str) -> str:

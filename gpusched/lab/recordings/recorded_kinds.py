@@ -155,6 +155,9 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (pod_wire.PodStatus, "resources"): wire_rules.ResourceRequirements,
     (wire_rules.ResourceRequirements, "claims"): keep_list(keep_members(_scalars("name"))),
     (job_wire.PodTemplate, "spec"): pod_wire.PodSpec,
+    (wire_groups.PodGroupSpec, "gpuTypes"): keep_members(
+        {"sameType": keep_scalar, "speeds": keep_map(keep_scalar)}
+    ),
     (wire_groups.WirePodGroup, "status"): GroupStatus,
     (queue_wire.WireQueue, "status"): GroupStatus,
     (policy_wire.WireTopology, "status"): GroupStatus,
@@ -192,6 +195,10 @@ _MORE: Final[Mapping[type[Any], Fields]] = {
         "selector": _as(wire_rules.LabelSelector),
         **_scalars("manualSelector", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes"),
         **_scalars("podReplacementPolicy", "ttlSecondsAfterFinished"),
+    },
+    job_wire.ExitCodesPattern: {
+        "values": keep_list(keep_scalar),
+        **_scalars("containerName"),
     },
     job_wire.JobStatus: {
         "conditions": _conditions,

@@ -125,3 +125,36 @@ def test_pods_whose_pod_group_is_deleted_are_evicted_for_a_gang_that_deserves_th
     assert run.counts["eviction"] == 2
     assert run.counts["binding"] == 4
     assert [str(each) for each in run.seen] == []
+
+
+def test_a_gang_that_gives_all_that_it_grew_by_back_is_not_bound():
+    """Seed 20: two growing gangs were tried together, and one was left with nothing to be bound."""
+    steps = [
+        {"at": 0.0, "do": "node", "name": "n0", "gpus": 4, "rack": "r0"},
+        {"at": 0.0, "do": "node", "name": "n1", "gpus": 4, "rack": "r1"},
+        {"at": 0.0, "do": "priority", "name": "low", "value": 10},
+        {"at": 0.0, "do": "priority", "name": "high", "value": 100},
+        {"at": 0.0, "do": "queue", "name": "q1", "deserved": 4},
+        {"at": 0.0, "do": "queue", "name": "q1a", "parent": "q1", "deserved": 2},
+        {"at": 0.0, "do": "queue", "name": "q2", "deserved": 1, "capability": 7},
+        {"at": 0.0, "do": "queue", "name": "q2b", "parent": "q2", "deserved": 0},
+        {"at": 1.0, "do": "start", "slot": 0},
+        {
+            "at": 7.0, "do": "gang", "name": "g5", "queue": "q2b", "priority": "high",
+            "grouped": False, "min": 2, "roles": [{"name": "w0", "count": 2, "gpus": 1}],
+            "suspended": False, "by": "jobs",
+        },
+        {
+            "at": 25.0, "do": "gang", "name": "g1", "queue": "q1a", "priority": "high", "min": 1,
+            "roles": [{"name": "w0", "count": 4, "gpus": 1}], "by": "jobs",
+        },
+        {
+            "at": 37.0, "do": "gang", "name": "g0", "queue": "q1a", "priority": "low", "lasts": 62,
+            "min": 1, "by": "jobs",
+            "roles": [
+                {"name": "w0", "count": 2, "gpus": 4}, {"name": "w1", "count": 4, "gpus": 1}
+            ],
+        },
+    ]  # fmt: skip
+    run = play_script(parse_script({"seed": 20, "daemons": 1, "steps": steps}))
+    assert [str(each) for each in run.seen] == []

@@ -35,7 +35,7 @@ from gpusched.session.state.session_cache import SessionCache
 
 DATA = Path(devcluster.__file__).parent / "data"
 """Schemas of a real API server."""
-WORD = "zqx"
+WORD = "zqxj"
 KEY = b"k" * 16
 DEPTH_MAX = 14
 AMOUNT = "5"

@@ -138,7 +138,10 @@ class Placements:
         Queues are charged for the same members before and after, so nothing changes for them.
         """
         before = self._places.get(gang.key, ())
-        self._places[gang.key] = list(places)
+        if places:
+            self._places[gang.key] = list(places)
+        else:  # nothing is left to be bound, and a commit of nothing is none
+            self._places.pop(gang.key, None)
         self._set_proof(gang, proof)
         self._effects.announce_unassigned(gang, before)
         self._effects.announce_started(gang, places)
