@@ -79,22 +79,23 @@ def _was_carried_out(plan: str, last: float, waiting: Iterable[float]) -> bool:
 def broken_since(gang: Gang) -> float:
     """When the gang fell below its minimum, seconds since the epoch; 0.0 when it is not known yet.
 
-    With a PodGroup of ours whose status says that it ran it is the time at which its condition
-    Scheduled became false; otherwise members that are left have the time in a condition of theirs.
-    Until that is written, the oldest of the pods that replace lost members tells it.
+    With a PodGroup of ours it is the time at which its condition Scheduled became false; otherwise
+    members that are left have the time in a condition of theirs. Until the status says that it ran,
+    or that condition is written, the oldest of the pods that replace lost members tells it.
     """
     if not is_broken(gang):
         return 0.0
+    last = max(member.pod.scheduled for member in gang.placed)
+    waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods if not is_expected(pod)]
+    replaced = min((pod.created for pod in waiting if pod.created > last), default=0.0)
     group = gang.pod_group
-    if group is not None and not group.source and group.phase in STARTED:
+    if group is not None and not group.source:
+        if group.phase not in STARTED and replaced:
+            return replaced
         told = group.condition("Scheduled")
         return told.transition if told is not None and told.status == "False" else 0.0
     written = [each.pod.broken_since for each in gang.placed if each.pod.broken_since]
-    if written:
-        return min(written)
-    last = max(member.pod.scheduled for member in gang.placed)
-    waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods if not is_expected(pod)]
-    return min((pod.created for pod in waiting if pod.created > last), default=0.0)
+    return min(written) if written else replaced
 
 
 def with_stand_ins(gang: Gang) -> Gang:
