@@ -1,4 +1,4 @@
-"""M6: the fill of the openb trace, and months of gang jobs under three configurations."""
+"""M6: the fill of the openb trace, months of gang jobs under three configurations, and two mixes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import mean, pstdev
 from typing import Final
 
 from benchmarks.experiments.charts import Series, plot, stepped
+from benchmarks.experiments.mixes import mix_scenes, mix_tasks
 from benchmarks.experiments.page import Cost, Part, Scene
 from benchmarks.experiments.pictures import Picture, waits_of
 from benchmarks.experiments.pool import Done, Task, Tell
@@ -51,6 +52,7 @@ def tasks_of() -> list[Task]:
     """The months of each configuration, and each fill; nothing of fills without the trace."""
     tasks = [Task(name=f"months, {name}", work=play_months, arguments=(name,))
              for name in configurations()]  # fmt: skip
+    tasks += mix_tasks()
     folder = trace_folder()
     if folder is not None:
         tasks += [
@@ -80,7 +82,8 @@ def play_months(tell: Tell, name: str) -> RunRecord:
 
 def part_of(done: Mapping[str, Done]) -> tuple[Part, list[Cost]]:
     """The experiment of what was done."""
-    mine = {task.name: done[task.name] for task in tasks_of()}
+    mixes = {task.name for task in mix_tasks()}
+    mine = {task.name: done[task.name] for task in tasks_of() if task.name not in mixes}
     records = {name: mine[f"months, {name}"].result for name in configurations()}
     costs = [
         Cost(name=name, cpu_s=each.cpu_s, memory=each.memory,
@@ -103,6 +106,8 @@ def part_of(done: Mapping[str, Done]) -> tuple[Part, list[Cost]]:
         pictures.append(fill_picture(fills))
     alt = "M6: share of gang jobs by how long they waited, under three configurations"
     pictures.append(waits_of(records, name="m6-waits.svg", alt=alt))
+    more, spent = mix_scenes(done)
+    scenes, costs = [*scenes, *more], [*costs, *spent]
     part = Part(experiment=NAME, scenes=tuple(scenes), pictures=tuple(pictures), missing=missing)
     return part, costs
 

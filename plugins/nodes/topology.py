@@ -16,7 +16,7 @@ class TopologyArgs:
 
     ``mixGpuTypes: whenNeeded`` keeps a gang that does not say ``gpuTypes`` to one type of GPUs where
     that is possible. ``fastGpus: mostGain`` lets gangs that tell their speeds leave a type to others
-    that wait and gain more by it; ``firstCome`` gives each its fastest.
+    that gain more by it; ``firstCome`` gives each its fastest.
 
     ``spareNodes`` empty GPU nodes in each domain of ``spareLevel`` (an NVLink domain, say) are left
     to gangs that run there already, so that a failed node can be replaced where the others are.
@@ -50,7 +50,7 @@ class TopologyPolicy:
         del view
         hooks.choose_gpu_types(
             one_where_possible=self.args.mix_gpu_types == "whenNeeded",
-            for_all_that_wait=self.args.fast_gpus == "mostGain",
+            for_all_gangs=self.args.fast_gpus == "mostGain",
         )
         if self.args.compact == "gangs":
             hooks.compact(_holds_gpus)

@@ -438,15 +438,15 @@ class Hooks:
         said = self._provided("compact", provider, lambda said: isinstance(said, bool), False)
         self.topology.compacts.append(said)
 
-    def choose_gpu_types(self, *, one_where_possible: bool, for_all_that_wait: bool) -> None:
+    def choose_gpu_types(self, *, one_where_possible: bool, for_all_gangs: bool) -> None:
         """How types of GPUs are chosen for gangs.
 
         Args:
             one_where_possible: a gang that does not say it is of one type where that is possible.
-            for_all_that_wait: a gang leaves a type to those that gain more by it.
+            for_all_gangs: a gang leaves a type to those that gain more by it.
         """
         self.topology.one_gpu_type = one_where_possible
-        self.topology.fast_gpus_shared = for_all_that_wait
+        self.topology.fast_gpus_shared = for_all_gangs
 
     def spare_nodes(self, level: str, nodes: int) -> None:
         """Spare so many empty GPU nodes of each domain of a level for gangs that run there."""

@@ -25,6 +25,7 @@ from gpusched.session.gpu_types.options import (
     GpuTypeRefusal,
     contradiction,
     gpu_type_options,
+    must_be_of_one_type,
     placed_gpu_rows,
     takes_gpus,
 )
@@ -140,7 +141,7 @@ class _TypeSearch:
         """Sets of types from the fewest on; that of placed members alone, if it must be of one."""
         if self._take_first([[self._set_of(self._base)]] if self._base else self._sets(1)):
             return None
-        if self._gang.terms.gpu_types.same_type:
+        if must_be_of_one_type(self._session, self._gang, self._options):
             return self._refusal_of_one_type()
         every = self._set_of(self._options)
         if every not in self._refused and self._try(every) is not None:
@@ -306,7 +307,9 @@ class _TypeSearch:
             f"{shorten(' and '.join(each.name for each in types.options))}: {why.message}"
             for types, why in told[:_REFUSALS_NAMED_MAX]
         ]
+        named = self._gang.terms.gpu_types.same_type is None
+        field = "gpuTypes.speeds" if named else "gpuTypes.sameType"
         return GpuTypeRefusal(
             told[0][1].reason,
-            truncate_message(f"gpuTypes.sameType, no type has room for it: {'; '.join(words)}"),
+            truncate_message(f"{field}, no one type has room for it: {'; '.join(words)}"),
         )

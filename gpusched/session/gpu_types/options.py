@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_types import FULL_SPEED, GpuTypeRequest, named_value
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.pod.pod import PodClass
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.session.framework.reasons import Reason, pods_text, shorten, truncate_message
@@ -75,21 +76,30 @@ def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] 
     for pod_set in gang.pod_sets:
         if takes_gpus(pod_set.pod_class):
             admitted.update(admitted_types(session, pod_set.pod_class))
+    options = relative_options(types, request, admitted)
+    if options:
+        return options
+    there = list_gpu_types([types.shown(number) for number in sorted(admitted)]) or "none"
+    return GpuTypeRefusal(
+        Reason.INVALID_SPEC if admitted else Reason.NO_FEASIBLE_NODE,
+        truncate_message(
+            f"node selectors admit no GPU type that it takes ({list_gpu_types(list(named))}), but "
+            f"{there}; change one of them"
+        ),
+    )
+
+
+def relative_options(
+    types: NodeGpuTypes, request: GpuTypeRequest, admitted: Collection[int]
+) -> tuple[GpuTypeOption, ...]:
+    """The types among some that a gang takes, with speeds relative to the fastest of them."""
+    named = _names(types, request)
     open_to = {
         name: (speed, tuple(number for number in numbers if number in admitted))
         for name, (speed, numbers) in named.items()
     }
     open_to = {name: each for name, each in open_to.items() if each[1]}
-    if not open_to:
-        there = list_gpu_types([types.shown(number) for number in sorted(admitted)]) or "none"
-        return GpuTypeRefusal(
-            Reason.INVALID_SPEC if admitted else Reason.NO_FEASIBLE_NODE,
-            truncate_message(
-                f"node selectors admit no GPU type that it takes ({list_gpu_types(list(named))}), but "
-                f"{there}; change one of them"
-            ),
-        )
-    fastest = max(speed for speed, _ in open_to.values())
+    fastest = max((speed for speed, _ in open_to.values()), default=FULL_SPEED)
     return tuple(
         GpuTypeOption(types=numbers, name=name, speed=max(1, speed * FULL_SPEED // fastest))
         for name, (speed, numbers) in open_to.items()
@@ -134,6 +144,33 @@ def _unknown_types_message(types: NodeGpuTypes, request: GpuTypeRequest) -> str:
     there = list_gpu_types([types.shown(number) for number in range(len(types.names))])
     known = f"nodes have {there}" if there else "no node has GPUs"
     return truncate_message(f"no node has a GPU type that gpuTypes.speeds names ({named}); {known}")
+
+
+def start_gpus(gang: Gang) -> int:
+    """GPUs that a gang starts with, in thousandths: of as many members as it needs, largest first."""
+    left = gang.members_at_start
+    total = 0
+    for pod_set in gang.pod_sets:
+        count = min(left, len(pod_set.pods))
+        total += count * pod_set.pod_class.gpu_thousandths
+        left -= count
+    return total
+
+
+def must_be_of_one_type(session: Session, gang: Gang, options: Sequence[GpuTypeOption]) -> bool:
+    """Whether a gang waits for one type rather than to be mixed.
+
+    One that tells its speeds does, as far as some type has as many GPUs at all: of several it would be as
+    fast as on the slowest.
+    """
+    request = gang.terms.gpu_types
+    if request.same_type is not None or not request.speeds:
+        return bool(request.same_type)
+    nodes = session.snapshot.nodes
+    columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
+    gpus = nodes.allocatable[:, columns].sum(axis=1)
+    needed = start_gpus(gang)
+    return any(int(gpus[session.gpu_types.rows(each.types)].sum()) >= needed for each in options)
 
 
 def contradiction(
@@ -228,7 +265,7 @@ def types_to_start_on(session: Session, gang: Gang) -> list[tuple[int, ...]]:
     options = gpu_type_options(session, gang)
     if isinstance(options, GpuTypeRefusal):
         return []
-    if not request.same_type:
+    if not must_be_of_one_type(session, gang, options):
         return [tuple(sorted(number for each in options for number in each.types))]
     members = session.gpu_types.on(placed_gpu_rows(session, gang))
     if members:

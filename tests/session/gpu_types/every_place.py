@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from ortools.linear_solver import pywraplp
+
 
 @dataclass(frozen=True)
 class TinyNode:
@@ -62,40 +64,43 @@ def counts(gang: TinyGang, nodes: Sequence[TinyNode]) -> Iterator[tuple[int, ...
 def lost_by_kind(
     gang: TinyGang, others: Sequence[TinyGang], nodes: Sequence[TinyNode]
 ) -> dict[str, int]:
-    """For each type that the gang takes what all that wait do less, if it gets that type.
+    """For each type that the gang takes what all together do less, if it gets that type.
 
-    Every other gang gets one type or nothing, as far as free GPUs of the types go.
+    The others may be divided over types, as far as the GPUs of the types go.
     """
     kinds = sorted({node.kind for node in nodes})
-    free = {kind: 1_000 * sum(node.free for node in nodes if node.kind == kind) for kind in kinds}
+    room = {kind: 1_000 * sum(node.free for node in nodes if node.kind == kind) for kind in kinds}
     takes = gang.relative_speeds(kinds)
     demand = 1_000 * gang.pods * gang.gpus
     totals = {}
     for kind, speed in takes.items():
-        left = dict(free)
+        left = dict(room)
         left[kind] = max(0, left[kind] - demand)
-        totals[kind] = demand * speed // 1_000 + _most(others, kinds, left)
-    fits = [total for kind, total in totals.items() if free[kind] >= demand]
-    best = max(fits) if fits else max(totals.values(), default=0)
-    return {kind: max(0, best - total) for kind, total in totals.items()}
+        totals[kind] = (demand * speed + _most(others, kinds, left)) // 1_000
+    best = max(totals.values(), default=0)
+    lost = {kind: best - total for kind, total in totals.items()}
+    least = min((each for kind, each in lost.items() if room[kind] >= demand), default=0)
+    return {kind: max(0, each - least) for kind, each in lost.items()}
 
 
-def _most(others: Sequence[TinyGang], kinds: Sequence[str], free: dict[str, int]) -> int:
-    best = 0
-    for chosen in product(("", *kinds), repeat=len(others)):
-        left, total = dict(free), 0
-        for gang, kind in zip(others, chosen, strict=True):
-            if not kind:
-                continue
-            takes = gang.relative_speeds(kinds)
-            demand = 1_000 * gang.pods * gang.gpus
-            if kind not in takes or left[kind] < demand:
-                break
-            left[kind] -= demand
-            total += demand * takes[kind] // 1_000
-        else:
-            best = max(best, total)
-    return best
+def _most(others: Sequence[TinyGang], kinds: Sequence[str], room: dict[str, int]) -> int:
+    """The greatest sum of GPUs times speed, as a linear program."""
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    by_kind: dict[str, list[object]] = {kind: [] for kind in kinds}
+    for number, gang in enumerate(others):
+        parts = []
+        for kind, speed in gang.relative_speeds(kinds).items():
+            part = solver.NumVar(0, solver.infinity(), f"{number} {kind}")
+            solver.Objective().SetCoefficient(part, speed)
+            parts.append(part)
+            by_kind[kind].append(part)
+        solver.Add(sum(parts) <= 1_000 * gang.pods * gang.gpus)
+    for kind, parts in by_kind.items():
+        if parts:
+            solver.Add(sum(parts) <= room[kind])
+    solver.Objective().SetMaximization()
+    assert solver.Solve() == pywraplp.Solver.OPTIMAL
+    return round(solver.Objective().Value())
 
 
 def value(
@@ -104,8 +109,9 @@ def value(
     """Types, lost throughput, blocks, racks and nodes that a place uses; without types if they may mix."""
     used = [node for node, count in zip(nodes, where, strict=True) if count]
     kinds = {node.kind for node in used}
+    indifferent = gang.same is False and not gang.speeds
     domains = (
-        max(lost[kind] for kind in kinds),
+        0 if indifferent else max(lost[kind] for kind in kinds),
         len({node.block for node in used}),
         len({(node.block, node.rack) for node in used}),
         len(used),
@@ -119,6 +125,16 @@ def best_value(
     """Worth of the best place; None where there is none."""
     lost = lost_by_kind(gang, others, nodes)
     worth = [value(gang, each, nodes, lost) for each in counts(gang, nodes)]
-    if gang.same is True:
+    if gang.same is True or (gang.same is None and gang.speeds and _one_type_holds(gang, nodes)):
         worth = [each for each in worth if each[0] == 1]
     return min(worth, default=None)
+
+
+def _one_type_holds(gang: TinyGang, nodes: Sequence[TinyNode]) -> bool:
+    """Whether some type that it takes has as many GPUs as it needs, by number."""
+    kinds = sorted({node.kind for node in nodes})
+    needed = gang.pods * gang.gpus
+    return any(
+        sum(node.free for node in nodes if node.kind == kind) >= needed
+        for kind in gang.relative_speeds(kinds)
+    )

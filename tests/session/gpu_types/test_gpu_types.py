@@ -135,7 +135,7 @@ def test_a_lost_member_is_replaced_on_the_type_of_the_others():
     c.when.bound()
     first = kinds(c, "g")
     for pod, node in c.then.nodes().items():
-        c.pod(pod, group="g", gpus=8, node=node)
+        c.pod(pod, group="g", gpus=8, node=node, phase=PodPhase.RUNNING, scheduled=NOW - 5.0)
     c.gone("g-2").pod("g-3", group="g", gpus=8)
     c.when.one_session()
     assert {node[0] for node in c.then.nodes().values()} == first
@@ -172,6 +172,17 @@ def test_who_gains_little_leaves_the_fast_type_to_who_gains_much():
     gang(c, "much", 2, speeds(h100=1_000, a100=400))
     c.when.one_session()
     assert (kinds(c, "little"), kinds(c, "much")) == ({"a"}, {"h"})
+
+
+def test_gangs_that_run_count_as_well():
+    """Two gangs that gain much would fill the H100s: the next one that gains little takes A100s."""
+    c = two_types(4, 4)
+    fast = speeds(h100=1_000, a100=400)
+    running(c, "much", ["h-4", "h-5"], gpu_types=fast)
+    running(c, "late", ["a-0", "a-1"], gpu_types=fast)
+    gang(c, "little", 2, speeds(h100=1_000, a100=900))
+    c.when.one_session()
+    assert kinds(c, "little") == {"a"}
 
 
 def test_first_come_takes_its_fastest_where_that_is_asked_for():
@@ -307,3 +318,19 @@ def test_nobody_leaves_a_type_that_the_gang_does_not_take():
     c.pods("g", 1, group="g", gpus=8, priority=10)
     c.when.one_session()
     assert c.then.evicted() == ["h100s-0"]
+
+
+def test_a_gang_with_speeds_waits_for_one_type_rather_than_to_be_mixed():
+    """Two nodes of each are free, three would hold it when they are: of both it would be as slow as on A100."""
+    c = two_types(2, 3)
+    running(c, "x", ["h-2"])
+    gang(c, "g", 3, speeds(h100=1_000, a100=500))
+    c.when.one_session()
+    assert not c.then.nodes()
+    assert "gpuTypes.speeds, no one type has room for it" in c.then.why("g")
+
+
+def test_it_is_mixed_where_no_type_has_as_many_gpus():
+    c = gang(two_types(2, 2), "g", 3, speeds(h100=1_000, a100=500))
+    c.when.one_session()
+    assert kinds(c, "g") == {"a", "h"}
