@@ -99,9 +99,9 @@ class SessionLife:
             }
             for status in self.given.then.plan.gangs
         ]
-        return StarvationCheck(
-            self.case, found["pods"], found["nodes"], groups, queues
-        ).starving()
+        said = StarvationCheck(self.case, found["pods"], found["nodes"], groups, queues).starving()
+        in_parts = {gang.name for gang in self.case.gangs if gang.sub_groups}  # it knows none
+        return [each for each in said if each.split()[1] not in in_parts]
 
     # -- the story ---------------------------------------------------------------------------
     _queues: dict[str, Any] = attrs.Factory(dict)
@@ -234,7 +234,7 @@ class SessionLife:
         plan = self.given.when.carried_out()
         decision = self.given.decision
         assert decision is not None
-        for each in (*decision.faults, *(str(aside) for aside in decision.set_aside)):
+        for each in (*decision.faults, *(a.fault.says for a in decision.contained)):
             self.wrong.append(f"{now:g}: {each}")
         self._phases(plan)
         self._evictions(plan, now)
