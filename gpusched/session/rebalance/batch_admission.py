@@ -38,6 +38,7 @@ from gpusched.session.rebalance.batch_candidates import (
     types_in_batch,
     with_start_members,
 )
+from gpusched.session.rebalance.room import all_but, holding_back
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
@@ -178,8 +179,6 @@ _REASONS_WITHOUT_ROOM: Final = (
     Reason.TOPOLOGY_UNSATISFIABLE,
     Reason.WAITING_FOR_TOPOLOGY,
 )
-_MORE_THAN_ANY_NODE: Final = 2**61
-"""Amounts held back from all gangs, far more than any node has and far from overflow."""
 
 
 @attrs.frozen(eq=False)
@@ -218,7 +217,8 @@ class BatchAdmission:
 
     def started(self, gang: Gang, *, promised: bool) -> None:
         """A gang was given its minimum; one that was promised its room stays there."""
-        if self._on and not promised and self._may_move(gang):
+        has_places = bool(self._session.placements.assigned(gang))  # else its minimum is done
+        if self._on and not promised and has_places and self._may_move(gang):
             self._movable.append(gang)
 
     def start(self, gang: Gang, refusal: Unschedulable) -> bool:
@@ -353,13 +353,10 @@ class BatchAdmission:
         self, gang: Gang, own: Mapping[int, Ints], others: Sequence[Mapping[int, Ints]]
     ) -> Statement | None:
         """Places as good as any beside the rooms of others; at worst those that are its own."""
-        for back in (self._beside(others), self._only(own)):
+        for back in (self._beside(others), all_but(self._session, own)):
             statement = self._session.statement()
-            self._session.node_usage.count_as_used(back)
-            try:
+            with holding_back(self._session, back):
                 refusal = place_ignoring_reservations(self._session, gang, statement)
-            finally:
-                self._session.node_usage.count_as_used({})
             if refusal is None and not self._breaks_reservation(gang, statement):
                 if back:
                     statement.proof = ""  # it is the best beside rooms that were kept for others
@@ -378,16 +375,6 @@ class BatchAdmission:
                 known = back.get(row)
                 back[row] = amounts if known is None else known + amounts
         return back
-
-    def _only(self, own: Mapping[int, Ints]) -> dict[int, Ints]:
-        node_usage = self._session.node_usage
-        allocatable = node_usage.nodes.allocatable
-        return {
-            row: allocatable[row] - node_usage.holdings_on_row(row) - own[row]
-            if row in own
-            else np.full(allocatable.shape[1], _MORE_THAN_ANY_NODE, dtype=np.int64)
-            for row in range(len(allocatable))
-        }
 
 
 def _amounts_by_row(session: Session, ground: BatchResources, used: Ints) -> dict[int, Ints]:

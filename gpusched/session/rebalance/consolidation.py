@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import attrs
+
+from gpusched.arrays.columns import Ints
 from gpusched.base import limits
 from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.placement.victims.solver_model import VictimModel, VictimModelResult
+from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import place_minimum
@@ -34,21 +38,40 @@ from gpusched.session.rebalance.consolidation_model import (
     build_consolidation_model,
     cost_lower_bound,
 )
+from gpusched.session.rebalance.room import Room, all_but, holding_back
 from gpusched.session.state.decided.moved_gangs import as_pending_gang
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import Statement
+from gpusched.session.state.statement import Assignment, Statement
 
 _COST_OF_GPU_SECOND = 1024
 """Lost work decides, then how many pods are moved."""
 _MODELS_MAX = 24
 """Models of one session: each takes some 30 ms to build and to solve at 400 nodes."""
+_EVERYWHERE_MAX = 64
+"""So many gangs that could move are looked at wherever they are: one elsewhere may make room for
+one that leaves the domain. Of more, those in the domain alone, as models grow with their number."""
 _REASONS_WITHOUT_ROOM = (
     Reason.INSUFFICIENT_RESOURCES,
     Reason.TOPOLOGY_UNSATISFIABLE,
     Reason.WAITING_FOR_TOPOLOGY,
     Reason.NO_FEASIBLE_NODE,
 )
+
+
+@attrs.frozen(eq=False)
+class _Moves:
+    """Gangs that move together, and where everybody could be.
+
+    Attributes:
+        rooms: of the gang that waits, and by their classes of pods that move, as the model found
+            them; None where no model was asked.
+    """
+
+    gangs: tuple[MovableGang, ...]
+    rooms: tuple[Room, dict[str, Room]] | None = None
+
+
 QueueAdmissionCheck = Callable[[Session, Gang], Verdict]
 
 
@@ -94,7 +117,7 @@ class Consolidation:
         statement, places = self._placed(gang, chosen)
         if statement is None:
             return
-        self._claim(gang, chosen, statement, places)
+        self._claim(gang, chosen.gangs, statement, places)
 
     # -- who could be moved --------------------------------------------------------------------
     def _cost_max(self, gang: Gang) -> int:
@@ -182,13 +205,13 @@ class Consolidation:
     # -- choosing --------------------------------------------------------------------------------
     def _cheapest(
         self, gang: Gang, movables: Sequence[MovableGang], cost_max: int
-    ) -> list[MovableGang] | None:
+    ) -> _Moves | None:
         if not self._session.effort.solver:
             return self._single(gang, movables)
         areas, refusal = candidate_node_sets(self._session, gang)
         if refusal is not None:
             return None
-        best: list[MovableGang] | None = None
+        best: _Moves | None = None
         for bound, _, area, near in self._in_order(gang, areas, movables):
             if bound > cost_max:
                 break
@@ -199,14 +222,17 @@ class Consolidation:
                 model = build_consolidation_model(
                     self._session, gang, area, near, cost_max=cost_max, forbidden=forbidden
                 )
-                picked = self._solved(model) if model is not None else None
-                if not picked:
+                answer = self._solved(model.ints) if model is not None else None
+                if model is None or answer is None or not answer.picked:
                     break
-                chosen = [near[number] for number in picked]
-                if len(chosen) <= self._bounds.gangs_max and self._holds(gang, chosen):
-                    best, cost_max = chosen, sum(each.cost for each in chosen) - 1
+                chosen = _Moves(
+                    tuple(near[number] for number in answer.picked), model.rooms(answer.counts)
+                )
+                few = len(chosen.gangs) <= self._bounds.gangs_max
+                if few and self._holds(gang, chosen):
+                    best, cost_max = chosen, sum(each.cost for each in chosen.gangs) - 1
                     break
-                forbidden.append(frozenset(picked))
+                forbidden.append(frozenset(answer.picked))
         return best
 
     def _in_order(
@@ -222,19 +248,21 @@ class Consolidation:
             ]
             bound = cost_lower_bound(self._session, gang, area, near) if near else None
             if bound is not None:
-                found.append((bound, number, area, near))
+                few = len(movables) <= _EVERYWHERE_MAX
+                found.append((bound, number, area, list(movables) if few else near))
         found.sort(key=lambda each: each[:2])
         return found
 
-    def _single(self, gang: Gang, movables: Sequence[MovableGang]) -> list[MovableGang] | None:
+    def _single(self, gang: Gang, movables: Sequence[MovableGang]) -> _Moves | None:
         """The cheapest gang that does alone."""
         ordered = sorted(movables, key=lambda each: (each.cost, each.gang.key))
         for each in ordered[: limits.MOVE_TRIES_MAX]:
-            if self._holds(gang, [each]):
-                return [each]
+            moves = _Moves((each,))
+            if self._holds(gang, moves):
+                return moves
         return None
 
-    def _solved(self, model: VictimModel) -> tuple[int, ...]:
+    def _solved(self, model: VictimModel) -> VictimModelResult | None:
         session = self._session
         self._models += 1
         try:
@@ -244,17 +272,17 @@ class Consolidation:
             session.hooks.faults.append(str(fault))
         if not isinstance(answer, VictimModelResult):
             session.record_search(SearchRecord(outcome=SearchOutcome.INVALID, method="moves"))
-            return ()
+            return None
         self._budget -= answer.spent
         session.record_search(
             SearchRecord(
                 outcome=answer.outcome, seconds=answer.seconds, work=answer.spent, method="moves"
             )
         )
-        return answer.picked
+        return answer
 
     # -- proving ---------------------------------------------------------------------------------
-    def _holds(self, gang: Gang, chosen: Sequence[MovableGang]) -> bool:
+    def _holds(self, gang: Gang, chosen: _Moves) -> bool:
         statement, places = self._placed(gang, chosen)
         if statement is None:
             return False
@@ -264,29 +292,57 @@ class Consolidation:
         return True
 
     def _placed(
-        self, gang: Gang, chosen: Sequence[MovableGang]
+        self, gang: Gang, chosen: _Moves
     ) -> tuple[Statement | None, list[tuple[MovableGang, Statement]]]:
-        """Places of all gangs on what will be, or none at all."""
+        """Places of all gangs on what will be, or none at all.
+
+        The best place of the gang that waits may be in the way of those that move: then everybody
+        is placed where the model found room for all.
+        """
+        found = self._placed_in(gang, chosen, None)
+        if found[0] is None and chosen.rooms is not None:
+            found = self._placed_in(gang, chosen, chosen.rooms)
+        return found
+
+    def _placed_in(
+        self, gang: Gang, chosen: _Moves, rooms: tuple[Room, dict[str, Room]] | None
+    ) -> tuple[Statement | None, list[tuple[MovableGang, Statement]]]:
+        """Places of all gangs on what will be, anywhere or in these rooms; or none at all."""
         session = self._session
+        own, left = (None, None) if rooms is None else (rooms[0], dict(rooms[1]))
         statement = session.statement()
-        for each in chosen:
+        for each in chosen.gangs:
             for seat in each.seats:
                 session.evict(statement, each.gang, seat.member)
         places: list[tuple[MovableGang, Statement]] = []
-        held = place_minimum(session, gang, statement) is None and bool(statement.assignments)
-        for each in sorted(chosen, key=lambda one: (-len(one.seats), one.gang.key)):
+        held = self._place(gang, statement, own) and bool(statement.assignments)
+        for each in sorted(chosen.gangs, key=lambda one: (-len(one.seats), one.gang.key)):
             if not held:
                 break
             other = session.statement()
-            held = place_minimum(session, as_pending_gang(each.gang), other) is None
+            held = self._place(as_pending_gang(each.gang), other, _room_of(each, left))
             held = held and len(other.assignments) == len(each.seats)
             places.append((each, other))
+            if left is not None:
+                _take(left, other.assignments)
         if held:
             return statement, places
         for _, other in reversed(places):
             other.discard()
         statement.discard()
         return None, []
+
+    def _place(self, gang: Gang, statement: Statement, room: Room | None) -> bool:
+        """Place a gang anywhere, or in this room alone; whether it has places."""
+        session = self._session
+        if room is None:
+            return place_minimum(session, gang, statement) is None
+        with holding_back(session, all_but(session, room)):
+            if place_ignoring_reservations(session, gang, statement) is not None:
+                return False
+        statement.proof = ""  # it is the best in the room that was left to it
+        reservations = session.reservations
+        return reservations is None or reservations.conflict(gang, statement) is None
 
     # -- carrying out ----------------------------------------------------------------------------
     def _claim(
@@ -315,6 +371,29 @@ class Consolidation:
         session.outcomes.refuse(
             gang, Reason.PREEMPTION_IN_PROGRESS, _claimant_message(session, gang, chosen)
         )
+
+
+def _room_of(moved: MovableGang, left: dict[str, Room] | None) -> Room | None:
+    """Room that is left for pods of the classes of a gang; None for any."""
+    if left is None:
+        return None
+    room: dict[int, Ints] = {}
+    for digest in sorted({seat.member.pod.pod_class.digest for seat in moved.seats}):
+        for row, amounts in left[digest].items():
+            room[row] = room[row] + amounts if row in room else amounts
+    return room
+
+
+def _take(left: dict[str, Room], places: Sequence[Assignment]) -> None:
+    """Take places off the room of their classes."""
+    for place in places:
+        digest = place.pod.pod_class.digest
+        room = dict(left[digest])
+        if place.row in room:
+            amounts = room[place.row].copy()
+            amounts[place.request.columns] -= place.request.amounts
+            room[place.row] = amounts
+        left[digest] = room
 
 
 def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang]) -> str:

@@ -7,7 +7,7 @@ an answer is a proposal: the caller places every gang.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -22,6 +22,7 @@ from gpusched.placement.victims.search import COUNTS_MAX
 from gpusched.placement.victims.solver_model import CandidateRow, VictimModel
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.preempt.victims import CandidateVictim
+from gpusched.session.rebalance.room import Room
 from gpusched.session.state.session import Session
 
 
@@ -81,6 +82,41 @@ def cost_lower_bound(
     return None if bound is None else bound.cost
 
 
+@attrs.frozen(eq=False)
+class ConsolidationModel:
+    """The ints for the solver, and the way back to nodes.
+
+    Attributes:
+        rows: of the nodes that the model knows, in its order.
+        requests: of each role, amounts of all resources of nodes.
+        own: how many roles are the claimant's.
+        classes: digests of the classes of those that move, whose roles follow.
+    """
+
+    ints: VictimModel
+    rows: tuple[int, ...]
+    requests: tuple[Ints, ...]
+    own: int
+    classes: tuple[str, ...]
+
+    def rooms(self, counts: Sequence[Sequence[int]]) -> tuple[Room, dict[str, Room]]:
+        """Room of the claimant, and by their classes of those that move.
+
+        Args:
+            counts: members by row and role, as the solver answers.
+        """
+        claimant: dict[int, Ints] = {}
+        moved: dict[str, dict[int, Ints]] = {digest: {} for digest in self.classes}
+        for row, by_role in zip(self.rows, counts, strict=True):
+            for role, count in enumerate(by_role):
+                if count:
+                    own = role < self.own
+                    room = claimant if own else moved[self.classes[role - self.own]]
+                    more = count * self.requests[role]
+                    room[row] = room[row] + more if row in room else more
+        return claimant, dict(moved)
+
+
 def build_consolidation_model(
     session: Session,
     claimant: Gang,
@@ -89,7 +125,7 @@ def build_consolidation_model(
     *,
     cost_max: int,
     forbidden: Collection[frozenset[int]],
-) -> VictimModel | None:
+) -> ConsolidationModel | None:
     """The model; None when the claimant would not fit if all of them left, or it is too large.
 
     Args:
@@ -131,7 +167,9 @@ class _ModelBuilder:
         ]
         self._columns = sorted({c for ask in self._requests for c in ask.columns.tolist()})
 
-    def model(self, cost_max: int, forbidden: Collection[frozenset[int]]) -> VictimModel | None:
+    def model(
+        self, cost_max: int, forbidden: Collection[frozenset[int]]
+    ) -> ConsolidationModel | None:
         """The model as ints, see ``build_consolidation_model``."""
         own = len(self._claimant.pod_sets)
         free = self._free()
@@ -167,7 +205,7 @@ class _ModelBuilder:
             parts.setdefault(row, []).append((number, tuple(amounts.tolist())))
         following = [sorted(self._following[kind.digest].items()) for kind in self._classes]
         effort = self._session.effort
-        return VictimModel(
+        ints = VictimModel(
             requests=tuple(tuple(ask.tolist()) for ask in asks),
             most=(*waiting, *(sum(count for _, count in terms) for terms in following)),
             members=self._claimant.members_at_start,
@@ -190,6 +228,19 @@ class _ModelBuilder:
             workers=effort.workers,
             seed=effort.seed,
         )
+        return ConsolidationModel(
+            ints,
+            tuple(rows),
+            tuple(self._whole_requests()),
+            own,
+            tuple(kind.digest for kind in self._classes),
+        )
+
+    def _whole_requests(self) -> Iterator[Ints]:
+        for ask in self._requests:
+            amounts: Ints = np.zeros(len(self._session.node_usage.nodes.columns), dtype=np.int64)
+            amounts[ask.columns] = ask.amounts
+            yield amounts
 
     def _free(self) -> Ints:
         columns = np.array(self._columns, dtype=np.int64)

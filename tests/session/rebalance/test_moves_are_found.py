@@ -95,9 +95,7 @@ def fits(world, moved):
     count, each = world.wide
     everywhere = tuple(world.gpus)
     back = [
-        (world.running[name][0], world.able(name))
-        for name in moved
-        for _ in world.running[name][1]
+        (world.running[name][0], world.able(name)) for name in moved for _ in world.running[name][1]
     ]
     areas = [everywhere]
     if world.in_rack:
@@ -114,8 +112,7 @@ def fits(world, moved):
 def lost(world, moved):
     """GPU-seconds that are done again."""
     return sum(
-        each * len(nodes) * since
-        for each, nodes, since in (world.running[name] for name in moved)
+        each * len(nodes) * since for each, nodes, since in (world.running[name] for name in moved)
     )
 
 
@@ -144,7 +141,7 @@ def decide(world):
     plan = c.when.one_session()
     if "wide" in c.then.started():
         return 0
-    moved = [order.gang.name for claim in plan.claims for order in claim.moves]
+    moved = [order.gang.name for claim in plan.preemptions for order in claim.moves]
     return lost(world, moved) if moved else None
 
 
