@@ -52,6 +52,7 @@ from gpusched.session.framework.proposal import (
     EvictionRight,
     Moving,
     Proposal,
+    Stable,
 )
 from gpusched.session.framework.queue_accounts import less
 from gpusched.session.framework.reasons import (
@@ -65,7 +66,12 @@ from gpusched.session.framework.reasons import (
 from gpusched.session.framework.sort_keys import Key
 from gpusched.session.framework.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
 from gpusched.session.framework.view import NodeRows, View
-from gpusched.session.preempt.claimants import gang_text, preemption_claimants
+from gpusched.session.preempt.claims.claimants import (
+    gang_text,
+    preempt_rules,
+    preemption_claimants,
+    reclaim_rules,
+)
 from gpusched.session.preempt.preemption import Preemption, session_victims
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.rebalance.consolidation import Consolidation
@@ -127,6 +133,7 @@ __all__ = [
     "Selector",
     "Session",
     "SpreadTerm",
+    "Stable",
     "Statement",
     "Taint",
     "Toleration",
@@ -155,8 +162,10 @@ __all__ = [
     "place_minimum",
     "pods_text",
     "pool_of",
+    "preempt_rules",
     "preemption_claimants",
     "queue_admission",
+    "reclaim_rules",
     "refuse_beyond_quota",
     "request_text",
     "resource_of",

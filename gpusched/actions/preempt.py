@@ -16,9 +16,9 @@ from gpusched.plugin import (
     Preemption,
     Reason,
     Session,
-    VictimRules,
     gang_text,
     pods_text,
+    preempt_rules,
     preemption_claimants,
     session_victims,
 )
@@ -45,13 +45,10 @@ class Preempt:
         )
         if not claimants:
             return
-        rules = VictimRules(
-            action=PREEMPT,
-            queues=lambda claimant: (claimant.queue,),
-            may_be_victim=lambda claimant, victim: victim.priority < claimant.priority,
-        )
         with session.pipelining():
-            room = Preemption(session, rules, reason=Reason.PREEMPTED, message=_victim_message)
+            room = Preemption(
+                session, preempt_rules(), reason=Reason.PREEMPTED, message=_victim_message
+            )
             room.serve_all(claimants)
 
 

@@ -17,11 +17,11 @@ from gpusched.plugin import (
     Preemption,
     Reason,
     Session,
-    VictimRules,
     accelerator,
     format_quantity,
     gang_text,
     preemption_claimants,
+    reclaim_rules,
     session_victims,
     truncate_message,
 )
@@ -50,15 +50,10 @@ class Reclaim:
         claimants = preemption_claimants(session, lambda gang: bool(queues) and gang.queue != only)
         if not claimants:
             return
-        rules = VictimRules(
-            action=RECLAIM,
-            queues=lambda claimant: [queue for queue in queues if queue != claimant.queue],
-            may_be_victim=lambda claimant, victim: victim.queue != claimant.queue,
-        )
         with session.pipelining():
             room = Preemption(
                 session,
-                rules,
+                reclaim_rules(victims),
                 reason=Reason.RECLAIMED,
                 message=lambda gang, evictions: _victim_message(session, gang, evictions),
             )

@@ -53,7 +53,7 @@ from gpusched.session.framework.inter_pod_rules import (
     filter_failure_message,
     validated_concerns,
 )
-from gpusched.session.framework.proposal import EvictionLimits, Moving, Proposal
+from gpusched.session.framework.proposal import EvictionLimits, Moving, Proposal, Stable
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
@@ -172,6 +172,7 @@ class Hooks:
         self.longest_turn = 1
         """How many times ``maxRuntime`` a turn may last at most, for gangs whose earlier ones were not enough."""
         self.moving = Moving()  # bounds of the action consolidate
+        self.stable = Stable()  # which decisions must last
         self.usages: list[UsageOf] = []
         self.topology = TopologyHooks()
         self.stop_checks: list[tuple[Check, QueueTest]] = []

@@ -33,6 +33,19 @@ class Moving:
 
 
 @attrs.frozen(kw_only=True)
+class Stable:
+    """Which decisions must last.
+
+    Attributes:
+        starts: whether no gang is started that a claim of the same session would evict next.
+        chains: whether no gang is evicted that would have a third one evicted in turn.
+    """
+
+    starts: bool = True
+    chains: bool = True
+
+
+@attrs.frozen(kw_only=True)
 class EvictionRight:
     """A right by which a gang may take from queues on one side of the tree.
 

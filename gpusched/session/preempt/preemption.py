@@ -13,7 +13,7 @@ from enum import Enum
 
 import attrs
 
-from gpusched.api.meta.identity import UID
+from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import PodClass
 from gpusched.base import limits
@@ -24,16 +24,23 @@ from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import place_minimum
 from gpusched.session.framework.proposal import RECLAIM, Proposal
-from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
+from gpusched.session.framework.reasons import (
+    Reason,
+    nodes_text,
+    pods_text,
+    shorten,
+    truncate_message,
+)
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
+from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.role_victims import RoleVictimSearch
 from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks, in_giving_order
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimRules, VictimSelector
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import EvictOperation
+from gpusched.session.state.statement import EvictOperation, Statement, WithdrawOperation
 
 _MODEL_TRIES_MAX = 4
 """Choices of the model that policies, or places in full detail, may refuse."""
@@ -62,13 +69,20 @@ class Preemption:
     """
 
     def __init__(
-        self, session: Session, rules: VictimRules, *, reason: Reason, message: EvictionMessage
+        self,
+        session: Session,
+        rules: VictimRules,
+        *,
+        reason: Reason,
+        message: EvictionMessage,
+        supposing: Victims | None = None,
     ) -> None:
+        self._supposing = supposing is not None
         self._session = session
         self._rules = rules
         self._reason = reason
         self._message = message
-        self._victims = session_victims(session)
+        self._victims = session_victims(session) if supposing is None else supposing
         self._chooser = VictimSelector(session, self._victims, rules)
         self._roles = RoleVictimSearch(
             session, self._victims, action=rules.action, budget_s=session.effort.budget_s
@@ -80,6 +94,8 @@ class Preemption:
         """Whether the search that runs placed members, which reservations may have forbidden."""
         self._evicted = 0
         self._limits = session.snapshot.limits
+        self._unstable: dict[ClaimantClass, Gang] = {}
+        """A victim that stays for each class of claimants, as it would have others evicted."""
 
     @property
     def full(self) -> bool:
@@ -140,7 +156,7 @@ class Preemption:
                 self._hopeless[kind, placement_key(claimant, without=without)] = known
             else:
                 self._hopeless[kind] = known
-        self._tell(gang, need, known[1])
+        self._tell(gang, need, known[1], self._unstable.get(kind))
         return False
 
     def _try_on_types(
@@ -215,6 +231,7 @@ class Preemption:
             if self._claim(gang, claimant, kind, chosen) is _PreemptionResult.CLAIMED:
                 return True
             refused.append(frozenset(seat.member.pod.uid for part in chosen for seat in part.seats))
+            gangs = self._chooser.allowed(claimant, kind)
         self._chooser.pardon(kind)
         return False
 
@@ -252,7 +269,16 @@ class Preemption:
         if refused or place_minimum(session, claimant, statement) or not statement.assignments:
             statement.discard()
             return _PreemptionResult.NO_PLACE
-        evictions = statement.evictions
+        if self._supposing:
+            statement.discard()
+            return _PreemptionResult.CLAIMED
+        unstable = self._unstable_victim(claimant, statement)
+        if unstable is not None:
+            statement.discard()
+            self._chooser.exclude(kind, unstable)
+            self._unstable[kind] = unstable
+            return _PreemptionResult.REFUSED
+        evictions, withdrawn = statement.evictions, statement.withdrawn
         session.nominations.nominate(
             gang,
             statement,
@@ -260,7 +286,8 @@ class Preemption:
             reason=self._reason,
             message=truncate_message(self._message(gang, evictions)),
         )
-        self._victims.claimed(evictions)
+        self._victims.claimed(evictions, withdrawn)
+        self._withdraw(gang, withdrawn)
         self._evicted += len(evictions)
         session.outcomes.refuse(
             gang,
@@ -268,6 +295,46 @@ class Preemption:
             preemption_in_progress_message(session, gang, evictions),
         )
         return _PreemptionResult.CLAIMED
+
+    def would_claim(self, gang: Gang) -> bool:
+        """Whether others would be evicted for a gang; nothing is kept."""
+        claimant = eligible_claimant(gang)
+        if claimant is None:
+            return False
+        need = claimant.members_at_start
+        return self._try_on_types(gang, claimant, self._class_key(claimant), need) is None
+
+    def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
+        """A victim that would have a third gang evicted in turn, where that is to be avoided."""
+        if not self._session.hooks.stable.chains:
+            return None
+
+        def trial(rules: VictimRules, victims: Victims, gang: Gang) -> bool:
+            supposed = Preemption(
+                self._session, rules, reason=self._reason, message=self._message, supposing=victims
+            )
+            return supposed.would_claim(gang)
+
+        state = self._session.cycle_state
+        check = state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
+        return check.victim_that_evicts(claimant, statement)
+
+    def _withdraw(self, gang: Gang, withdrawn: Sequence[WithdrawOperation]) -> None:
+        """Gangs that would have been evicted at once do not start."""
+        of: dict[GangKey, list[WithdrawOperation]] = {}
+        for each in withdrawn:
+            of.setdefault(each.gang.key, []).append(each)
+        for _, operations in sorted(of.items()):
+            loser = operations[0].gang
+            self._session.placements.withdraw(loser, [each.assignment for each in operations])
+            self._session.outcomes.refuse(
+                loser,
+                Reason.RESERVED,
+                truncate_message(
+                    f"fits now, but {pods_text(len(operations))} would be evicted at once for "
+                    f"{gang.key}, which needs room for {pods_text(gang.members_at_start)}"
+                ),
+            )
 
     def _policies_agree(
         self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
@@ -300,7 +367,7 @@ class Preemption:
         return False
 
     # -- telling -----------------------------------------------------------------------------
-    def _tell(self, gang: Gang, need: int, reach: int) -> None:
+    def _tell(self, gang: Gang, need: int, reach: int, unstable: Gang | None) -> None:
         """Add to its message why no gang is evicted for it."""
         ask = self._session.outcomes.refusal(gang)
         if reach < 0 or ask is None:
@@ -312,6 +379,9 @@ class Preemption:
         )
         if reach >= need:
             why = f"{whom} would leave the room, but not all of it may go for this gang"
+            if unstable is not None:
+                name = shorten(f"{unstable.key.namespace}/{unstable.key.name}")
+                why += f": once made again, {name} would have a third gang evicted"
         else:
             why = f"{whom} would leave room for {reach} of {need}"
         self._session.outcomes.extend_refusal(gang, why)

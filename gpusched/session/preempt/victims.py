@@ -16,9 +16,10 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import PodPhase
 from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import EvictOperation
+from gpusched.session.state.statement import EvictOperation, WithdrawOperation
 
 COST_OF_GPU_SECOND = 2**20
 COST_OF_GPU = 2**9
@@ -88,11 +89,18 @@ class Victims:
         """What each disruption budget allows still, by its number."""
         self.log: list[UID] = []
         """Members that claims of this session made leave, in order."""
+        self._gone: set[UID] = set()
         self._running: dict[GangKey, RunningGang | None] = {}
         self._queues: dict[str, list[Gang]] = {}
-        for key, gang in sorted(session.snapshot.placed_gangs.items()):
-            if gang.terms.preemptible and gang.placed:
-                self._queues.setdefault(gang.queue, []).append(session.snapshot.placed_gangs[key])
+        running = {
+            key: gang
+            for key, gang in session.snapshot.placed_gangs.items()
+            if gang.terms.preemptible and gang.placed
+        }
+        if session.hooks.stable.starts:
+            running |= started_gangs(session)
+        for _, gang in sorted(running.items()):
+            self._queues.setdefault(gang.queue, []).append(gang)
         self._lowest = {
             queue: min(gang.priority for gang in gangs) for queue, gangs in self._queues.items()
         }
@@ -119,21 +127,30 @@ class Victims:
             self._running[gang.key] = self._examine(gang)
         return self._running[gang.key]
 
-    def claimed(self, evictions: Iterable[EvictOperation]) -> None:
+    def claimed(
+        self, evictions: Iterable[EvictOperation], withdrawn: Iterable[WithdrawOperation] = ()
+    ) -> None:
         """These leave by a claim that was kept."""
+        for op in withdrawn:
+            self.log.append(op.assignment.pod.uid)
+            self._gone.add(op.assignment.pod.uid)
+            self._running.pop(op.gang.key, None)
         for each in evictions:
             self.log.append(each.member.pod.uid)
+            self._gone.add(each.member.pod.uid)
             self._budgets.take(each)
             self._running.pop(each.gang.key, None)
 
     def _examine(self, gang: Gang) -> RunningGang | None:
         session = self._session
-        staying = [each for each in gang.placed if each.pod.uid not in session.nominations.evicted]
+        gone = session.nominations.evicted | self._gone
+        staying = [each for each in gang.placed if each.pod.uid not in gone]
         seats = []
         for member in staying:
             row = session.snapshot.nodes.row.get(member.node, -1)
             budgets = self._budgets.numbers_of(member)
-            if row < 0 or not member.confirmed or len(budgets) > 1:
+            sent = member.confirmed or session.placements.assigned_to(gang, member.pod.uid)
+            if row < 0 or not sent or len(budgets) > 1:
                 continue  # the API evicts no pod that two budgets count
             seats.append(CandidateVictim(member, row, self._cost(gang, member), budgets))
         if not seats:

@@ -275,7 +275,15 @@ class Session:
         return Statement(self.node_usage, self.queue_accounts, self.pod_counts)
 
     def evict(self, statement: Statement, gang: Gang, member: Placed) -> None:
-        """Add to a statement that a member leaves. Its node must exist."""
+        """Add to a statement that a member leaves. Its node must exist.
+
+        A place that the member was given in this session is taken back.
+        """
+        if not member.confirmed:
+            place = self.placements.assigned_to(gang, member.pod.uid)
+            if place is not None:
+                statement.withdraw(gang, place, path=self.queue_path(gang))
+                return
         row = self.snapshot.nodes.row[member.node]
         request = pod_class_vector(member.pod.pod_class, self.snapshot.nodes.columns)
         statement.evict(gang, member, row, request, path=self.queue_path(gang))

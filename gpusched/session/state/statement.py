@@ -80,6 +80,20 @@ class UnassignOperation:
     assignment: Assignment
 
 
+@attrs.frozen(slots=True, eq=False)
+class WithdrawOperation:
+    """A place given earlier in this session is taken back: nothing of it was sent yet."""
+
+    gang: Gang
+    assignment: Assignment
+    path: tuple[str, ...]
+
+
+Operation = (
+    Assignment | EvictOperation | UnnominateOperation | UnassignOperation | WithdrawOperation
+)
+
+
 class Statement:
     """Moves tried on the nodes of a session.
 
@@ -102,9 +116,7 @@ class Statement:
         """How good its places are proven to be; empty when nothing is known."""
         self.terms: tuple[Term, ...] = ()
         """Values and bounds of what its places were compared by; empty when nothing was."""
-        self._moves: list[
-            Assignment | EvictOperation | UnnominateOperation | UnassignOperation
-        ] = []
+        self._moves: list[Operation] = []
         self._open = True
 
     @property
@@ -116,6 +128,11 @@ class Statement:
     def evictions(self) -> tuple[EvictOperation, ...]:
         """Evictions so far, in the order in which they were made."""
         return tuple(move for move in self._moves if isinstance(move, EvictOperation))
+
+    @property
+    def withdrawn(self) -> tuple[WithdrawOperation, ...]:
+        """Places of this session taken back so far, in the order in which that was done."""
+        return tuple(move for move in self._moves if isinstance(move, WithdrawOperation))
 
     @property
     def unnominated(self) -> tuple[Assignment, ...]:
@@ -215,15 +232,20 @@ class Statement:
         self._undo(place)
         self._moves.append(UnassignOperation(place))
 
+    def withdraw(self, gang: Gang, place: Assignment, *, path: Sequence[str]) -> None:
+        """Take back a place that the session gave a preemptible gang; see ``Placements.withdraw``."""
+        self._must_be_open()
+        self._undo(place)
+        self._accounts.place(path, place.pod.pod_class.requests, times=-1)
+        self._moves.append(WithdrawOperation(gang, place, tuple(path)))
+
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything behind the checkpoint."""
         self._must_be_open()
         while len(self._moves) > checkpoint:
             self._undo(self._moves.pop())
 
-    def _undo(
-        self, move: Assignment | EvictOperation | UnnominateOperation | UnassignOperation
-    ) -> None:
+    def _undo(self, move: Operation) -> None:
         node_usage = self._node_usage
         if isinstance(move, EvictOperation):
             node_usage.release(move.row, move.request, slots=move.member.slots, times=-1)
@@ -239,10 +261,12 @@ class Statement:
                 self._accounts.charge_not_preemptible(
                     move.path, move.assignment.pod.pod_class.requests
                 )
-        elif isinstance(move, UnassignOperation):
+        elif isinstance(move, UnassignOperation | WithdrawOperation):
             place = move.assignment
             node_usage.add(place.row, place.request, slots=place.slots)
             self._pod_counts.place(place.pod, place.row)
+            if isinstance(move, WithdrawOperation):
+                self._accounts.place(move.path, place.pod.pod_class.requests)
         elif move.is_nomination:
             node_usage.reserve(move.row, move.request, gpu=move.gpu, times=-1)
             self._pod_counts.nominate(move.pod, move.row, times=-1)

@@ -20,6 +20,7 @@ from gpusched.plugin import (
     Proposal,
     QueueNode,
     Resources,
+    Stable,
     Verdict,
     View,
 )
@@ -37,6 +38,10 @@ class FairShareArgs:
         usage_weight: thousandths by which decayed use bends the surplus; 0 for not at all.
         saturation: percent; a queue may reclaim above its share only while it stays this much
             less saturated than each queue it takes from.
+        starts: ``lasting`` starts no gang that a claim of the same session, by share or priority,
+            would have evicted in the next one; ``any`` starts it for that moment.
+        chains: ``avoid`` evicts no gang that would have a third one evicted once it is made again;
+            ``allow`` does.
     """
 
     order: str = attrs.field(default="share", validator=v.in_(("share", "priority")))
@@ -49,6 +54,8 @@ class FairShareArgs:
         },
     )
     usage_weight: int = attrs.field(default=1000, validator=[v.ge(0), v.le(100_000)])
+    starts: str = attrs.field(default="lasting", validator=v.in_(("lasting", "any")))
+    chains: str = attrs.field(default="avoid", validator=v.in_(("avoid", "allow")))
     saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
 
 
@@ -63,6 +70,7 @@ class FairShare:
     def open(self, hooks: Hooks, view: View) -> None:
         """See the class. Shares are worked out when they are first asked for."""
         args = self.args
+        hooks.stable = Stable(starts=args.starts == "lasting", chains=args.chains == "avoid")
 
         @cache
         def shares() -> Shares:

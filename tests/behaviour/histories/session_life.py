@@ -240,9 +240,9 @@ class SessionLife:
         self._evictions(plan, now)
         for gang in plan.binds:
             self._started(gang.gang.name, [bind.key.name for bind in gang.binds], now)
-        if plan.binds or plan.claims or plan.stops:
+        if plan.binds or plan.preemptions or plan.stops:
             self._look(now)
-        return bool(plan.binds or plan.claims or plan.stops or plan.switches)
+        return bool(plan.binds or plan.preemptions or plan.stops or plan.job_changes)
 
     def _started(self, gang: str, pods: list[str], now: float) -> None:
         story = self._gang(gang)
@@ -255,7 +255,9 @@ class SessionLife:
         self.journal.append(Started(now, gang, story.queue, tuple(pods), whole))
 
     def _evictions(self, plan: Plan, now: float) -> None:
-        told = [(claim.gang.name, claim, stop) for claim in plan.claims for stop in claim.stops]
+        told = [
+            (claim.gang.name, claim, stop) for claim in plan.preemptions for stop in claim.stops
+        ]
         for claimant, claim, stop in [*told, *(("", None, stop) for stop in plan.stops)]:
             names = tuple(each.key.name for each in stop.evictions)
             gang = self.alive[names[0]].gang

@@ -111,8 +111,7 @@ def passed_on(journal: Journal) -> list[str]:
         for each, causes in _with_causes(journal)
         for cause in causes
         if cause.queue == each.claimant_queue
-        and cause.gang != each.claimant
-        and cause.claimant != each.claimant
+        and each.claimant not in {cause.gang, cause.claimant}
         and not any(other.gang == each.claimant for other in causes)
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.identity import UID, GangKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.decided.nominations import Nominations
 from gpusched.session.state.decided.placement_effects import PlacementEffects
@@ -75,6 +75,10 @@ class Placements:
         """Places given to the gang in this session, in the order in which they were given."""
         return self._places.get(gang.key, ()) if self._places else ()
 
+    def assigned_to(self, gang: Gang, uid: UID) -> Assignment | None:
+        """The place given to a member of the gang in this session; None for none."""
+        return next((place for place in self.assigned(gang) if place.pod.uid == uid), None)
+
     def by_gang(self) -> Iterator[tuple[Gang, Sequence[Assignment]]]:
         """Gangs that were given places, sorted by key, with these places."""
         for key, places in sorted(self._places.items()):
@@ -131,6 +135,18 @@ class Placements:
         self._effects.charge_placed(gang, places)
         if not taken_back:
             self._effects.announce_started(gang, places)
+
+    def withdraw(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Take places out of the plan that a committed statement has taken back."""
+        gone = {place.pod.uid for place in places}
+        left = [place for place in self._places[gang.key] if place.pod.uid not in gone]
+        self._pods -= len(gone)
+        if left:
+            self._places[gang.key] = left
+        else:
+            for known in (self._places, self._variants, self._proofs):
+                known.pop(gang.key, None)
+        self._effects.announce_unassigned(gang, places)
 
     def replace(self, gang: Gang, places: Sequence[Assignment], *, proof: str) -> None:
         """Move a gang that was given places in this session to others, or for now to none.

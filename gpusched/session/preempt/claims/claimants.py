@@ -1,0 +1,96 @@
+"""Claimants: gangs for which others might be evicted, and whom the actions would look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.plugin import Capability
+from gpusched.session.framework.proposal import PREEMPT, RECLAIM
+from gpusched.session.framework.reasons import shorten
+from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.preempt.victim_selection import VictimRules
+from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.session import Session
+
+
+def preemption_claimants(
+    session: Session, has_victims: Callable[[Gang], bool] = lambda _gang: True
+) -> list[Gang]:
+    """Gangs for which others might be evicted: admitted, ready, not started, and not nominated.
+
+    Args:
+        session: in which they find no room.
+        has_victims: whether there may be a victim for a gang; asked first.
+    """
+    return [
+        gang
+        for gang in session.gangs
+        if has_victims(gang)
+        and gang.pending
+        and (gang.missing_members or not gang.placed)
+        and session.outcomes.is_admitted(gang)
+        and not session.nominations.has(gang)
+        and not session.placements.assigned(gang)
+        and gang.ready_members + gang.pending >= gang.min_member
+        and not first_refusal(session.hooks.ready_checks, gang).refuses
+    ]
+
+
+def gang_text(gang: Gang) -> str:
+    """Namespace and name of a gang, cut to fit into a message."""
+    return shorten(f"{gang.key.namespace}/{gang.key.name}")
+
+
+def preempt_rules() -> VictimRules:
+    """Victims are of the same queue and of strictly lower priority."""
+    return VictimRules(
+        action=PREEMPT,
+        queues=lambda claimant: (claimant.queue,),
+        may_be_victim=lambda claimant, victim: victim.priority < claimant.priority,
+    )
+
+
+def reclaim_rules(victims: Victims) -> VictimRules:
+    """Victims are of other queues."""
+    queues = list(victims.queues)
+    return VictimRules(
+        action=RECLAIM,
+        queues=lambda claimant: [queue for queue in queues if queue != claimant.queue],
+        may_be_victim=lambda claimant, victim: victim.queue != claimant.queue,
+    )
+
+
+@attrs.frozen(eq=False)
+class ClaimRules:
+    """Rules of one action that evicts.
+
+    Attributes:
+        may_claim: whether there may be a victim for a gang; asked first.
+        checks: must allow the gang too.
+    """
+
+    victims: VictimRules
+    may_claim: Callable[[Gang], bool]
+    checks: Sequence[Callable[[Gang], Verdict]] = ()
+
+    def allow(self, gang: Gang) -> bool:
+        """Whether others may be evicted for the gang, as far as that can be told without them."""
+        return self.may_claim(gang) and not first_refusal(self.checks, gang).refuses
+
+
+def claim_rules(session: Session, victims: Victims) -> list[ClaimRules]:
+    """Rules of the actions of this session that evict for others, in the shipped order."""
+
+    def has_lower(gang: Gang) -> bool:
+        lowest = victims.lowest(gang.queue)
+        return lowest is not None and lowest < gang.priority
+
+    hooks, found = session.hooks, []
+    if Capability.PREEMPTION in session.capabilities:
+        found.append(ClaimRules(preempt_rules(), has_lower))
+    if Capability.RECLAIM in session.capabilities and hooks.reclaim_checks and hooks.reclaim_gates:
+        found.append(ClaimRules(reclaim_rules(victims), lambda _: True, hooks.reclaim_checks))
+    return found

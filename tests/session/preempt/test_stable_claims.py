@@ -1,0 +1,146 @@
+"""Nobody starts whom the next session would evict, and no victim has a third gang evicted."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from gpusched.config.model import DEFAULT
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+from tests.session.running import runs
+
+
+def stability(**arguments):
+    """A cluster under the shipped policy with arguments of the plugin ``fairshare``."""
+    tiers = tuple(
+        attrs.evolve(
+            tier,
+            plugins=tuple(
+                attrs.evolve(each, arguments=arguments) if each.name == "fairshare" else each
+                for each in tier.plugins
+            ),
+        )
+        for tier in DEFAULT.tiers
+    )
+    return Given(config=attrs.evolve(DEFAULT, tiers=tiers))
+
+
+def owed(c):
+    """Half of a node is free; the other half is lent, and its owner waits for all of it."""
+    c.node("n0", gpus=4)
+    c.queue("owner", limits={"deserved": {entities.GPU: 4}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "old", "n0", gpus=2, queue="guest")
+    c.gang("due", pods=1, gpus=4, queue="owner")
+    return c.gang("lent", pods=1, gpus=2, queue="guest")
+
+
+def test_nobody_is_lent_what_is_taken_back_in_the_next_session(given):
+    """The guest's second gang fits, but would go as soon as the owner's claim is decided."""
+    c = owed(given)
+    c.when.carried_out()
+    assert (c.then.started(), c.then.evicted()) == ([], ["old-0"])
+    assert c.then.reason("lent") == "Reserved"
+    assert c.then.why("lent") == (
+        "fits now, but 1 pod would be evicted at once for default/due, which needs room for 1 pod"
+    )
+    c.now += 1.0
+    c.when.bound()
+    assert c.then.started() == ["due"]
+
+
+def test_it_may_be_lent_for_a_moment_where_the_operator_says_so():
+    """With ``starts: any`` the guest starts, and goes in the next session."""
+    c = owed(stability(starts="any"))
+    c.when.carried_out()
+    assert c.then.started() == ["lent"]
+    c.now += 1.0
+    c.when.one_session()
+    assert c.then.evicted() == ["lent-0", "old-0"]
+
+
+def test_nothing_starts_below_a_gang_that_would_preempt_it(given):
+    """Inside one queue it is the same, by priority."""
+    c = given.node("n0", gpus=4)
+    runs(c, "old", "n0", gpus=2)
+    c.gang("high", pods=1, gpus=4, priority=9).gang("low", pods=1, gpus=2)
+    c.when.one_session()
+    assert (c.then.started(), c.then.evicted()) == ([], ["old-0"])
+
+
+def test_a_member_above_the_minimum_is_not_lent_for_a_moment(given):
+    """A gang that runs grows into room of which its owner is about to be given more."""
+    c = given.node("n0", gpus=4)
+    c.queue("owner", limits={"deserved": {entities.GPU: 3}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 1}})
+    runs(c, "old", "n0 n0", min_member=1, queue="guest")
+    c.pod("old-2", group="old", gpus=1, rank=2)
+    c.gang("due", pods=1, gpus=3, queue="owner")
+    c.when.one_session()
+    assert (c.then.nodes(), c.then.evicted()) == ({}, ["old-1"])
+
+
+def test_a_gang_that_is_safe_for_its_minimum_runtime_starts(given):
+    """The next session would not evict it: nobody's claim stands in its way."""
+    c = owed(given)
+    c.group("lent", queue="guest", min_member=1, min_runtime_ns=600 * 10**9)
+    c.when.one_session()
+    assert c.then.started() == ["lent"]
+
+
+def test_nobody_is_kept_from_a_start_for_a_claim_that_is_not_made(given):
+    """What the owner waits for is more than all that guests hold: the room is of use to them."""
+    c = given.node("n0", gpus=4).node("n1", gpus=4)
+    c.queue("owner", limits={"deserved": {entities.GPU: 8}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "own", "n1", gpus=1, queue="owner")
+    c.gang("due", pods=2, gpus=4, queue="owner").gang("lent", pods=1, gpus=2, queue="guest")
+    c.when.one_session()
+    assert (c.then.started(), c.then.evicted()) == (["lent"], [])
+
+
+def three(c):
+    """A gang of priority waits; in its queue one of less runs, in another a guest."""
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    c.queue("owner", limits={"deserved": {entities.GPU: 4}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "own", "n0", gpus=2, queue="owner", since=entities.NOW - 10)
+    runs(c, "guest", "n1", gpus=2, queue="guest")
+    return c.gang("high", pods=1, gpus=2, queue="owner", priority=9)
+
+
+def test_a_gang_is_not_preempted_that_would_take_back_elsewhere(given):
+    """Its own queue is within its share: the guest goes in its place, and one gang loses work."""
+    c = three(given)
+    c.when.carried_out()
+    assert c.then.evicted() == ["guest-0"]
+    c.now += 1.0
+    c.when.bound()
+    assert (c.then.started(), c.then.evicted()) == (["high"], [])
+
+
+def test_chains_are_made_where_the_operator_says_so():
+    """With ``chains: allow`` the gang of its own queue goes, and comes back for the guest."""
+    c = three(stability(chains="allow"))
+    c.when.carried_out()
+    assert c.then.evicted() == ["own-0"]
+    c.now += 1.0
+    c.pod("own-again", group="own", gpus=2)
+    c.when.one_session()
+    assert c.then.evicted() == ["guest-0"]
+
+
+@pytest.mark.parametrize(("free", "evicted"), [(0, []), (2, ["own-0"])])
+def test_a_victim_that_finds_room_elsewhere_is_no_chain(given, free, evicted):
+    """Only one node suits the gang of priority; where its victim finds another room, it goes."""
+    c = given.node("n0", gpus=2, labels={"kind": "a"}).node("n1", gpus=2)
+    if free:
+        c.node("n2", gpus=free)
+    c.queue("owner", limits={"deserved": {entities.GPU: 4}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "own", "n0", gpus=2, queue="owner")
+    runs(c, "guest", "n1", gpus=2, queue="guest")
+    c.gang("high", pods=1, gpus=2, queue="owner", priority=9, node_selector={"kind": "a"})
+    c.when.one_session()
+    assert c.then.evicted() == evicted
