@@ -31,7 +31,7 @@ from gpusched.session.framework.reasons import (
     truncate_message,
 )
 from gpusched.session.framework.verdict import Verdict, first_refusal
-from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
+from gpusched.session.preempt.preemption_plans import is_suspended_to_evict, lost_gpu_seconds
 from gpusched.session.preempt.victims import RunningGang, Victims
 from gpusched.session.rebalance.consolidation_model import (
     MovableGang,
@@ -172,8 +172,10 @@ class Consolidation:
         own_group = gang.pod_group is not None and not gang.pod_group.source
         own_job = gang.pod_group is None and gang.job is not None and gang.key.kind == "Job"
         at = float(int(session.snapshot.now))
+        comes_back = gang.eviction_warning is None or is_suspended_to_evict(gang)
         return (
             (own_group or own_job)
+            and comes_back
             and gang.key not in self._recent
             and not session.nominations.has(gang)
             and gang.key not in session.nominations.stops

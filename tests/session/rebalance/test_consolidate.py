@@ -364,6 +364,19 @@ def test_a_job_with_a_queue_is_paused_and_started_again_in_its_room():
     assert c.then.nodes() == {"j-again": "n1"}
 
 
+@pytest.mark.parametrize(("ignores", "moved"), [(True, ["a"]), (False, [])])
+def test_a_gang_whose_job_would_count_it_as_a_failure_stays(ignores, moved):
+    """Without a queue label its pods are evicted: it moves if its failure policy ignores that."""
+    c = moving()
+    c.node("n0", gpus=2).node("n1", gpus=2)
+    owned(c, "b", "n1", group={"preemptible": False})
+    c.job("j", parallelism=1, completions=1, pods=0, gpus=1, started={"ignores_evictions": ignores})
+    owned(c, "a", "n0", owner=Owner("Job", "j", entities.uid("Job", "j", "default")))
+    c.gang("wide", pods=1, gpus=2)
+    plan = c.when.one_session()
+    assert [order.gang.name for each in plan.preemptions for order in each.moves] == moved
+
+
 def test_a_gang_is_not_moved_into_room_that_is_reserved():
     """M could move to the idle node, where it would still run when H can start there."""
     c = Given(config=attrs.evolve(DEFAULT, actions=(*ACTIONS, "backfill")))
