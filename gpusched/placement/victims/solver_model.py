@@ -152,6 +152,7 @@ class VictimModel:
         model.minimize(total)
         solver = cp_model.CpSolver()
         configure_solver(solver, budget_s=self.budget_s, workers=self.workers, seed=self.seed)
+        solver.parameters.cp_model_probing_level = 2  # a third of the work for sub-groups
         status = solver.solve(model)
         spent = solver.response_proto.deterministic_time
         if status == cp_model.MODEL_INVALID:
@@ -260,7 +261,7 @@ class VictimModel:
                 ]
                 if not any(of_role):
                     continue
-                groups = model.new_int_var(0, part.count, "")
+                groups = model.new_int_var(0, self._groups_at_most(part, inside), "")
                 members = sum(sum(each) for each in of_role)
                 model.add(members >= part.least * groups)
                 for each, most in zip(of_role, part.most, strict=True):
@@ -272,6 +273,19 @@ class VictimModel:
                 complete += here
         if self.parts_least:
             model.add(sum(complete) >= self.parts_least)
+
+    def _groups_at_most(self, part: IncomingPart, inside: Sequence[int]) -> int:
+        """How many sub-groups of a sort fit the rows of one domain when everybody left."""
+        reach = [
+            sum(min(self.rows[row].most[role], self.most[role]) for row in inside)
+            for role in part.roles
+        ]
+        groups = part.count
+        while groups and part.least * groups > sum(
+            min(fit, most * groups) for fit, most in zip(reach, part.most, strict=True)
+        ):
+            groups -= 1
+        return groups
 
     def _totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
         by_role = [
