@@ -23,6 +23,7 @@ from typing import Final
 import attrs
 
 from benchmarks.figures import Figure
+from benchmarks.placement import b4_sessions
 from benchmarks.placement.aged import BLOCK, RACK, ZONE, Cluster, Job, aged, ask_of
 from gpusched.base.limits import VICTIM_MODEL_S
 from gpusched.placement.model.problem import Effort, SearchOutcome
@@ -109,7 +110,7 @@ def measure() -> list[Figure]:
                 met=max(seconds) < SECONDS_MAX,
             )
         )
-    return figures
+    return figures + b4_sessions.measure()
 
 
 def _warm() -> None:

@@ -19,6 +19,7 @@ from gpusched.placement.model.problem import (
     search_in_process,
 )
 from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.greedy_roles import greedy_victims
 from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lower_bound
 from gpusched.placement.victims.model import VictimChoice, VictimRank
 from gpusched.placement.victims.solver_model import (
@@ -243,19 +244,30 @@ def _cheapest_up_to_rank(
         workers=effort.workers,
         seed=effort.seed,
     )
+
+    def weighed(picked: Sequence[int], counts: Sequence[Sequence[int]]) -> VictimChoice | None:
+        bundles = [numbers[number] for number in picked if number < len(numbers)]
+        if wanted.is_one_role:
+            return field.weigh(bundles, wanted.members)
+        found = [row for row, _ in rows]
+        return field.weigh(bundles, 0, lambda: _holds(field, wanted, found, counts))
+
+    first: VictimChoice | None = None
+    if cost is None and (quick := greedy_victims(model)) is not None:
+        first = weighed(quick.picked, quick.counts)
+    if first is not None:
+        model = attrs.evolve(model, cost_max=min(cost_max, first.cost - 1))
     answer = search(model)
     if not isinstance(answer, VictimModelResult):
         raise SolverFault("the solver did not answer with victims")
     if answer.outcome not in (SearchOutcome.OPTIMAL, SearchOutcome.FEASIBLE):
-        return VictimSearchResult(answer.outcome, seconds=answer.seconds, spent=answer.spent)
-    picked = [numbers[number] for number in answer.picked if number < len(numbers)]
-    found = [row for row, _ in rows]
-    choice = (
-        field.weigh(picked, wanted.members)
-        if wanted.is_one_role
-        else field.weigh(picked, 0, lambda: _holds(field, wanted, found, answer.counts))
-    )
-    if choice is None or choice.cost > cost_max:
+        outcome = answer.outcome if first is None else SearchOutcome.FEASIBLE
+        proven = first is not None and answer.outcome is SearchOutcome.INFEASIBLE
+        return VictimSearchResult(
+            outcome, first, proven=proven, seconds=answer.seconds, spent=answer.spent
+        )
+    choice = weighed(answer.picked, answer.counts)
+    if choice is None or choice.cost > model.cost_max:
         raise SolverFault("the solver's victims do not hold when they are counted again")
     return VictimSearchResult(
         SearchOutcome.FEASIBLE,

@@ -143,13 +143,7 @@ class VictimModel:
         self._sub_groups(model, counts)
         if not self.loss_limits.empty:
             add_loss_limits(model, leaves, self.loss_limits, self.losses)
-        total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
-        for numbers in self.groups:
-            touched = model.new_bool_var("")
-            model.add_max_equality(touched, [leaves[number] for number in numbers])
-            total += self.group_cost * touched
-        model.add(total <= self.cost_max)
-        model.minimize(total)
+        self._minimize(model, leaves)
         solver = cp_model.CpSolver()
         configure_solver(solver, budget_s=self.budget_s, workers=self.workers, seed=self.seed)
         solver.parameters.cp_model_probing_level = 2  # a third of the work for sub-groups
@@ -163,13 +157,37 @@ class VictimModel:
             )
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return VictimModelResult(SearchOutcome.UNKNOWN, seconds=solver.wall_time, spent=spent)
+        optimal = status == cp_model.OPTIMAL
+        picked = tuple(n for n, variable in enumerate(leaves) if solver.boolean_value(variable))
+        if self._cost(picked) > self.cost_max:
+            outcome = SearchOutcome.INFEASIBLE if optimal else SearchOutcome.UNKNOWN
+            return VictimModelResult(outcome, seconds=solver.wall_time, spent=spent)
         return VictimModelResult(
-            SearchOutcome.OPTIMAL if status == cp_model.OPTIMAL else SearchOutcome.FEASIBLE,
-            tuple(n for n, variable in enumerate(leaves) if solver.boolean_value(variable)),
+            SearchOutcome.OPTIMAL if optimal else SearchOutcome.FEASIBLE,
+            picked,
             tuple(tuple(0 if x is None else int(solver.value(x)) for x in each) for each in counts),
             seconds=solver.wall_time,
             spent=spent,
         )
+
+    def _minimize(self, model: Any, leaves: list[Any]) -> None:
+        total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
+        for numbers in self.groups:
+            touched = model.new_bool_var("")
+            for number in numbers:
+                model.add_implication(leaves[number], touched)
+            total += self.group_cost * touched
+        # The bound is no constraint: with a row that equals the objective, presolve of OR-Tools 9.15
+        # called an answer of one model optimal that was not.
+        for number, cost in enumerate(self.costs):
+            if cost > self.cost_max:
+                model.add(leaves[number] == 0)
+        model.minimize(total)
+
+    def _cost(self, picked: Sequence[int]) -> int:
+        gone = frozenset(picked)
+        groups = sum(1 for each in self.groups if not gone.isdisjoint(each))
+        return sum(self.costs[number] for number in picked) + groups * self.group_cost
 
     def _row(self, model: Any, leaves: list[Any], row: CandidateRow, number: int) -> list[Any]:
         """One count for each role that fits the row; together they get what is free and freed."""
@@ -207,7 +225,7 @@ class VictimModel:
         A pod that needs a whole node is there only when each bundle on it left.
         """
         for bundle, _ in row.freed:
-            either = {bundle, *self._partners.get(bundle, ())}
+            either = {bundle, *self.partners.get(bundle, ())}
             others = [(n, freed) for n, freed in row.freed if n not in either]
             inside = {n for n, _ in others}
             room = list(row.free)
@@ -227,7 +245,7 @@ class VictimModel:
         self, bundle: int, freed: tuple[int, ...], row: CandidateRow, inside: set[int]
     ) -> bool:
         """Whether a partner that may leave in place of a bundle frees at least as much on the row."""
-        partners = self._partners.get(bundle, ())
+        partners = self.partners.get(bundle, ())
         return any(
             n in partners
             and n in inside
@@ -237,7 +255,7 @@ class VictimModel:
         )
 
     @cached_property
-    def _partners(self) -> dict[int, set[int]]:
+    def partners(self) -> dict[int, set[int]]:
         """Of each bundle, those of which one at most may be picked with it."""
         partners: dict[int, set[int]] = {}
         for one, other in self.exclusive:
