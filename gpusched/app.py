@@ -346,19 +346,9 @@ class App:
     def _build(self, api: ApiClient, rules: SessionRules) -> Callable[[], Awaitable[None]]:
         """Everything of one term, which knows nothing yet; what lives it."""
         options = self.options
-        if self.cycle is not None:
-            layouts = self.cache.rows.catalogue
-            self.cache = Cache(options.config.scheduler_names, seal=UNKNOWN_SEAL)
-            self.cache.rows.use(layouts)
-        self.cache.use_priority_rules(rules.config)
-        self.cache.use_limits(rules.config.limits)
+        self._begin_cache(rules)
         status, binder, preemption_executor, volumes = self._writers(api)
-        self.cache.on_pod.append(binder.observe)
-        self.cache.on_pod.append(status.observe)
-        self.cache.on_pod_gone.append(binder.observe_gone)
-        self.cache.on_pod_gone.append(status.observe_gone)
-        self.cache.families.on_gone.append(status.gang_gone)
-        self.cache.families.on_gone.append(preemption_executor.gang_gone)
+        self._report_to_writers(status, binder, preemption_executor)
         self.readers = InformerFactory(
             api,
             self.cache,
@@ -396,8 +386,39 @@ class App:
             only_look=bool(self._restored),
         )
         self.cycle.decided.extend(self.on_plan)
-        self.health = DaemonHealth(
-            self.cycle,
+        self.health = self._daemon_health(self.cycle, status, solver)
+        cycle = self.cycle
+        return lambda: self._live(cycle, volumes, status, preemption_executor=preemption_executor)
+
+    def _begin_cache(self, rules: SessionRules) -> None:
+        """The cache of this term: a new one after the first, under the rules in force."""
+        if self.cycle is not None:
+            layouts = self.cache.rows.catalogue
+            self.cache = Cache(self.options.config.scheduler_names, seal=UNKNOWN_SEAL)
+            self.cache.rows.use(layouts)
+        self.cache.use_priority_rules(rules.config)
+        self.cache.use_limits(rules.config.limits)
+
+    def _report_to_writers(
+        self, status: StatusWriter, binder: Binder, preemption_executor: PreemptionExecutor
+    ) -> None:
+        """What the watches show goes to the writers that wait for it, or warn about it."""
+        self.cache.on_pod.append(binder.observe)
+        self.cache.on_pod.append(status.observe)
+        self.cache.on_pod_gone.append(binder.observe_gone)
+        self.cache.on_pod_gone.append(status.observe_gone)
+        self.cache.families.on_gone.append(status.gang_gone)
+        self.cache.families.on_gone.append(preemption_executor.gang_gone)
+        layout_events = LayoutEvents(status.events, self.telemetry.rejected)
+        self.cache.rows.on_doubt.append(layout_events.record)
+        self.cache.on_doubt.append(SlotEvents(status.events, self.telemetry.rejected).record)
+
+    def _daemon_health(
+        self, cycle: SessionCycle, status: StatusWriter, solver: SolverProcess | None
+    ) -> DaemonHealth:
+        options = self.options
+        return DaemonHealth(
+            cycle,
             status.events,
             self.cache,
             regarding=self._daemon_event_object,
@@ -410,11 +431,6 @@ class App:
             inline=options.inline,
             solver=solver,
         )
-        layout_events = LayoutEvents(status.events, self.telemetry.rejected)
-        self.cache.rows.on_doubt.append(layout_events.record)
-        self.cache.on_doubt.append(SlotEvents(status.events, self.telemetry.rejected).record)
-        cycle = self.cycle
-        return lambda: self._live(cycle, volumes, status, preemption_executor=preemption_executor)
 
     def _watchdog(self) -> Watchdog:
         return Watchdog(
