@@ -236,7 +236,8 @@ def apply_solution(
         False where rules between pods refuse a place, with those before it in the statement.
     """
     rules = None if bounds is None else bounds.rules
-    walk = rows_in_topology_order(problem, np.flatnonzero(solution.counts.any(axis=0)))
+    used = np.flatnonzero(solution.counts.any(axis=0))
+    walk = rows_in_topology_order(problem, used, named=rules is None)
     sizes = _sizes_by_row(gang, solution)
     beside = _rows_by_rank(session, gang)
     for pod_set, counts in zip(gang.pod_sets, solution.counts, strict=True):
@@ -307,14 +308,20 @@ def _sizes_by_row(gang: Gang, solution: Solution) -> dict[int, list[int]]:
     return sizes
 
 
-def rows_in_topology_order(problem: Problem, rows: Ints) -> Ints:
+def rows_in_topology_order(problem: Problem, rows: Ints, *, named: bool = True) -> Ints:
     """Rows in the order in which a walk through the domains comes by.
 
     Args:
         problem: whose levels count.
         rows: ascending.
+        named: whether domains go by their names; else the one of the first row comes first.
     """
     keys = [level.domain[rows] for level in reversed(problem.levels)]
+    if not named:
+        keys = [
+            np.unique(each, return_index=True)[1][np.unique(each, return_inverse=True)[1]]
+            for each in keys
+        ]
     return rows[np.lexsort(keys)] if keys else rows
 
 
