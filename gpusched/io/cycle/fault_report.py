@@ -253,12 +253,12 @@ class FaultReport:
         """Something around a session raised, and was contained."""
         name = _name_of(about)
         key = (stage, name)
-        self._telemetry.contained("object" if name else "part", stage)
         if len(self._failing) < limits.SET_ASIDE_MAX:
             self._failing[key] = self._clock.monotonic()
         try:
+            self._telemetry.contained("object" if name else "part", stage)
             self._tell_failed(stage, error, name)
-        except Exception:  # noqa: BLE001 - it is counted; a fault of telling must not add to it
+        except Exception:  # noqa: BLE001 - a fault of telling must not add to it
             _log.error("a fault was contained and cannot be told", stage=stage)
 
     def _tell_failed(self, stage: str, error: BaseException, about: str) -> None:

@@ -222,7 +222,11 @@ class SessionCycle:
         """Run sessions until the task is cancelled."""
         try:
             while True:
-                await self._pause()
+                try:
+                    await self._pause()
+                except Exception as error:  # noqa: BLE001 - a session is held all the same, later
+                    self.faults.failed("wait", error)
+                    await self._clock.sleep(self._trouble.failed())
                 if self._ready() or not self._may_act():
                     continue
                 if await self._held():

@@ -7,6 +7,8 @@ import pytest
 from gpusched.base import limits
 from gpusched.base.errors import InvariantBroken
 from gpusched.io.cycle.config_watcher import ConfigWatcher
+from gpusched.io.cycle.session_cycle import SessionCycle
+from gpusched.io.observe.telemetry import BoundedNames
 from gpusched.io.watch.cache_comparer import CacheComparer
 from gpusched.io.watch.discovery import KindDiscovery
 from gpusched.io.watch.informers import KindEventHandler
@@ -45,6 +47,8 @@ PLACES = [
     (PreemptionExecutor, "_switch"),
     (PreemptionExecutor, "_tell"),
     (PreemptionExecutor, "_unmark"),
+    (BoundedNames, "__call__"),
+    (SessionCycle, "_pause"),
     (ConfigWatcher, "_look"),
     (EventRecorder, "_put"),
     (EventRecorder, "_send"),
