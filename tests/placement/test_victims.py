@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpusched.placement.model.problem import Effort, SearchOutcome
 from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.loss_limits import BundleLoss, LossLimits
 from gpusched.placement.victims.lower_bound import claimants_that_fit_at_most, victim_lower_bound
 from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
 from gpusched.placement.victims.search import find_cheaper_victims
@@ -210,3 +211,17 @@ def test_a_model_pickles_and_answers_the_same_elsewhere(seed):
         there.outcome,
         there.choice and there.choice.cost,
     )
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_one_member_is_lost_once_whatever_it_leaves_as(parts):
+    """Given the last member of a gang, spare and a sub-group and the gang: it frees its amount once."""
+    loss = BundleLoss(side=-1, gang=0, accounts=(0,), taken=(1,), last=(1,))
+    bundles = [
+        *(VictimBundle((0,), number, 0, loss=loss, part=True) for number in range(parts)),
+        VictimBundle((0,), parts, 0, extra=16, loss=loss),
+    ]
+    field = VictimSearchState((1,), {0: [1]}, [EvictablePod(0, (1,), 5, taken=(1,))], bundles)
+    field.loss_limits = LossLimits(frees=((0, 0, 2),))
+    answer = find_cheaper_victims(field, 2, None, Effort(budget_s=1.0))
+    assert answer.outcome is SearchOutcome.INFEASIBLE

@@ -205,6 +205,8 @@ class FreeAmounts:
             return True
         losses = []
         for number, pick in sorted(self._picks.items()):
+            if not pick.members:
+                continue  # all of it had left with other bundles before
             loss = self.bundles[number].loss
             if len(pick.members) < len(self.bundles[number].members):
                 all_of = [self.members[m].taken for m in pick.members]
@@ -249,8 +251,10 @@ class FreeAmounts:
     def _overlap(self, one: int, other: int) -> bool:
         """Whether two bundles have a member in common."""
         a, b = self.bundles[one], self.bundles[other]
-        if a.group != b.group or (len(a.members) == 1 and len(b.members) == 1):
+        if a.group != b.group:
             return False
+        if len(a.members) == 1 and len(b.members) == 1:
+            return a.members == b.members
         return not set(a.members).isdisjoint(b.members)
 
     def _covers(self, one: int, other: int) -> bool:

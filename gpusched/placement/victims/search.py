@@ -366,9 +366,15 @@ def _exclusive(field: VictimSearchState, numbers: Sequence[int]) -> tuple[tuple[
         groups.setdefault(field.bundles[number].group, []).append((place, number))
     pairs = []
     for _, each in sorted(groups.items()):
+        alone: dict[int, list[int]] = {}
         for place, number in each:
             members = set(field.bundles[number].members)
-            if len(members) > 1:
+            if len(members) == 1:
+                # The last member of a gang may leave as a spare one, as its sub-group, as the gang.
+                same = alone.setdefault(members.pop(), [])
+                pairs += [(place, other) for other in same]
+                same.append(place)
+            else:
                 pairs += [
                     (place, other)
                     for other, its in each
