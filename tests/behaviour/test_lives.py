@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
+from gpusched.config.model import DEFAULT
 from tests.behaviour.histories import stability
 from tests.behaviour.histories.life_stories import draw_life
 from tests.behaviour.histories.session_life import SessionLife
 from tests.behaviour.histories.stability import Evicted, Outside, Started
 from tests.behaviour.notation.cases import parse_cases
 
+LASTING = attrs.evolve(
+    DEFAULT,
+    tiers=tuple(
+        attrs.evolve(
+            tier,
+            plugins=tuple(
+                attrs.evolve(each, arguments={"starts": "lasting"})
+                if each.name == "fairshare"
+                else each
+                for each in tier.plugins
+            ),
+        )
+        for tier in DEFAULT.tiers
+    ),
+)
+
 
 @pytest.mark.parametrize("seed", [4, 13, 19, 22, 28, 80])
 def test_a_life_is_stable(seed):
     """Seeds that started and evicted, or made chains, or failed, before these were looked for."""
     (case,) = parse_cases(draw_life(seed), family="life")
-    life = SessionLife(case).run()
+    life = SessionLife(case, config=LASTING).run()
     assert life.wrong == []
     assert stability.early(life.journal) == []
     assert stability.chains(life.journal) == []

@@ -16,11 +16,13 @@ class EvictionWarning:
 
     Attributes:
         job, uid: which the evictions count against.
+        survives: so many evictions fail none of its Jobs, as long as nothing failed before.
     """
 
     job: ObjectKey
     uid: UID
     message: str
+    survives: int = 0
 
 
 def eviction_warning(jobs: Sequence[Job], *, paused: bool, extras: bool) -> EvictionWarning | None:
@@ -44,7 +46,10 @@ def eviction_warning(jobs: Sequence[Job], *, paused: bool, extras: bool) -> Evic
     if len(jobs) == 1 and not job.queue and not job.controlled and not extras:
         advice = f"{advice}, or name its queue with the label gpusched.io/queue"
     return EvictionWarning(
-        job.key, job.uid, f"{what} counts as a failure of {which}, whose {allowed}: {advice}"
+        job.key,
+        job.uid,
+        f"{what} counts as a failure of {which}, whose {allowed}: {advice}",
+        min(each.backoff_limit for each in counted),
     )
 
 

@@ -41,7 +41,7 @@ class Stable:
         chains: whether no gang is evicted that would have a third one evicted in turn.
     """
 
-    starts: bool = True
+    starts: bool = False
     chains: bool = True
 
 

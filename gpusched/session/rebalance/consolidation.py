@@ -172,7 +172,10 @@ class Consolidation:
         own_group = gang.pod_group is not None and not gang.pod_group.source
         own_job = gang.pod_group is None and gang.job is not None and gang.key.kind == "Job"
         at = float(int(session.snapshot.now))
-        comes_back = gang.eviction_warning is None or is_suspended_to_evict(gang)
+        warning = gang.eviction_warning
+        comes_back = (
+            warning is None or is_suspended_to_evict(gang) or len(gang.placed) <= warning.survives
+        )
         return (
             (own_group or own_job)
             and comes_back

@@ -54,7 +54,7 @@ class FairShareArgs:
         },
     )
     usage_weight: int = attrs.field(default=1000, validator=[v.ge(0), v.le(100_000)])
-    starts: str = attrs.field(default="lasting", validator=v.in_(("lasting", "any")))
+    starts: str = attrs.field(default="any", validator=v.in_(("lasting", "any")))
     chains: str = attrs.field(default="avoid", validator=v.in_(("avoid", "allow")))
     saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
 

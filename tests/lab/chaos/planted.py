@@ -54,6 +54,7 @@ from gpusched.leader.lease_machine import LEADER, LeaseMachine
 from gpusched.leader.lease_state import ClockReading
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.proposal import EvictionLimits
+from gpusched.session.preempt.claims import claimants
 from gpusched.session.status import gang_status
 
 PLANTS = {}
@@ -375,15 +376,15 @@ def _no_limits(*_args):
 @plant
 def equals_are_preempted():
     """Victims of the same priority."""
-    original = preempt.VictimRules
+    original = claimants.VictimRules
 
     def rules(**how):
         how["may_be_victim"] = lambda claimant, victim: victim.key != claimant.key
         return original(**how)
 
-    yield (preempt, "VictimRules", rules)
-    claimants = preempt.preemption_claimants
-    yield (preempt, "preemption_claimants", lambda session, _has_victims=None: claimants(session))
+    yield (claimants, "VictimRules", rules)
+    found = preempt.preemption_claimants
+    yield (preempt, "preemption_claimants", lambda session, _has_victims=None: found(session))
 
 
 @plant

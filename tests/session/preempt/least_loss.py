@@ -17,6 +17,7 @@ from statistics import mean
 import attrs
 
 from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
+from gpusched.config.model import DEFAULT
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -449,9 +450,27 @@ def random_newcomer(rng: random.Random, shape: str, gpus: int) -> tuple[tuple[Pa
 
 
 # -- the product, from outside ---------------------------------------------------------------
+CHAINS_ALLOWED = attrs.evolve(
+    DEFAULT,
+    tiers=tuple(
+        attrs.evolve(
+            tier,
+            plugins=tuple(
+                attrs.evolve(each, arguments={"chains": "allow"})
+                if each.name == "fairshare"
+                else each
+                for each in tier.plugins
+            ),
+        )
+        for tier in DEFAULT.tiers
+    ),
+)
+"""The judge knows nothing of third gangs: a set of victims is judged by itself."""
+
+
 def cluster_of(world: World) -> Given:
     """The same as objects of a cluster."""
-    c = Given()
+    c = Given(config=CHAINS_ALLOWED)
     for name, (gpus, cpu, rack) in world.nodes.items():
         c.node(
             name, gpus=gpus, cpu=cpu * 1000,

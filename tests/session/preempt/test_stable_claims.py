@@ -26,6 +26,12 @@ def stability(**arguments):
     return Given(config=attrs.evolve(DEFAULT, tiers=tiers))
 
 
+@pytest.fixture
+def given():
+    """An empty cluster where starts last."""
+    return stability(starts="lasting")
+
+
 def owed(c):
     """Half of a node is free; the other half is lent, and its owner waits for all of it."""
     c.node("n0", gpus=4)
@@ -50,9 +56,9 @@ def test_nobody_is_lent_what_is_taken_back_in_the_next_session(given):
     assert c.then.started() == ["due"]
 
 
-def test_it_may_be_lent_for_a_moment_where_the_operator_says_so():
+def test_it_is_lent_for_a_moment_by_default():
     """With ``starts: any`` the guest starts, and goes in the next session."""
-    c = owed(stability(starts="any"))
+    c = owed(Given())
     c.when.carried_out()
     assert c.then.started() == ["lent"]
     c.now += 1.0

@@ -370,7 +370,14 @@ def test_a_gang_whose_job_would_count_it_as_a_failure_stays(ignores, moved):
     c = moving()
     c.node("n0", gpus=2).node("n1", gpus=2)
     owned(c, "b", "n1", group={"preemptible": False})
-    c.job("j", parallelism=1, completions=1, pods=0, gpus=1, started={"ignores_evictions": ignores})
+    c.job(
+        "j",
+        parallelism=1,
+        completions=1,
+        pods=0,
+        gpus=1,
+        started={"ignores_evictions": ignores, "backoff_limit": 0},
+    )
     owned(c, "a", "n0", owner=Owner("Job", "j", entities.uid("Job", "j", "default")))
     c.gang("wide", pods=1, gpus=2)
     plan = c.when.one_session()
