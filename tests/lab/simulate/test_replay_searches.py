@@ -133,7 +133,8 @@ def test_hooks_that_were_set_aside_are_so_again() -> None:
     assert [answers(first, "first") for _ in range(3)] == [
         answers(second, "second") for _ in range(3)
     ]
-    assert calls == ["first", "second"]
+    # Each is asked what it was not asked before, and not every time.
+    assert 0 < calls.count("first") == calls.count("second") < 3
     assert second.quarantined("cap", "filter")
 
 
