@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
-from gpusched.config.model import DEFAULT
 from tests.behaviour.histories import stability
 from tests.behaviour.histories.life_stories import draw_life
 from tests.behaviour.histories.session_life import SessionLife
 from tests.behaviour.histories.stability import Evicted, Outside, Started
 from tests.behaviour.notation.cases import parse_cases
+from tests.shipped_policy import with_arguments
 
-LASTING = attrs.evolve(
-    DEFAULT,
-    tiers=tuple(
-        attrs.evolve(
-            tier,
-            plugins=tuple(
-                attrs.evolve(each, arguments={"starts": "lasting"})
-                if each.name == "fairshare"
-                else each
-                for each in tier.plugins
-            ),
-        )
-        for tier in DEFAULT.tiers
-    ),
-)
+LASTING = with_arguments(fairshare={"starts": "lasting"})
 
 
 @pytest.mark.parametrize("seed", [4, 13, 19, 22, 28, 80])

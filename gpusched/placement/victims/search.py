@@ -216,33 +216,8 @@ def _cheapest_up_to_rank(
     rows, still = _rows(field, wanted, numbers)
     if sum(len(row.most) for _, row in rows) > COUNTS_MAX:
         return VictimSearchResult(SearchOutcome.UNKNOWN)
-    groups, lone = _groups(field, numbers)
-    costs = tuple(
-        field.cost_of(number) + field.part_cost * (place in lone)
-        for place, number in enumerate(numbers)
-    )
-    cost_max = cost - 1 if cost is not None else sum(costs) + field.part_cost * len(groups)
-    limited = not field.loss_limits.empty
-    model = VictimModel(
-        requests=tuple(role.request for role in wanted.roles),
-        most=tuple(role.most for role in wanted.roles),
-        members=wanted.members - still,
-        minima=wanted.minima,
-        rows=tuple(row for _, row in rows),
-        costs=costs,
-        limits=_limits(field, numbers),
-        exclusive=_exclusive(field, numbers),
-        cost_max=cost_max,
-        forbidden=_forbidden(numbers, forbidden),
-        parts=tuple(_part(part, rows) for part in wanted.parts),
-        parts_least=wanted.parts_least,
-        loss_limits=field.loss_limits,
-        losses=tuple(field.loss_of(number) for number in numbers) if limited else (),
-        groups=groups,
-        group_cost=field.part_cost,
-        budget_s=effort.budget_s,
-        workers=effort.workers,
-        seed=effort.seed,
+    model = _model(
+        field, wanted, numbers, (rows, still), cost=cost, effort=effort, forbidden=forbidden
     )
 
     def weighed(picked: Sequence[int], counts: Sequence[Sequence[int]]) -> VictimChoice | None:
@@ -256,7 +231,7 @@ def _cheapest_up_to_rank(
     if cost is None and (quick := greedy_victims(model)) is not None:
         first = weighed(quick.picked, quick.counts)
     if first is not None:
-        model = attrs.evolve(model, cost_max=min(cost_max, first.cost - 1))
+        model = attrs.evolve(model, cost_max=min(model.cost_max, first.cost - 1))
     answer = search(model)
     if not isinstance(answer, VictimModelResult):
         raise SolverFault("the solver did not answer with victims")
@@ -275,6 +250,47 @@ def _cheapest_up_to_rank(
         proven=answer.outcome is SearchOutcome.OPTIMAL,
         seconds=answer.seconds,
         spent=answer.spent,
+    )
+
+
+def _model(
+    field: VictimSearchState,
+    wanted: IncomingRoles,
+    numbers: Sequence[int],
+    found: tuple[Sequence[tuple[int, CandidateRow]], int],
+    *,
+    cost: int | None,
+    effort: Effort,
+    forbidden: Sequence[frozenset[int]],
+) -> VictimModel:
+    """The model of these bundles; ``found`` has the rows and how many claimants fit without them."""
+    rows, still = found
+    groups, lone = _groups(field, numbers)
+    costs = tuple(
+        field.cost_of(number) + field.part_cost * (place in lone)
+        for place, number in enumerate(numbers)
+    )
+    limited = not field.loss_limits.empty
+    return VictimModel(
+        requests=tuple(role.request for role in wanted.roles),
+        most=tuple(role.most for role in wanted.roles),
+        members=wanted.members - still,
+        minima=wanted.minima,
+        rows=tuple(row for _, row in rows),
+        costs=costs,
+        limits=_limits(field, numbers),
+        exclusive=_exclusive(field, numbers),
+        cost_max=cost - 1 if cost is not None else sum(costs) + field.part_cost * len(groups),
+        forbidden=_forbidden(numbers, forbidden),
+        parts=tuple(_part(part, rows) for part in wanted.parts),
+        parts_least=wanted.parts_least,
+        loss_limits=field.loss_limits,
+        losses=tuple(field.loss_of(number) for number in numbers) if limited else (),
+        groups=groups,
+        group_cost=field.part_cost,
+        budget_s=effort.budget_s,
+        workers=effort.workers,
+        seed=effort.seed,
     )
 
 

@@ -17,10 +17,10 @@ from statistics import mean
 import attrs
 
 from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
-from gpusched.config.model import DEFAULT
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
+from tests.shipped_policy import with_arguments
 
 LEVELS = {"host": 0, "rack": 1, "": 2}
 
@@ -450,21 +450,7 @@ def random_newcomer(rng: random.Random, shape: str, gpus: int) -> tuple[tuple[Pa
 
 
 # -- the product, from outside ---------------------------------------------------------------
-CHAINS_ALLOWED = attrs.evolve(
-    DEFAULT,
-    tiers=tuple(
-        attrs.evolve(
-            tier,
-            plugins=tuple(
-                attrs.evolve(each, arguments={"chains": "allow"})
-                if each.name == "fairshare"
-                else each
-                for each in tier.plugins
-            ),
-        )
-        for tier in DEFAULT.tiers
-    ),
-)
+CHAINS_ALLOWED = with_arguments(fairshare={"chains": "allow"})
 """The judge knows nothing of third gangs: a set of victims is judged by itself."""
 
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
-from gpusched.config.model import DEFAULT
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
+from tests.shipped_policy import with_arguments
 
 
 def stability(**arguments):
     """A cluster under the shipped policy with arguments of the plugin ``fairshare``."""
-    tiers = tuple(
-        attrs.evolve(
-            tier,
-            plugins=tuple(
-                attrs.evolve(each, arguments=arguments) if each.name == "fairshare" else each
-                for each in tier.plugins
-            ),
-        )
-        for tier in DEFAULT.tiers
-    )
-    return Given(config=attrs.evolve(DEFAULT, tiers=tiers))
+    return Given(config=with_arguments(fairshare=arguments))
 
 
 @pytest.fixture

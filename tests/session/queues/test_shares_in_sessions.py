@@ -9,6 +9,7 @@ from gpusched.config.model import DEFAULT, PluginChoice, PluginTier
 from gpusched.pluginhost.registry import load_policy
 from gpusched.testing.entities import BORN, GPU, NOW
 from gpusched.testing.given import Given
+from tests.shipped_policy import with_arguments
 
 
 def gpus(**amounts):
@@ -18,19 +19,7 @@ def gpus(**amounts):
 
 def under(**arguments):
     """A cluster whose fairshare, quota or priority plugin has other arguments."""
-    tiers = tuple(
-        PluginTier(
-            tuple(
-                attrs.evolve(each, arguments=arguments[each.name])
-                if each.name in arguments
-                else each
-                for each in tier.plugins
-            )
-        )
-        for tier in DEFAULT.tiers
-    )
-    assert {each.name for tier in tiers for each in tier.plugins} >= set(arguments)
-    return Given(policy=load_policy(attrs.evolve(DEFAULT, tiers=tiers)))
+    return Given(config=with_arguments(**arguments))
 
 
 def due(c, *queues, resource=GPU):
