@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from kubernetes_asyncio.config import ConfigException, list_kube_config_contexts
-
 from gpusched.api.meta.gpu_resources import GpuResources
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
@@ -19,6 +17,7 @@ from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
 from gpusched.config.load import configuration_path, load_file
 from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
+from gpusched.io.client.kubeconfig_library import kubeconfig_library
 from gpusched.io.client.responses import explain_denied
 
 T = TypeVar("T")
@@ -135,9 +134,10 @@ def default_namespace(kubeconfig: str | None) -> str:
         return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
     if file is None:
         file = str(Path.home() / ".kube" / "config")
+    library = kubeconfig_library().config
     try:
-        _, active = list_kube_config_contexts(config_file=file)
-    except (ConfigException, OSError):
+        _, active = library.list_kube_config_contexts(config_file=file)
+    except (library.ConfigException, OSError):
         return "default"  # connecting says better what is wrong with the file
     return str(value_at(active, "context", "namespace") or "default")
 

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 from urllib.request import (  # type: ignore[attr-defined]
     getproxies_environment,
@@ -27,11 +27,9 @@ import attrs
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, ConfigError
+from gpusched.io.client.kubeconfig_library import kubeconfig_library
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.text import one_line
-
-if TYPE_CHECKING:
-    from kubernetes_asyncio.client import Configuration
 
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -113,13 +111,10 @@ class InClusterCredentials:
 
     async def load(self) -> ApiAccess:
         """Address and credentials of a pod's service account."""
-        # The library is half a second of imports: who is given credentials does without it.
-        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
-        from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
-
-        configuration = Configuration()
+        library = kubeconfig_library()
+        configuration = library.new_configuration()
         try:
-            InClusterConfigLoader(
+            library.config.incluster_config.InClusterConfigLoader(
                 token_filename=self._token_file,
                 cert_filename=self._ca_file,
                 try_refresh_token=False,
@@ -143,13 +138,11 @@ class KubeconfigCredentials:
         """Address and credentials of a kubeconfig file."""
         if not self._exists():
             raise ClusterUnreachable(f"there is no kubeconfig file {self._path}")
-        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 - see above
-        from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415
-
-        configuration = Configuration()
+        library = kubeconfig_library()
+        configuration = library.new_configuration()
         try:
             async with asyncio.timeout(limits.CREDENTIAL_LOAD_MAX_S):
-                loader = await load_kube_config(
+                loader = await library.config.load_kube_config(
                     config_file=self._path, client_configuration=configuration, persist_config=False
                 )
             user = loader._user  # noqa: SLF001 - the library's own refresh_token reads it too
@@ -239,7 +232,7 @@ def report_proxy(access: ApiAccess, environ: Mapping[str, str]) -> None:
 
 
 def _access(
-    configuration: Configuration, *, environ: Mapping[str, str], reread_after_s: float | None
+    configuration: Any, *, environ: Mapping[str, str], reread_after_s: float | None
 ) -> ApiAccess:
     host = str(configuration.host).rstrip("/")
     parts = urlsplit(host)
