@@ -8,6 +8,7 @@ import pytest
 
 from gpusched.api.foreign import kinds, pod_groups, queues, workload_decode
 from gpusched.api.foreign.workload import ForeignWorkload, ForeignWorkloadRole
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.jobs.decode import JOBS
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.pod.decode import PODS
@@ -183,6 +184,23 @@ def test_native_group_of_any_version():
     assert (found.min_member, found.phase) == (4, "Running")
     assert found.topology.required == "example.com/rack"
     assert group(kinds.NATIVE, {"schedulingPolicy": {"basic": {}}}).min_member == 1
+
+
+def test_kai_sub_groups_with_children():
+    """Those with children need all of these complete; minima of their own are told."""
+    parts = [
+        {"name": "slice", "minMember": 4, "topologyConstraint": {"requiredTopologyLevel": "rack"}},
+        {"name": "a", "minMember": 2, "parent": "slice"},
+        {"name": "b", "minMember": 3, "parent": "slice"},
+    ]
+    made = group(kinds.KAI, {"minMember": 1, "subGroups": parts})
+    assert (made.min_member, made.min_sub_groups) == (5, 1)
+    assert made.sub_groups == (
+        SubGroup("slice", 0, TopologyRequest(required="rack"), min_sub_groups=2),
+        SubGroup("a", 2, TopologyRequest(), "slice"),
+        SubGroup("b", 3, TopologyRequest(), "slice"),
+    )
+    assert "minMember of slice is not honoured" in made.warning
 
 
 def test_kai_group_and_queue():

@@ -156,6 +156,31 @@ def test_min_member_left_out_is_the_sum_of_roles(wire, custom):
     assert wire.read("podgroups", item).min_member == 1
 
 
+PARENT = "spec.subGroups[].parent"
+NESTED = {
+    "subGroups": [
+        {"name": "zone", "topology": {"required": "zone"}, "minMember": 1},
+        {"name": "s0", "parent": "zone", "minMember": 2, "topology": {"required": "rack"}},
+        {"name": "s1", "parent": "zone", "minMember": 3},
+    ]
+}
+CHAIN = [
+    {"name": name, "parent": above} if above else {"name": name}
+    for name, above in zip("abcde", ("", "a", "b", "c", "d"), strict=True)
+]
+
+
+def test_sub_groups_in_a_sub_group(wire, custom):
+    """Those that pods name have minima of pods, the one around them of sub-groups: all of them."""
+    read = wire.read("podgroups", custom("PodGroup", NESTED, namespace="a"))
+    assert read.sub_groups == (
+        SubGroup("zone", 0, TopologyRequest(required="zone"), min_sub_groups=2),
+        SubGroup("s0", 2, TopologyRequest(required="rack"), "zone"),
+        SubGroup("s1", 3, TopologyRequest(), "zone"),
+    )
+    assert read.min_sub_groups == 1
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "says"),
     [
@@ -170,6 +195,20 @@ def test_min_member_left_out_is_the_sum_of_roles(wire, custom):
         ({"subGroups": [{"name": ""}]}, "spec.subGroups[].name", "empty"),
         ({"subGroups": [{}]}, "spec.subGroups[]", "name"),
         ({"minSubGroups": 1}, "spec.minSubGroups", "1 of 0"),
+        (NESTED | {"minSubGroups": 2}, "spec.minSubGroups", "2 of 1"),
+        ({"subGroups": [{"name": "a", "parent": "b"}]}, PARENT, "'b' of 'a' is no sub-group"),
+        ({"subGroups": [{"name": "a", "parent": "a"}]}, PARENT, "'a' in 'a'"),
+        ({"subGroups": CHAIN}, PARENT, "'e' is 5 levels deep, and 4 are the most"),
+        (
+            {"subGroups": [{"name": "a", "minSubGroups": 2}, {"name": "b", "parent": "a"}]},
+            PARENT,
+            "'a' needs 2 sub-groups complete and holds 1",
+        ),
+        (
+            {"subGroups": [{"name": "a", "minMember": 2}, {"name": "b", "parent": "a"}]},
+            "spec.subGroups[].minMember",
+            "minSubGroups",
+        ),
         ({"topology": {"maxWait": "soon"}}, "spec.topology.maxWait", "not a duration"),
         ({"minResources": {"cpu": "x"}}, "spec.minResources", "not a quantity"),
         ({"preemptible": "no"}, "spec.preemptible", "got str"),

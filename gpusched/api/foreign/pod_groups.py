@@ -17,6 +17,11 @@ from gpusched.api.gang.pod_group import (
     SubGroup,
     TopologyRequest,
 )
+from gpusched.api.gang.sub_group_tree import (
+    least_members,
+    sub_group_tree_error,
+    with_default_minima,
+)
 from gpusched.api.meta import wire
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
@@ -33,6 +38,7 @@ from gpusched.api.pod import gang_annotations
 
 TIER: Final = "tier:"
 """Prefix of a level by its number, counted from the hosts outwards, as Volcano counts."""
+HOLDERS: Final = "of sub-groups with children the minima of all children count"
 _SECOND_NS: Final = 10**9
 _PHASES: Final = {
     "PreScheduling": "Pending",
@@ -175,18 +181,20 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
     """
     spec = parsed.spec or wire_foreign.KaiGroupSpec()
     parts = _kai_sub_groups(spec.sub_groups or ())
-    nested = len(spec.sub_groups or ()) - len(parts)
+    top = sum(1 for part in parts if not part.parent)
+    nested = [part.name for part in parts if part.min_sub_groups]
+    own = [each.name for each in spec.sub_groups or () if each.name in nested and each.min_member]
     group = _group(
         parsed.metadata,
         parsed.status,
         kinds.KAI,
         queue=spec.queue,
-        min_member=max(1, spec.min_member or 0, sum(part.min_member for part in parts)),
+        min_member=max(1, spec.min_member or 0, least_members(parts, top)),
         priority_class=spec.priority_class_name or "",
         phase=PENDING,
         sub_groups=parts,
-        min_sub_groups=len(parts),
-        warning=f"{nested} of its subGroups have children and are not honoured" if nested else "",
+        min_sub_groups=top,
+        warning=f"minMember of {', '.join(own)} is not honoured: {HOLDERS}" if own else "",
     )
     if spec.preemptibility:
         terms = attrs.evolve(group.terms, preemptible=spec.preemptibility == "preemptible")
@@ -196,18 +204,23 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
 
 
 def _kai_sub_groups(parts: Sequence[wire_foreign.KaiSubGroup]) -> tuple[SubGroup, ...]:
-    """Sub-groups that pods belong to; those above them only hold them together."""
-    above = {part.parent for part in parts}
+    """Sub-groups that pods belong to, and those above them: minima of pods are of the former."""
     names = [part.name for part in parts]
     if len(set(names)) != len(names) or "" in names:
         raise InvalidObject("spec.subGroups[].name", "is empty or there twice")
-    return tuple(
+    groups = tuple(
         SubGroup(
-            part.name, max(1, part.min_member or 0), _kai_topology_request(part.topology_constraint)
+            part.name,
+            part.min_member or 0,
+            _kai_topology_request(part.topology_constraint),
+            part.parent or "",
         )
         for part in parts
-        if part.name not in above
     )
+    wrong = sub_group_tree_error(groups)
+    if wrong:
+        raise InvalidObject("spec.subGroups[].parent", wrong)
+    return with_default_minima(groups)
 
 
 def _kai_topology_request(wish: wire_foreign.KaiTopology | None) -> TopologyRequest:

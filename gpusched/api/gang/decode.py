@@ -14,6 +14,11 @@ from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.gang import wire
 from gpusched.api.gang.move_record import parse_move
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.sub_group_tree import (
+    split_sub_groups,
+    sub_group_tree_error,
+    with_default_minima,
+)
 from gpusched.api.gang.turn_record import turn_of_wire
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
@@ -46,11 +51,10 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
     check_identity(metadata, namespaced=True)
     sub_groups = _sub_groups(spec.sub_groups)
     tasks = tuple(sorted((spec.min_task_member or {}).items()))
-    min_sub_groups = len(sub_groups) if spec.min_sub_groups is None else spec.min_sub_groups
-    if min_sub_groups > len(sub_groups):
-        raise InvalidObject(
-            "spec.minSubGroups", f"asks for {min_sub_groups} of {len(sub_groups)} subGroups"
-        )
+    top = sum(1 for part in sub_groups if not part.parent)
+    min_sub_groups = top if spec.min_sub_groups is None else spec.min_sub_groups
+    if min_sub_groups > top:
+        raise InvalidObject("spec.minSubGroups", f"asks for {min_sub_groups} of {top} subGroups")
     status, canonical = read_status(parsed.status)
     return PodGroup(
         namespace=metadata.namespace,
@@ -123,8 +127,20 @@ def _sub_groups(parts: Iterable[wire.WireSubGroup] | None) -> tuple[SubGroup, ..
                 "spec.subGroups[].name", f"{quoted(part.name)} is empty or there twice"
             )
         wish = _topology_request(part.topology, field="spec.subGroups[].topology")
-        made[part.name] = SubGroup(part.name, part.min_member or 1, wish)
-    return tuple(made.values())
+        made[part.name] = SubGroup(
+            part.name, part.min_member or 0, wish, part.parent or "", part.min_sub_groups or 0
+        )
+    groups = tuple(made.values())
+    wrong = sub_group_tree_error(groups)
+    if wrong:
+        raise InvalidObject("spec.subGroups[].parent", wrong)
+    for holder in split_sub_groups(groups)[1]:
+        if holder.min_member > 1:  # the CRD's default is 1
+            raise InvalidObject(
+                "spec.subGroups[].minMember",
+                f"{quoted(holder.name)} holds other sub-groups: minSubGroups says how many of them",
+            )
+    return with_default_minima(groups)
 
 
 def _topology_request(wish: wire.WireTopologyRequest | None, *, field: str) -> TopologyRequest:

@@ -27,11 +27,19 @@ NO_TOPOLOGY_REQUEST = TopologyRequest()
 
 @attrs.frozen(slots=True)
 class SubGroup:
-    """A part of a gang that starts with its own minimum."""
+    """A part of a gang that starts with its own minimum: of pods, or of the sub-groups in it.
+
+    Attributes:
+        min_member: pods that it needs; 0 for one that holds other sub-groups.
+        parent: name of the sub-group that it is in, empty at the top.
+        min_sub_groups: how many of the sub-groups in it must be complete.
+    """
 
     name: str
     min_member: int
     topology: TopologyRequest
+    parent: str = ""
+    min_sub_groups: int = 0
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -67,6 +75,8 @@ class PodGroup:
 
     Attributes:
         min_task_member: pairs of role and minimum, sorted.
+        sub_groups: those that pods name, and those that hold others, in any order.
+        min_sub_groups: how many of the sub-groups at the top must be complete.
         terms: on which it runs.
         status: the status object as last seen, as canonical JSON.
         source: empty for our own kind, else the project of its kind: see ``api.foreign.kinds``.

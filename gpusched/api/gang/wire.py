@@ -32,6 +32,8 @@ class WireSubGroup(Struct, gc=False, rename="camel"):
     name: str
     min_member: MembersFromOne | None = None
     topology: WireTopologyRequest | None = None
+    parent: Name | None = None
+    min_sub_groups: MembersFromOne | None = None
 
 
 class WireDisruption(Struct, gc=False, rename="camel"):

@@ -49,6 +49,7 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
         gang.min_roles,
         gang.ready_roles,
         gang.sub_groups,
+        gang.parent_groups,
         gang.min_sub_groups,
         gang.ready_sub_groups,
         gang.succeeded_counted,

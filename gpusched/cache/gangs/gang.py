@@ -15,6 +15,7 @@ from gpusched.api.gang.pod_group import (
     SubGroup,
     TopologyRequest,
 )
+from gpusched.api.gang.sub_group_tree import split_sub_groups
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import EvictionWarning
@@ -63,7 +64,9 @@ class Gang:
         min_member: members that it needs at once; ``succeeded`` members count where ``succeeded_counted``.
         min_roles: pairs of role and smallest number of members, sorted.
         ready_roles: members by role that count already, sorted; only where roles have minima.
-        min_sub_groups: how many of ``sub_groups`` must be complete.
+        sub_groups: those that pods name.
+        parent_groups: sub-groups that hold others.
+        min_sub_groups: how many of the sub-groups at the top must be complete.
         ready_sub_groups: members by sub-group that count already, sorted.
         pod_sets: members without a place that may get one, a ``PodSet`` for each class of pods.
         placed: members with a place, sorted by pod.
@@ -120,6 +123,7 @@ class Gang:
     job_failure: str = ""
     eviction_warning: EvictionWarning | None = None
     turn: TurnRecord | None = None
+    parent_groups: tuple[SubGroup, ...] = ()
 
     @cached_property
     def suspended(self) -> bool:
@@ -173,13 +177,64 @@ class Gang:
 
     def missing_in_sub_group(self, part: SubGroup) -> int:
         """Members that a sub-group needs before it is complete."""
-        have = dict(self.ready_sub_groups).get(part.name, 0)
-        return max(0, part.min_member - have)
+        return self.missing_by_sub_group.get(part.name, 0)
+
+    @cached_property
+    def missing_by_sub_group(self) -> dict[str, int]:
+        """Members with which each sub-group would be complete: of those in it the nearest ones.
+
+        The gang itself has the empty name.
+        """
+        have = dict(self.ready_sub_groups)
+        missing = {
+            part.name: max(0, part.min_member - have.get(part.name, 0)) for part in self.sub_groups
+        }
+
+        def least(name: str, needed: int) -> int:
+            lacking = []
+            for child in self.sub_groups_in.get(name, ()):
+                if child.name not in missing:
+                    missing[child.name] = least(child.name, child.min_sub_groups)
+                lacking.append(missing[child.name])
+            return sum(sorted(lacking)[:needed])
+
+        missing[""] = least("", self.min_sub_groups)
+        return missing
+
+    @cached_property
+    def sub_groups_in(self) -> dict[str, tuple[SubGroup, ...]]:
+        """Sub-groups by the name of the one that they are in, empty at the top."""
+        found: dict[str, list[SubGroup]] = {}
+        for each in (*self.sub_groups, *self.parent_groups):
+            found.setdefault(each.parent, []).append(each)
+        return {name: tuple(groups) for name, groups in found.items()}
+
+    @cached_property
+    def pod_groups_below(self) -> dict[str, frozenset[str]]:
+        """Names of the sub-groups of pods inside of each sub-group; itself of one of pods."""
+        names = {each.name for each in self.parent_groups}
+
+        def below(name: str) -> frozenset[str]:
+            if name not in names:
+                return frozenset((name,))
+            return frozenset().union(
+                *(below(each.name) for each in self.sub_groups_in.get(name, ()))
+            )
+
+        return {each.name: below(each.name) for each in (*self.sub_groups, *self.parent_groups)}
+
+    def groups_around(self, name: str) -> tuple[SubGroup, ...]:
+        """A sub-group and those that it is in, from the top."""
+        by_name = {each.name: each for each in (*self.sub_groups, *self.parent_groups)}
+        found: list[SubGroup] = []
+        while name in by_name:
+            found.append(by_name[name])
+            name = found[-1].parent
+        return tuple(reversed(found))
 
     def _missing_sub_groups(self) -> int:
         """Members with which enough sub-groups would be complete, the nearest ones first."""
-        lacking = sorted(self.missing_in_sub_group(part) for part in self.sub_groups)
-        return sum(lacking[: self.min_sub_groups])
+        return self.missing_by_sub_group[""]
 
     @cached_property
     def started_at(self) -> float:
@@ -294,6 +349,7 @@ class GangSpec:
     job_failure: str = ""
     eviction_warning: EvictionWarning | None = None
     turn: TurnRecord | None = None
+    parent_groups: tuple[SubGroup, ...] = ()
 
 
 def spec_from_group(
@@ -314,6 +370,7 @@ def spec_from_group(
         warning = (
             f"priorityClassName {group.priority_class} does not exist, its pods' priority counts"
         )
+    sub_groups, parent_groups = split_sub_groups(group.sub_groups)
     return GangSpec(
         key=GangKey("PodGroup", group.namespace, group.name),
         uid=group.uid,
@@ -323,7 +380,8 @@ def spec_from_group(
         min_member=group.min_member,
         min_roles=group.min_task_member,
         topology=group.topology,
-        sub_groups=group.sub_groups,
+        sub_groups=sub_groups,
+        parent_groups=parent_groups,
         min_sub_groups=group.min_sub_groups,
         pod_group=group,
         priority=priority,

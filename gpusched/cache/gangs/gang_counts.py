@@ -85,6 +85,7 @@ def build_gang(
         job_failure=origin.job_failure,
         eviction_warning=origin.eviction_warning,
         turn=origin.turn,
+        parent_groups=origin.parent_groups,
     )
 
 

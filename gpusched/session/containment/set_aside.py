@@ -314,6 +314,7 @@ def mark_of_gang(gang: Gang) -> object:
         gang.min_roles,
         gang.topology,
         gang.sub_groups,
+        gang.parent_groups,
         gang.terms,
         gang.error,
         gang.expected_count,

@@ -28,15 +28,20 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
     own = gang.topology
     if not gang.sub_groups and not own.required and not own.preferred:
         return gang
-    requests = [own, *(part.topology for part in gang.sub_groups)]
+    requests = [own, *(part.topology for part in (*gang.sub_groups, *gang.parent_groups))]
     if not any(_needs_resolving(request) for request in requests):
         return gang
     known = levels()
-    parts = tuple(
-        attrs.evolve(part, topology=_resolved_request(part.topology, known))
-        for part in gang.sub_groups
+    parts, holders = (
+        tuple(attrs.evolve(part, topology=_resolved_request(part.topology, known)) for part in each)
+        for each in (gang.sub_groups, gang.parent_groups)
     )
-    return attrs.evolve(gang, topology=_resolved_request(gang.topology, known), sub_groups=parts)
+    return attrs.evolve(
+        gang,
+        topology=_resolved_request(gang.topology, known),
+        sub_groups=parts,
+        parent_groups=holders,
+    )
 
 
 def _needs_resolving(request: TopologyRequest) -> bool:

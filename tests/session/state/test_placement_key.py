@@ -39,6 +39,7 @@ GANG = {
     "min_roles": (("worker", 1),), "ready_roles": (("worker", 1),),
     "topology": TopologyRequest("rack"),
     "sub_groups": (SubGroup("a", 1, TopologyRequest()),),
+    "parent_groups": (SubGroup("s", 0, TopologyRequest(), min_sub_groups=1),),
     "min_sub_groups": 1, "ready_sub_groups": (("a", 1),),
     "pod_sets": (), "placed": "a place", "succeeded_counted": 1, "allocated": MANY, "leaving_allocated": MANY,
     "pending_requests": MANY, "error": ("InvalidSpec", "why"), "terms": GangTerms(preemptible=False),
@@ -52,7 +53,13 @@ GANG_UNREAD = {
 }  # fmt: skip
 POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
-SUB_GROUP = {"name": "b", "min_member": 2, "topology": TopologyRequest("rack")}
+SUB_GROUP = {
+    "name": "b",
+    "min_member": 2,
+    "topology": TopologyRequest("rack"),
+    "parent": "s",
+    "min_sub_groups": 1,
+}
 TERMS = {
     each.name: {
         bool: True,

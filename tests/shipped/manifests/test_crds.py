@@ -70,6 +70,8 @@ PODGROUP = {
     "spec.preemptible": ("boolean", None, None),
     "spec.subGroups[].name": ("string", None, None),
     "spec.subGroups[].minMember": ("integer", 1, None),
+    "spec.subGroups[].parent": ("string", None, None),
+    "spec.subGroups[].minSubGroups": ("integer", None, None),
     "spec.subGroups[].topology.required": ("string", None, None),
     "spec.subGroups[].topology.preferred": ("string", None, None),
     "spec.subGroups[].topology.maxWait": (DURATION, None, None),
