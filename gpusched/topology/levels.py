@@ -66,6 +66,10 @@ class TopologyLevel:
         names: path of each domain, such as ``zone-a/rack-3``; sorted, so numbers are canonical.
         beyond: nodes whose domain is not among the ``DOMAINS_PER_LEVEL_MAX`` first ones of the
             level: they are in none of it, nor of narrower levels.
+        on_request: a node label that is no level of the cluster: it counts for the gangs alone
+            that name it.
+        crosses: names of levels of which some domains lie in several of its own, and the other
+            way round: both cannot be in one tree. Empty for levels of the cluster.
     """
 
     name: str
@@ -73,6 +77,8 @@ class TopologyLevel:
     domain: Ints
     names: tuple[str, ...]
     beyond: int = 0
+    on_request: bool = False
+    crosses: frozenset[str] = frozenset()
 
 
 def active_topology(topologies: Sequence[Topology]) -> Topology:
@@ -129,3 +135,57 @@ def topology_levels(
         domain = np.array([-1 if path is None else number[path] for path in paths], dtype=np.int64)
         levels.append(TopologyLevel(name, label, domain, tuple(names), beyond))
     return tuple(levels)
+
+
+def with_label_levels(
+    levels: Sequence[TopologyLevel], nodes: Sequence[Node], labels: Sequence[str]
+) -> tuple[TopologyLevel, ...]:
+    """The levels, and those of node labels that gangs name although they are no level.
+
+    Nodes of one value are one domain, whatever wider levels say. Each comes behind the last level
+    whose domains hold its own. A label that no node has makes no level.
+
+    Args:
+        levels: widest first.
+        nodes: in row order.
+        labels: keys, each once.
+    """
+    found = list(levels)
+    for label in labels:
+        values = [node.labels.get(label) for node in nodes]
+        names = sorted({value for value in values if value is not None})[:DOMAINS_PER_LEVEL_MAX]
+        if not names:
+            continue
+        number = {value: index for index, value in enumerate(names)}
+        domain = np.array(
+            [-1 if value is None else number.get(value, -1) for value in values], dtype=np.int64
+        )
+        beyond = sum(value is not None for value in values) - int(np.count_nonzero(domain >= 0))
+        made = TopologyLevel(label, label, domain, tuple(names), beyond, on_request=True)
+        wider = [at for at, each in enumerate(found) if _holds_domains_of(each.domain, domain)]
+        found.insert(wider[-1] + 1 if wider else 0, made)
+    return tuple(
+        attrs.evolve(each, crosses=frozenset(other.name for other in found if _cross(each, other)))
+        if each.on_request
+        else each
+        for each in found
+    )
+
+
+def _cross(one: TopologyLevel, other: TopologyLevel) -> bool:
+    return not _holds_domains_of(one.domain, other.domain) and not _holds_domains_of(
+        other.domain, one.domain
+    )
+
+
+def _holds_domains_of(wide: Ints, narrow: Ints) -> bool:
+    """Whether no domain of the one level is divided by the other.
+
+    Args:
+        wide: domain of each row, int64, shape (nodes,), -1 for none: such a node is alone.
+        narrow: the same, of the level whose domains are to be whole.
+    """
+    inside = np.flatnonzero(narrow >= 0)
+    alone = np.where(wide < 0, -1 - np.arange(len(wide)), wide)
+    pairs = np.unique(np.stack([narrow[inside], alone[inside]]), axis=1)
+    return bool(pairs.shape[1] == len(np.unique(narrow[inside])))

@@ -141,7 +141,8 @@ def whole_bounds(session: Session, gang: Gang, confines: LevelConstraint) -> Nod
     ):
         return NodeBounds(required=confines.required, rows=rows)
     rules = own_pod_rules(session, gang)
-    if rules is None:
+    required = next((each for each in session.levels if each.name == confines.required), None)
+    if rules is None or (required is not None and required.crosses):
         return None
     names = [level.name for level in session.levels]
     needed = [name for name in (confines.required, *rules.together) if name]

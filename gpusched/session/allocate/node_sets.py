@@ -66,12 +66,19 @@ def level_constraint_now(
     names = [level.name for level in session.levels]
     for name in (wish.required, wish.preferred):
         if name and name not in names:
-            known = ", ".join(names) or "none"
+            known = ", ".join(each.name for each in session.levels if not each.on_request)
+            if "/" in name:  # a node label; nodes that have it may come
+                message = f"no node has the label {name[:64]!r}, nor is it a topology level; "
+                message += f"levels are: {known}"
+                return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
             if not session.snapshot.topologies and name in KNOWN:
                 message = f"no node is labelled for topology level {name[:64]!r}"
                 return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
-            message = f"topology level {name[:64]!r} does not exist; levels are: {known}"
+            message = f"topology level {name[:64]!r} does not exist; levels are: {known or 'none'}"
             return Unschedulable(Reason.INVALID_SPEC, message)
+    crossed = _crossing_message(session, gang)
+    if crossed:
+        return Unschedulable(Reason.INVALID_SPEC, crossed)
     at = session.snapshot.now if at is None else at
     holds_out = at - gang.created < wish.max_wait_ns / 1e9
     if wish.preferred and holds_out:
@@ -79,6 +86,19 @@ def level_constraint_now(
         if narrower or not wish.required:
             return LevelConstraint(wish.preferred, waits=True)
     return LevelConstraint(wish.required)
+
+
+def _crossing_message(session: Session, gang: Gang) -> str:
+    """That two levels of the gang's requests cannot be in one tree; empty where all can."""
+    requests = (gang.topology, *(part.topology for part in gang.sub_groups))
+    named = {name for each in requests for name in (each.required, each.preferred) if name}
+    for level in session.levels:
+        if level.name in named and (crossed := sorted(level.crosses & named)):
+            return (
+                f"topology levels {level.name[:64]} and {crossed[0][:64]} divide each other's "
+                "domains; name levels of which one lies whole in the other"
+            )
+    return ""
 
 
 def candidate_node_sets(

@@ -162,7 +162,9 @@ def level_of_label(session: Session, key: str) -> str | None:
     if not key:
         return ""
     numbers = session.pod_counts.domains(key)
-    level = next((each for each in session.levels if each.label == key), None)
+    level = next(
+        (each for each in session.levels if each.label == key and not each.on_request), None
+    )
     if level is None:
         return None
     known = numbers >= 0

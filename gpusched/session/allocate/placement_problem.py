@@ -190,7 +190,12 @@ def _problem_parts(
 ) -> tuple[tuple[SubGroupMinimum, ...], int]:
     parts = []
     counted = next(
-        (each.name for each in reversed(session.levels) if each.label != HOST and each.names), ""
+        (
+            each.name
+            for each in reversed(session.levels)
+            if each.label != HOST and each.names and not each.on_request
+        ),
+        "",
     )
     for part in gang.sub_groups:
         level = _level_index(levels, part.topology.required)

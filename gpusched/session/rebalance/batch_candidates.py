@@ -74,6 +74,10 @@ def with_start_members(session: Session, gang: Gang) -> Gang | None:
     if isinstance(confines, Unschedulable):
         return None
     wish = attrs.evolve(gang.topology, required=confines.required)
+    wishes = [wish, *(part.topology for part in gang.sub_groups)]
+    named = {name for each in wishes for name in (each.required, each.preferred)}
+    if any(level.crosses for level in session.levels if level.name in named):
+        return None
     return attrs.evolve(gang, pod_sets=_tasks_with_pods(gang.pod_sets, taken), topology=wish)
 
 
@@ -151,7 +155,11 @@ def batch_resources(
     wishes = [gang.topology for gang in gangs]
     wishes += [part.topology for gang in gangs for part in gang.sub_groups]
     pinned = {wish.required for wish in wishes}
-    levels = [each for each in session.levels if each.label != HOST or each.name in pinned]
+    levels = [
+        each
+        for each in session.levels
+        if each.name in pinned or (each.label != HOST and not each.on_request)
+    ]
     return BatchResources(
         columns=columns,
         free=np.maximum(free[:, columns], 0),

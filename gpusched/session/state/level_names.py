@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -42,6 +42,23 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
         sub_groups=parts,
         parent_groups=holders,
     )
+
+
+def named_labels(gangs: Iterable[Gang], levels: Sequence[TopologyLevel]) -> tuple[str, ...]:
+    """What gangs name as a level and is none: node labels, or mistakes; sorted.
+
+    Args:
+        gangs: with their requests resolved.
+        levels: of the cluster.
+    """
+    known = {level.name for level in levels}
+    found: set[str] = set()
+    for gang in gangs:
+        own = gang.topology
+        if gang.sub_groups or own.required or own.preferred:
+            for request in (own, *(part.topology for part in gang.sub_groups)):
+                found.update((request.required, request.preferred))
+    return tuple(sorted(found - known - {""}))
 
 
 def _needs_resolving(request: TopologyRequest) -> bool:

@@ -37,7 +37,7 @@ from gpusched.session.state.decided.outcomes import Outcomes
 from gpusched.session.state.decided.placement_effects import PlacementEffects
 from gpusched.session.state.decided.placements import Placements
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
-from gpusched.session.state.level_names import resolve_level_names
+from gpusched.session.state.level_names import named_labels, resolve_level_names
 from gpusched.session.state.nodes.class_info import (
     REFUSED_LATELY,
     ConfinedTypes,
@@ -143,12 +143,13 @@ class Session:
             gang.key: with_unknown_types_told(
                 resolve_level_names(
                     without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
-                    lambda: self.levels,
+                    lambda: session_cache.levels(snapshot.nodes, snapshot.topologies),
                 ),
                 lambda: self.gpu_types,
             )
             for gang in snapshot.gangs
         }
+        self._labels: tuple[str, ...] | None = None
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(
@@ -218,8 +219,13 @@ class Session:
     # -- nodes -------------------------------------------------------------------------------
     @property
     def levels(self) -> tuple[TopologyLevel, ...]:
-        """Topology levels, widest first."""
-        return self.cache.levels(self.snapshot.nodes, self.snapshot.topologies)
+        """Topology levels, widest first, with the node labels that gangs name as levels."""
+        levels = self.cache.levels(self.snapshot.nodes, self.snapshot.topologies)
+        if self._labels is None:
+            self._labels = named_labels(self._gangs.values(), levels)
+        if not self._labels:
+            return levels
+        return self.cache.label_levels(self.snapshot.nodes, levels, self._labels)
 
     @cached_property
     def cluster_map(self) -> ClusterMap:

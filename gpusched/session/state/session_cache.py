@@ -22,7 +22,7 @@ from gpusched.session.framework.pod_counts import PodCountCache
 from gpusched.session.state.equivalence import EquivalenceClasses, GangCache
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.state.plan import GangStatus, PendingReason
-from gpusched.topology.levels import TopologyLevel, topology_levels
+from gpusched.topology.levels import TopologyLevel, topology_levels, with_label_levels
 from gpusched.topology.topology_verdicts import TopologyVerdict, topology_verdicts
 
 
@@ -108,6 +108,9 @@ class SessionCache:
         self.statuses: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
         """Last status of gangs that wait, with what it was made from."""
         self._levels: tuple[object, Ints, tuple[TopologyLevel, ...]] | None = None
+        self._label_levels: (
+            tuple[tuple[TopologyLevel, ...], tuple[str, ...], tuple[TopologyLevel, ...]] | None
+        ) = None
         self._verdicts: tuple[tuple[TopologyLevel, ...], tuple[TopologyVerdict, ...]] | None = None
 
     def refusals(
@@ -146,6 +149,22 @@ class SessionCache:
             # A reference to the array, so that its identity is not given to another.
             self._levels = (seen, nodes.generation, topology_levels(nodes.nodes, topologies))
         return self._levels[2]
+
+    def label_levels(
+        self, nodes: NodeColumns, levels: tuple[TopologyLevel, ...], labels: tuple[str, ...]
+    ) -> tuple[TopologyLevel, ...]:
+        """The levels with those of node labels that gangs name, made again when one changed.
+
+        Args:
+            nodes: of the session.
+            levels: of the cluster, as ``levels`` gave them.
+            labels: that gangs name, sorted.
+        """
+        known = self._label_levels
+        if known is None or known[0] is not levels or known[1] != labels:
+            with_labels = with_label_levels(levels, nodes.nodes, labels)
+            known = self._label_levels = (levels, labels, with_labels)
+        return known[2]
 
     def verdicts(
         self, nodes: NodeColumns, topologies: Sequence[Topology]

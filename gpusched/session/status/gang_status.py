@@ -209,7 +209,8 @@ def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], .
         found.append(("gpuType", list_gpu_types([types.shown(number) for number in used])))
     for level in session.levels:
         domains = sorted({int(level.domain[row]) for row in rows})
-        if domains[0] >= 0:
+        asked = gang.topology.required, gang.topology.preferred
+        if domains[0] >= 0 and (not level.on_request or level.name in asked):
             named = ", ".join(level.names[domain] for domain in domains[:_DOMAINS_NAMED_MAX])
             more = len(domains) - _DOMAINS_NAMED_MAX
             found.append((level.name, f"{named} and {more} more" if more > 0 else named))

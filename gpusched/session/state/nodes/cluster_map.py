@@ -42,12 +42,19 @@ class ClusterMap:
         self._free: dict[tuple[bytes, tuple[str, ...], bool], TrackedArray] = {}
 
     def levels(self, *names: str) -> tuple[DomainLevel, ...]:
-        """Levels of problems, widest first: all but hosts, and those of these names anyway."""
-        return tuple(
-            self._level(each)
+        """Levels of problems, widest first: all but hosts, and those of these names anyway.
+
+        Labels that are no level of the cluster are among them only by name; then levels are left
+        out whose domains cross theirs.
+        """
+        chosen = [
+            each
             for each in self._labelled
-            if each.name in names or (each.label != HOST and len(each.names))
-        )
+            if each.name in names
+            or (each.label != HOST and len(each.names) and not each.on_request)
+        ]
+        crossed = {name for each in chosen for name in each.crosses}.difference(names)
+        return tuple(self._level(each) for each in chosen if each.name not in crossed)
 
     def _level(self, labelled: Labelled) -> DomainLevel:
         made = self._made.get(labelled.name)
