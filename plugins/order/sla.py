@@ -1,14 +1,36 @@
-"""No gang waits for ever: past its queue's ``maxWait`` it is next, and room is reserved for it."""
+"""No gang waits for ever: past its queue's ``maxWait`` it is next, and room is reserved for it.
+
+A PodGroup of Kubernetes itself says neither how long its pods run nor how long it may wait, and its
+queue hardly ever does. For such a gang room is kept from the first moment, in its turn, or newer
+small pods would take each GPU that becomes free.
+"""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 import attrs
+from attrs import validators as v
 
 from gpusched.plugin import Gang, Hooks, View
 
 _NS = 10**9
+NATIVE = "native"
+"""The source of PodGroups of Kubernetes itself."""
+
+
+@attrs.frozen(kw_only=True)
+class SlaArgs:
+    """Arguments of ``sla``.
+
+    Attributes:
+        keep_room_for_native_s: so long from its creation on room is kept for a PodGroup of Kubernetes
+            itself, in its turn, where its queue has no ``maxWait``; 0 for never.
+    """
+
+    keep_room_for_native_s: float = attrs.field(
+        default=3600.0, validator=[v.ge(0), v.le(8760 * 3600)]
+    )
 
 
 @attrs.frozen
@@ -21,11 +43,10 @@ class Sla:
 
     name: ClassVar[str] = "sla"
     api: ClassVar[int] = 1
+    args: SlaArgs = SlaArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
-        """See the class. Where no queue has a limit there is nothing to ask."""
-        if not any(node.queue.max_wait_ns for node in view.queues()):
-            return
+        """See the class and the module."""
         limits: dict[str, int] = {}
 
         def deadline(gang: Gang) -> int:
@@ -38,8 +59,25 @@ class Sla:
             due = deadline(gang)
             return (0, due) if due and due <= view.now else (1, 0)
 
-        hooks.gang_order(order)
-        hooks.waits_too_long(lambda gang: 0 < deadline(gang) <= view.now)
+        def waits_too_long(gang: Gang) -> bool:
+            due = deadline(gang)
+            return 0 < due <= view.now if due else self._keeps_room(gang, view.now)
+
+        if any(node.queue.max_wait_ns for node in view.queues()):
+            hooks.gang_order(order)
+            hooks.waits_too_long(waits_too_long)
+        elif self.args.keep_room_for_native_s:
+            hooks.waits_too_long(lambda gang: self._keeps_room(gang, view.now))
+
+    def _keeps_room(self, gang: Gang, now: float) -> bool:
+        group = gang.pod_group
+        return (
+            group is not None
+            and group.source == NATIVE
+            and gang.min_member > 1
+            and not gang.placed
+            and now - gang.waits_since < self.args.keep_room_for_native_s
+        )
 
 
 def _max_wait_ns(queue: str, view: View) -> int:

@@ -1,4 +1,4 @@
-"""Room for a gang that has waited too long while no end of any other gang is known.
+"""Room for a gang whose turn it is, or that has waited too long, while no end of others is known.
 
 No start can be reserved. So the nodes that come closest to fitting the gang are reserved from now on:
 pods on them run on, and no new pod gets what the gang will need. The nodes only become freer, and

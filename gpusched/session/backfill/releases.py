@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,14 @@ from gpusched.session.framework.plugin import Capability
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import GangUsage
 from gpusched.session.state.statement import Assignment, EvictOperation
+
+_SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
+"""Kinds of controllers that make a pod anew whenever one ends."""
+
+
+def _serves(gang: Gang) -> bool:
+    owners = (member.pod.owner for member in gang.placed)
+    return any(owner is not None and owner.kind in _SERVICES for owner in owners)
 
 
 class ReleaseForecast:
@@ -135,7 +144,10 @@ class ReleaseForecast:
         return found
 
     def amounts_held_by_gangs(self) -> Ints:
-        """Amounts that running gangs use on each row, int64, shaped as ``allocatable``."""
+        """Amounts that running gangs use and will leave, int64, shaped as ``allocatable``.
+
+        Pods of services do not end by themselves: nobody is to wait for that.
+        """
         held: Ints = np.zeros_like(self._session.snapshot.nodes.allocatable)
         for room in self._releases_of_running_gangs():
             np.add.at(held, room.rows, room.amounts)
@@ -152,7 +164,7 @@ class ReleaseForecast:
 
     def _releases_of_running_gangs(self) -> Iterable[Release]:
         for gang in self._session.snapshot.placed_gangs.values():
-            room = self.running(gang, FOREVER)
+            room = None if _serves(gang) else self.running(gang, FOREVER)
             if room is not None:
                 yield room
 

@@ -47,7 +47,7 @@ def own_reservation_message(reservations: Reservations, reserved: ReservedGang) 
     if reserved.due:
         return f"{count} held for it until preemption has decided"
     if reserved.reservation.start <= reservations.walltimes.now:
-        return f"it has waited too long, so {count} held for it until they suffice"
+        return f"it is its turn, so {count} held for it until they suffice"
     basis = reserved.basis
     when = f"held for it from {format_time(reserved.reservation.start)} on"
     if basis is None:

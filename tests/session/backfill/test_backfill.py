@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 from gpusched.api.gang.pod_group import TopologyRequest
-from gpusched.api.meta.identity import ObjectKey
-from gpusched.config.model import DEFAULT, LimitsConfig
+from gpusched.api.meta.identity import ObjectKey, Owner
+from gpusched.config.model import DEFAULT, LimitsConfig, PluginChoice, PluginTier
+from gpusched.pluginhost.registry import load_policy
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -261,7 +262,7 @@ def test_freed_nodes_are_held_for_who_waited_too_long(given):
     given.when.one_session()
     assert given.then.started() == []
     assert given.then.reason("s") == "Reserved"
-    assert "it has waited too long, so 4 nodes are held for it" in given.then.why("h")
+    assert "it is its turn, so 4 nodes are held for it" in given.then.why("h")
     for number in (0, 2, 3):
         given.gone(f"e{number}-0")
     given.when.one_session()
@@ -282,6 +283,66 @@ def test_parts_of_nodes_are_held_as_well(given):
     given.gone("e6-0")
     given.when.one_session()
     assert given.then.nodes() == {"s-0": "node-1"}
+
+
+# -- groups of Kubernetes itself -----------------------------------------------------------------
+
+
+def native(c: Given, name: str, pods: int, *, born=NOW - 5, **how) -> Given:
+    """A gang of a PodGroup of Kubernetes itself, which tells no walltime and no patience."""
+    c.group(name, min_member=pods, created=born, source="native", queue="a")
+    return c.pods(name, pods, group=name, gpus=8, created=born, **how)
+
+
+def test_newer_pods_do_not_pass_a_native_gang(given):
+    """What becomes free is held for it in its turn; what has a higher priority does not wait."""
+    endless(given.queue("a"), 3)
+    native(given, "h", 3, born=NOW - 5)
+    waiting(given, "s", 1, born=NOW - 4, queue="a")
+    given.gone("e1-0")
+    given.when.one_session()
+    assert given.then.started() == []
+    assert given.then.reason("s") == "Reserved"
+    assert "it is its turn, so 3 nodes are held for it" in given.then.why("h")
+    waiting(given, "p", 1, born=NOW - 3, queue="a", priority=5)
+    given.when.one_session()
+    assert given.then.started() == ["p"]
+
+
+@pytest.mark.parametrize("argument", [0.0, 4.0])
+def test_how_long_room_is_kept_for_native_gangs_is_an_argument(argument):
+    """With 0s never, else from its creation on for so long."""
+    tiers = tuple(
+        PluginTier(
+            tuple(
+                PluginChoice("sla", {"keepRoomForNative": f"{argument:.0f}s"})
+                if each.name == "sla"
+                else each
+                for each in tier.plugins
+            )
+        )
+        for tier in DEFAULT.tiers
+    )
+    c = Given(policy=load_policy(attrs.evolve(DEFAULT, tiers=tiers)))
+    endless(c.queue("a"), 3)
+    native(c, "h", 3, born=NOW - 5)
+    waiting(c, "s", 1, born=NOW - 4, queue="a")
+    c.gone("e1-0")
+    c.when.one_session()
+    assert c.then.started() == ["s"]
+
+
+def test_nobody_waits_for_services_to_end(given):
+    """Pods of a ReplicaSet are made anew: the nodes beside them stay open to others."""
+    given.queue("a").nodes(3, gpus=8)
+    given.pod(
+        "web", node="node-0", gpus=8, phase="Running", scheduled=NOW - 10, priority=9,
+        owner=Owner("ReplicaSet", "web-1", entities.uid("ReplicaSet", "web-1")),
+    )  # fmt: skip
+    native(given, "h", 3, born=NOW - 5)
+    waiting(given, "s", 1, born=NOW - 4, queue="a")
+    given.when.one_session()
+    assert given.then.started() == ["s"]
 
 
 # -- strict order ------------------------------------------------------------------------------
