@@ -41,7 +41,8 @@ from gpusched.devcluster.http.in_process import InProcessTransport
 from gpusched.devcluster.http.listener import Listener
 from gpusched.devcluster.http.server import HostNames, HttpServer
 from gpusched.devcluster.registry.builtin import builtin_strategy
-from gpusched.devcluster.registry.kinds import Registry, load_builtins
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
+from gpusched.devcluster.registry.kinds import Registry, load_builtins, load_gangs
 from gpusched.devcluster.storage.store import Store
 
 CONTEXT: Final = "gpusched-devcluster"
@@ -86,6 +87,8 @@ class ClusterOptions:
         records: whether plain writes are recorded in ``managedFields``, as a real server does. If
             not, only server-side apply is, to objects it made or took over; all else is the same
             for half the work and memory.
+        gangs: what is served of Kubernetes' own gangs; nothing, as by a server's defaults. See
+            ``registry.gangs.features``: ``all_gates("1.36")``, ``read_features``.
         faults: rules in force from the start; see ``control.fault_file.load_faults``.
     """
 
@@ -100,6 +103,7 @@ class ClusterOptions:
     definitions: Path | None = None
     seed: int = 1
     records: bool = True
+    gangs: GangFeatures = OFF
     faults: Sequence[FaultRule] = ()
     clock: Clock = attrs.field(factory=SystemClock)
 
@@ -193,6 +197,7 @@ class BackgroundWork:
                     clock=options.clock,
                     rng=KeyedRandom(options.seed, "stages"),
                     stages=options.stages,
+                    gangs=options.gangs,
                 )
 
 
@@ -262,11 +267,12 @@ class DevCluster:
         await self._listener.close()
 
 
-def build_core(clock: Clock, seed: int) -> ServerState:
+def build_core(clock: Clock, seed: int, gangs: GangFeatures = OFF) -> ServerState:
     """Build the core with every built-in kind, the bootstrap objects and an open watch window."""
     registry = Registry()
     load_builtins(registry, builtin_strategy)
-    core = ServerState(store=Store(), registry=registry, clock=clock, seed=seed)
+    load_gangs(registry, gangs)
+    core = ServerState(store=Store(), registry=registry, clock=clock, seed=seed, gangs=gangs)
     core.policies = AdmissionPolicies(core)
     create_initial_objects(core)
     return core
@@ -279,7 +285,7 @@ async def start(options: ClusterOptions) -> DevCluster:
         ConfigError: a definition or an object to apply is refused.
         OSError: the port cannot be listened on.
     """
-    core = build_core(options.clock, options.seed)
+    core = build_core(options.clock, options.seed, options.gangs)
     core.records = options.records
     background = BackgroundWork(core, options)
     background.define()

@@ -207,6 +207,8 @@ def trimmed_differences(want: Any, got: Any, tokens: Tokens) -> list[str]:
     """
     if isinstance(want, bool):
         return [] if got["spec"]["suspend"] is want else [f".spec.suspend: recorded {want}"]
+    if isinstance(want.get("rows"), int):
+        return list(differences(want["rows"], len(got["rows"]), tokens, at=".rows"))
     if "kind" not in want and "metadata" not in want and "paths" not in want:
         part = "spec" if "template" in want else "status"
         if isinstance(want.get("items"), int):

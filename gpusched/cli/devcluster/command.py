@@ -17,6 +17,7 @@ from gpusched.devcluster.apimachinery.limits import CLOCK_RATE_MAX
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 from gpusched.devcluster.control.adjustable_clock import AdjustableClock
 from gpusched.devcluster.control.fault_file import load_faults
+from gpusched.devcluster.registry.gangs.features import RELEASES, read_features
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -87,6 +88,19 @@ def register(subparsers: Subparsers) -> None:
         metavar="NAME",
         help="names besides localhost under which clients reach it, as through a tunnel",
     )
+    parser.add_argument(
+        "--kubernetes-gangs",
+        choices=["off", *RELEASES],
+        default="off",
+        help="serve Kubernetes' own gangs as this release does, all their gates on "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true|false,...",
+        help="switch single gates of gangs, as for kube-apiserver",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of uids, names and delays")
     parser.set_defaults(run=run)
 
@@ -106,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         stages=not args.no_stages,
         stage_files=args.stages,
         seed=args.seed,
+        gangs=read_features(args.kubernetes_gangs, args.feature_gates),
         faults=load_faults(args.faults) if args.faults else (),
         clock=AdjustableClock(args.speed, paused=args.paused),
     )

@@ -61,6 +61,12 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
     )
 
 
+def invalid_structure(field: str, value: Any, detail: str) -> FieldError:
+    """An unacceptable structure, printed with its fields in their own order."""
+    shown = quote_value(value, ordered=False)
+    return _build("Invalid value", field, value=shown, detail=detail, reason="FieldValueInvalid")
+
+
 def invalid_unquoted(field: str, detail: str) -> FieldError:
     """An unacceptable value that the text does not repeat, as for failing CEL rules."""
     return _build("Invalid value", field, value="", detail=detail, reason="FieldValueInvalid")
@@ -102,13 +108,19 @@ def duplicate(field: str, value: Any) -> FieldError:
     )
 
 
+def duplicate_structure(field: str, value: Any) -> FieldError:
+    """An element of a list that occurs twice, printed with its fields in their own order."""
+    shown = quote_value(value, ordered=False)
+    return _build("Duplicate value", field, value=shown, detail="", reason="FieldValueDuplicate")
+
+
 def too_many(field: str, actual: int, most: int) -> FieldError:
     """A list with ``actual`` items where ``most`` are allowed."""
     return _build(
         "Too many",
         field,
         value=str(actual),
-        detail=f"must have at most {most} items",
+        detail=f"must have at most {most} {'item' if most == 1 else 'items'}",
         reason="FieldValueTooMany",
     )
 

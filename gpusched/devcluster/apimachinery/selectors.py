@@ -183,8 +183,17 @@ def _comparison(key: str, operator: str, bound: int) -> LabelTest:
     return test
 
 
-def parse_fields(text: str, known: Mapping[str, Callable[[Obj], str]]) -> Match | None:
-    """Return a predicate on objects, or None for an empty selector; 400 for unknown fields."""
+def parse_fields(
+    text: str, known: Mapping[str, Callable[[Obj], str]], *, common: bool = False
+) -> Match | None:
+    """Return a predicate on objects, or None for an empty selector; 400 for unknown fields.
+
+    Args:
+        text: the selector.
+        known: readers of the fields that it may name.
+        common: whether the kind is a built-in that has only the fields of all kinds, of which an
+            unknown one is told in other words.
+    """
     if not text:
         return None
     tests: list[Match] = []
@@ -198,11 +207,18 @@ def parse_fields(text: str, known: Mapping[str, Callable[[Obj], str]]) -> Match 
         value = _unescaped(raw)
         read = known.get(field)
         if read is None:
-            raise bad_request(f"field label not supported: {field}")
+            raise bad_request(_unknown_field(field, common=common))
         tests.append(_field_test(read, value, equal=operator != "!="))
     if len(tests) == 1:
         return tests[0]
     return lambda obj: all(test(obj) for test in tests)
+
+
+def _unknown_field(field: str, *, common: bool) -> str:
+    if common:
+        known = '"metadata.name", "metadata.namespace"'
+        return f"{_quoted(field)} is not a known field selector: only {known}"
+    return f"field label not supported: {field}"
 
 
 def _terms(text: str) -> list[str]:

@@ -37,6 +37,8 @@ _PRIORITIES: Final = {
 """Order of the built-in groups among each other; custom ones come after all of them."""
 _CUSTOM_PRIORITY: Final = 1000
 _VERSIONS: Final = {"v2": 30, "v1": 15}
+_GANG_VERSIONS: Final = {"v1alpha2": 2, "v1alpha3": 3}
+"""Priorities of the versions in which gangs are served, beside ``_OTHER_VERSION``."""
 _OTHER_VERSION: Final = 9
 _CUSTOM_VERSION: Final = 100
 _REGISTRATION: Final = "apiregistration.k8s.io"
@@ -66,7 +68,10 @@ def _spec(group: str, version: str, *, custom: bool) -> Obj:
     spec["groupPriorityMinimum"] = _CUSTOM_PRIORITY if custom else _PRIORITIES[group]
     if custom:
         return {**spec, "versionPriority": _CUSTOM_VERSION}
-    return {**spec, "versionPriority": 1 if not group else _VERSIONS.get(version, _OTHER_VERSION)}
+    priority = _VERSIONS.get(version, _OTHER_VERSION)
+    if group == "scheduling.k8s.io":
+        priority = _GANG_VERSIONS.get(version, priority)
+    return {**spec, "versionPriority": priority if group else 1}
 
 
 def _create(core: ServerState, name: str, spec: Obj) -> None:

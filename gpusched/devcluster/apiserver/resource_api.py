@@ -43,6 +43,7 @@ from gpusched.devcluster.apiserver.writing.scale import (
 )
 from gpusched.devcluster.apiserver.writing.verbs import WriteOptions
 from gpusched.devcluster.registry.devices import older_versions
+from gpusched.devcluster.registry.gangs.kinds import stored_version
 from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.stored.events import to_core
 from gpusched.devcluster.schema.schema import Schema, load_builtin
@@ -496,6 +497,9 @@ class ResourceApi:
             return to_core(obj)
         if resource.custom is not None:
             return {**obj, "apiVersion": resource.custom.storage_version}
+        stored = stored_version(resource.group, resource.version, resource.kind)
+        if stored != resource.version:
+            return {**obj, "apiVersion": f"{resource.group}/{stored}"}
         return older_versions.stored_form(resource.group, resource.version, obj)
 
     def _client_form(self, resource: Resource, obj: Obj) -> Obj:

@@ -9,6 +9,7 @@ from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.seeded_random import SeededDraws
 from gpusched.devcluster.apimachinery.times import rfc3339
 from gpusched.devcluster.apiserver.admission_attributes import ValidatingAdmission
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.devcluster.registry.kinds import Registry
 from gpusched.devcluster.storage.change_feed import ChangeFeed
 from gpusched.devcluster.storage.store import Store
@@ -23,15 +24,25 @@ class ServerState:
     Attributes:
         records: whether plain creates begin a record of field managers (``managedFields``).
         policies: asked about every write of a known user; None until the cluster is built.
+        gangs: what is served of Kubernetes' own gangs.
     """
 
     policies: ValidatingAdmission | None = None
 
-    def __init__(self, *, store: Store, registry: Registry, clock: Clock, seed: int) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        seed: int,
+        gangs: GangFeatures = OFF,
+    ) -> None:
         self.store = store
         self.registry = registry
         self.clock = clock
         self.records = True
+        self.gangs = gangs
         self._uids = SeededDraws(seed, "uid")
         self._names = SeededDraws(seed, "name")
         self._following: dict[str, ChangeFeed] = {}

@@ -14,17 +14,20 @@ from gpusched.devcluster.controllers.bootstrap.kubernetes_service import (
     KubernetesServiceController,
 )
 from gpusched.devcluster.controllers.bootstrap.service_accounts import ServiceAccountController
+from gpusched.devcluster.controllers.deletion.garbage_collector import GarbageCollector
+from gpusched.devcluster.controllers.deletion.namespaces import NamespaceController
+from gpusched.devcluster.controllers.deletion.pod_groups import PodGroupProtectionController
 from gpusched.devcluster.controllers.deployments.controller import DeploymentController
 from gpusched.devcluster.controllers.deployments.replica_sets import ReplicaSetController
 from gpusched.devcluster.controllers.disruption import DisruptionController
-from gpusched.devcluster.controllers.garbage_collector import GarbageCollector
 from gpusched.devcluster.controllers.jobs.controller import JobController
-from gpusched.devcluster.controllers.namespaces import NamespaceController
+from gpusched.devcluster.controllers.jobs.gangs import JobGangs
 from gpusched.devcluster.controllers.nodes.lifecycle import NodeController
 from gpusched.devcluster.controllers.nodes.node_pools import NodePoolController
 from gpusched.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
 from gpusched.devcluster.controllers.resource_claims import ResourceClaimController
 from gpusched.devcluster.controllers.resource_quota import ResourceQuotaController
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.devcluster.stages.engine import StageEngine
 from gpusched.devcluster.stages.stage_watch import StageWatch
 
@@ -36,6 +39,7 @@ def start_all(
     clock: Clock,
     rng: KeyedRandom,
     stages: bool = False,
+    gangs: GangFeatures = OFF,
 ) -> list[asyncio.Task[None]]:
     """Start every controller, and the stage engine where it is wanted, in a task group.
 
@@ -47,13 +51,15 @@ def start_all(
         clock: their only source of time.
         rng: draws of the stage engine.
         stages: whether the Stage objects of the cluster drive fake nodes and pods.
+        gangs: what is served of Kubernetes' own gangs.
     """
 
     def manager(account: str) -> LocalClient:
         return client.acting_as("kube-controller-manager", account=account)
 
+    jobs = manager("job-controller")
     running = {
-        "jobs": JobController(manager("job-controller"), clock).run(),
+        "jobs": JobController(jobs, clock, gangs=JobGangs(jobs, gangs)).run(),
         "claims": ResourceClaimController(manager("resource-claim-controller"), clock).run(),
         "replica sets": ReplicaSetController(manager("replicaset-controller"), clock).run(),
         "deployments": DeploymentController(manager("deployment-controller"), clock).run(),
@@ -73,6 +79,9 @@ def start_all(
             manager("clusterrole-aggregation-controller"), clock
         ).run(),
     }
+    if gangs.served:
+        protection = manager("podgroup-protection-controller")
+        running["pod groups"] = PodGroupProtectionController(protection, clock).run()
     if stages:
         kwok = client.acting_as("kwok", account="kwok-controller")
         engine = StageEngine(kwok, (), clock=clock, rng=rng)

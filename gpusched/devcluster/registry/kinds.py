@@ -19,6 +19,8 @@ import msgspec
 from gpusched.devcluster.apimachinery.selectors import field_reader
 from gpusched.devcluster.apimachinery.status import qualified
 from gpusched.devcluster.registry.custom.kind import CustomKind
+from gpusched.devcluster.registry.gangs.features import GangFeatures
+from gpusched.devcluster.registry.gangs.kinds import GROUP, gang_kinds
 from gpusched.devcluster.registry.strategy import Strategy
 
 Obj = dict[str, Any]
@@ -312,5 +314,27 @@ def _load_version(
                 list_kind=entry["responseKind"]["kind"] + "List",
                 only_read=plural not in written,
                 effective=SUBRESOURCES.get(plural, frozenset()),
+            )
+        )
+
+
+def load_gangs(registry: Registry, features: GangFeatures) -> None:
+    """Add Kubernetes' own gangs to a registry, as far as their gates are open."""
+    for served in gang_kinds(features):
+        registry.add(
+            Resource(
+                group=GROUP,
+                version=served.version,
+                plural=served.plural,
+                singular=served.kind.lower(),
+                kind=served.kind,
+                namespaced=True,
+                verbs=served.verbs,
+                storage=qualified(served.plural, GROUP),
+                strategy=served.strategy,
+                fields=selectable(served.plural, namespaced=True),
+                subresources=served.subresources,
+                list_kind=f"{served.kind}List",
+                effective=frozenset({"status"} if served.has_status else ()),
             )
         )

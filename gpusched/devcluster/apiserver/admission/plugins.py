@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gpusched.devcluster.apimachinery import status
-from gpusched.devcluster.apiserver.admission import limit_ranger
+from gpusched.devcluster.apiserver.admission import gangs, limit_ranger
 from gpusched.devcluster.apiserver.admission.resource_quota import charge_quotas
 from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry.kinds import Resource
@@ -29,6 +29,9 @@ def admit_create(core: ServerState, resource: Resource, obj: Obj) -> None:
         _check_runtime_class(core, resource, obj)
     elif resource.storage == "nodes":
         _taint_new_node(obj)
+    elif resource.storage in {gangs.POD_GROUPS, gangs.COMPOSITES}:
+        gangs.protect_group(resource, obj)
+        gangs.resolve_group_priority(core, resource, obj, _class_of(core, resource, obj))
     elif resource.storage == _CLASSES:
         _check_default_class(core, resource, obj)
 
@@ -39,8 +42,14 @@ def admit_update(core: ServerState, resource: Resource, obj: Obj) -> None:
         _check_default_class(core, resource, obj)
 
 
+def admit_changed(core: ServerState, resource: Resource, new: Obj, old: Obj) -> None:
+    """Refuse a valid change that another object forbids; raises StatusError 403."""
+    gangs.check_job_parallelism(core, resource, new, old)
+
+
 def admit_bounded(core: ServerState, resource: Resource, obj: Obj) -> None:
-    """Refuse a valid object that is outside limits."""
+    """Refuse a valid object that is outside limits, or names what it must not."""
+    gangs.check_workload_exists(core, resource, obj)
     limit_ranger.check_limits(resource, obj, limit_ranger.limits_of_object(core, resource, obj))
 
 
@@ -71,17 +80,24 @@ def check_namespace(core: ServerState, resource: Resource, namespace: str, *, na
         )
 
 
+def _class_of(core: ServerState, resource: Resource, obj: Obj) -> Obj | None:
+    """Return the priority class that an object names, else the default one; raises 403."""
+    name = (obj.get("spec") or {}).get("priorityClassName") or ""
+    found = core.store.collection(_CLASSES).get(name) if name else _global_default(core)
+    if name and found is None:
+        meta = obj["metadata"]
+        about = meta.get("name") or meta.get("generateName", "")
+        why = f"no PriorityClass with name {name} was found"
+        raise status.forbidden(resource.plural, resource.group, about, why=why)
+    return None if found is None else found.obj
+
+
 def _resolve_priority(core: ServerState, resource: Resource, obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
-    classes = core.store.collection(_CLASSES)
-    name = spec.get("priorityClassName") or ""
-    chosen = classes.get(name) if name else _global_default(core)
+    chosen = _class_of(core, resource, obj)
     pod = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
-    if name and chosen is None:
-        why = f"no PriorityClass with name {name} was found"
-        raise status.forbidden(resource.plural, "", pod, why=why)
-    value = chosen.obj.get("value", 0) if chosen else 0
-    policy = chosen.obj.get("preemptionPolicy") if chosen else None
+    value = chosen.get("value", 0) if chosen else 0
+    policy = chosen.get("preemptionPolicy") if chosen else None
     policy = policy or "PreemptLowerPriority"
     if spec.get("priority") not in {None, value}:
         why = (
@@ -96,8 +112,8 @@ def _resolve_priority(core: ServerState, resource: Resource, obj: Obj) -> None:
             "PriorityClass name"
         )
         raise status.forbidden(resource.plural, "", pod, why=why)
-    if chosen and not name:
-        spec["priorityClassName"] = chosen.obj["metadata"]["name"]
+    if chosen and not spec.get("priorityClassName"):
+        spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = value
     spec["preemptionPolicy"] = policy
 

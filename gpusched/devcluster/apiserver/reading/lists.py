@@ -82,10 +82,14 @@ def options_from(resource: Resource, query: dict[str, str]) -> ListOptions:
     return options
 
 
+_COMMON_FIELDS: Final = {"metadata.name", "metadata.namespace"}
+
+
 def object_predicate(resource: Resource, label_text: str, *, field_text: str) -> Match | None:
     """Join a label and a field selector to one predicate on objects."""
     labels = parse_labels(label_text)
-    fields = parse_fields(field_text, resource.fields)
+    common = resource.custom is None and resource.fields.keys() <= _COMMON_FIELDS
+    fields = parse_fields(field_text, resource.fields, common=common)
     if labels is None:
         return fields
 

@@ -17,6 +17,7 @@ from gpusched.devcluster.apiserver.reading.tables.table import (
     table,
 )
 from gpusched.devcluster.registry.devices.older_versions import older_view
+from gpusched.devcluster.registry.gangs.kinds import version_view
 from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.stored.events import to_new_group
 from gpusched.devcluster.storage.store import Stored
@@ -52,7 +53,9 @@ def view_function(resource: Resource) -> Callable[[Obj], Obj] | None:
     custom = resource.custom
     if custom is not None and custom.changed:
         return lambda obj: custom.shown(obj, resource.api_version)
-    return older_view(resource.group, resource.version)
+    return older_view(resource.group, resource.version) or version_view(
+        resource.group, resource.version, resource.kind
+    )
 
 
 def object_bytes(resource: Resource, stored: Stored) -> bytes:

@@ -165,6 +165,7 @@ def create_object(
         meta["generation"] = 1
     strategy.prepare_create(obj, core)
     plugins.admit_create(core, resource, obj)
+    core.gangs.drop_disabled(resource.storage, obj)
     strategy.default(obj)
     errors = metadata_errors(meta, rules=_metadata_rules(resource))
     # Strategies read fields that the schema promises, so they come second.
@@ -245,6 +246,8 @@ def write_object(
     _check_identity(resource, stored, new=new, origin=origin)
     immutable = immutable_field_errors(new["metadata"], old["metadata"])
     keep_server_fields(new["metadata"], old["metadata"])
+    if not subresource:
+        core.gangs.drop_disabled(resource.storage, new)
     _prepare(resource, new, old, subresource=subresource)
     if not subresource:
         plugins.admit_update(core, resource, new)
@@ -253,6 +256,8 @@ def write_object(
     errors = [*immutable, *errors, *immutable]
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
+    if not subresource:
+        plugins.admit_changed(core, resource, new, old)
     admit_write(
         core,
         resource,

@@ -22,7 +22,8 @@ from gpusched.devcluster.controllers.jobs.actions import (
     RemoveTrackingFinalizer,
     WriteStatus,
 )
-from gpusched.devcluster.controllers.jobs.reconcile import reconcile_job
+from gpusched.devcluster.controllers.jobs.gangs import JobGangs, with_group
+from gpusched.devcluster.controllers.jobs.reconcile import is_running, reconcile_job
 
 _JOBS: Final = "jobs.batch"
 _GATHER_S: Final = 0.2
@@ -38,14 +39,21 @@ class JobController:
         client: the cluster.
         clock: time of deadlines and back-off.
         backoff_first_s: wait before a first failed pod is replaced.
+        gangs: finds or makes the group of a Job's pods; None for a server without gangs.
     """
 
     def __init__(
-        self, client: LocalClient, clock: Clock, *, backoff_first_s: float = BACKOFF_FIRST_S
+        self,
+        client: LocalClient,
+        clock: Clock,
+        *,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        gangs: JobGangs | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._backoff_first_s = backoff_first_s
+        self._gangs = gangs
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._names: dict[str, tuple[str, str]] = {}
         self._pods: dict[str, dict[str, Obj]] = {}
@@ -96,9 +104,13 @@ class JobController:
         if job is None or job["metadata"]["uid"] != uid:
             self._abandon(uid)
             return
+        pods = list(self._pods.get(uid, {}).values())
+        group = None
+        if self._gangs is not None and is_running(job):
+            group = self._gangs.group_of(job, pods)
         outcome = reconcile_job(
             job,
-            list(self._pods.get(uid, {}).values()),
+            pods,
             now=self._clock.now(),
             backoff=self._backoffs.get(uid, PodBackoff()),
             backoff_first_s=self._backoff_first_s,
@@ -106,7 +118,7 @@ class JobController:
         self._backoffs[uid] = outcome.backoff
         refused: list[StatusError] = []
         for action in outcome.actions:
-            self._carry_out(job, action, refused)
+            self._carry_out(job, _with_group(action, group), refused)
         if outcome.again_s is not None:
             self._queue.add_after(uid, outcome.again_s)
         if refused:
@@ -207,3 +219,10 @@ class JobController:
             return None
         self._index(uid, current)
         return current
+
+
+def _with_group(action: Action, group: Obj | None) -> Action:
+    """The same action; a pod that it creates is a member of the Job's group."""
+    if group is None or not isinstance(action, CreatePod):
+        return action
+    return CreatePod(with_group(action.pod, group))

@@ -51,6 +51,12 @@ def finished_condition(job: Obj) -> Obj | None:
     return true_condition(status, "Complete") or true_condition(status, "Failed")
 
 
+def is_running(job: Obj) -> bool:
+    """Whether a Job is this controller's, not deleted and not over."""
+    ours = job["spec"].get("managedBy", _OURS) == _OURS
+    return ours and "deletionTimestamp" not in job["metadata"] and finished_condition(job) is None
+
+
 def reconcile_job(
     job: Obj,
     pods: Sequence[Obj],

@@ -54,8 +54,6 @@ _TERMS: Final = (
     ("requiredDuringSchedulingIgnoredDuringExecution", ""),
     ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
 )
-_UNSERVED: Final = ("schedulingGroup",)
-"""Fields behind feature gates that are off: the server drops them."""
 
 
 def containers(spec: Obj) -> Iterator[tuple[str, Obj]]:
@@ -67,7 +65,7 @@ def containers(spec: Obj) -> Iterator[tuple[str, Obj]]:
 
 def default_template_spec(spec: Obj) -> None:
     """Fill in the defaults that pods and pod templates share."""
-    for key in [k for k, v in spec.items() if v in (None, "") or k in _UNSERVED]:
+    for key in [k for k, v in spec.items() if v in (None, "")]:
         del spec[key]
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)

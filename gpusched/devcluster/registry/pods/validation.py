@@ -173,3 +173,13 @@ def _policy_errors(spec: Obj, at: str) -> Iterator[FieldError]:
             yield required(f"{at}.os.name", "cannot be empty")
         elif name not in {"linux", "windows"}:
             yield not_supported(f"{at}.os", name, ("linux", "windows"))
+    if (group := spec.get("schedulingGroup")) is not None:
+        yield from _group_errors(group, f"{at}.schedulingGroup.podGroupName")
+
+
+def _group_errors(group: Obj, at: str) -> list[FieldError]:
+    """Check the name of the group that a pod belongs to; the group may be missing."""
+    name = group.get("podGroupName")
+    if name is None:
+        return [invalid(at, None, "must specify one of: `podGroupName`")]
+    return name_errors(name, field=at)

@@ -21,6 +21,7 @@ from gpusched.devcluster.apiserver.reading.tables.columns import (
     Columns,
     field_cell,
 )
+from gpusched.devcluster.apiserver.reading.tables.gangs import GANGS
 from gpusched.devcluster.apiserver.reading.tables.json_path import JsonPathError, compile_path
 from gpusched.devcluster.apiserver.reading.tables.stored_kinds import STORED
 from gpusched.devcluster.apiserver.reading.tables.workloads import (
@@ -40,6 +41,7 @@ IncludeObject = Literal["Metadata", "Object", "None"]
 _BUILTIN: dict[tuple[str, str], Columns] = {
     **SIMPLE,
     **STORED,
+    **GANGS,
     ("", "Pod"): PODS,
     ("", "Node"): NODES,
     ("batch", "Job"): JOBS,
