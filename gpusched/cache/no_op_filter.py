@@ -7,7 +7,7 @@ from msgspec import structs
 
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
-from gpusched.api.meta.identity import Rejected
+from gpusched.api.meta.identity import Rejected, ResourceVersion
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import Topology
 from gpusched.api.queue.queue import Queue
@@ -17,12 +17,20 @@ Own = PodGroup | Queue | Topology
 
 def same_spec(known: Own | None, item: Own | Rejected) -> bool:
     """Whether only the status differs, which is ours."""
-    return (
-        known is not None
-        and not isinstance(item, Rejected)
-        and (known.uid, known.generation) == (item.uid, item.generation)
-        and _deleting(known) == _deleting(item)
-    )
+    if known is None or isinstance(item, Rejected) or known.uid != item.uid:
+        return False
+    if isinstance(known, PodGroup) and isinstance(item, PodGroup) and item.source:
+        return _without_status(known) == _without_status(item)
+    return known.generation == item.generation and _deleting(known) == _deleting(item)
+
+
+def _without_status(group: PodGroup) -> PodGroup:
+    """All that its author says: a generation is not given to every kind, nor counts annotations."""
+    native = group.native and attrs.evolve(group.native, started=False)
+    return attrs.evolve(
+        group, resource_version=ResourceVersion(""), generation=0, phase="", conditions=(),
+        status=b"", move=None, turn=None, native=native,
+    )  # fmt: skip
 
 
 def _deleting(item: Own) -> bool:

@@ -12,7 +12,6 @@ from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.jobs.decode import JOBS
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.pod.decode import PODS
-from gpusched.api.serializer.foreign_status import GroupState, foreign_group_status_patch
 
 
 def event(spec, *, namespace="default", status=None, name="x", **metadata):
@@ -315,22 +314,6 @@ def test_a_suspended_job_of_a_job_set_is_not_ours_to_start():
 
     assert read("JobSet").template is None
     assert read("CronJob").template is not None
-
-
-def test_native_condition_is_never_taken_back():
-    """Given True on the object, a gang that lost a member writes nothing."""
-    state = GroupState(
-        phase="Unknown",
-        is_scheduled=False,
-        reason="InsufficientResources",
-        message="s",
-        counts=(0, 0, 0, 0),
-        min_member=1,
-    )
-    current = b'{"conditions": [{"type": "PodGroupScheduled", "status": "True"}]}'
-    assert foreign_group_status_patch(kinds.NATIVE, "u", current, state, now=0.0) is None
-    fresh = json.loads(foreign_group_status_patch(kinds.NATIVE, "u", b"{}", state, now=0.0) or b"")
-    assert fresh["status"]["conditions"][0]["reason"] == "Unschedulable"
 
 
 @pytest.mark.parametrize(

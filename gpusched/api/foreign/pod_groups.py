@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.api.foreign import kinds
+from gpusched.api.foreign import kinds, native_wire
 from gpusched.api.foreign import wire as wire_foreign
+from gpusched.api.foreign.group_fields import make_foreign_group
+from gpusched.api.foreign.native_groups import decode_native_group
 from gpusched.api.gang.decode import PENDING
 from gpusched.api.gang.pod_group import (
     NO_TOPOLOGY_REQUEST,
-    GangTerms,
     PodGroup,
     SubGroup,
     TopologyRequest,
@@ -22,62 +23,14 @@ from gpusched.api.gang.sub_group_tree import (
     sub_group_tree_error,
     with_default_minima,
 )
-from gpusched.api.meta import wire
 from gpusched.api.meta.codec import KindCodec
-from gpusched.api.meta.fields import (
-    check_identity,
-    parse_resources,
-    quoted,
-    read_labels,
-    read_resource_version,
-    read_uid,
-)
-from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
-from gpusched.api.meta.status import decode_conditions, read_status
-from gpusched.api.pod import gang_annotations
+from gpusched.api.meta.fields import parse_resources, quoted
+from gpusched.api.meta.identity import InvalidObject, Rejected
 
 TIER: Final = "tier:"
 """Prefix of a level by its number, counted from the hosts outwards, as Volcano counts."""
 HOLDERS: Final = "of sub-groups with children the minima of all children count"
 _SECOND_NS: Final = 10**9
-_PHASES: Final = {
-    "PreScheduling": "Pending",
-    "Scheduling": "Inqueue",
-    "Scheduled": "Running",
-    "Finished": "Completed",
-}
-"""Of coscheduling, where its words are not ours."""
-
-
-def _group(metadata: wire.WorkloadMetadata, raw: Any, source: str, **more: Any) -> PodGroup:
-    """What all foreign groups have in common; ``more`` are the fields of one source."""
-    check_identity(metadata, namespaced=True)
-    status, canonical = read_status(raw)
-    wishes = gang_annotations.read_gang_annotations(metadata.annotations)
-    named = gang_annotations.read_queue_name(read_labels(metadata), metadata.annotations)
-    phase = _PHASES.get(status.phase or "", status.phase or PENDING)
-    fields: dict[str, Any] = {
-        "namespace": metadata.namespace,
-        "name": metadata.name,
-        "uid": read_uid(metadata),
-        "resource_version": read_resource_version(metadata),
-        "generation": metadata.generation,
-        "created": parse_time(metadata.creation_timestamp or ""),
-        "topology": TopologyRequest(wishes.topology_required, wishes.topology_preferred),
-        "terms": GangTerms(
-            preemptible=wishes.preemptible,
-            expected_duration_ns=wishes.expected_duration_ns,
-            min_runtime_ns=wishes.min_runtime_ns,
-        ),
-        "phase": phase,
-        "conditions": decode_conditions(status),
-        "status": canonical,
-        "deleting": metadata.deletion_timestamp is not None,
-        "source": source,
-        **more,
-    }
-    fields["queue"] = fields.get("queue") or named
-    return PodGroup(**fields)
 
 
 def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
@@ -101,10 +54,11 @@ def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
         tasks = ()
     if spec.sub_group_policy:
         warnings.append("subGroupPolicy is not honoured")
-    group = _group(
+    group = make_foreign_group(
         parsed.metadata,
         parsed.status,
         kinds.VOLCANO,
+        notes=parsed.metadata.annotations,
         queue=spec.queue,
         min_member=max(1, spec.min_member or 0),
         min_task_member=tasks,
@@ -139,38 +93,16 @@ def decode_coscheduling_group(parsed: wire_foreign.CoschedulingGroup) -> PodGrou
         InvalidObject: a field of it is missing, malformed or out of bounds.
     """
     spec = parsed.spec or wire_foreign.CoschedulingGroupSpec()
-    group = _group(
+    group = make_foreign_group(
         parsed.metadata,
         parsed.status,
         kinds.COSCHEDULING,
+        notes=parsed.metadata.annotations,
         min_member=max(1, spec.min_member or 0),
         min_resources=parse_resources(spec.min_resources, field="spec.minResources"),
     )
     timeout_ns = (spec.schedule_timeout_seconds or 0) * _SECOND_NS
     return attrs.evolve(group, terms=attrs.evolve(group.terms, schedule_timeout_ns=timeout_ns))
-
-
-def decode_native_group(parsed: wire_foreign.NativeGroup) -> PodGroup:
-    """A PodGroup of Kubernetes itself; without a gang policy its pods are independent.
-
-    Raises:
-        InvalidObject: a field of it is missing, malformed or out of bounds.
-    """
-    spec = parsed.spec or wire_foreign.NativeGroupSpec()
-    gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
-    constraints = spec.scheduling_constraints
-    keys = [each.key for each in (constraints and constraints.topology) or ()]
-    group = _group(
-        parsed.metadata,
-        parsed.status,
-        kinds.NATIVE,
-        min_member=max(1, (gang and gang.min_count) or 0),
-        priority_class=spec.priority_class_name or "",
-    )
-    scheduled = group.condition("PodGroupScheduled")
-    if scheduled is not None and scheduled.status == "True":
-        group = attrs.evolve(group, phase="Running")
-    return attrs.evolve(group, topology=TopologyRequest(required=keys[0])) if keys else group
 
 
 def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
@@ -184,10 +116,11 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
     top = sum(1 for part in parts if not part.parent)
     nested = [part.name for part in parts if part.min_sub_groups]
     own = [each.name for each in spec.sub_groups or () if each.name in nested and each.min_member]
-    group = _group(
+    group = make_foreign_group(
         parsed.metadata,
         parsed.status,
         kinds.KAI,
+        notes=parsed.metadata.annotations,
         queue=spec.queue,
         min_member=max(1, spec.min_member or 0, least_members(parts, top)),
         priority_class=spec.priority_class_name or "",
@@ -243,7 +176,7 @@ def _codec(source: str, wire_type: type[Any], entity: Any) -> KindCodec[Any, Pod
 
 
 CODECS: Final = {
-    kinds.NATIVE: _codec(kinds.NATIVE, wire_foreign.NativeGroup, decode_native_group),
+    kinds.NATIVE: _codec(kinds.NATIVE, native_wire.NativeGroup, decode_native_group),
     kinds.COSCHEDULING: _codec(
         kinds.COSCHEDULING, wire_foreign.CoschedulingGroup, decode_coscheduling_group
     ),

@@ -79,46 +79,6 @@ class CoschedulingGroup(Struct, gc=False):
     status: Raw = ABSENT
 
 
-class GangPolicy(Struct, gc=False, rename="camel"):
-    """``schedulingPolicy.gang`` of a native PodGroup."""
-
-    min_count: Members | None = None
-
-
-class SchedulingPolicy(Struct, gc=False):
-    """``schedulingPolicy`` of a native PodGroup."""
-
-    gang: GangPolicy | None = None
-
-
-class NativeTopologyConstraint(Struct, gc=False):
-    """One element of ``schedulingConstraints.topology``."""
-
-    key: str = ""
-
-
-class SchedulingConstraints(Struct, gc=False):
-    """``schedulingConstraints`` of a native PodGroup."""
-
-    topology: list[NativeTopologyConstraint] | None = None
-
-
-class NativeGroupSpec(Struct, gc=False, rename="camel"):
-    """Spec of a native PodGroup."""
-
-    scheduling_policy: SchedulingPolicy | None = None
-    scheduling_constraints: SchedulingConstraints | None = None
-    priority_class_name: str | None = None
-
-
-class NativeGroup(Struct, gc=False):
-    """A PodGroup of scheduling.k8s.io, any version since v1alpha2."""
-
-    metadata: WorkloadMetadata
-    spec: NativeGroupSpec | None = None
-    status: Raw = ABSENT
-
-
 class KaiTopology(Struct, gc=False, rename="camel"):
     """``topologyConstraint`` of a KAI PodGroup."""
 

@@ -49,7 +49,7 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
     """
     metadata, spec = parsed.metadata, parsed.spec or wire.PodGroupSpec()
     check_identity(metadata, namespaced=True)
-    sub_groups = _sub_groups(spec.sub_groups)
+    sub_groups = parse_sub_groups(spec.sub_groups, field="spec.subGroups")
     tasks = tuple(sorted((spec.min_task_member or {}).items()))
     top = sum(1 for part in sub_groups if not part.parent)
     min_sub_groups = top if spec.min_sub_groups is None else spec.min_sub_groups
@@ -119,25 +119,30 @@ def _min_member(own: int | None, tasks: tuple[tuple[str, int], ...]) -> int:
     return own
 
 
-def _sub_groups(parts: Iterable[wire.WireSubGroup] | None) -> tuple[SubGroup, ...]:
+def parse_sub_groups(
+    parts: Iterable[wire.WireSubGroup] | None, *, field: str
+) -> tuple[SubGroup, ...]:
+    """Sub-groups as a list says them.
+
+    Raises:
+        InvalidObject: a name is empty or there twice, or a duration cannot be read.
+    """
     made: dict[str, SubGroup] = {}
     for part in parts or ():
         if not part.name or part.name in made:
-            raise InvalidObject(
-                "spec.subGroups[].name", f"{quoted(part.name)} is empty or there twice"
-            )
-        wish = _topology_request(part.topology, field="spec.subGroups[].topology")
+            raise InvalidObject(f"{field}[].name", f"{quoted(part.name)} is empty or there twice")
+        wish = _topology_request(part.topology, field=f"{field}[].topology")
         made[part.name] = SubGroup(
             part.name, part.min_member or 0, wish, part.parent or "", part.min_sub_groups or 0
         )
     groups = tuple(made.values())
     wrong = sub_group_tree_error(groups)
     if wrong:
-        raise InvalidObject("spec.subGroups[].parent", wrong)
+        raise InvalidObject(f"{field}[].parent", wrong)
     for holder in split_sub_groups(groups)[1]:
         if holder.min_member > 1:  # the CRD's default is 1
             raise InvalidObject(
-                "spec.subGroups[].minMember",
+                f"{field}[].minMember",
                 f"{quoted(holder.name)} holds other sub-groups: minSubGroups says how many of them",
             )
     return with_default_minima(groups)

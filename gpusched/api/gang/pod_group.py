@@ -6,6 +6,7 @@ import attrs
 
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.gang.move_record import MoveRecord
+from gpusched.api.gang.native_terms import TOLD_AS, NativeTerms
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -83,6 +84,7 @@ class PodGroup:
         warning: what of a foreign one is not honoured; empty for nothing.
         move: the last move of the gang, see ``MoveRecord``.
         turn: turns that it had, None for none.
+        native: what only a PodGroup of Kubernetes itself says; None for others.
     """
 
     namespace: str
@@ -108,6 +110,7 @@ class PodGroup:
     warning: str = ""
     move: MoveRecord | None = None
     turn: TurnRecord | None = None
+    native: NativeTerms | None = None
 
     @property
     def key(self) -> ObjectKey:
@@ -117,3 +120,12 @@ class PodGroup:
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, when there is one."""
         return next((each for each in self.conditions if each.type == kind), None)
+
+    def told(self, kind: str) -> Condition | None:
+        """What one of our conditions says, whatever type it has on a group of this kind."""
+        return self.condition(kind if self.native is None else TOLD_AS[kind])
+
+    @property
+    def has_our_conditions(self) -> bool:
+        """Whether conditions of ours say on the object where it stands: on our own and native ones."""
+        return not self.source or self.native is not None

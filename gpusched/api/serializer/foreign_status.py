@@ -10,10 +10,14 @@ import attrs
 import msgspec
 
 from gpusched.api.foreign import kinds
+from gpusched.api.foreign.native_groups import INITIALLY_SCHEDULED, SCHEDULED
+from gpusched.api.gang.native_terms import COMPLETED, TOLD_AS
 from gpusched.api.meta.identity import UID, format_time
+from gpusched.api.serializer.patches import BY_SCHEDULER
 from gpusched.api.serializer.requests import UNSCHEDULABLE, clip_text, merge_status
 
 Obj = dict[str, object]
+SCHEDULER_ERROR: Final = "SchedulerError"
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -25,6 +29,11 @@ class GroupState:
         is_scheduled, reason, message: the condition Scheduled.
         counts: scheduled, running, succeeded, failed.
         min_member: members that it needs.
+        api_version: group and version by which the object is written.
+        generation: of the object; 0 where its kind has none.
+        admitted, preempted: conditions of the same names as (holds, reason, message); None where
+            nothing is to be said.
+        has_members: whether as many members exist without a gate as it needs.
     """
 
     phase: str
@@ -33,6 +42,11 @@ class GroupState:
     message: str
     counts: tuple[int, int, int, int]
     min_member: int
+    api_version: str = ""
+    generation: int = 0
+    admitted: tuple[bool, str, str] | None = None
+    preempted: tuple[bool, str, str] | None = None
+    has_members: bool = True
 
 
 _VOLCANO_REASONS: Final = {
@@ -98,15 +112,38 @@ def _coscheduling(uid: UID, known: Obj, state: GroupState, now: float) -> bytes 
 
 
 def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None:
-    """PodGroupScheduled, which is never taken back."""
+    """Kubernetes' own condition, which is never taken back, and ours, which say how it stands now.
+
+    As kube-scheduler does, its own says nothing while too few members exist; ours do.
+    """
     conditions = _listed(known)
-    before = next((each for each in conditions if each.get("type") == "PodGroupScheduled"), None)
-    if before is not None and before.get("status") == "True":
-        return None
-    reason = "Scheduled" if state.is_scheduled else UNSCHEDULABLE
-    says = (state.is_scheduled, reason, state.message)
-    _set_condition(conditions, "PodGroupScheduled", says, now=now)
+    own = SCHEDULED if state.api_version.endswith("/v1alpha2") else INITIALLY_SCHEDULED
+    shown = {each.get("type"): each.get("status") for each in conditions}
+    started = "True" in (shown.get(SCHEDULED), shown.get(INITIALLY_SCHEDULED))
+    if shown.get(own) != "True" and (started or state.has_members or own in shown):
+        holds = started or state.is_scheduled
+        reason = "Scheduled" if holds else UNSCHEDULABLE
+        if state.reason == SCHEDULER_ERROR and not holds:
+            reason = SCHEDULER_ERROR
+        _set_condition(
+            conditions, own, (holds, reason, state.message), now=now, generation=state.generation
+        )
+    for kind, says in _own_words(state).items():
+        _set_condition(conditions, TOLD_AS[kind], says, now=now, generation=state.generation)
     return merge_status(uid, known, {}, conditions)
+
+
+def _own_words(state: GroupState) -> dict[str, tuple[bool, str, str]]:
+    """Our conditions of a native group, by the type that they have on our own PodGroup."""
+    completed = state.phase == COMPLETED
+    reason = COMPLETED if completed else state.reason
+    found = {"Scheduled": (state.is_scheduled or completed, reason, state.message)}
+    if state.admitted is not None:
+        found["Admitted"] = state.admitted
+    if state.preempted is not None:
+        holds, why, message = state.preempted
+        found["Preempted"] = (holds, BY_SCHEDULER if holds else why, message)
+    return found
 
 
 _GROUPS: Final[Mapping[str, Callable[[UID, Obj, GroupState, float], bytes | None]]] = {
@@ -155,6 +192,7 @@ def _set_condition(
     *,
     now: float,
     transition: bool = False,
+    generation: int = 0,
 ) -> None:
     """Set one condition in place; its time stays while its status does."""
     holds, reason, message = says
@@ -168,6 +206,8 @@ def _set_condition(
         "reason": reason,
         "message": message,
     }
+    if generation:
+        made["observedGeneration"] = generation
     if transition:
         content = f"{kind}/{status}/{reason}/{message}"
         made["transitionID"] = hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -388,14 +388,20 @@ def spec_from_group(
         warning=warning,
         counts_succeeded=True,
         turn=group.turn,
-        error=("InvalidSpec", f"PodGroup {group.key} is being deleted")
-        if group.deleting
-        else ("", ""),
+        error=_group_error(group),
         terms=attrs.evolve(
             group.terms,
             preemptible=_preemptible(group.terms.preemptible, by_class, priority or 0),
         ),
     )
+
+
+def _group_error(group: PodGroup) -> tuple[str, str]:
+    """Why no member of the group may start; empty when they may."""
+    if group.deleting:
+        stays = "; it stays until its pods are gone" if group.native else ""
+        return "InvalidSpec", f"PodGroup {group.key} is being deleted{stays}"
+    return group.native.error if group.native is not None else ("", "")
 
 
 def terms_without_group(

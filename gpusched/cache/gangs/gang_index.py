@@ -33,6 +33,15 @@ from gpusched.cache.gangs.expected_pods import (
     job_parallelism,
     with_started_minimum,
 )
+from gpusched.cache.gangs.foreign.native_members import with_preemption_policy
+from gpusched.cache.gangs.foreign.pod_grouper import (
+    CONTROLLER_KINDS,
+    STAGE,
+    ControllerView,
+    complete_foreign_spec,
+    group_pods_of_controller,
+    oldest_member,
+)
 from gpusched.cache.gangs.gang import (
     Gang,
     GangSpec,
@@ -43,14 +52,6 @@ from gpusched.cache.gangs.gang import (
 from gpusched.cache.gangs.gang_counts import build_gang
 from gpusched.cache.gangs.gpu_sizes import GpuSizes
 from gpusched.cache.gangs.job_runtimes import JobStore
-from gpusched.cache.gangs.pod_grouper import (
-    CONTROLLER_KINDS,
-    STAGE,
-    ControllerView,
-    complete_foreign_spec,
-    group_pods_of_controller,
-    oldest_member,
-)
 from gpusched.cache.gangs.priority import CountedPriority, QuotaStore
 from gpusched.cache.gangs.resource_sums import ResourceSums
 from gpusched.cache.ledger import HoldingState, Ledger
@@ -183,6 +184,9 @@ class GangIndex:
         if key.kind == "PodGroup":
             if not self._exists(key):
                 return ()
+            group = self._groups.items.get(ObjectKey(key.namespace, key.name))
+            if group is not None and group.native is not None:
+                pods = with_preemption_policy(group.native, pods)
             of_group = self._of_pods(self._group_origin(key, pods, queue), pods)
             return (build_gang(self._with_job_news(of_group, pods), pods, places),)
         started = self._started(key, pods, queue)
@@ -322,8 +326,7 @@ class GangIndex:
         name = ObjectKey(key.namespace, key.name)
         group = self._groups.items.get(name)
         if group is not None:
-            named = self._priorities.items.get(ObjectKey("", group.priority_class))
-            counted = self._counted(named, key, pods, field="priorityClassName")
+            counted = self._counted_of_group(group, key, pods)
             origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
             job = self._only_job(key.namespace, pods)
             turn = later_turn(group.turn, job.turn if job is not None else None)
@@ -399,6 +402,18 @@ class GangIndex:
             counted=self._counted(named, key, pods, field="priorityClass"),
             queue=queue,
             by_class=self._by_class(first),
+        )
+
+    def _counted_of_group(
+        self, group: PodGroup, key: GangKey, pods: list[Pod]
+    ) -> CountedPriority | None:
+        """How far the priority of a PodGroup counts; a native one's number before its class."""
+        named = self._priorities.items.get(ObjectKey("", group.priority_class))
+        number = group.native.priority if group.native is not None else None
+        if number is None or (named is not None and named.value == number):
+            return self._counted(named, key, pods, field="priorityClassName")
+        return self._quotas.limits(key.namespace).count_number(
+            number, self._priorities.items.values(), pods
         )
 
     def _counted(

@@ -8,7 +8,7 @@ pods carry it themselves, for they have passed; else the gang has the priority o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -108,6 +108,32 @@ class PriorityClassLimits:
             )
             return CountedPriority(None, own, remark if alive else "")
         return CountedPriority(named, named.value)
+
+    def count_number(
+        self, value: int, classes: Iterable[PriorityClass], pods: Sequence[Pod]
+    ) -> CountedPriority:
+        """How far a number counts that a native group has beside no class that exists.
+
+        The API server writes it there from the class, or the default one. Where nothing checked
+        it, it counts no further than some class that is free to all, or than the pods' own.
+
+        Args:
+            value: of ``spec.priority``.
+            classes: all that there are.
+            pods: the gang's members.
+        """
+        alive = [pod for pod in pods if not pod.finished]
+        if value <= 0 or (alive and all(pod.priority >= value for pod in alive)):
+            return CountedPriority(None, value)
+        free = any(each.value >= value and not self.why(each.name, value) for each in classes)
+        if free and self._rule == "trusted":
+            return CountedPriority(None, value)
+        own = min(value, self.of_pods(alive))
+        remark = (
+            f"priority {value} does not count, as no PriorityClass gives it to all: the priority "
+            f"{own} of its pods counts; name a priorityClassName"
+        )
+        return CountedPriority(None, own, remark if alive else "")
 
     def admits(self, name: str, pods: Sequence[Pod]) -> str:
         """Why pods that do not exist yet would be refused this class, as a clause; empty if not."""

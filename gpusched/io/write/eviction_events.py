@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.requests import EventNote, ObjectRef, clip_text
 from gpusched.base import limits
 from gpusched.io.write.event_recorder import EventRecorder
@@ -49,7 +49,8 @@ class EvictionEvents:
                 )
             )  # fmt: skip
         gang = stop.gang
-        about = ObjectRef(gang.kind, ObjectKey(gang.namespace, gang.name), stop.uid)
+        key = ObjectKey(gang.namespace, gang.name)
+        about = ObjectRef(gang.kind, key, stop.uid, self._api_version(gang, key))
         if stop.pause is not None:  # of a Job of single pods the gang is one of them
             about = ObjectRef("Job", stop.pause.key, stop.pause.uid)
         if about.kind == "Pod":
@@ -66,6 +67,14 @@ class EvictionEvents:
             self._told.move_to_end(stop.uid)
             if len(self._told) > limits.REPORTED_OBJECTS_MAX:
                 self._told.popitem(last=False)
+
+    def _api_version(self, gang: GangKey, key: ObjectKey) -> str:
+        """Of a group of another project; empty for the usual one of the kind."""
+        group = self._cache.groups.items.get(key) if gang.kind == "PodGroup" else None
+        if group is None or not group.source:
+            return ""
+        served = self._cache.foreign.served.get(("PodGroup", group.source))
+        return served.api_version if served is not None else ""
 
     def switched(self, switch: JobSuspendChange) -> None:
         """A Job was started, or suspended again as it got no place in time."""
@@ -88,7 +97,7 @@ class EvictionEvents:
         if ask is None:
             return status
         group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
-        shown = group.condition("Preempted") if group is not None else None
+        shown = group.told("Preempted") if group is not None else None
         if group is None or (
             shown is not None and shown.status == "True" and shown.message == clip_text(ask.message)
         ):

@@ -40,6 +40,8 @@ NODES_LACK: Final = frozenset(
 """Reasons that more nodes could end: such pods are ``Unschedulable``, others never are."""
 
 
+MEMBERS_LACK: Final = frozenset({Reason.NOT_ENOUGH_MEMBERS, Reason.GATED})
+"""Reasons for which nothing was tried: pods are still to come."""
 _PLURALS: Final = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
 """Kinds of ours that have conditions."""
 
@@ -151,6 +153,13 @@ def _foreign_group(
         message=status.scheduled.message,
         counts=status.counts,
         min_member=group.min_member,
+        api_version=served.api_version,
+        generation=group.generation,
+        admitted=(status.is_admitted, status.admitted.reason, status.admitted.message),
+        preempted=None
+        if status.preempted is None
+        else (status.is_preempted, status.preempted.reason, status.preempted.message),
+        has_members=status.scheduled.reason not in MEMBERS_LACK,
     )
     body = foreign_status.foreign_group_status_patch(
         group.source, status.uid, shown, state, now=now

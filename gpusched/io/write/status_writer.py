@@ -431,7 +431,7 @@ class StatusWriter:
         gang = status.gang
         if gang.kind == "PodGroup":
             group = self._cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
-            shown = group.condition("Scheduled") if group is not None else None
+            shown = group.told("Scheduled") if group is not None else None
             return (
                 (shown.status == "True", shown.reason, shown.message) if shown else (False, "", "")
             )

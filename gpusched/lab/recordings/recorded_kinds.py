@@ -9,7 +9,7 @@ import attrs
 
 from gpusched.api.affinity import wire as wire_rules
 from gpusched.api.devices.published_devices import ResourceSlice
-from gpusched.api.foreign import kinds
+from gpusched.api.foreign import kinds, native_wire
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.gang import wire as wire_groups
 from gpusched.api.jobs import wire as job_wire
@@ -161,7 +161,8 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (wire_groups.WirePodGroup, "status"): GroupStatus,
     (queue_wire.WireQueue, "status"): GroupStatus,
     (policy_wire.WireTopology, "status"): GroupStatus,
-    (wire_foreign.NativeGroup, "status"): GroupStatus,
+    (native_wire.NativeGroup, "spec"): native_wire.NativeGroupSpec,
+    (native_wire.NativeGroup, "status"): GroupStatus,
     (wire_foreign.CoschedulingGroup, "status"): GroupStatus,
     (wire_foreign.VolcanoGroup, "status"): GroupStatus,
     (wire_foreign.VolcanoGroupSpec, "subGroupPolicy"): keep_count,
@@ -178,6 +179,9 @@ _MORE: Final[Mapping[type[Any], Fields]] = {
     node_wire.NodeMetadata: _notes(node_wire.NodeAnnotations),
     wire.WorkloadMetadata: _notes(wire.WorkloadAnnotations),
     job_wire.JobMetadata: _notes(job_wire.JobAnnotations),
+    native_wire.NativeMetadata: _notes(native_wire.NativeAnnotations),
+    native_wire.SchedulingPolicy: {"basic": keep_all},
+    native_wire.NativeGroupSpec: {"disruptionMode": keep_all},
     pod_wire.PodSpec: {
         "containers": keep_list(_container),
         "initContainers": keep_list(_container),

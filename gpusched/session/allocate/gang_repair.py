@@ -89,10 +89,10 @@ def broken_since(gang: Gang) -> float:
     waiting = [pod for pod_set in gang.pod_sets for pod in pod_set.pods if not is_expected(pod)]
     replaced = min((pod.created for pod in waiting if pod.created > last), default=0.0)
     group = gang.pod_group
-    if group is not None and not group.source:
+    if group is not None and group.has_our_conditions:
         if group.phase not in STARTED and replaced:
             return replaced
-        told = group.condition("Scheduled")
+        told = group.told("Scheduled")
         return told.transition if told is not None and told.status == "False" else 0.0
     written = [each.pod.broken_since for each in gang.placed if each.pod.broken_since]
     return min(written) if written else replaced

@@ -100,7 +100,7 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
 
 
 def _has_published_reason(gang: Gang) -> bool:
-    if gang.pod_group is not None and gang.pod_group.condition("Scheduled") is not None:
+    if gang.pod_group is not None and gang.pod_group.told("Scheduled") is not None:
         return True
     return any(pod.unschedulable_reason for pod_set in gang.pod_sets for pod in pod_set.pods)
 
@@ -169,9 +169,9 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
 def _told_members(gang: Gang, *, whole: bool) -> tuple[tuple[tuple[ObjectKey, UID], ...], str]:
     """Members that are told of lost ones, or that there are none any more, and what is lost.
 
-    PodGroups of ours have the time in their own status.
+    PodGroups of ours and of Kubernetes itself have the time in their own status.
     """
-    if gang.pod_group is not None and not gang.pod_group.source:
+    if gang.pod_group is not None and gang.pod_group.has_our_conditions:
         return (), ""
     placed = [member.pod for member in gang.placed]
     if whole:
@@ -187,7 +187,7 @@ def _told_members(gang: Gang, *, whole: bool) -> tuple[tuple[tuple[ObjectKey, UI
 
 def _runs_again_reason(gang: Gang) -> PendingReason | None:
     """That a gang that was made to leave is complete again; None when there is no such news."""
-    shown = gang.pod_group.condition("Preempted") if gang.pod_group else None
+    shown = gang.pod_group.told("Preempted") if gang.pod_group else None
     if shown is None or shown.status != "True" or gang.pending or gang.gated or gang.leaving:
         return None
     return PendingReason(reason=Reason.SCHEDULED, message=f"runs again: {_running_message(gang)}")
@@ -218,8 +218,8 @@ def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], .
 
 
 def _has_admitted(gang: Gang) -> bool:
-    """Whether the gang has a condition Admitted for such hints: only our own PodGroup has one."""
-    return gang.pod_group is not None and not gang.pod_group.source
+    """Whether the gang has a condition Admitted for such hints: our own PodGroup has, and native ones."""
+    return gang.pod_group is not None and gang.pod_group.has_our_conditions
 
 
 def _with_warning(gang: Gang, reason: PendingReason) -> PendingReason:

@@ -1,0 +1,276 @@
+"""PodGroups of Kubernetes itself, in the words of every version, as ours.
+
+What a later version may add is never passed over: an unknown policy holds the group, other unknown
+fields are named in its warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from gpusched.api.foreign import kinds
+from gpusched.api.foreign import native_wire as wire
+from gpusched.api.foreign.group_fields import make_foreign_group
+from gpusched.api.gang.decode import PENDING, parse_sub_groups
+from gpusched.api.gang.native_terms import COMPLETED, TOLD_AS, NativeTerms
+from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.wire import Members, WireSubGroup
+from gpusched.api.meta.fields import (
+    decode_part,
+    parse_duration_ns,
+    parse_number,
+    parse_resources,
+    printable_text,
+    quoted,
+)
+from gpusched.api.meta.identity import InvalidObject
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.meta.status import Condition
+from gpusched.api.meta.wire import Quantities
+from gpusched.base.limits import GANG_PODS_MAX
+
+SCHEDULED: Final = "PodGroupScheduled"
+"""The condition of v1alpha2."""
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""The condition since v1alpha3."""
+TREE_INITIALLY_SCHEDULED: Final = "CompositePodGroupInitiallyScheduled"
+"""The condition of a CompositePodGroup."""
+INVALID: Final = "InvalidSpec"
+AS_ONE: Final = "Group"
+_MODES: Final = {"Pod": "Pod", "single": "Pod", "PodGroup": AS_ONE, "all": AS_ONE}
+"""``disruptionMode`` by the word of v1alpha2 or the member that is set since v1alpha3."""
+_POLICIES: Final = ("Never", "PreemptLowerPriority")
+_UNKNOWN_MAX: Final = 4
+_SPEC: Final = msgspec.json.Decoder(wire.NativeGroupSpec)
+_TASKS: Final = msgspec.json.Decoder(dict[str, Members])
+_AMOUNTS: Final = msgspec.json.Decoder(Quantities)
+_PARTS: Final = msgspec.json.Decoder(list[WireSubGroup])
+_NO_NOTES: Final = wire.NativeAnnotations()
+
+
+def decode_native_group(parsed: wire.NativeGroup) -> PodGroup:
+    """A PodGroup of Kubernetes itself.
+
+    Raises:
+        InvalidObject: a field of it is missing, malformed or out of bounds.
+    """
+    spec, warnings = read_native_spec(parsed.spec)
+    policy = spec.scheduling_policy or wire.SchedulingPolicy()
+    minimum = max(1, (policy.gang and policy.gang.min_count) or 0)
+    notes = parsed.metadata.annotations or _NO_NOTES
+    if notes.min_member is not None:
+        warnings.append(
+            "annotation gpusched.io/min-member does not count: spec.schedulingPolicy does"
+        )
+    group = native_fields(parsed, spec, warnings, min_member=minimum)
+    parts = _sub_groups(notes)
+    top = sum(1 for part in parts if not part.parent)
+    needed = top
+    if notes.min_sub_groups is not None:
+        needed = parse_number(notes.min_sub_groups, field=_note("min-sub-groups"), low=1, high=top)
+    return attrs.evolve(
+        group,
+        min_task_member=_min_task_member(notes, minimum),
+        min_resources=_min_resources(notes),
+        sub_groups=parts,
+        min_sub_groups=needed,
+    )
+
+
+def native_fields(
+    parsed: wire.NativeGroup, spec: wire.NativeGroupSpec, warnings: list[str], **more: Any
+) -> PodGroup:
+    """What PodGroups and CompositePodGroups have in common.
+
+    Args:
+        parsed: the object.
+        spec: its spec.
+        warnings: what of it is not honoured, so far.
+        more: fields of one of the two kinds.
+
+    Raises:
+        InvalidObject: an annotation that cannot be read.
+    """
+    notes = parsed.metadata.annotations or _NO_NOTES
+    keys = [each.key for each in _topology(spec)]
+    claims = tuple(sorted(each.name for each in spec.resource_claims or ()))
+    why = _why_held(parsed.spec, spec, keys, claims)
+    mode = _disruption_mode(spec.disruption_mode, warnings)
+    policy = spec.preemption_policy or ""
+    if policy and policy not in _POLICIES:
+        warnings.append(f"spec.preemptionPolicy {quoted(policy)} is not known and counts as Never")
+        policy = "Never"
+    workload, template = _template_link(spec)
+    group = make_foreign_group(
+        parsed.metadata, parsed.status, kinds.NATIVE,
+        notes=notes,
+        priority_class=spec.priority_class_name or "",
+        warning="; ".join(warnings),
+        **more,
+    )  # fmt: skip
+    started = any(map(_is_start, group.conditions))
+    wish = group.topology
+    if keys:
+        wish = TopologyRequest(required=keys[0], preferred=wish.preferred)
+    max_wait = parse_duration_ns(notes.topology_max_wait, field=_note("topology-max-wait"))
+    terms = attrs.evolve(
+        group.terms,
+        disruption=mode,
+        schedule_timeout_ns=parse_duration_ns(
+            notes.schedule_timeout, field=_note("schedule-timeout")
+        ),
+        checkpoint_ns=parse_duration_ns(
+            notes.checkpoint_interval, field=_note("checkpoint-interval")
+        ),
+    )
+    return attrs.evolve(
+        group,
+        topology=attrs.evolve(wish, max_wait_ns=max_wait),
+        terms=terms,
+        phase=_phase(group, started=started),
+        native=NativeTerms(
+            basic=spec.scheduling_policy is None or spec.scheduling_policy.gang is None,
+            priority=spec.priority,
+            preemption_policy=policy,
+            workload=workload,
+            template=template,
+            parent=spec.parent_composite_pod_group_name or "",
+            claims=claims,
+            started=started,
+            error=(INVALID, why) if why else ("", ""),
+        ),
+    )
+
+
+def _phase(group: PodGroup, *, started: bool) -> str:
+    """The phase that our own PodGroup would have, by the conditions of a native one."""
+    shown = group.condition(TOLD_AS["Scheduled"])
+    if shown is not None and (shown.status, shown.reason) == ("True", COMPLETED):
+        return COMPLETED
+    if started:
+        return "Running"
+    admitted = group.condition(TOLD_AS["Admitted"])
+    return "Inqueue" if admitted is not None and admitted.status == "True" else PENDING
+
+
+def _is_start(condition: Condition) -> bool:
+    names = (SCHEDULED, INITIALLY_SCHEDULED, TREE_INITIALLY_SCHEDULED)
+    return condition.type in names and condition.status == "True"
+
+
+def read_native_spec(raw: msgspec.Raw) -> tuple[wire.NativeGroupSpec, list[str]]:
+    """The spec, and what of it this version does not know.
+
+    Raises:
+        InvalidObject: not of its shape.
+    """
+    spec = decode_part(_SPEC, bytes(raw), field="spec") or wire.NativeGroupSpec()
+    told = msgspec.json.decode(raw) if raw else None
+    unknown = sorted(set(_unknown_fields(told, wire.KNOWN_FIELDS, "spec")))
+    if not unknown:
+        return spec, []
+    named = _listed(unknown[:_UNKNOWN_MAX])
+    more = f" and {len(unknown) - _UNKNOWN_MAX} more" if len(unknown) > _UNKNOWN_MAX else ""
+    return spec, [f"this version of gpusched does not know and does not honour {named}{more}"]
+
+
+def _unknown_fields(told: Any, known: dict[str, Any], path: str) -> Iterator[str]:
+    """Paths of fields that are set and that no version known here has."""
+    if isinstance(told, list):
+        for each in told:
+            yield from _unknown_fields(each, known, f"{path}[]")
+    elif isinstance(told, dict):
+        for name, value in told.items():
+            below = known.get(name)
+            if name not in known:
+                if value is not None:
+                    yield f"{path}.{name}"
+            elif below:
+                yield from _unknown_fields(value, below, f"{path}.{name}")
+
+
+def _why_held(
+    raw: msgspec.Raw, spec: wire.NativeGroupSpec, keys: list[str], claims: tuple[str, ...]
+) -> str:
+    """Why no pod of the group may start, as a sentence; empty when they may."""
+    policy = spec.scheduling_policy
+    if policy is not None and policy.gang is None and policy.basic is None:
+        told = msgspec.json.decode(raw).get("schedulingPolicy") or {}
+        named = sorted(name for name, value in told.items() if value is not None)
+        if named:
+            return (
+                f"spec.schedulingPolicy {quoted(named[0])} is not known to this version of gpusched, "
+                "which knows basic and gang; no pod of the group starts"
+            )
+    if len(keys) > 1:
+        return (
+            f"spec.schedulingConstraints.topology has several keys ({_listed(keys)}): this version "
+            "of gpusched keeps a group in one domain of one key; leave one"
+        )
+    if claims:
+        return (
+            f"waits for devices: spec.resourceClaims ({_listed(claims)}) are not allocated by this "
+            "version of gpusched; remove them or use another schedulerName"
+        )
+    return ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(printable_text(name) for name in names)
+
+
+def _disruption_mode(told: str | dict[str, Any] | None, warnings: list[str]) -> str:
+    """``Group`` or ``Pod``; an unknown mode goes as one, which breaks nothing."""
+    if not told:
+        return "Pod"
+    named = told if isinstance(told, str) else next(iter(sorted(told)))
+    if named in _MODES:
+        return _MODES[named]
+    warnings.append(
+        f"spec.disruptionMode {quoted(named)} is not known to this version of gpusched: the group "
+        "is evicted as one"
+    )
+    return AS_ONE
+
+
+def _topology(spec: wire.NativeGroupSpec) -> list[wire.NativeTopologyConstraint]:
+    constraints = spec.scheduling_constraints
+    return [each for each in (constraints and constraints.topology) or () if each.key]
+
+
+def _template_link(spec: wire.NativeGroupSpec) -> tuple[str, str]:
+    """Names of the Workload and of its template, in the words of either version."""
+    if spec.workload_ref is not None:
+        return spec.workload_ref.workload_name, spec.workload_ref.template_name
+    link = spec.pod_group_template_ref and spec.pod_group_template_ref.workload
+    return (link.workload_name, link.pod_group_template_name) if link else ("", "")
+
+
+def _note(name: str) -> str:
+    return f"metadata.annotations[gpusched.io/{name}]"
+
+
+def _min_task_member(notes: wire.NativeAnnotations, minimum: int) -> tuple[tuple[str, int], ...]:
+    field = _note("min-task-member")
+    tasks = decode_part(_TASKS, (notes.min_task_member or "").encode(), field=field) or {}
+    by_role = sum(tasks.values())
+    if by_role > min(minimum, GANG_PODS_MAX):
+        raise InvalidObject(field, f"adds up to {by_role}, more than minCount {minimum}")
+    return tuple(sorted(tasks.items()))
+
+
+def _min_resources(notes: wire.NativeAnnotations) -> Resources:
+    field = _note("min-resources")
+    amounts = decode_part(_AMOUNTS, (notes.min_resources or "").encode(), field=field)
+    return parse_resources(amounts, field=field) if amounts else NOTHING
+
+
+def _sub_groups(notes: wire.NativeAnnotations) -> tuple[SubGroup, ...]:
+    field = _note("sub-groups")
+    return parse_sub_groups(
+        decode_part(_PARTS, (notes.sub_groups or "").encode(), field=field), field=field
+    )

@@ -1,0 +1,43 @@
+"""What a PodGroup of Kubernetes itself says and no other PodGroup does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+TOLD_AS: Final = {
+    "Admitted": "gpusched.io/Admitted",
+    "Scheduled": "gpusched.io/Scheduled",
+    "Preempted": "DisruptionTarget",
+}
+"""Conditions of our own PodGroup by the type that they have on a native one."""
+COMPLETED: Final = "Completed"
+"""The reason of the condition Scheduled of a native group whose members have all succeeded."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class NativeTerms:
+    """Fields of a ``scheduling.k8s.io`` PodGroup or CompositePodGroup without a counterpart in ours.
+
+    Attributes:
+        basic: whether its policy is ``basic``: nothing starts together.
+        priority: the number; None where the object has none.
+        preemption_policy: ``Never`` or ``PreemptLowerPriority``; empty where it says nothing.
+        workload: name of the Workload from whose template it was made; empty for none.
+        template: name of that template.
+        parent: name of the CompositePodGroup that it is a child of; empty for none.
+        claims: names of its resource claims, sorted.
+        started: whether its condition says that it was scheduled once.
+        error: why none of its members may start, a reason and a sentence; empty for nothing.
+    """
+
+    basic: bool = False
+    priority: int | None = None
+    preemption_policy: str = ""
+    workload: str = ""
+    template: str = ""
+    parent: str = ""
+    claims: tuple[str, ...] = ()
+    started: bool = False
+    error: tuple[str, str] = ("", "")

@@ -1,0 +1,1 @@
+"""How are gangs made of what other projects' objects and pods say?"""

@@ -1,0 +1,23 @@
+"""Members of a PodGroup of Kubernetes itself, as the group's own fields change what they may do."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from gpusched.api.gang.native_terms import NativeTerms
+from gpusched.api.pod.pod import Pod
+
+
+def with_preemption_policy(native: NativeTerms, pods: list[Pod]) -> list[Pod]:
+    """The members, all of which make room by evictions or none.
+
+    The group's policy decides; where it has none, as in 1.36, one member with ``Never`` forbids it
+    for all.
+    """
+    allowed = native.preemption_policy != "Never"
+    if not native.preemption_policy:
+        allowed = all(pod.may_preempt for pod in pods if not pod.finished)
+    return [
+        pod if pod.may_preempt == allowed else structs.replace(pod, may_preempt=allowed)
+        for pod in pods
+    ]
