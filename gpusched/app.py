@@ -279,6 +279,7 @@ class App:
             on_known=self._commit_known,
             group_path=lambda gang: group_path(self.cache, gang),
             seal=lambda: self.cache.seal,
+            watched=lambda: self.readers is not None and self.readers.follows_room(),
             limits_in_force=self._limits,
         )
         preemption_executor = PreemptionExecutor(

@@ -151,6 +151,8 @@ OPEN_FILES_MIN: Final = 64
 """With fewer the kinds could not be watched and gangs bound at the same time."""
 OPEN_FILES_RESERVED: Final = 24
 """Of these a pool of connections leaves so many to the lease, the solver, files and scrapes."""
+BIND_UNWATCHED_LOOK_S: Final = 0.05
+"""Between two looks whether pods and nodes are followed again, for a binding that waits for it."""
 BIND_TIMEOUT_SERVER_S: Final = 4.0
 BIND_TIMEOUT_CLIENT_S: Final = 5.0
 """The client waits longer than the server works: an answer tells what happened."""

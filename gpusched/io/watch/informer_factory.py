@@ -83,7 +83,8 @@ class InformerFactory:
             )
             for kinds in (room, others)
         ]
-        for _, reflector, _ in room:
+        self._room = tuple(reflector for _, reflector, _ in room)
+        for reflector in self._room:
             reflector.on_cut = self._auditors[0].soon
         self._adapters = KindDiscovery(
             api,
@@ -106,6 +107,10 @@ class InformerFactory:
             if not each.kind.optional and not each.fresh(now, staleness_s):
                 return f"{each.kind.name} are out of date: {each.error}"
         return self._adapters.unready()
+
+    def follows_room(self) -> bool:
+        """Whether the watches of pods and of nodes are open now."""
+        return all(each.following for each in self._room)
 
     async def relist(self, least: str = "") -> None:
         """List everything again; returns when that is done.

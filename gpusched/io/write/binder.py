@@ -2,7 +2,8 @@
 
 The machine knows what follows from what; this file knows HTTP, timers and the lease. A gang's
 bindings go out together and each answer is kept, whatever happens to its siblings. Nothing is
-sent unless the lease outlasts the request.
+sent unless the lease outlasts the request, nor while pods or nodes are not followed: watches open
+again only at a server whose past is the one that is known here (``io.watch.reflector``).
 
 What raises while one gang is in hand costs that gang its commit: nothing more is sent of it, what
 was never sent is forgotten, the rest is read back (``bind_readback``), and others go on.
@@ -129,6 +130,7 @@ class Binder:
         on_known: told when it is known again what became of such a gang's bindings.
         on_settled: told when a gang came to rest; ``group_path`` is where its PodGroup is, and
             ``seal`` goes with each binding.
+        watched: whether pods and nodes are followed at this moment; a binding waits for it.
         limits_in_force: of the configuration.
     """
 
@@ -149,6 +151,7 @@ class Binder:
         on_known: Callable[[GangKey], None] = lambda _gang: None,
         group_path: GroupPath = own_group_path,
         seal: Callable[[], Seal] = lambda: UNKNOWN_SEAL,
+        watched: Callable[[], bool] = lambda: True,
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._calls = BindCalls(
@@ -164,6 +167,7 @@ class Binder:
         self._on_settled = on_settled
         self._on_broken = on_broken
         self._on_failed = on_failed
+        self._watched = watched
         self._readback = BindReadBack(
             self._calls, cache, lease=lease, clock=clock, on_contained=on_contained,
             on_known=on_known, limits_in_force=limits_in_force,
@@ -507,6 +511,9 @@ class Binder:
         if not self._is_to_send(run, index):
             return
         await self._rate_limiter.turn(TrafficClass.BIND)
+        # A server that cut our watches off may be one whose etcd is restored from a backup.
+        while self._is_to_send(run, index) and not self._watched():
+            await self._clock.sleep(limits.BIND_UNWATCHED_LOOK_S)
         if not self._is_to_send(run, index):
             return
         if self._lease.fence != run.state.fence:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.policy.kinds import Namespace
+from gpusched.base import limits
 from gpusched.cache.cache import Cache
 from gpusched.io.watch.informers import on_another_cluster
 
@@ -165,6 +168,43 @@ def test_a_backup_in_which_gone_pods_run(play):
         assert [p["metadata"]["name"] for p in w.bound()] == ["old"]
         w.client.delete("pods", "default", "old")
         await w.until(lambda: [p["metadata"]["name"] for p in w.running()] == ["new"])
+
+    play(scenario)
+
+
+def test_nothing_is_bound_while_what_became_of_the_server_is_unknown(play):
+    """The plan is from before the restore and its PodGroup is read after it, a moment after the
+    watches were cut off: the pod that the restore brought back has the GPUs.
+    """
+
+    async def scenario(w):
+        w.check_journal = False
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        w.pod("old")
+        await w.until(lambda: len(w.running()) == 1)
+        w.gang("new", 1)
+        await w.until(lambda: w.condition("new").get("status") == "False")
+        w.cluster.restarts.take("backup")
+        asked = asyncio.Event()
+
+        def slow(method, path):
+            if method != "GET" or not path.endswith("/podgroups/new"):
+                return ""
+            asked.set()
+            return "slow"
+
+        daemon.fault = slow
+        w.client.delete("pods", "default", "old")
+        await asked.wait()
+        await w.clock.sleep(0.3 * limits.BIND_TIMEOUT_CLIENT_S - 0.2)
+        assert w.pods("new")
+        assert not w.bound()
+        await restore(w)
+        await w.clock.sleep(REPAIRED_S)
+        assert [p["metadata"]["name"] for p in w.bound()] == ["old"]
+        w.client.delete("pods", "default", "old")
+        await w.until(lambda: len(w.running("new")) == 1)
 
     play(scenario)
 
