@@ -60,7 +60,7 @@ def start_all(
     jobs = manager("job-controller")
     running = {
         "jobs": JobController(jobs, clock, gangs=JobGangs(jobs, gangs)).run(),
-        "claims": ResourceClaimController(manager("resource-claim-controller"), clock).run(),
+        "claims": ResourceClaimController(manager("resource-claim-controller"), clock, gangs).run(),
         "replica sets": ReplicaSetController(manager("replicaset-controller"), clock).run(),
         "deployments": DeploymentController(manager("deployment-controller"), clock).run(),
         "garbage": GarbageCollector(manager("generic-garbage-collector"), clock).run(),

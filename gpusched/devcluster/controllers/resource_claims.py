@@ -1,14 +1,17 @@
-"""Makes resource claims from the templates that pods name, and frees claims that are no longer used.
+"""Makes resource claims from the templates that pods and their groups name, and frees those that
+are no longer used.
 
-A claim made for a pod is owned by it and found again by an annotation, so that a pod gets no
-second one. Reservations of pods that are gone or done are dropped; with the last of them goes the
-allocation, if the claim carries the finalizer that schedulers put on what they allocate.
+A claim made for a pod or for a group is owned by it and found again by an annotation, so that none
+gets a second one. A pod that names a claim by the words of its group shares the group's. Reservations
+of pods that are gone or done, and of groups that are gone, are dropped; with the last of them goes
+the allocation, if the claim carries the finalizer that schedulers put on what they allocate.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import attrs
@@ -16,10 +19,13 @@ import attrs
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.status import StatusError
+from gpusched.devcluster.apiserver.admission.gangs import POD_GROUPS
 from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, WatchItem
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.registry.devices.resource_claims import RESERVED_MAX
+from gpusched.devcluster.registry.gangs.features import CLAIMS as GROUP_CLAIMS
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
@@ -32,7 +38,7 @@ _PREFIX_MAX: Final = 57
 
 @attrs.frozen
 class _Key:
-    kind: Literal["pod", "claim"]
+    kind: Literal["pod", "group", "claim"]
     namespace: str
     name: str
 
@@ -43,12 +49,15 @@ class ResourceClaimController:
     Args:
         client: the cluster.
         clock: time of retries.
+        gangs: whether groups of pods have claims of their own.
     """
 
-    def __init__(self, client: LocalClient, clock: Clock) -> None:
+    def __init__(self, client: LocalClient, clock: Clock, gangs: GangFeatures = OFF) -> None:
         self._client = client
         self._queue: WorkQueue[_Key] = WorkQueue(clock)
-        self._waiting: dict[tuple[str, str], set[str]] = {}
+        self._waiting: dict[tuple[str, str], set[_Key]] = {}
+        self._groups = gangs.served and gangs.enabled(GROUP_CLAIMS)
+        self._members: dict[tuple[str, str], set[str]] = {}
 
     async def run(self) -> None:
         """Watch and sync until the task is cancelled."""
@@ -56,6 +65,8 @@ class ResourceClaimController:
             group.create_task(self._watch_pods())
             group.create_task(self._watch_claims())
             group.create_task(self._watch_templates())
+            if self._groups:
+                group.create_task(self._watch_groups())
             group.create_task(serve_queue(self._queue, self._sync, name="claim controller"))
 
     async def _watch_pods(self) -> None:
@@ -66,10 +77,13 @@ class ResourceClaimController:
         if not pod["spec"].get("resourceClaims"):
             return
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        members = self._members.setdefault((namespace, _group_name(pod)), set())
         if item.type == "DELETED":
             self._queue.remove(_Key("pod", namespace, name))
+            members.discard(name)
         else:
             self._queue.add(_Key("pod", namespace, name))
+            members.add(name)
         if item.type == "DELETED" or _done(pod):
             for claim in _named(pod):
                 self._queue.add(_Key("claim", namespace, claim))
@@ -82,9 +96,9 @@ class ResourceClaimController:
                 self._queue.remove(key)
             else:
                 self._queue.add(key)
-            owner = _owning_pod(item.object)
-            if item.type == "DELETED" and owner is not None:
-                self._queue.add(_Key("pod", meta["namespace"], owner["name"]))
+            owner = pod_state.controller_of(item.object)
+            if item.type == "DELETED" and owner is not None and owner.get("kind") in _OWNERS:
+                self._queue.add(_Key(_OWNERS[owner["kind"]], meta["namespace"], owner["name"]))
             for user in _reserved_pods(item):
                 self._queue.add(_Key("pod", meta["namespace"], user))
 
@@ -93,10 +107,27 @@ class ResourceClaimController:
             if item.type == "ADDED":
                 meta = item.object["metadata"]
                 waiting = self._waiting.pop((meta["namespace"], meta["name"]), set())
-                for pod in sorted(waiting):
-                    self._queue.add(_Key("pod", meta["namespace"], pod))
+                for key in sorted(waiting, key=lambda key: (key.kind, key.name)):
+                    self._queue.add(key)
+
+    async def _watch_groups(self) -> None:
+        async for item in self._client.watch(POD_GROUPS):
+            group = item.object
+            namespace, name = group["metadata"]["namespace"], group["metadata"]["name"]
+            if item.type == "DELETED":
+                for claim in _named(group):
+                    self._queue.add(_Key("claim", namespace, claim))
+                continue
+            self._queue.add(_Key("group", namespace, name))
+            for pod in sorted(self._members.get((namespace, name), ())):
+                self._queue.add(_Key("pod", namespace, pod))
 
     def _sync(self, key: _Key) -> None:
+        if key.kind == "group":
+            group = self._client.get(POD_GROUPS, key.namespace, key.name)
+            if group is not None and "deletionTimestamp" not in group["metadata"]:
+                self._serve_group(group)
+            return
         if key.kind == "pod":
             pod = self._client.get("pods", key.namespace, key.name)
             if pod is not None and pod_state.is_active(pod):
@@ -110,65 +141,110 @@ class ResourceClaimController:
 
     def _serve_pod(self, pod: Obj) -> None:
         """Make the claims a pod lacks, tell it their names, reserve them once it is bound."""
-        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        group = self._group_of(pod)
+        if self._groups and _group_name(pod) and group is None:
+            return  # the group's coming brings the pod here again
         made: list[Obj] = []
         for wanted in pod["spec"].get("resourceClaims") or ():
-            try:
-                claim = self._claim_for(pod, wanted)
-            except StatusError as refusal:
-                text = f"PodResourceClaim {wanted['name']}: {refusal.message}"
-                reason = "FailedResourceClaimCreation"
-                self._client.event(pod, reason, text, "Warning", component=_COMPONENT)
-                raise
+            owner = group if group is not None and _shared(group, wanted) else pod
+            with self._told(pod, wanted):
+                claim = self._claim_for(pod, wanted, owner=owner)
             if claim is not None:
                 made.append({"name": wanted["name"], "resourceClaimName": claim})
         if made:
-            patch = {"status": {"resourceClaimStatuses": made}}
-            pod = self._client.patch(
-                "pods", namespace, name, patch, patch_type="strategic", subresource="status"
-            )
+            pod = self._note(pod, "pods", made)
         if pod["spec"].get("nodeName"):
-            self._reserve(pod)
+            self._reserve(pod, group)
 
-    def _claim_for(self, pod: Obj, wanted: Obj) -> str | None:
-        """Return the name of the claim to note in the pod; None when nothing is to be noted."""
+    def _serve_group(self, group: Obj) -> None:
+        """Make the claims a group lacks, and tell it their names."""
+        made: list[Obj] = []
+        for wanted in group["spec"].get("resourceClaims") or ():
+            with self._told(group, wanted):
+                claim = self._claim_for(group, wanted, owner=group)
+            if claim is not None:
+                made.append({"name": wanted["name"], "resourceClaimName": claim})
+        if made:
+            self._note(group, POD_GROUPS, made)
+
+    def _group_of(self, pod: Obj) -> Obj | None:
+        name = _group_name(pod) if self._groups else ""
+        return self._client.get(POD_GROUPS, pod["metadata"]["namespace"], name) if name else None
+
+    @contextlib.contextmanager
+    def _told(self, obj: Obj, wanted: Obj) -> Iterator[None]:
+        """Record an event about a claim that cannot be made."""
+        try:
+            yield
+        except StatusError as refusal:
+            text = f"{obj['kind']}ResourceClaim {wanted['name']}: {refusal.message}"
+            reason = "FailedResourceClaimCreation"
+            self._client.event(obj, reason, text, "Warning", component=_COMPONENT)
+            raise
+
+    def _note(self, obj: Obj, resource: str, made: list[Obj]) -> Obj:
+        meta = obj["metadata"]
+        patch = {"status": {"resourceClaimStatuses": made}}
+        return self._client.patch(
+            resource,
+            meta["namespace"],
+            meta["name"],
+            patch,
+            patch_type="strategic",
+            subresource="status",
+        )
+
+    def _claim_for(self, obj: Obj, wanted: Obj, *, owner: Obj) -> str | None:
+        """Return the name of the claim to note in a pod or group; None when there is none.
+
+        Args:
+            obj: the pod or group that names the claim.
+            wanted: how it names it.
+            owner: who has the claim: itself, or the pod's group, which makes it.
+        """
         template = wanted.get("resourceClaimTemplateName")
         if not template:
             return None
-        namespace = pod["metadata"]["namespace"]
-        noted = _noted(pod).get(wanted["name"])
+        namespace = obj["metadata"]["namespace"]
+        noted = _noted(obj).get(wanted["name"])
         if noted is not None:
             if not noted:
                 return None  # it was found to need none
             claim = self._client.get(CLAIMS, namespace, noted)
-            if claim is not None and _belongs(claim, pod):
+            if claim is not None and _belongs(claim, owner):
                 return None
         for claim in self._client.list(CLAIMS, namespace):
             annotations = claim["metadata"].get("annotations") or {}
-            if _belongs(claim, pod) and annotations.get(POD_CLAIM) == wanted["name"]:
+            if _belongs(claim, owner) and annotations.get(POD_CLAIM) == wanted["name"]:
                 return str(claim["metadata"]["name"])
+        if owner is not obj:
+            return None
         source = self._client.get(TEMPLATES, namespace, template)
         if source is None:
-            self._waiting.setdefault((namespace, template), set()).add(pod["metadata"]["name"])
+            key = _Key(_OWNERS[obj["kind"]], namespace, obj["metadata"]["name"])
+            self._waiting.setdefault((namespace, template), set()).add(key)
             missing = status.not_found("resourceclaimtemplate", "resource.k8s.io", template)
             raise status.failure(
                 404, "NotFound", f'resource claim template "{template}": {missing.message}'
             )
-        return str(self._client.create(CLAIMS, _claim_of(pod, wanted, source))["metadata"]["name"])
+        return str(self._client.create(CLAIMS, _claim_of(obj, wanted, source))["metadata"]["name"])
 
-    def _reserve(self, pod: Obj) -> None:
+    def _reserve(self, pod: Obj, group: Obj | None) -> None:
         """Reserve allocated claims for a pod that was bound without its scheduler doing so."""
-        meta = pod["metadata"]
-        for name in _named(pod):
-            claim = self._client.get(CLAIMS, meta["namespace"], name)
+        noted = _noted(pod)
+        for wanted in pod["spec"].get("resourceClaims") or ():
+            name = wanted.get("resourceClaimName") or noted.get(wanted["name"])
+            if not name:
+                continue
+            user = _user(group if group is not None and _shared(group, wanted) else pod)
+            claim = self._client.get(CLAIMS, pod["metadata"]["namespace"], name)
             if claim is None:
                 return
             users = (claim.get("status") or {}).get("reservedFor") or []
             allocated = (claim.get("status") or {}).get("allocation") is not None
-            reserved = any(user.get("uid") == meta["uid"] for user in users)
+            reserved = any(known.get("uid") == user["uid"] for known in users)
             if not allocated or reserved or len(users) >= RESERVED_MAX:
                 continue
-            user = {"resource": "pods", "name": meta["name"], "uid": meta["uid"]}
             self._write_status(claim, {**claim["status"], "reservedFor": [*users, user]})
 
     # -- claims --------------------------------------------------------------------------------
@@ -197,8 +273,12 @@ class ResourceClaimController:
             self._delete_unneeded(claim)
 
     def _still_uses(self, claim: Obj, user: Obj) -> bool:
-        if user.get("apiGroup") or user.get("resource") != "pods":
-            return True  # only pods are known here
+        kind = (user.get("apiGroup") or "", user.get("resource"))
+        if self._groups and kind == ("scheduling.k8s.io", "podgroups"):
+            group = self._client.get(POD_GROUPS, claim["metadata"]["namespace"], user["name"])
+            return group is not None and group["metadata"]["uid"] == user["uid"]
+        if kind != ("", "pods"):
+            return True  # only pods and their groups are known here
         pod = self._client.get("pods", claim["metadata"]["namespace"], user["name"])
         return pod is not None and pod["metadata"]["uid"] == user["uid"] and not _done(pod)
 
@@ -223,9 +303,36 @@ class ResourceClaimController:
         return self._client.update(CLAIMS, {**claim, "metadata": {**meta, "finalizers": kept}})
 
 
-def _claim_of(pod: Obj, wanted: Obj, template: Obj) -> Obj:
-    """The claim that a pod gets from a template."""
-    name, part = pod["metadata"]["name"], wanted["name"]
+_OWNERS: Final[Mapping[str, Literal["pod", "group"]]] = {"Pod": "pod", "PodGroup": "group"}
+"""Kinds for which claims are made."""
+
+
+def _group_name(pod: Obj) -> str:
+    """Return the name of a pod's group, empty for none."""
+    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName") or "")
+
+
+def _shared(group: Obj, wanted: Obj) -> bool:
+    """Whether a pod names a claim as its group does, and so uses the group's."""
+    keys = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    return any(
+        all(claim.get(key) == wanted.get(key) for key in keys)
+        for claim in group["spec"].get("resourceClaims") or ()
+    )
+
+
+def _user(obj: Obj) -> Obj:
+    """Return the entry by which a claim is reserved for a pod or a group."""
+    meta = obj["metadata"]
+    user = {"resource": "pods", "name": meta["name"], "uid": meta["uid"]}
+    if obj["kind"] == "PodGroup":
+        user |= {"apiGroup": "scheduling.k8s.io", "resource": "podgroups"}
+    return user
+
+
+def _claim_of(owner: Obj, wanted: Obj, template: Obj) -> Obj:
+    """The claim that a pod or a group gets from a template."""
+    name, part = owner["metadata"]["name"], wanted["name"]
     prefix = f"{name}-{part}-"
     if len(prefix) > _PREFIX_MAX:  # both parts give way in proportion
         share = _PREFIX_MAX / len(prefix)
@@ -233,14 +340,14 @@ def _claim_of(pod: Obj, wanted: Obj, template: Obj) -> Obj:
     like = template["spec"].get("metadata") or {}
     meta: Obj = {
         "generateName": prefix,
-        "namespace": pod["metadata"]["namespace"],
+        "namespace": owner["metadata"]["namespace"],
         "annotations": {**(like.get("annotations") or {}), POD_CLAIM: part},
         "ownerReferences": [
             {
-                "apiVersion": "v1",
-                "kind": "Pod",
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
                 "name": name,
-                "uid": pod["metadata"]["uid"],
+                "uid": owner["metadata"]["uid"],
                 "controller": True,
             }
         ],
@@ -251,16 +358,16 @@ def _claim_of(pod: Obj, wanted: Obj, template: Obj) -> Obj:
     return {**head, "metadata": meta, "spec": template["spec"]["spec"]}
 
 
-def _noted(pod: Obj) -> dict[str, str]:
-    """By the name of each of its claims, which claim the pod's status says was made for it."""
-    found = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+def _noted(obj: Obj) -> dict[str, str]:
+    """By the name of each of its claims, which claim a status says was made for it."""
+    found = (obj.get("status") or {}).get("resourceClaimStatuses") or ()
     return {entry["name"]: entry.get("resourceClaimName") or "" for entry in found}
 
 
-def _named(pod: Obj) -> Iterator[str]:
-    """Names of the claims that a pod uses, as far as they are known."""
-    noted = _noted(pod)
-    for claim in pod["spec"].get("resourceClaims") or ():
+def _named(obj: Obj) -> Iterator[str]:
+    """Names of the claims that a pod or group uses, as far as they are known."""
+    noted = _noted(obj)
+    for claim in obj["spec"].get("resourceClaims") or ():
         if name := claim.get("resourceClaimName") or noted.get(claim["name"]):
             yield name
 
@@ -272,9 +379,9 @@ def _owning_pod(claim: Obj) -> Obj | None:
     return owner
 
 
-def _belongs(claim: Obj, pod: Obj) -> bool:
-    owner = _owning_pod(claim)
-    return owner is not None and owner.get("uid") == pod["metadata"]["uid"]
+def _belongs(claim: Obj, owner: Obj) -> bool:
+    found = pod_state.controller_of(claim)
+    return found is not None and found.get("uid") == owner["metadata"]["uid"]
 
 
 def _reserved_pods(item: WatchItem) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from gpusched.devcluster import cluster as app
 from gpusched.devcluster.cluster import DevCluster
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 
 START = 1_800_000_000.0
 SETTLE_TURNS = 300
@@ -142,9 +143,13 @@ async def start() -> AsyncIterator[Any]:
     """Starts clusters; a fault of any controller fails the test."""
     running: list[DevCluster] = []
 
-    async def one(*, stages: bool = False, stage_files: Sequence[Path] = ()) -> Cluster:
+    async def one(
+        *, stages: bool = False, stage_files: Sequence[Path] = (), gangs: GangFeatures = OFF
+    ) -> Cluster:
         clock = ManualClock()
-        options = app.ClusterOptions(clock=clock, stages=stages, stage_files=stage_files)
+        options = app.ClusterOptions(
+            clock=clock, stages=stages, stage_files=stage_files, gangs=gangs
+        )
         running.append(await app.start(options))
         cluster = Cluster(running[-1], clock)
         await clock.settle()
