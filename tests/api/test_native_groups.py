@@ -91,6 +91,12 @@ def test_an_unknown_policy_holds_the_group():
     assert "'elastic'" in found.native.error[1]
 
 
+def test_an_object_without_a_policy_is_held():
+    """Given an object of somebody else's CRD of the same name, nothing starts on a guess."""
+    found = read({"minMember": 4})
+    assert "spec.schedulingPolicy is missing" in found.native.error[1]
+
+
 def test_unknown_fields_are_named():
     """Given fields of a later version at any depth, each is named and the rest counts."""
     found = read(

@@ -23,10 +23,11 @@ class ForeignKind:
 
     Attributes:
         group: API group.
-        versions: that can be read, best first; the first one served is used.
+        versions: that can be read, best first; of those served the first is used, alone.
         plural, kind: as in paths and in objects.
         source: for groups and queues, one of ``SOURCES``; empty for workloads.
         writes: whether status is written back.
+        namespaced: whether its objects are in namespaces.
     """
 
     group: str
@@ -35,6 +36,7 @@ class ForeignKind:
     kind: str
     source: str = ""
     writes: bool = False
+    namespaced: bool = True
 
     @property
     def name(self) -> str:
@@ -112,9 +114,15 @@ QUEUES: Final[Mapping[str, ForeignKind]] = {
         kind="Queue",
         source=VOLCANO,
         writes=True,
+        namespaced=False,
     ),
     KAI: ForeignKind(
-        group="scheduling.run.ai", versions=("v2",), plural="queues", kind="Queue", source=KAI
+        group="scheduling.run.ai",
+        versions=("v2",),
+        plural="queues",
+        kind="Queue",
+        source=KAI,
+        namespaced=False,
     ),
 }
 
@@ -144,12 +152,14 @@ DEVICE_KINDS: Final[Mapping[str, ForeignKind]] = {
         versions=("v1", "v1beta2", "v1beta1"),
         plural="resourceslices",
         kind="ResourceSlice",
+        namespaced=False,
     ),
     "NodeResourceTopology": ForeignKind(
         group="topology.node.k8s.io",
         versions=("v1alpha2",),
         plural="noderesourcetopologies",
         kind="NodeResourceTopology",
+        namespaced=False,
     ),
 }
 """Of the inside of nodes, by kind."""

@@ -198,7 +198,12 @@ def _why_held(
 ) -> str:
     """Why no pod of the group may start, as a sentence; empty when they may."""
     policy = spec.scheduling_policy
-    if policy is not None and policy.gang is None and policy.basic is None:
+    if policy is None:
+        return (
+            "spec.schedulingPolicy is missing: every PodGroup of Kubernetes has it, and what this "
+            "object asks for is not known"
+        )
+    if policy.gang is None and policy.basic is None:
         told = msgspec.json.decode(raw).get("schedulingPolicy") or {}
         named = sorted(name for name, value in told.items() if value is not None)
         if named:

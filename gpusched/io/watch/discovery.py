@@ -51,6 +51,8 @@ class _WireApiGroupList(msgspec.Struct):
 class _WireApiResource(msgspec.Struct):
     name: str = ""
     verbs: list[str] = []
+    kind: str = ""
+    namespaced: bool = True
 
 
 class _WireApiResourceList(msgspec.Struct):
@@ -93,6 +95,7 @@ class KindDiscovery:
         self._reject = reject
         self._on_contained = on_contained
         self._running: dict[str, tuple[ServedForeignKind, Reflector[Any], asyncio.Task[None]]] = {}
+        self._strange: set[tuple[str, str]] = set()
         self._looked = False
         self._trouble = "looking which kinds are served"
 
@@ -150,7 +153,7 @@ class KindDiscovery:
             for group in (listed.groups if listed else ())
         }
         found: dict[str, ServedForeignKind] = {}
-        known: dict[str, Mapping[str, list[str]]] = {}
+        known: dict[str, Mapping[str, _WireApiResource]] = {}
         for kind in kinds.ALL:
             for version in kind.versions:
                 if version not in versions.get(kind.group, ()):
@@ -159,14 +162,30 @@ class KindDiscovery:
                 if api_version not in known:
                     page = await self._get(f"/apis/{api_version}", _RESOURCES)
                     known[api_version] = {
-                        each.name: each.verbs for each in (page.resources if page else ())
+                        each.name: each for each in (page.resources if page else ())
                     }
                 resources = known[api_version]
-                if {"list", "watch"} <= set(resources.get(kind.plural, ())):
+                if self._can_follow(kind, api_version, resources.get(kind.plural)):
                     status = f"{kind.plural}/status" in resources
                     found[kind.name] = ServedForeignKind(api_version, kind.plural, status)
                     break
         return found
+
+    def _can_follow(
+        self, kind: ForeignKind, api_version: str, found: _WireApiResource | None
+    ) -> bool:
+        """Whether it can be listed and watched, and is what this kind is: a name can be taken."""
+        if found is None or not {"list", "watch"} <= set(found.verbs):
+            return False
+        if (found.kind or kind.kind, found.namespaced) == (kind.kind, kind.namespaced):
+            return True
+        if (kind.name, api_version) not in self._strange:
+            self._strange.add((kind.name, api_version))
+            _log.warning(
+                "not followed: somebody else's kind has this name", resource=kind.name,
+                version=api_version, kind=found.kind, namespaced=found.namespaced,
+            )  # fmt: skip
+        return False
 
     async def _get(self, path: str, decoder: msgspec.json.Decoder[Any]) -> Any:
         """The answer; None when it is not there, or from the start may not be read.
@@ -199,7 +218,7 @@ class KindDiscovery:
         for kind in kinds.ALL:
             running, served = self._running.get(kind.name), found.get(kind.name)
             if running is not None and running[0] != served:
-                await self._end(kind, running[2])
+                await self._end(kind, running[2], gone=served is None)
             if served is not None and kind.name not in self._running:
                 self._begin(kind, served, group)
         self._looked = True
@@ -224,13 +243,15 @@ class KindDiscovery:
         task = group.create_task(reflector.run(), name=kind.name)
         self._running[kind.name] = (served, reflector, task)
 
-    async def _end(self, kind: ForeignKind, task: asyncio.Task[None]) -> None:
-        """The kind is served no more, or elsewhere; its objects are gone or come again."""
-        _log.info("not served any more", resource=kind.name)
+    async def _end(self, kind: ForeignKind, task: asyncio.Task[None], *, gone: bool) -> None:
+        """The kind is served no more, or in a better version, in which the same objects are listed."""
         del self._running[kind.name]
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        if not gone:
+            return
+        _log.info("not served any more", resource=kind.name)
         make_foreign_event_handler(self._cache, kind, self._reject).replace([])
         self._cache.foreign.served.pop((kind.kind, kind.source), None)
 
