@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from operator import is_not
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -312,9 +312,6 @@ def pack_first_rows(
     rows = np.flatnonzero(taken.any(axis=1))
     return rows, taken[rows]
 
-
-if TYPE_CHECKING:  # it keeps one of these
-    pass  # MERGED
 
 TIMELINE_NUMBERS_MAX: Final = 2**18
 """Moments times rows times resources: two megabytes, which each new reservation copies."""

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -541,11 +541,6 @@ def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
                 )
                 ways.append(_StartOption(variant.gang, parts))
     return ways
-
-
-if TYPE_CHECKING:  # it uses this
-    # MERGED
-    pass  # MERGED
 
 
 @attrs.define(slots=True)
