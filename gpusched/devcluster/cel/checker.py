@@ -38,7 +38,7 @@ from gpusched.devcluster.cel.syntax import (
     NameNode,
     SelectNode,
 )
-from gpusched.devcluster.cel.values import escape_identifier
+from gpusched.devcluster.cel.values import KEYWORDS, escape_identifier
 from gpusched.devcluster.schema.types import SchemaNode
 
 _LITERALS: Final = {bool: "bool", int: "int", float: "double", str: "string", bytes: "bytes"}
@@ -152,8 +152,9 @@ class _Checker:
             return operand[2]
         if isinstance(operand, tuple) and operand[0] == "object":
             node: SchemaNode = operand[1]
+            spelled = f"__{tree.field}__" if tree.field in KEYWORDS else tree.field
             for key, child in node.props.items():
-                if escape_identifier(key) == tree.field:
+                if escape_identifier(key) in {tree.field, spelled}:
                     return declared_type(child)
             return self._issue(tree.at, f"undefined field '{tree.field}'")
         if isinstance(operand, tuple) and operand[0] == "record":

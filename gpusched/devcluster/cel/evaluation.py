@@ -29,6 +29,7 @@ from gpusched.devcluster.cel.syntax import (
     NameNode,
     SelectNode,
 )
+from gpusched.devcluster.cel.values import KEYWORDS
 
 METER: Final = "\x00meter"
 """The variable under which an environment carries its meter; no expression can name it."""
@@ -131,14 +132,25 @@ def _select(tree: SelectNode) -> Run:
     def run(env: Env) -> Any:
         value = operand(env)
         if isinstance(value, OptionalValue) or optional:
-            return _optional_member(value, field)
-        if isinstance(value, dict) and field in value:
-            return value[field]
+            return _optional_field(value, field)
+        if isinstance(value, dict) and (key := _key_of(value, field)) in value:
+            return value[key]
         if isinstance(value, AuthorizerVariable) and field == REQUESTED:
             return value.requested
         raise CelError(f"no such key: {field}")
 
     return run
+
+
+def _key_of(value: dict[Any, Any], field: str) -> str:
+    """The key that a field's name stands for: a declared field named by a keyword has two names."""
+    escaped = f"__{field}__"
+    return escaped if field in KEYWORDS and field not in value and escaped in value else field
+
+
+def _optional_field(value: Any, field: str) -> OptionalValue:
+    inner = value.value if isinstance(value, OptionalValue) else value
+    return _optional_member(value, _key_of(inner, field) if isinstance(inner, dict) else field)
 
 
 def _optional_member(value: Any, key: Any) -> OptionalValue:
@@ -313,10 +325,10 @@ def _has(tree: CallNode) -> Run:
     def run(env: Env) -> bool:
         value = operand(env)
         if isinstance(value, OptionalValue):
-            return bool(_optional_member(value, field).present)
+            return bool(_optional_field(value, field).present)
         if not isinstance(value, dict):
             raise CelError("no such overload")
-        return field in value
+        return _key_of(value, field) in value
 
     return run
 
