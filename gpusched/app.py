@@ -211,7 +211,9 @@ class App:
             return False, error
         part = "leader" if self.leadership.leading else "standby"
         degraded = self.health.degraded if self.health is not None else ""
-        return True, f"{part}; degraded: {degraded}" if degraded else part
+        part = f"{part}; degraded: {degraded}" if degraded else part
+        missing = self.readers.not_installed if self.readers is not None else ""
+        return True, f"{part}; not installed: {missing}" if missing else part
 
     def _lease_unreadable(self) -> str:
         """Why, when the lease could not be read for so long that the API server must be away.

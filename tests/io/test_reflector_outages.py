@@ -180,25 +180,31 @@ def test_server_absent_at_start(play, caplog):
     assert sum("cannot connect to the API server" in line for line in told) == 1
 
 
-def test_missing_crd_says_what_to_do_once(play, caplog):
-    """A 404 on a kind of ours names the command; after that command it works."""
+@pytest.mark.parametrize("served", [["queues"], ["podgroups"], None])
+def test_missing_crd_says_what_to_do_once(play, caplog, served):
+    """A 404 on a kind of ours names the command; where discovery has none either, all goes on."""
     path = "/apis/scheduling.gpusched.io/v1alpha1/queues"
     name = "queues.scheduling.gpusched.io"
 
     async def scenario(world, reflector, sink, clock, server):
         async def handler(request):
+            if served and request.path == "/apis/scheduling.gpusched.io/v1alpha1":
+                return web.json_response({"resources": [{"name": each} for each in served]})
             return web.Response(status=404, text="404 page not found")
 
         server.handler = handler
         await clock.sleep(300)
         assert not reflector.synced
-        return len(server.seen)
+        assert reflector.refused == (served != ["queues"])
+        return sum(f"{path}?" in seen for _, _, seen in server.seen)
 
     with caplog.at_level(logging.INFO, logger="gpusched"):
         tries = play(scenario, path=path, name=name)
     assert 10 <= tries <= 30
     told = [r.getMessage() for r in caplog.records]
-    assert told == [f"{name} is not installed in this cluster: run kubectl apply -k manifests/"]
+    assert told[0] == f"{name} is not installed in this cluster: run kubectl apply -k manifests/"
+    assert len(told) == (1 if served == ["queues"] else 2)
+    assert all("going on without; kubectl apply -k manifests/" in each for each in told[1:])
 
 
 def test_throttled_lists_wait_as_long_as_asked(play):

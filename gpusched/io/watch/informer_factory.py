@@ -112,6 +112,14 @@ class InformerFactory:
         """Whether the watches of pods and of nodes are open now."""
         return all(each.following for each in self._room)
 
+    @property
+    def not_installed(self) -> str:
+        """Kinds of ours without which decisions go on, as their CRDs are missing; empty for none."""
+        missing = [
+            each.kind.name for each in self._usual if each.kind.from_our_manifests and each.refused
+        ]
+        return ", ".join(missing)
+
     async def relist(self, least: str = "") -> None:
         """List everything again; returns when that is done.
 

@@ -31,6 +31,7 @@ from gpusched.io.client.api_client import ApiClient, WatchLines, WatchLineTooLon
 from gpusched.io.client.responses import DAEMON_ROLE, ApiResponse, api_error, explain_denied
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.text import one_line
+from gpusched.io.watch.installed import is_installed
 from gpusched.io.watch.kind_spec import (
     KindSpec,
     ResourceEventHandler,
@@ -119,10 +120,12 @@ class Reflector(Generic[Item]):
         self._cut_off = False
         self._refused_list = 0
         self._given_up_list = 0
+        self._missing_since = 0.0
+        """When the kind was first not there, monotonic seconds; 0.0 when it is."""
 
     @property
     def refused(self) -> bool:
-        """Whether an optional kind may not be read, or is not there, by its last list."""
+        """Whether the rest goes on without the kind, as its last list was refused or not there."""
         return self._refused_list > self._lists_done
 
     @property
@@ -243,8 +246,9 @@ class Reflector(Generic[Item]):
         self._sink.replace(items)
         self._version = page.resource_version
         self._cut_off = False
+        self._missing_since = 0.0
         was_refused, self._lists_done = self.refused, number
-        if was_refused:
+        if was_refused and self.kind.optional:
             self.on_refused()
         self._broken_at = self._clock.monotonic()
         self._transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
@@ -257,7 +261,41 @@ class Reflector(Generic[Item]):
         self._note_defect(error)
         if self.kind.optional:
             await self._give_up(number, error)
+        elif isinstance(error, errors.NotFound) and await self._is_not_installed():
+            return await self._go_on_without(number)
         return self._list_failed(error)
+
+    async def _is_not_installed(self) -> bool:
+        """Whether our CRD of this kind is missing, and not just being made or a moment's 404.
+
+        A kind whose objects were read once is waited for: its CRD may be on its way back.
+        """
+        now = self._clock.monotonic()
+        if not self.kind.from_our_manifests or self._version:
+            return False
+        if not self._missing_since:
+            self._missing_since = now
+        if now - self._missing_since < limits.NOT_INSTALLED_S:
+            return False
+        try:
+            return not await is_installed(self._api, self.kind)
+        except errors.GpuschedError:
+            return False
+
+    async def _go_on_without(self, number: int) -> _WatchEnd:
+        """There are no objects of a kind that is not installed; it is looked for again and again."""
+        self._sink.replace([])
+        self._refused_list = self._given_up_list = number
+        async with self._list_done:
+            self._list_done.notify_all()
+        says = (
+            f"{self.kind.name} is not installed in this cluster: going on without; "
+            "kubectl apply -k manifests/ brings it, and it counts from then on"
+        )
+        self._transition("not-installed", says)
+        return _WatchEnd(
+            "not-installed", says, relist=True, retry_after_s=limits.DISCOVERY_PERIOD_S
+        )
 
     def _is_behind(self, version: str) -> _WatchEnd | None:
         """A new leader's lists show no less than what there was when it took the Lease.
