@@ -144,6 +144,13 @@ class LeaseMachine:
         record, at = event.record, event.at
         if state.phase is LeasePhase.CHECKING:
             if record.holder == self.identity and record.transitions == state.transitions:
+                if not state.read_first and record == state.record:
+                    # Refused although nobody wrote meanwhile: asking again at once is no use.
+                    next_at = at.mono + self.timing.retry_s
+                    state = attrs.evolve(
+                        state, phase=LeasePhase.LEADING, read_first=True, next_at=next_at
+                    )
+                    return state, ()
                 return self._renew(attrs.evolve(state, record=record), at)
             return self._lost(state, f'the lease is held by "{record.holder or "nobody"}"')
         if state.phase is not LeasePhase.READING:
@@ -193,7 +200,7 @@ class LeaseMachine:
             case LeasePhase.TAKING:
                 return self._retry(state, event.at, why="another process took the lease first")
             case LeasePhase.RENEWING:
-                state = attrs.evolve(state, doubtful=True)
+                state = attrs.evolve(state, doubtful=True, read_first=False)
                 return self._call(
                     state, event.at, phase=LeasePhase.CHECKING, op=LeaseOperation.READ
                 )

@@ -47,6 +47,7 @@ def state(phase: LeasePhase, **more) -> LeaseState:
     known = {
         "phase": phase,
         "next_at": NOW.mono,
+        "read_first": phase is LeasePhase.CHECKING,
         "record": OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER,
         "unchanged_since": NOW.mono - 5,
         "called": NOW.plus(-1),
@@ -331,6 +332,28 @@ def test_doubt_stops_writes_until_a_renewal_proves_the_lease():
     assert LOGIC.may_act(proved, NOW, 5.0)
     conflict, _ = LOGIC.step(state(LeasePhase.RENEWING), LeaseRefused(NOW))
     assert not LOGIC.may_act(conflict, NOW, 5.0)
+
+
+def test_a_renewal_that_is_refused_for_no_reason_is_not_asked_for_in_a_circle():
+    """The Lease is as it was: 409 again and again, from a proxy or an admission, is waited out."""
+    at = NOW
+    renewing = state(LeasePhase.RENEWING)
+    asked = []
+    for _ in range(20):
+        checking, effects = LOGIC.step(renewing, LeaseRefused(at))
+        assert names(effects) == ["READ"]
+        waiting, effects = LOGIC.step(checking, LeaseSeen(at, OURS))
+        assert (waiting.phase, effects) == (LeasePhase.LEADING, ())
+        assert not LOGIC.may_act(waiting, at, 0.0)
+        at = at.plus(waiting.next_at - at.mono)
+        asked.append(at.mono)
+        checking, effects = LOGIC.step(waiting, TimerFired(at))
+        if checking.phase is LeasePhase.ENDED:
+            break
+        renewing, effects = LOGIC.step(checking, LeaseSeen(at, OURS))
+        assert names(effects) == ["RENEW"]
+    assert checking.phase is LeasePhase.ENDED
+    assert asked == [NOW.mono + TIMING.retry_s * count for count in range(1, len(asked) + 1)]
 
 
 def test_after_a_failed_renewal_the_version_is_read_again():

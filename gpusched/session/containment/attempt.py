@@ -19,7 +19,7 @@ from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner
 from gpusched.session.allocate.suspended_jobs import job_suspend_changes
 from gpusched.session.backfill.reservation_guard import reserve_ahead
-from gpusched.session.containment.fault_listener import AttemptStage, FaultListener
+from gpusched.session.containment.fault_listener import AttemptStage, FailingOrder, FaultListener
 from gpusched.session.containment.reduced_snapshot import reduced_snapshot
 from gpusched.session.containment.set_aside import EVICTING_ACTIONS, FULL_MODE, SessionMode
 from gpusched.session.containment.suspects import (
@@ -96,6 +96,7 @@ class AttemptResult:
         closed: why nothing may be placed, empty when it may.
         hooks: faults of shipped hooks, with the objects that they were called with.
         answers: shipped hooks that answered.
+        failing_orders: orders of queues or gangs that failed and answered for nothing.
         untold: faults of reports about queues, which cost no gang its turn.
     """
 
@@ -108,6 +109,7 @@ class AttemptResult:
     closed: str = ""
     hooks: tuple[SessionFault, ...] = ()
     answers: frozenset[str] = frozenset()
+    failing_orders: tuple[FailingOrder, ...] = ()
     untold: tuple[tuple[str, SessionFault], ...] = ()
 
 
@@ -131,10 +133,15 @@ def attempt_session(
     try:
         setting.guard.begin_session()
         smaller = reduced_snapshot(snapshot, aside)
-        listener = FaultListener(setting.guard, stage, smaller, setting.policy.plugins)
+        listener = FaultListener(
+            setting.guard, stage, smaller, setting.policy.plugins, unordered=mode.unordered
+        )
         decided = _run_session(smaller, attrs.evolve(setting, guard=listener), mode, stage)
         return attrs.evolve(
-            decided, hooks=tuple(listener.faults), answers=frozenset(listener.answers)
+            decided,
+            hooks=tuple(listener.faults),
+            answers=frozenset(listener.answers),
+            failing_orders=listener.failing_orders(),
         )
     except Fenced:
         raise

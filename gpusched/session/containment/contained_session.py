@@ -46,10 +46,11 @@ def decide_contained(
     )
     if isinstance(outcome, AttemptResult):
         memory.settle(snapshot, mode, None)
-        if outcome.hooks:
-            return _without_failing_hooks(
+        if outcome.hooks or outcome.failing_orders:
+            held = _without_failing_hooks(
                 snapshot, setting, memory, known=known, mode=mode, decided=outcome
             )
+            return _without_failing_orders(snapshot, setting, memory, mode=mode, held=held)
         return _without_open_blocker(
             snapshot, setting, memory, known=known, mode=mode, decided=outcome
         )
@@ -82,6 +83,37 @@ def _without_failing_hooks(
     memory.pardon(found.pardoned)
     new = memory.set_aside(snapshot, found.culprits)
     return ContainedResult(decided=found.decided, contained=new, again=bool(found.pardoned))
+
+
+def _without_failing_orders(
+    snapshot: Snapshot,
+    setting: AttemptSetting,
+    memory: Containment,
+    *,
+    mode: SessionMode,
+    held: ContainedResult,
+) -> ContainedResult:
+    """Without orders of queues and gangs that fail for everything, so that gangs start all the same.
+
+    Other hooks of these policies stay: what they refuse when they fail, evictions above all, stays
+    refused.
+    """
+    failing = {
+        each.name: each.fault
+        for each in held.decided.failing_orders
+        # Where one gang waits, it may be the gang; a quarantined hook is asked about one only.
+        if each.objects > 1 or each.name in memory.last_mode.unordered
+    }
+    if not failing:
+        return held
+    plain = attrs.evolve(mode, unordered=tuple(sorted({*mode.unordered, *failing})))
+    aside = frozenset(each.suspect for each in memory.aside)
+    outcome = _attempt_without(snapshot, setting, memory, aside=aside, mode=plain)
+    if isinstance(outcome, SessionFault):
+        return held
+    memory.settle(snapshot, plain, next(iter(failing.values())))
+    said = tuple(dict.fromkeys((*held.decided.faults, *outcome.faults)))
+    return attrs.evolve(held, decided=attrs.evolve(outcome, faults=said))
 
 
 def _without_open_blocker(

@@ -3,27 +3,30 @@
 What a hook that fails answers instead is its guard's to say; but the answer may reach further
 than the object: a queue whose turn cannot be computed sits out with all its gangs, and gangs that
 are alike get the same answer. A hook of ours that answers for others fails for what it was asked
-about, which is contained like any other defect of ours.
+about, which is contained like any other defect of ours. An order that answers for nothing, whoever
+wrote it, would keep every gang waiting: it is found here, so that a session can do without.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import attrs
 
 from gpusched.base import limits
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.cache.snapshot import Snapshot
-from gpusched.session.containment.suspects import SessionFault, SuspectIndex
+from gpusched.session.containment.suspects import SessionFault, Suspect, SuspectIndex
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.reasons import shorten
 
 _SHIPPED_PREFIX: Final = "gpusched"
 """Package prefix of shipped policies; faults of foreign ones are reported by their guard."""
+ORDERING_HOOKS: Final = frozenset({"queue_order", "queue_turn", "gang_order"})
+"""Hooks without whose keys gangs can be served all the same, only in another order."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -49,6 +52,30 @@ class HookCall(NamedTuple):
     place: str
 
 
+@attrs.frozen(kw_only=True)
+class FailingOrder:
+    """An order of queues or gangs that failed for whatever it was asked about in an attempt.
+
+    Attributes:
+        name: of policy, hook and callable.
+        fault: the first one.
+        objects: number of gangs, or of queues where it is not asked about gangs.
+    """
+
+    name: str
+    fault: SessionFault
+    objects: int
+
+
+@attrs.define(kw_only=True)
+class _OrderRecord:
+    """How an order fared: its first fault, what it failed for, and whether it gave a key."""
+
+    fault: SessionFault | None = None
+    failed_for: set[Suspect] = attrs.Factory(set)
+    answered: bool = False
+
+
 class FaultListener:
     """A guard for one attempt, around that of the configuration.
 
@@ -57,10 +84,17 @@ class FaultListener:
         stage: where the attempt is.
         snapshot: that is decided on.
         plugins: of the policy.
+        unordered: orders that do not count in this attempt.
     """
 
     def __init__(
-        self, guard: Guard, stage: AttemptStage, snapshot: Snapshot, plugins: Iterable[Plugin]
+        self,
+        guard: Guard,
+        stage: AttemptStage,
+        snapshot: Snapshot,
+        plugins: Iterable[Plugin],
+        *,
+        unordered: Iterable[str] = (),
     ) -> None:
         self._guard = guard
         self._ours = {
@@ -69,6 +103,8 @@ class FaultListener:
         self._stage = stage
         self._snapshot = snapshot
         self._index: SuspectIndex | None = None
+        self._unordered = frozenset(unordered)
+        self._orders: dict[str, _OrderRecord] = {}
         self.answers: set[str] = set()
         """Names of hooks that have answered."""
         self.faults: list[SessionFault] = []
@@ -91,11 +127,14 @@ class FaultListener:
         part: str = "",
     ) -> Callable[P, R]:
         """The hook as the guard below wraps it; its faults are heard."""
-        if plugin not in self._ours:
-            return self._guard.wrap(plugin, hook, fn, fallback, part=part)
-
         # Read from the stack, which is gone when the guard answers.
         name = f"{plugin}.{hook}.{part}" if part else f"{plugin}.{hook}"
+        if hook in ORDERING_HOOKS:
+            if name in self._unordered:
+                return cast("Callable[P, R]", lambda *_args, **_named: ())
+            fn = self._ordering(HookCall(plugin, hook, name), fn)
+        if plugin not in self._ours:
+            return self._guard.wrap(plugin, hook, fn, fallback, part=part)
 
         def observed(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
@@ -110,22 +149,64 @@ class FaultListener:
 
         return self._guard.wrap(plugin, hook, observed, fallback, part=part)
 
+    def failing_orders(self) -> tuple[FailingOrder, ...]:
+        """Orders that failed and answered for nothing, by name."""
+        return tuple(
+            FailingOrder(name=name, fault=record.fault, objects=len(record.failed_for))
+            for name, record in sorted(self._orders.items())
+            if record.fault is not None and not record.answered
+        )
+
+    def _ordering(self, call: HookCall, fn: Callable[P, R]) -> Callable[P, R]:
+        """The order; whether it answers for anything is noted."""
+        record = self._orders[call.place] = _OrderRecord()
+
+        def noted(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                answer = fn(*args, **kwargs)
+            except (InvariantBroken, Fenced):
+                raise
+            except Exception as error:
+                about = self._suspect_index().among(args)
+                record.failed_for.update(about[:1])
+                if record.fault is None:
+                    record.fault = self._fault_of(call, error, about=about, suspects=about)
+                raise
+            record.answered = True
+            return answer
+
+        return noted
+
+    def _suspect_index(self) -> SuspectIndex:
+        if self._index is None:
+            self._index = SuspectIndex(self._snapshot)
+        return self._index
+
+    def _fault_of(
+        self,
+        call: HookCall,
+        error: Exception,
+        *,
+        about: tuple[Suspect, ...],
+        suspects: tuple[Suspect, ...],
+    ) -> SessionFault:
+        story = "".join(traceback.format_exception(error))
+        return SessionFault(
+            kind=type(error).__name__,
+            says=shorten(f"{error} (plugin {call.plugin}, hook {call.hook})"),
+            stage=self._stage.name,
+            place=call.place,
+            suspects=suspects,
+            story=story[-limits.FAULT_STORY_MAX :],
+            hook=call.hook,
+            asked=about,
+        )
+
     def _record(self, call: HookCall, error: Exception, args: tuple[object, ...]) -> None:
         if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or call.hook in ("open", "run"):
             return
-        if self._index is None:
-            self._index = SuspectIndex(self._snapshot)
-        suspects = self._index.suspects(error)
+        index = self._suspect_index()
+        suspects = index.suspects(error)
         if suspects:
-            story = "".join(traceback.format_exception(error))
-            fault = SessionFault(
-                kind=type(error).__name__,
-                says=shorten(f"{error} (plugin {call.plugin}, hook {call.hook})"),
-                stage=self._stage.name,
-                place=call.place,
-                suspects=suspects,
-                story=story[-limits.FAULT_STORY_MAX :],
-                hook=call.hook,
-                asked=self._index.among(args),
-            )
-            self.faults.append(fault)
+            about = index.among(args)
+            self.faults.append(self._fault_of(call, error, about=about, suspects=suspects))

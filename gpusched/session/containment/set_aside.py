@@ -47,6 +47,7 @@ class SessionMode:
         together: whether gangs are decided in one session, else one by one.
         decides: whether anything is decided.
         skipped: names of other parts of a session that are left out, sorted.
+        unordered: orders of queues and gangs that do not count, as ``policy.hook``, sorted.
     """
 
     evictions: bool = True
@@ -54,6 +55,7 @@ class SessionMode:
     together: bool = True
     decides: bool = True
     skipped: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
 
     @property
     def off(self) -> tuple[str, ...]:
@@ -64,7 +66,7 @@ class SessionMode:
             (SOLVER_OFF, self.solver),
             (EVICTIONS_OFF, self.evictions),
         )
-        return (*(name for name, done in steps if not done), *self.skipped)
+        return (*(name for name, done in steps if not done), *self.skipped, *self.unordered)
 
 
 FULL_MODE: Final = SessionMode()
@@ -174,6 +176,11 @@ class Containment:
     def aside(self) -> tuple[SetAside, ...]:
         """Objects that are left out of sessions, sorted."""
         return tuple(each for _, each in sorted(self._aside.items()))
+
+    @property
+    def last_mode(self) -> SessionMode:
+        """The mode in force when this session began, before it was tried in full."""
+        return self._before.mode if self._before is not None else FULL_MODE
 
     def begin(self, snapshot: Snapshot) -> tuple[dict[Suspect, SessionFault], SessionMode]:
         """Objects left out of this session with their faults, and the mode in which it begins."""

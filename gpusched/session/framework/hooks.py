@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
@@ -144,6 +145,8 @@ class Hooks:
         self.filter_faults = 0
         self.unanswered: dict[tuple[str, int], str] = {}
         """Errors of filters that failed on a class of pods, by its digest and the filter's number."""
+        self.unordered: dict[GangKey | str, str] = {}
+        """Why gangs, by key, or queues, by name, are left out of the order of this session."""
         self._parts: Counter[tuple[str, str]] = Counter()
         self.queue_orders: list[SortKeyHook] = []
         self.gang_orders: list[SortKeyHook] = []
@@ -492,8 +495,13 @@ class Hooks:
         return self._wrap(hook, sound, failed)
 
     def _keyed(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
-        def exclude(fault: PluginFault, *_items: Any) -> Key:
+        def exclude(fault: PluginFault, *items: Any) -> Key:
             self.faults.append(str(fault))
+            for item in items:
+                if isinstance(item, Gang):
+                    self.unordered[item.key] = str(fault)
+                elif isinstance(item, QueueNode):
+                    self.unordered[item.queue.name] = str(fault)
             raise Excluded(str(fault))
 
         plugin = self.plugin

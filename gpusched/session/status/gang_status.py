@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.base import limits
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang
@@ -124,7 +124,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         admission = None
     else:
         admission = admission and _with_warning(gang, admission)
-        scheduled = _with_warning(gang, reason or _reason_before_attempt(gang))
+        scheduled = _with_warning(gang, reason or _reason_before_attempt(session, gang))
     is_admitted = admission is None
     runs_again = _runs_again_reason(gang) if whole else None
     waiting: list[tuple[ObjectKey, UID]] = []
@@ -275,15 +275,31 @@ def _proof_text_of_members(gang: Gang) -> str:
     return f"{text}, not proven best: {'; '.join(rest)}" if rest else text
 
 
-def _reason_before_attempt(gang: Gang) -> PendingReason:
-    reason = _reason_by_members(gang)
+def _reason_before_attempt(session: Session, gang: Gang) -> PendingReason:
+    reason = _reason_by_members(gang) or _reason_by_order(session, gang)
     if not gang.job_failure or reason.reason != Reason.NOT_ENOUGH_MEMBERS:
         return reason
     message = truncate_message(f"{reason.message}; {gang.job_failure}")
     return attrs.evolve(reason, message=message)
 
 
-def _reason_by_members(gang: Gang) -> PendingReason:
+def _reason_by_order(session: Session, gang: Gang) -> PendingReason:
+    """Why a gang that could start was not looked at."""
+    node = session.snapshot.queues.get(gang.queue)
+    path = node.path if node is not None else ()
+    about: tuple[GangKey | str, ...] = (gang.key, *path)
+    for each in about:
+        fault = session.hooks.unordered.get(each, "")
+        if fault:
+            message = (
+                f"{fault}; so it has no turn now, and is asked about again in the next session"
+            )
+            return PendingReason(reason=Reason.BACK_OFF, message=truncate_message(message))
+    return PendingReason(reason=Reason.BACK_OFF, message="waits for its turn in a later cycle")
+
+
+def _reason_by_members(gang: Gang) -> PendingReason | None:
+    """What a gang lacks; None when nothing."""
     have = gang.ready_members + gang.pending
     if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:
         message = f"{pods_text(gang.gated)} of {gang.min_member} needed are held by a gate"
@@ -298,7 +314,7 @@ def _reason_by_members(gang: Gang) -> PendingReason:
         if missing > waiting[role]:
             message = role_shortage_message(gang, role, missing - waiting[role])
             return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, message=message)
-    return PendingReason(reason=Reason.BACK_OFF, message="waits for its turn in a later cycle")
+    return None
 
 
 def _gang_phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
@@ -323,7 +339,9 @@ def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
         if gang.key in left_out:
             found[gang.queue, Reason.WAITING_FOR_TURN] += 1
         elif not gang.done and not session.placements.assigned(gang):
-            reason = (session.outcomes.refusal(gang) or _reason_before_attempt(gang)).reason
+            reason = (
+                session.outcomes.refusal(gang) or _reason_before_attempt(session, gang)
+            ).reason
             found[gang.queue, reason] += 1
     counts: dict[tuple[str, str], int] = {}
     for (queue, reason), number in found.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpusched_plugins.queues import quota
-from gpusched_plugins.queues.fairshare import queue_order
+from gpusched_plugins.queues.fairshare import queue_order, shares
 
 from tests.daemon.containment.test_containment import condition, events, metric
 
@@ -72,5 +72,33 @@ def test_a_hook_that_raises_for_one_gang_costs_nobody_else(
         assert events(w, "SchedulerError", "bad")
         assert metric(daemon, "set_aside_objects") == {("gang",): 1}
         assert daemon.app.readiness()[1] == "leader; degraded: 1 objects set aside after faults"
+
+    play(scenario)
+
+
+def test_shares_that_cannot_be_computed_stop_nobody(play, monkeypatch):
+    """Gangs start in the order of everything else, and an operator is told what is missing."""
+
+    def planted(*_args, **_how):
+        raise Planted("for everybody")
+
+    monkeypatch.setattr(shares.Shares, "_divide", planted)
+
+    async def scenario(w):
+        await w.start(nodes=4)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        for number in range(3):
+            w.group(f"g-{number}", minMember=1)
+            w.job(f"g-{number}", 1, group=f"g-{number}")
+        await w.until(lambda: all(w.running(f"g-{n}") for n in range(3)), within=10)
+        w.group("late", minMember=1)
+        w.job("late", 1, group="late")
+        await w.until(lambda: w.running("late"), within=10)
+        assert "no fairshare.queue_turn after a fault" in daemon.app.readiness()[1]
+        assert metric(daemon, "degraded") == {("fairshare.queue_turn",): 1}
+        ((_, told),) = events(w, "SchedulerDegraded")
+        assert "sessions go without fairshare.queue_turn" in told
+        monkeypatch.undo()
 
     play(scenario)
