@@ -18,7 +18,12 @@ from gpusched.placement.model.bounds import (
     members_that_fit,
     members_that_fit_by_domain,
 )
-from gpusched.placement.model.problem import Problem, Role, SubGroupMinimum
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Problem,
+    SubGroupHolder,
+    SubGroupMinimum,
+)
 
 
 def members_of_each_role(problem: Problem) -> tuple[int, ...] | None:
@@ -89,12 +94,24 @@ def place_greedily(problem: Problem) -> Ints | None:
 
     It obeys every hard rule; what it misses is no proof of anything.
     """
+    if problem.holders:
+        return _place_nested(problem)
     share = members_of_each_role(problem)
     if share is None:
         return None
     for within in _candidates(problem):
         for rows in _areas(problem, within, share):
             counts = _Filling(problem).all(share, rows)
+            if counts is not None:
+                return counts
+    return None
+
+
+def _place_nested(problem: Problem) -> Ints | None:
+    """The same for sub-groups in sub-groups."""
+    for within in _candidates(problem)[:_TRIES]:
+        for large_first in (True, False):
+            counts = _NestedFilling(problem, large_first=large_first).all(within)
             if counts is not None:
                 return counts
     return None
@@ -201,7 +218,7 @@ class _Filling:
             if part in pinned:
                 done = self._in_one(parts[part], group, share, rows)
             else:
-                done = self._one(group[0], share[group[0]], rows)
+                done = self.one(group[0], share[group[0]], rows)
             if not done:
                 return None
         return self.counts
@@ -230,7 +247,7 @@ class _Filling:
         total = np.zeros(level.real, dtype=np.int64)
         for index in group:
             there = np.zeros(int(level.domain.max(initial=-1)) + 1, dtype=np.int64)
-            np.add.at(there, level.domain, self._fits(self.problem.roles[index], rows))
+            np.add.at(there, level.domain, self.fits_now(index, rows))
             able &= there[: level.real] >= share[index]
             total += there[: level.real]
         for home in part.homes:
@@ -239,18 +256,21 @@ class _Filling:
         for number in numbers[np.argsort(total[numbers], kind="stable")][:_TRIES]:
             before = self.free.copy(), self.used.copy(), self.counts.copy()
             inside = rows & (level.domain == number)
-            if all(self._one(index, share[index], inside) for index in group):
+            if all(self.one(index, share[index], inside) for index in group):
                 return True
             self.free, self.used, self.counts = before
         return False
 
-    def _fits(self, role: Role, rows: Bools) -> Ints:
+    def fits_now(self, index: int, rows: Bools) -> Ints:
+        """Members of a role that each of these nodes takes beside those it was given."""
+        role = self.problem.roles[index]
         wanted = np.flatnonzero(role.request)
         alone = how_many_fit(self.free[:, wanted], role.request[wanted])
-        return np.where(rows, np.minimum(alone, role.fits), 0)
+        return np.where(rows, np.minimum(alone, role.fits - self.counts[index]), 0)
 
-    def _one(self, index: int, count: int, rows: Bools) -> bool:
-        self.fits = self._fits(self.problem.roles[index], rows)
+    def one(self, index: int, count: int, rows: Bools) -> bool:
+        """Place so many members of a role on these nodes, or none."""
+        self.fits = self.fits_now(index, rows)
         if int(self.fits.sum()) < count:
             return False
         self.taken = np.zeros(self.problem.nodes, dtype=np.int64)
@@ -285,6 +305,199 @@ class _Filling:
         opened = np.zeros(len(numbers), dtype=np.bool_)
         opened[domain[self.used[rows]]] = True
         return domain, there, opened
+
+
+_NESTED_TRIES: Final = 60
+"""Places of one sub-group that are tried for a gang with sub-groups in sub-groups."""
+
+
+class _NestedFilling:
+    """Sub-groups of a tree that are completed one after another, with a few ways back.
+
+    Args:
+        problem: with sub-groups in sub-groups.
+        large_first: whether those that lack many members come first.
+    """
+
+    def __init__(self, problem: Problem, *, large_first: bool) -> None:
+        self._problem = problem
+        self._filling = _Filling(problem)
+        self._sign = -1 if large_first else 1
+        self._tries = 0
+        self._roles: dict[int, list[int]] = {}
+        for number, role in enumerate(problem.roles):
+            self._roles.setdefault(role.part, []).append(number)
+
+    def all(self, rows: Bools) -> Ints | None:
+        """Counts of all roles on these nodes; None when a sub-group finds no place."""
+        for _ in self._complete(self._lacking(-1), self._problem.parts_least, rows):
+            if self._fill_up(rows):
+                return self._filling.counts
+        return None
+
+    def _lacking(self, holder: int) -> list[_SubGroup]:
+        """Sub-groups in a sub-group that lack members, in the order in which they are tried."""
+        problem = self._problem
+        parts = [each for each in enumerate(problem.parts) if each[1].parent == holder]
+        holders = [each for each in enumerate(problem.holders) if each[1].parent == holder]
+        found = [
+            (self._least_of_part(number), number, 0) for number, each in parts if each.least
+        ] + [(self._least_of_holder(number), number, 1) for number, each in holders if each.least]
+        found.sort(key=lambda each: (self._sign * each[0], each[1:]))
+        return [(bool(kind), number) for _, number, kind in found]
+
+    def _least_of_part(self, number: int) -> int:
+        return self._problem.parts[number].least
+
+    def _least_of_holder(self, number: int) -> int:
+        sizes = [
+            self._least_of_holder(each) if is_holder else self._least_of_part(each)
+            for is_holder, each in self._inside(number)
+        ]
+        return sum(sorted(sizes)[: self._problem.holders[number].least])
+
+    def _inside(self, holder: int) -> list[_SubGroup]:
+        problem = self._problem
+        parts = [(False, n) for n, each in enumerate(problem.parts) if each.parent == holder]
+        holders = [(True, n) for n, each in enumerate(problem.holders) if each.parent == holder]
+        return [
+            (is_holder, n)
+            for is_holder, n in (*parts, *holders)
+            if (problem.holders if is_holder else problem.parts)[n].least
+        ]
+
+    def _complete(self, groups: Sequence[_SubGroup], needed: int, rows: Bools) -> Iterator[None]:
+        """Each way in which so many of these are completed; it is undone for the next one."""
+        if needed <= 0:
+            yield
+            return
+        for place, (is_holder, number) in enumerate(groups[: len(groups) - needed + 1]):
+            ways = self._holder(number, rows) if is_holder else self._part(number, rows)
+            for _ in ways:
+                yield from self._complete(groups[place + 1 :], needed - 1, rows)
+
+    def _holder(self, number: int, rows: Bools) -> Iterator[None]:
+        holder = self._problem.holders[number]
+        roles = [role for part in self._problem.parts_in_holder(number) for role in self._of(part)]
+        for inside in self._domains(holder, roles, self._least_of_holder(number), rows):
+            yield from self._complete(self._lacking(number), holder.least, inside)
+
+    def _of(self, part: int) -> list[int]:
+        return self._roles.get(part, [])
+
+    def _part(self, number: int, rows: Bools) -> Iterator[None]:
+        part, filling = self._problem.parts[number], self._filling
+        for inside in self._domains(part, self._of(number), part.least, rows):
+            self._tries += 1
+            if self._tries > _NESTED_TRIES:
+                return
+            before = filling.free.copy(), filling.used.copy(), filling.counts.copy()
+            if self._take(self._of(number), part.least, inside) == 0:
+                yield
+            filling.free, filling.used, filling.counts = before
+
+    def _domains(
+        self,
+        group: SubGroupMinimum | SubGroupHolder,
+        roles: Sequence[int],
+        count: int,
+        rows: Bools,
+    ) -> Iterator[Bools]:
+        """Nodes of each domain that may take so many members, the tightest first."""
+        if group.level < 0:
+            yield rows
+            return
+        level = self._problem.levels[group.level]
+        total = np.zeros(level.count, dtype=np.int64)
+        for role in roles:
+            total += level.sums(self._filling.fits_now(role, rows))
+        able = (total >= max(1, count)) & (np.arange(level.count) < level.real)
+        for home in group.homes:
+            able &= np.arange(level.count) == home
+        numbers = np.flatnonzero(able)
+        for number in numbers[np.argsort(total[numbers], kind="stable")][:_TRIES]:
+            yield rows & (level.domain == number)
+
+    def _take(self, roles: Sequence[int], count: int, rows: Bools) -> int:
+        """Place so many members of these roles, those with minima first; how many are left."""
+        filling, problem = self._filling, self._problem
+        for wanted, needed in (*problem.minima, (tuple(range(len(problem.roles))), count)):
+            short = needed - int(filling.counts[list(wanted)].sum())
+            if len(wanted) == len(problem.roles):
+                short = count
+            for role in roles if short > 0 else ():
+                if role not in wanted or not count:
+                    continue
+                left = problem.roles[role].most - int(filling.counts[role].sum())
+                more = min(left, short, count, int(filling.fits_now(role, rows).sum()))
+                if more > 0 and filling.one(role, more, rows):
+                    count, short = count - more, short - more
+        return count
+
+    def _fill_up(self, rows: Bools) -> bool:
+        """Members beyond what sub-groups need: what minima ask first, then any."""
+        problem, filling = self._problem, self._filling
+        missing = problem.members - int(filling.counts.sum())
+        if missing < 0:
+            return False
+        for wanted, needed in problem.minima:
+            short = needed - int(filling.counts[list(wanted)].sum())
+            short = min(short, missing)
+            for role in wanted:
+                if short > 0:
+                    left = self._add(role, short, rows)
+                    missing, short = missing - (short - left), left
+        for role in range(len(problem.roles)):
+            if missing:
+                missing = self._add(role, missing, rows)
+        for is_holder, number in self._lacking(-1) if missing else ():
+            size = (self._least_of_holder if is_holder else self._least_of_part)(number)
+            given = int(filling.counts.sum())
+            if 0 < size <= missing and not self._started(is_holder, number):
+                ways = self._holder(number, rows) if is_holder else self._part(number, rows)
+                for _ in ways:
+                    break
+                missing -= int(filling.counts.sum()) - given
+        for role in range(len(problem.roles)):
+            if missing > 0:
+                missing = self._add(role, missing, rows)
+        return not missing and all(
+            int(filling.counts[list(wanted)].sum()) >= needed for wanted, needed in problem.minima
+        )
+
+    def _started(self, is_holder: bool, number: int) -> bool:
+        parts = self._problem.parts_in_holder(number) if is_holder else (number,)
+        return any(self._filling.counts[self._of(part)].any() for part in parts)
+
+    def _add(self, role: int, count: int, rows: Bools) -> int:
+        """Place so many more of a role where its sub-groups are; how many are left."""
+        problem, filling = self._problem, self._filling
+        part = problem.roles[role].part
+        if part >= 0:
+            numbers = problem.holders_of_part(part)
+            members = [(part,), *(problem.parts_in_holder(n) for n in numbers)]
+            for group, inside in zip(problem.groups_around(part), members, strict=True):
+                row = filling.counts[[each for n in inside for each in self._of(n)]].sum(axis=0)
+                if group.least and not row.any():
+                    return count
+                if group.level < 0:
+                    continue
+                domain = problem.levels[group.level].domain
+                homes = {*np.unique(domain[row > 0]).tolist(), *group.homes}
+                if len(homes) > 1 or any(h >= problem.levels[group.level].real for h in homes):
+                    return count
+                if not homes:
+                    homes = set(self._roomiest(role, problem.levels[group.level], rows))
+                rows = rows & np.isin(domain, sorted(homes))
+        return self._take([role], count, rows)
+
+    def _roomiest(self, role: int, level: DomainLevel, rows: Bools) -> list[int]:
+        held = level.sums(self._filling.fits_now(role, rows))[: level.real]
+        return [int(held.argmax())] if held.size and held.max() > 0 else []
+
+
+_SubGroup = tuple[bool, int]
+"""Whether it holds sub-groups, and its number."""
 
 
 def _spread(there: Ints, opened: Bools, count: int) -> list[tuple[int, int]]:

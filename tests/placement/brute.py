@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from gpusched.arrays.columns import Ints
-from gpusched.placement.model.problem import Problem
+from gpusched.placement.model.problem import Problem, SubGroupHolder, SubGroupMinimum
 
 ANSWERS_MAX = 400_000
 
@@ -62,7 +62,7 @@ def vectors(problem: Problem, counts: Ints) -> Ints:
     if problem.required >= 0:
         columns.append(_hope(problem, used))
     columns += [_domains(level.domain, used) for level in problem.levels]
-    if any(part.preferred >= 0 for part in problem.parts):
+    if any(each.preferred >= 0 for each in (*problem.parts, *problem.holders)):
         columns.append(_parts_spread(problem, counts))
     slots = _by_node(problem, counts)
     columns += [slots[:, 0], got.sum(axis=1), slots[:, 1]]
@@ -113,23 +113,56 @@ def _allowed(problem: Problem, counts: Ints) -> Ints:
         level = problem.levels[problem.required]
         used = (counts.sum(axis=1) > 0) | problem.open_rows[None, :]
         good &= _inside_one(level.domain, level.real, used)
-    completed = np.zeros(len(counts), dtype=np.int64)
+    complete: dict[int, list[Ints]] = {}
     for index, part in enumerate(problem.parts):
         row = counts[:, _rows(problem, index)].sum(axis=1)
         given = row.sum(axis=1)
         good &= (given == 0) | (given >= part.least)
-        completed += (given >= part.least) & (part.least > 0)
-        if part.level >= 0:
-            level = problem.levels[part.level]
-            home = sorted(set(part.homes))
-            inside = _inside_one(level.domain, level.real, row > 0)
-            if len(home) > 1:
-                inside &= given == 0
-            elif home:
-                off = ((row > 0) & (level.domain != home[0])).any(axis=1)
-                inside &= ~off & ((given == 0) | (home[0] < level.real))
-            good &= inside
-    return good & (completed >= problem.parts_least)
+        if part.least > 0:
+            complete.setdefault(part.parent, []).append(given >= part.least)
+        good &= _at_home(problem, part, row)
+    # From the innermost outwards: what is around something has a smaller number.
+    for index in range(len(problem.holders) - 1, -1, -1):
+        holder = problem.holders[index]
+        row = counts[:, _rows_inside(problem, index)].sum(axis=1)
+        enough = _how_many(complete.get(index, []), len(counts)) >= holder.least
+        good &= ~row.any(axis=1) | enough
+        if holder.least > 0:
+            complete.setdefault(holder.parent, []).append(enough)
+        good &= _at_home(problem, holder, row)
+    return good & (_how_many(complete.get(-1, []), len(counts)) >= problem.parts_least)
+
+
+def _how_many(each: list[Ints], count: int) -> Ints:
+    return np.sum(each, axis=0).astype(np.int64) if each else np.zeros(count, dtype=np.int64)
+
+
+def _rows_inside(problem: Problem, holder: int) -> list[int]:
+    """Roles of sub-groups in a sub-group, however deep."""
+    found = []
+    for role, each in enumerate(problem.roles):
+        at = problem.parts[each.part].parent if each.part >= 0 else -1
+        while at >= 0 and at != holder:
+            at = problem.holders[at].parent
+        if at == holder:
+            found.append(role)
+    return found
+
+
+def _at_home(problem: Problem, group: SubGroupMinimum | SubGroupHolder, row: Ints) -> Ints:
+    """Whether members are in one domain of the level of their sub-group; shape (answers,)."""
+    if group.level < 0:
+        return np.ones(len(row), dtype=np.bool_)
+    given = row.sum(axis=1)
+    level = problem.levels[group.level]
+    home = sorted(set(group.homes))
+    inside = _inside_one(level.domain, level.real, row > 0)
+    if len(home) > 1:
+        inside &= given == 0
+    elif home:
+        off = ((row > 0) & (level.domain != home[0])).any(axis=1)
+        inside &= ~off & ((given == 0) | (home[0] < level.real))
+    return inside
 
 
 def _hope(problem: Problem, used: Ints) -> Ints:
@@ -152,8 +185,9 @@ def _domains(domain: Ints, used: Ints) -> Ints:
 
 def _parts_spread(problem: Problem, counts: Ints) -> Ints:
     total = np.zeros(len(counts), dtype=np.int64)
-    for index, part in enumerate(problem.parts):
-        rows = _rows(problem, index)
+    groups = [(_rows(problem, index), part) for index, part in enumerate(problem.parts)]
+    groups += [(_rows_inside(problem, index), each) for index, each in enumerate(problem.holders)]
+    for rows, part in groups:
         if part.preferred < 0 or not rows:
             continue
         domain = problem.levels[part.preferred].domain

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints, how_many_fit
-from gpusched.placement.model.problem import DomainLevel, Problem, Role, SubGroupMinimum
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Problem,
+    Role,
+    SubGroupHolder,
+    SubGroupMinimum,
+)
 from gpusched.topology.slot_costs import Free, SlotTables
 
 LAYOUTS: tuple[tuple[int, ...], ...] = ((4,), (2, 2), (2, 1, 1))
@@ -20,6 +28,7 @@ def tiny(
     roles: int = 1,
     members: int = 5,
     parts: bool = False,
+    nested: bool = False,
     level: int | None = None,
 ) -> Problem:
     """A random problem.
@@ -30,6 +39,7 @@ def tiny(
         roles: exactly so many.
         members: at most so many get a place.
         parts: whether roles are in sub-groups now and then.
+        nested: whether sub-groups are in sub-groups, up to four deep.
         level: the required level; None draws one, which may be none.
     """
     count = rng.randint(1, nodes)
@@ -43,7 +53,10 @@ def tiny(
     gpus = np.array([sum(left for _, left in each) for each in islands], dtype=np.int64)
     cpu = np.array([rng.randint(2, 9) for _ in range(count)], dtype=np.int64)
     free = np.stack([gpus, cpu], axis=1)
-    subs = _parts(rng, levels, roles) if parts and rng.random() < 0.7 else ()
+    subs = _parts(rng, levels, roles) if parts and (nested or rng.random() < 0.7) else ()
+    holders: tuple[SubGroupHolder, ...] = ()
+    if nested:
+        subs, holders = _nested(rng, levels, subs)
     kinds = tuple(_role(rng, free, len(subs)) for _ in range(roles))
     room = sum(min(role.most, int(role.fits.sum())) for role in kinds)
     asked = rng.randint(1, min(members, room) if room and rng.random() < 0.85 else members)
@@ -53,7 +66,8 @@ def tiny(
         members=asked,
         minima=_minima(rng, kinds, asked) if roles > 1 else (),
         parts=subs,
-        parts_least=rng.randint(0, sum(part.least > 0 for part in subs)) if subs else 0,
+        parts_least=rng.randint(0, _lacking((*subs, *holders), -1)) if subs else 0,
+        holders=holders,
         levels=levels,
         required=level,
         placed=_placed(rng, levels, level, count),
@@ -137,6 +151,55 @@ def _parts(
             SubGroupMinimum(least=rng.randint(0, 2), level=level, preferred=preferred, homes=homes)
         )
     return tuple(found)
+
+
+def _lacking(groups: Sequence[SubGroupMinimum | SubGroupHolder], parent: int) -> int:
+    return sum(each.least > 0 for each in groups if each.parent == parent)
+
+
+def _nested(
+    rng: random.Random, levels: tuple[DomainLevel, ...], parts: tuple[SubGroupMinimum, ...]
+) -> tuple[tuple[SubGroupMinimum, ...], tuple[SubGroupHolder, ...]]:
+    """The sub-groups put into others, at most three of these above each."""
+    depth = [0]
+    above = [-1]
+    for number in range(1, rng.randint(1, 4)):
+        parent = rng.choice([each for each in range(-1, number) if each < 0 or depth[each] < 2])
+        above.append(parent)
+        depth.append(depth[parent] + 1 if parent >= 0 else 0)
+    parts = tuple(
+        attrs.evolve(part, parent=rng.choice((-1, *range(len(above)), *range(len(above)))))
+        for part in parts
+    )
+    used = {part.parent for part in parts}
+    for number in reversed(range(len(above))):
+        if number in used:
+            used.add(above[number])
+    kept = [number for number in range(len(above)) if number in used]
+    renamed = {-1: -1} | {number: at for at, number in enumerate(kept)}
+    parts = tuple(attrs.evolve(part, parent=renamed[part.parent]) for part in parts)
+    holders: list[SubGroupHolder] = []
+    for number in kept:
+        level = rng.choice((-1, rng.randint(-1, len(levels) - 1)))
+        preferred = rng.choice((-1, rng.randint(-1, len(levels) - 1)))
+        at = level if level >= 0 else preferred
+        homes: tuple[int, ...] = ()
+        if at >= 0 and rng.random() < 0.2:
+            homes = (rng.choice(levels[at].domain.tolist()),)
+        holders.append(
+            SubGroupHolder(
+                least=0,
+                level=level,
+                preferred=preferred,
+                homes=homes,
+                parent=renamed[above[number]],
+            )
+        )
+    for number in reversed(range(len(holders))):
+        most = _lacking((*parts, *holders), number)
+        needed = rng.randint(0, most) if rng.random() < 0.5 else most
+        holders[number] = attrs.evolve(holders[number], least=needed)
+    return parts, tuple(holders)
 
 
 def _placed(rng: random.Random, levels: tuple[DomainLevel, ...], required: int, nodes: int) -> Ints:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat.patterns import CellPatterns, inequality_directions
+from gpusched.placement.model.problem import Problem
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -183,15 +184,24 @@ def _cheapest(direction: Sequence[int], most: Sequence[int], count: int) -> int:
     return total
 
 
-def certain_sub_groups(field: CellPatterns) -> tuple[int, ...]:
-    """Sub-groups that get members in every answer."""
-    problem = field.problem
-    lacking = [number for number, part in enumerate(problem.parts) if part.least]
-    if lacking and problem.parts_least == len(lacking):
-        return tuple(lacking)
-    own = []
+def certain_sub_groups(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sub-groups of members, and sub-groups of these, that get members in every answer."""
+    lacking: dict[int, int] = {}
+    for group in problem.sub_groups:
+        lacking[group.parent] = lacking.get(group.parent, 0) + (group.least > 0)
+    whole = {-1} if problem.parts_least == lacking.get(-1, 0) else set()
+    holders: set[int] = set()
+    for number, holder in enumerate(problem.holders):
+        if holder.least and holder.parent in whole:
+            holders.add(number)
+            if holder.least == lacking.get(number, 0):
+                whole.add(number)
+    parts = {
+        number for number, part in enumerate(problem.parts) if part.least and part.parent in whole
+    }
     for number in range(len(problem.parts)):
         roles = {role for role, each in enumerate(problem.roles) if each.part == number}
         if any(least > 0 and set(wanted) <= roles for wanted, least in problem.minima):
-            own.append(number)
-    return tuple(own)
+            parts.add(number)
+    holders |= {at for part in parts for at in problem.holders_of_part(part)}
+    return tuple(sorted(parts)), tuple(sorted(holders))

@@ -182,12 +182,9 @@ class _TermByTermSolve:
     def _hint(self, solver: Any) -> None:
         model = self.made.model
         model.clear_hints()
-        for variables in (
-            self.made.flow, self.made.used, self.made.filled, self.made.given, self.made.active,
-            self.packed.takes, self.packed.single,
-        ):  # fmt: skip
-            for variable in variables.values():
-                model.add_hint(variable, solver.value(variable))
+        inside = (*self.packed.takes.values(), *self.packed.single.values())
+        for variable in (*self.made.variables, *inside):
+            model.add_hint(variable, solver.value(variable))
 
 
 def solve_as_one_pool(area: SearchArea, book: SolverBudget) -> AreaResult:
@@ -214,6 +211,9 @@ def _pool(area: SearchArea, book: SolverBudget) -> AreaResult:
         problem,
         roles=tuple(attrs.evolve(role, fits=role.fits * inside) for role in problem.roles),
         parts=tuple(attrs.evolve(part, level=-1, preferred=-1, homes=()) for part in problem.parts),
+        holders=tuple(
+            attrs.evolve(holder, level=-1, preferred=-1, homes=()) for holder in problem.holders
+        ),
         levels=(),
         required=-1,
         placed=np.zeros(0, dtype=np.int64),
@@ -227,7 +227,9 @@ def _pool(area: SearchArea, book: SolverBudget) -> AreaResult:
         cells=(0,),
     )
     found = solve_exactly(pool, book, quick=True)
-    tied = len(flat.caps) < len(problem.caps) or any(part.level >= 0 for part in problem.parts)
+    tied = len(flat.caps) < len(problem.caps) or any(
+        group.level >= 0 for group in problem.sub_groups
+    )
     if tied and found.counts is not None:
         return AreaResult(outcome=SearchOutcome.UNKNOWN)
     return attrs.evolve(found, bounds={})

@@ -9,12 +9,12 @@ from __future__ import annotations
 import attrs
 
 from gpusched.placement.cpsat.patterns import CellPatterns
-from gpusched.placement.model.problem import Problem, SubGroupMinimum
+from gpusched.placement.model.problem import Problem
 
 
 @attrs.frozen(kw_only=True)
 class IdenticalSubGroups:
-    """Sub-groups that are equal, need one domain of a level each, and are filled or left empty.
+    """Sub-groups that are equal, in the same one, need one domain of a level each, and are filled or left empty.
 
     Attributes:
         parts: their numbers.
@@ -86,7 +86,7 @@ def build_member_flows(field: CellPatterns) -> MemberFlows:
     for number, role in enumerate(problem.roles):
         if role.part >= 0 and role.part in tied:
             continue
-        if role.part >= 0 and _placed_apart(problem.parts[role.part]):
+        if role.part >= 0 and _placed_apart(problem, role.part):
             found.append(
                 MemberFlow(kind=kind_of[number], roles=(number,), most=role.most, part=role.part)
             )
@@ -98,8 +98,16 @@ def build_member_flows(field: CellPatterns) -> MemberFlows:
     return MemberFlows(items=tuple(found), alikes=alikes)
 
 
-def _placed_apart(part: SubGroupMinimum) -> bool:
-    return part.level >= 0 or part.preferred >= 0
+def _placed_apart(problem: Problem, part: int) -> bool:
+    """Whether it matters where the members of a sub-group are, for it or one that it is in."""
+    return any(group.level >= 0 or group.preferred >= 0 for group in problem.groups_around(part))
+
+
+def sub_group_of_flow(member_flow: MemberFlow, flows: MemberFlows) -> int:
+    """A sub-group that the members of a flow are in; of equal ones any, -1 for none."""
+    if member_flow.alike >= 0:
+        return flows.alikes[member_flow.alike].parts[0]
+    return member_flow.part
 
 
 def roles_of_sub_group(problem: Problem, part: int) -> list[int]:
@@ -113,7 +121,9 @@ def _alikes(problem: Problem, kind_of: dict[int, int]) -> tuple[IdenticalSubGrou
         one = _alike(problem, kind_of, number)
         if one is not None:
             marks = _marks(problem, kind_of, roles_of_sub_group(problem, number))
-            found.setdefault(one, {}).setdefault((part.preferred, marks), []).append(number)
+            found.setdefault(one, {}).setdefault((part.preferred, part.parent, marks), []).append(
+                number
+            )
     return tuple(
         attrs.evolve(one, parts=tuple(numbers))
         for one, by_marks in found.items()

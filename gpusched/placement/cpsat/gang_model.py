@@ -5,7 +5,7 @@ Nothing here imports the solver: the module that does hands a model in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -17,9 +17,10 @@ from gpusched.placement.cpsat.flows import (
     MemberFlow,
     MemberFlows,
     roles_of_sub_group,
+    sub_group_of_flow,
 )
 from gpusched.placement.cpsat.patterns import CellPatterns, kinds_of_cap
-from gpusched.placement.model.problem import NODES, Problem
+from gpusched.placement.model.problem import NODES, Problem, SubGroupHolder, SubGroupMinimum
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -35,6 +36,8 @@ class GangModel:
         filled: by (alike, domain): how many of the sub-groups it holds.
         given: how many get a place, by number of each role that shares its flow.
         active: whether a sub-group that is placed apart gets members, by its number.
+        holding: whether sub-groups in a sub-group get members, by its number; if so it is complete.
+        home: by (number of such a sub-group, domain of its level): whether its members are there.
         terms: (name of ``verify.names`` without what costs inside nodes, expression).
     """
 
@@ -46,7 +49,17 @@ class GangModel:
     filled: dict[tuple[int, int], Any]
     given: dict[int, Any]
     active: dict[int, Any]
+    holding: dict[int, Any]
+    home: dict[tuple[int, int], Any]
     terms: list[tuple[str, Any]]
+
+    @property
+    def variables(self) -> Iterator[Any]:
+        """All variables that a model without nodes is decided by."""
+        for each in (
+            self.flow, self.used, self.filled, self.given, self.active, self.holding, self.home,
+        ):  # fmt: skip
+            yield from each.values()
 
 
 def build_gang_model(
@@ -79,18 +92,22 @@ def build_gang_model(
         filled={},
         given={},
         active={},
+        holding={},
+        home={},
         terms=[],
     )
     _domains(made, field)
     _flows(made, field, flows=flows, room=room)
     _caps(made, field)
     spread = _apart(made, field, flows=flows, fewest=fewest or {})
+    for number in range(len(field.problem.holders)):
+        spread += _holder_apart(made, field, flows=flows, number=number)
     total = _totals(made, field, flows)
     if loose:
         _loosely(made, problem=field.problem, total=total)
     else:
         _strictly(made, field.problem, flows=flows, total=total)
-        if any(part.preferred >= 0 for part in field.problem.parts):
+        if any(group.preferred >= 0 for group in field.problem.sub_groups):
             made.terms.append(("parts", sum(spread)))
     return made
 
@@ -162,18 +179,19 @@ def _caps(made: GangModel, field: CellPatterns) -> None:
 
 
 def _may(field: CellPatterns, member_flow: MemberFlow, flows: MemberFlows, cell: int) -> bool:
-    problem = field.problem
-    if member_flow.alike >= 0:
-        level = flows.alikes[member_flow.alike].level
-        return int(field.at[level, cell]) < problem.levels[level].real
-    if member_flow.part < 0:
+    part = sub_group_of_flow(member_flow, flows)
+    if part < 0:
         return True
-    part = problem.parts[member_flow.part]
-    if part.level < 0:
+    return all(_allows(field, group, cell) for group in field.problem.groups_around(part))
+
+
+def _allows(field: CellPatterns, group: SubGroupMinimum | SubGroupHolder, cell: int) -> bool:
+    """Whether a cell is in a domain in which members of a sub-group may be."""
+    if group.level < 0:
         return True
-    domain = int(field.at[part.level, cell])
-    homes = set(part.homes) or {domain}
-    return homes == {domain} and domain < problem.levels[part.level].real
+    domain = int(field.at[group.level, cell])
+    homes = set(group.homes) or {domain}
+    return homes == {domain} and domain < field.problem.levels[group.level].real
 
 
 def _by_domain(field: CellPatterns, level: int, cells: Iterable[int]) -> dict[int, list[int]]:
@@ -260,6 +278,53 @@ def _one_apart(made: GangModel, field: CellPatterns, *, number: int, mine: list[
     return spread + [active] * len(homes)
 
 
+def _holder_apart(
+    made: GangModel, field: CellPatterns, *, flows: MemberFlows, number: int
+) -> list[Any]:
+    """All members inside of a sub-group of sub-groups: in one domain of its level, or in few."""
+    problem, model = field.problem, made.model
+    holder = problem.holders[number]
+    inside = set(problem.parts_in_holder(number))
+    mine = [s for s, each in enumerate(flows.items) if sub_group_of_flow(each, flows) in inside]
+    flow = [made.flow[s, c] for s in mine for c in made.cells if (s, c) in made.flow]
+    active = made.holding[number] = model.new_bool_var(f"h{number}")
+    model.add(sum(flow) <= problem.members * active)
+    if holder.level >= 0:
+        for domain, cells in _by_domain(field, holder.level, made.cells).items():
+            here = [made.flow[s, c] for s in mine for c in cells if (s, c) in made.flow]
+            if here:
+                made.home[number, domain] = model.new_bool_var(f"d{number}_{domain}")
+                model.add(sum(here) <= problem.members * made.home[number, domain])
+        model.add(sum(v for (n, _), v in made.home.items() if n == number) <= active)
+        _whole_ones_at_home(made, field, flows=flows, number=number, inside=inside)
+    if holder.preferred < 0:
+        return []
+    homes = set(holder.homes) if holder.level < 0 else set()
+    spread: list[Any] = []
+    for domain, cells in _by_domain(field, holder.preferred, made.cells).items():
+        here = [made.flow[s, c] for s in mine for c in cells if (s, c) in made.flow]
+        if here and domain not in homes:
+            used = model.new_bool_var(f"w{number}_{domain}")
+            spread.append(used)
+            model.add(sum(here) <= problem.members * used)
+    return spread + [active] * len(homes)
+
+
+def _whole_ones_at_home(
+    made: GangModel, field: CellPatterns, *, flows: MemberFlows, number: int, inside: set[int]
+) -> None:
+    """Equal sub-groups are only where the one around them is: said in whole ones it is tighter."""
+    level = field.problem.holders[number].level
+    for (at, domain), filled in made.filled.items():
+        alike = flows.alikes[at]
+        if alike.parts[0] not in inside or alike.level < level:
+            continue
+        cells = _by_domain(field, alike.level, made.cells)[domain]
+        around = made.home.get((number, int(field.at[level, cells[0]])))
+        if around is not None:
+            made.model.add(filled <= len(alike.parts) * around)
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class _Totals:
     """How many get a place: of each role, as expressions, and of equal sub-groups."""
@@ -328,14 +393,51 @@ def _strictly(made: GangModel, problem: Problem, *, flows: MemberFlows, total: _
             elif any(shares):  # a minimum of one of equal ones holds for all of them
                 parts.append(min(sum(shares), least))
         model.add(sum(parts) >= least)
-    completed: list[Any] = list(total.alike)
+    completed = _completed_sub_groups(made, problem, flows=flows, total=total)
+    _complete_holders(made, problem, completed)
+    model.add(sum(completed.get(-1, ())) >= problem.parts_least)
+
+
+def _completed_sub_groups(
+    made: GangModel, problem: Problem, *, flows: MemberFlows, total: _Totals
+) -> dict[int, list[Any]]:
+    """What counts the sub-groups of members that are completed, by the one that they are in."""
+    model = made.model
+    completed: dict[int, list[Any]] = {}
+    for alike, number in zip(flows.alikes, total.alike, strict=True):
+        holder = problem.parts[alike.parts[0]].parent
+        completed.setdefault(holder, []).append(number)
+        if holder >= 0:
+            model.add(number <= len(alike.parts) * made.holding[holder])
     tied = {part for alike in flows.alikes for part in alike.parts}
     for number, part in enumerate(problem.parts):
         roles_of = roles_of_sub_group(problem, number)
-        if part.least and number not in tied and roles_of:
-            given = [each for role in roles_of for each in total.by_role[role]]
-            completed.append(_active(made, problem, number=number, total=given))
-    model.add(sum(completed) >= problem.parts_least)
+        if number in tied or not roles_of:
+            continue
+        given = [each for role in roles_of for each in total.by_role[role]]
+        if part.least:
+            active = _active(made, problem, number=number, total=given)
+            completed.setdefault(part.parent, []).append(active)
+        if part.parent >= 0:
+            model.add(sum(given) <= problem.members * made.holding[part.parent])
+    return completed
+
+
+def _complete_holders(made: GangModel, problem: Problem, completed: dict[int, list[Any]]) -> None:
+    """A sub-group of sub-groups in which any gets members is complete, and so is the one around it.
+
+    Args:
+        made: with its variables.
+        problem: whose sub-groups they are.
+        completed: by the sub-group that they are in, what counts those that are completed.
+    """
+    for number, holder in reversed(list(enumerate(problem.holders))):
+        active = made.holding[number]
+        made.model.add(sum(completed.get(number, ())) >= holder.least * active)
+        if holder.least:
+            completed.setdefault(holder.parent, []).append(active)
+        if holder.parent >= 0:
+            made.model.add_implication(active, made.holding[holder.parent])
 
 
 def _of(made: GangModel, flows: MemberFlows, alike: int, roles: set[int]) -> list[Any]:

@@ -6,7 +6,8 @@ more of the hoped-for members, then those that may use fewer narrower domains.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -39,6 +40,7 @@ from gpusched.placement.model.problem import (
     Effort,
     Problem,
     SearchOutcome,
+    SubGroupHolder,
     SubGroupMinimum,
 )
 from gpusched.placement.model.verify import objective_names, objective_values
@@ -78,8 +80,9 @@ def solve_area(area: SearchArea, book: SolverBudget, *, known: bool) -> AreaResu
 
 
 def _best(area: SearchArea, book: SolverBudget) -> AreaResult:
-    apart = any(
-        member_flow.part >= 0 and area.field.problem.parts[member_flow.part].preferred >= 0
+    problem = area.field.problem
+    apart = any(holder.preferred >= 0 for holder in problem.holders) or any(
+        member_flow.part >= 0 and problem.parts[member_flow.part].preferred >= 0
         for member_flow in area.flows.items
     )
     many = pattern_model_size(area.field, area.cells) + len(area.flows.items) * len(area.cells)
@@ -106,9 +109,7 @@ def _smaller_areas(area: SearchArea, book: SolverBudget) -> AreaResult:
     """
     problem = area.field.problem
     levels = [f"domains:{level.name}" for level in problem.levels]
-    found = _with_other_sub_group_terms(
-        area, book, tuple(_without_preferences(part) for part in problem.parts)
-    )
+    found = _with_other_sub_group_terms(area, book, _without_preferences)
     if found.counts is None:
         return found
     bounds = {name: found.bounds[name] for name in levels if name in found.bounds}
@@ -116,9 +117,7 @@ def _smaller_areas(area: SearchArea, book: SolverBudget) -> AreaResult:
         zip(objective_names(problem), objective_values(problem, found.counts), strict=True)
     )
     unknown = attrs.evolve(area, start=None)  # what is known may not be strict
-    strict = _with_other_sub_group_terms(
-        unknown, book, tuple(_with_preference_required(part) for part in problem.parts)
-    )
+    strict = _with_other_sub_group_terms(unknown, book, _with_preference_required)
     if strict.counts is not None:
         reached = dict(
             zip(objective_names(problem), objective_values(problem, strict.counts), strict=True)
@@ -132,23 +131,31 @@ def _smaller_areas(area: SearchArea, book: SolverBudget) -> AreaResult:
     return attrs.evolve(found, counts=counts, bounds=bounds)
 
 
+_SubGroup = TypeVar("_SubGroup", SubGroupMinimum, SubGroupHolder)
+
+
 def _with_other_sub_group_terms(
-    area: SearchArea, book: SolverBudget, parts: tuple[SubGroupMinimum, ...]
+    area: SearchArea, book: SolverBudget, change: Callable[[Any], Any]
 ) -> AreaResult:
     """The best answer for other wishes of the sub-groups; an answer for the gang all the same."""
     problem = area.field.problem
-    other = attrs.evolve(area.field, problem=attrs.evolve(problem, parts=parts))
+    changed = attrs.evolve(
+        problem,
+        parts=tuple(map(change, problem.parts)),
+        holders=tuple(map(change, problem.holders)),
+    )
+    other = attrs.evolve(area.field, problem=changed)
     share = book.part(_COARSE_SHARE)
     found = _best(attrs.evolve(area, field=other, flows=build_member_flows(other)), share)
     book.take(share)
     return found
 
 
-def _without_preferences(part: SubGroupMinimum) -> SubGroupMinimum:
+def _without_preferences(part: _SubGroup) -> _SubGroup:
     return attrs.evolve(part, preferred=-1, homes=part.homes if part.level >= 0 else ())
 
 
-def _with_preference_required(part: SubGroupMinimum) -> SubGroupMinimum:
+def _with_preference_required(part: _SubGroup) -> _SubGroup:
     """It prefers nothing, but needs one domain of the level that it preferred."""
     if part.preferred <= part.level or part.homes:
         return _without_preferences(part)
@@ -260,7 +267,13 @@ def _lower(area: SearchArea, bounds: tuple[int, ...]) -> dict[str, int]:
     least["nodes"] = max(least["nodes"], fewest_nodes(area.field, area.rooms, area.cells))
     if "parts" in least:
         fewest_of = fewest_domains_for_sub_groups(area.field, area.rooms, area.cells)
-        least["parts"] = sum(fewest_of.get(part, 0) for part in certain_sub_groups(area.field))
+        parts, holders = certain_sub_groups(problem)
+        least["parts"] = sum(fewest_of.get(part, 0) for part in parts)
+        least["parts"] += sum(
+            max(1, len(set(each.homes)) if each.level < 0 else 1)
+            for each in (problem.holders[number] for number in holders)
+            if each.preferred >= 0
+        )
     return least
 
 

@@ -137,17 +137,35 @@ def hint_solution(
         says(variable, bool((field.problem.levels[level].domain[used] == domain).any()))
     for role, variable in made.given.items():
         says(variable, counts[role].sum())
+    _sub_groups(says, made, field, flows=flows, counts=counts)
+    if packed is not None:
+        _inside(says, field, counts=counts, packed=packed)
+    for variable, value in wanted.values():
+        made.model.add_hint(variable, value)
+
+
+def _sub_groups(
+    says: Any, made: GangModel, field: CellPatterns, *, flows: MemberFlows, counts: Ints
+) -> None:
     for part, variable in made.active.items():
         says(variable, bool(counts[roles_of_sub_group(field.problem, part)].any()))
+    for holder, variable in made.holding.items():
+        says(variable, bool(_members_inside(field, counts, holder).any()))
+    for (holder, domain), variable in made.home.items():
+        there = field.problem.levels[field.problem.holders[holder].level].domain == domain
+        says(variable, bool(_members_inside(field, counts, holder)[there].any()))
     for (at, domain), variable in made.filled.items():
         alike = flows.alikes[at]
         inside = field.problem.levels[alike.level].domain == domain
         parts = [roles_of_sub_group(field.problem, part) for part in alike.parts]
         says(variable, sum(bool(counts[roles][:, inside].any()) for roles in parts))
-    if packed is not None:
-        _inside(says, field, counts=counts, packed=packed)
-    for variable, value in wanted.values():
-        made.model.add_hint(variable, value)
+
+
+def _members_inside(field: CellPatterns, counts: Ints, holder: int) -> Ints:
+    """Members by node that are inside of a sub-group of sub-groups."""
+    parts = field.problem.parts_in_holder(holder)
+    roles = [role for role, each in enumerate(field.problem.roles) if each.part in parts]
+    return np.asarray(counts[roles].sum(axis=0), dtype=np.int64)
 
 
 def _inside(says: Any, field: CellPatterns, *, counts: Ints, packed: PatternModel) -> None:

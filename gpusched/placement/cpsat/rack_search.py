@@ -268,9 +268,8 @@ def _broken(area: SearchArea, held: Ints, cuts: RackCuts) -> list[int]:
 
 def _hint(made: GangModel, solver: Any) -> None:
     made.model.clear_hints()
-    for variables in (made.flow, made.used, made.filled, made.given, made.active):
-        for variable in variables.values():
-            made.model.add_hint(variable, solver.value(variable))
+    for variable in made.variables:
+        made.model.add_hint(variable, solver.value(variable))
 
 
 # -- rows of the master ----------------------------------------------------------------------

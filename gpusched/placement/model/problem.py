@@ -60,12 +60,32 @@ class SubGroupMinimum:
         level: index of the level of which one domain must hold all its members, -1 for none.
         preferred: index of the level of which it should use few domains, -1 for none.
         homes: domains of ``level`` (else of ``preferred``) that its placed members are in.
+        parent: index in ``Problem.holders`` of the sub-group that it is in, -1 at the top.
     """
 
     least: int
     level: int = -1
     preferred: int = -1
     homes: tuple[int, ...] = ()
+    parent: int = -1
+
+
+@attrs.frozen(kw_only=True)
+class SubGroupHolder:
+    """A sub-group of sub-groups: none of its members gets a place, or it is complete then.
+
+    Attributes:
+        least: of the sub-groups in it that lack members, how many must be completed; 0 when it is
+            complete, and may have more.
+        level, preferred, homes: as of ``SubGroupMinimum``, for all members inside.
+        parent: index in ``Problem.holders`` of the one that it is in, -1 at the top.
+    """
+
+    least: int
+    level: int = -1
+    preferred: int = -1
+    homes: tuple[int, ...] = ()
+    parent: int = -1
 
 
 NODES: Final = -1
@@ -143,8 +163,9 @@ class Problem:
         roles: at least one.
         members: exactly so many get a place.
         minima: pairs of role numbers and how many members of these together are needed.
-        parts: sub-groups, see ``Part``.
-        parts_least: how many of the parts that lack members must be completed.
+        parts: sub-groups of members, see ``SubGroupMinimum``.
+        parts_least: of the sub-groups at the top that lack members, how many must be completed.
+        holders: sub-groups of sub-groups, each after the one that it is in.
         levels: widest first; a domain lies in one domain of each wider level.
         required: index of the level of which one domain holds all, placed members too; -1: none.
         placed: members of the gang that are on each node already, int64, shape (nodes,).
@@ -161,6 +182,7 @@ class Problem:
     minima: tuple[tuple[tuple[int, ...], int], ...] = ()
     parts: tuple[SubGroupMinimum, ...] = ()
     parts_least: int = 0
+    holders: tuple[SubGroupHolder, ...] = ()
     levels: tuple[DomainLevel, ...] = ()
     required: int = -1
     placed: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
@@ -179,6 +201,30 @@ class Problem:
         if not self.placed.size:
             return np.zeros(0, dtype=np.int64)
         return np.unique(level.domain[self.placed > 0])
+
+    @property
+    def sub_groups(self) -> tuple[SubGroupMinimum | SubGroupHolder, ...]:
+        """Sub-groups of members and those that hold others."""
+        return (*self.parts, *self.holders)
+
+    def groups_around(self, part: int) -> tuple[SubGroupMinimum | SubGroupHolder, ...]:
+        """A sub-group of members and those that it is in, the narrowest first."""
+        return (self.parts[part], *(self.holders[at] for at in self.holders_of_part(part)))
+
+    def holders_of_part(self, part: int) -> tuple[int, ...]:
+        """The sub-groups around a sub-group of members, the narrowest first."""
+        found = []
+        at = self.parts[part].parent
+        while at >= 0:
+            found.append(at)
+            at = self.holders[at].parent
+        return tuple(found)
+
+    def parts_in_holder(self, holder: int) -> tuple[int, ...]:
+        """The sub-groups of members inside of a sub-group of sub-groups, ascending."""
+        return tuple(
+            part for part in range(len(self.parts)) if holder in self.holders_of_part(part)
+        )
 
     @property
     def open_rows(self) -> Bools:

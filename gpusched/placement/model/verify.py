@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from gpusched.arrays.columns import Ints
-from gpusched.placement.model.problem import Problem
+from gpusched.placement.model.problem import Problem, SubGroupHolder, SubGroupMinimum
 
 _DOMAINS: Final = "domains:"
 
@@ -33,6 +33,7 @@ def solution_errors(problem: Problem, counts: Ints) -> str:
         or _short(problem, counts)
         or _torn(problem, counts)
         or _parts_trouble(problem, counts)
+        or _holders_trouble(problem, counts)
         or _over_cap(problem, counts)
     )
 
@@ -77,22 +78,66 @@ def _torn(problem: Problem, counts: Ints) -> str:
 
 
 def _parts_trouble(problem: Problem, counts: Ints) -> str:
-    completed = 0
     for index, part in enumerate(problem.parts):
-        rows = [number for number, role in enumerate(problem.roles) if role.part == index]
-        row = counts[rows].sum(axis=0) if rows else np.zeros(problem.nodes, dtype=np.int64)
+        row = _row_of_parts(problem, counts, (index,))
         given = int(row.sum())
         if given and given < part.least:
             return f"sub-group {index} gets {given} of the {part.least} members it lacks"
-        completed += bool(part.least and given >= part.least)
-        if part.level >= 0 and given:
-            level = problem.levels[part.level]
-            domains = {*np.unique(level.domain[row > 0]).tolist(), *part.homes}
-            if len(domains) > 1 or max(domains) >= level.real:
-                return f"sub-group {index} is not in one domain of level {level.name}"
-    if completed < problem.parts_least:
-        return f"{completed} sub-groups are completed, not {problem.parts_least}"
+        if _split(problem, row, level=part.level, homes=part.homes):
+            return f"sub-group {index} is not in one domain of level {_level_name(problem, part.level)}"
     return ""
+
+
+def _row_of_parts(problem: Problem, counts: Ints, parts: tuple[int, ...]) -> Ints:
+    """Members of these sub-groups on each node."""
+    rows = [number for number, role in enumerate(problem.roles) if role.part in parts]
+    row: Ints = counts[rows].sum(axis=0) if rows else np.zeros(problem.nodes, dtype=np.int64)
+    return row
+
+
+def _split(problem: Problem, row: Ints, *, level: int, homes: tuple[int, ...]) -> bool:
+    """Whether members that get places are not in one labelled domain with those that have some."""
+    if level < 0 or not row.any():
+        return False
+    domains = {*np.unique(problem.levels[level].domain[row > 0]).tolist(), *homes}
+    return len(domains) > 1 or max(domains) >= problem.levels[level].real
+
+
+def _level_name(problem: Problem, level: int) -> str:
+    return problem.levels[level].name
+
+
+def _holders_trouble(problem: Problem, counts: Ints) -> str:
+    """What is wrong with sub-groups of sub-groups, and with how many are complete at the top."""
+    completed = [0] * (len(problem.holders) + 1)  # the last is the gang's, whose number is -1
+    for index, part in enumerate(problem.parts):
+        given = int(_row_of_parts(problem, counts, (index,)).sum())
+        completed[part.parent] += bool(part.least and given >= part.least)
+    for index in reversed(range(len(problem.holders))):
+        holder = problem.holders[index]
+        inside = tuple(
+            part
+            for part in range(len(problem.parts))
+            if index in _numbers_around(problem, problem.parts[part].parent)
+        )
+        row = _row_of_parts(problem, counts, inside)
+        if row.any() and completed[index] < holder.least:
+            return f"{completed[index]} sub-groups of {index} are completed, not {holder.least}"
+        if _split(problem, row, level=holder.level, homes=holder.homes):
+            name = _level_name(problem, holder.level)
+            return f"the sub-groups of {index} are not in one domain of level {name}"
+        completed[holder.parent] += bool(holder.least and completed[index] >= holder.least)
+    if completed[-1] < problem.parts_least:
+        return f"{completed[-1]} sub-groups are completed, not {problem.parts_least}"
+    return ""
+
+
+def _numbers_around(problem: Problem, holder: int) -> set[int]:
+    found = set()
+    while holder >= 0:
+        found.add(holder)
+        holder = problem.holders[holder].parent
+    return found
 
 
 def _over_cap(problem: Problem, counts: Ints) -> str:
@@ -112,7 +157,7 @@ def objective_names(problem: Problem) -> tuple[str, ...]:
     """Names of the terms of the objective, the most important first."""
     levels = tuple(_DOMAINS + level.name for level in problem.levels)
     hope = ("hope",) if problem.required >= 0 else ()
-    parts = ("parts",) if any(part.preferred >= 0 for part in problem.parts) else ()
+    parts = ("parts",) if any(group.preferred >= 0 for group in problem.sub_groups) else ()
     return (*hope, *levels, *parts, "span", "nodes", "fragmentation", "price")
 
 
@@ -129,8 +174,8 @@ def objective_values(problem: Problem, counts: Ints) -> tuple[int, ...]:
     if problem.required >= 0:
         values.append(_hope(problem, used))
     values += [len(np.unique(level.domain[used])) for level in problem.levels]
-    if any(part.preferred >= 0 for part in problem.parts):
-        values.append(sum(_spread(problem, counts, index) for index in range(len(problem.parts))))
+    if "parts" in objective_names(problem):
+        values.append(_spread_of_sub_groups(problem, counts))
     span, fragmentation = _slots(problem, counts)
     price = sum(
         int((role.price * row).sum())
@@ -156,16 +201,22 @@ def _hope(problem: Problem, used: Ints) -> int:
     return max(0, max(problem.hope, problem.members) - room)
 
 
-def _spread(problem: Problem, counts: Ints, index: int) -> int:
-    part = problem.parts[index]
-    rows = [number for number, role in enumerate(problem.roles) if role.part == index]
-    if part.preferred < 0 or not rows:
+def _spread_of_sub_groups(problem: Problem, counts: Ints) -> int:
+    """Domains of its preferred level that each sub-group uses that gets members, summed."""
+    total = 0
+    for index, part in enumerate(problem.parts):
+        total += _spread(problem, _row_of_parts(problem, counts, (index,)), part)
+    for index, holder in enumerate(problem.holders):
+        row = _row_of_parts(problem, counts, problem.parts_in_holder(index))
+        total += _spread(problem, row, holder)
+    return total
+
+
+def _spread(problem: Problem, row: Ints, group: SubGroupMinimum | SubGroupHolder) -> int:
+    if group.preferred < 0 or not row.any():
         return 0
-    row = counts[rows].sum(axis=0)
-    if not row.any():
-        return 0
-    domain = problem.levels[part.preferred].domain
-    homes = part.homes if part.level < 0 else ()
+    domain = problem.levels[group.preferred].domain
+    homes = group.homes if group.level < 0 else ()
     return len({*np.unique(domain[row > 0]).tolist(), *homes})
 
 

@@ -114,6 +114,8 @@ class IdenticalMembers:
 
 def as_identical_members(problem: Problem) -> IdenticalMembers | None:
     """The problem as one of members that are all alike; None when they are not."""
+    if problem.holders:
+        return None
     every = tuple(range(len(problem.roles)))
     if any(cap.roles != every for cap in problem.caps) or (problem.caps and problem.parts):
         return None

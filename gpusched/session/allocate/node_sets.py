@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,7 +11,7 @@ import numpy as np
 from gpusched.arrays.columns import Bools
 from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.state.session import Session
 from gpusched.topology.levels import KNOWN, TopologyLevel
 
@@ -61,24 +62,15 @@ def level_constraint_now(
         at: when it would start, seconds since the epoch; None for now.
     """
     wish = gang.topology
-    if not wish.required and not wish.preferred:
-        return LevelConstraint()
     names = [level.name for level in session.levels]
-    for name in (wish.required, wish.preferred):
-        if name and name not in names:
-            known = ", ".join(each.name for each in session.levels if not each.on_request)
-            if "/" in name:  # a node label; nodes that have it may come
-                message = f"no node has the label {name[:64]!r}, nor is it a topology level; "
-                message += f"levels are: {known}"
-                return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
-            if not session.snapshot.topologies and name in KNOWN:
-                message = f"no node is labelled for topology level {name[:64]!r}"
-                return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
-            message = f"topology level {name[:64]!r} does not exist; levels are: {known or 'none'}"
-            return Unschedulable(Reason.INVALID_SPEC, message)
+    refusal = _unknown_level(session, gang, names)
+    if refusal is not None:
+        return refusal
     crossed = _crossing_message(session, gang)
     if crossed:
         return Unschedulable(Reason.INVALID_SPEC, crossed)
+    if not wish.required and not wish.preferred:
+        return LevelConstraint()
     at = session.snapshot.now if at is None else at
     holds_out = at - gang.created < wish.max_wait_ns / 1e9
     if wish.preferred and holds_out:
@@ -88,10 +80,34 @@ def level_constraint_now(
     return LevelConstraint(wish.required)
 
 
+def _unknown_level(session: Session, gang: Gang, names: Sequence[str]) -> Unschedulable | None:
+    """The refusal of a level that there is not, which the gang or a sub-group of it names."""
+    wishes = [(gang.topology.required, ""), (gang.topology.preferred, "")]
+    wishes += [
+        (part.topology.required, f" of sub-group {shorten(part.name)}")
+        for part in (*gang.sub_groups, *gang.parent_groups)
+    ]
+    for name, whose in wishes:
+        if not name or name in names:
+            continue
+        known = ", ".join(each.name for each in session.levels if not each.on_request)
+        if "/" in name:  # a node label; nodes that have it may come
+            message = f"no node has the label {name[:64]!r}{whose}, nor is it a topology level; "
+            message += f"levels are: {known}"
+            return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
+        if not session.snapshot.topologies and name in KNOWN:
+            message = f"no node is labelled for topology level {name[:64]!r}{whose}"
+            return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
+        message = f"topology level {name[:64]!r}{whose} does not exist; levels are: "
+        return Unschedulable(Reason.INVALID_SPEC, message + (known or "none"))
+    return None
+
+
 def _crossing_message(session: Session, gang: Gang) -> str:
     """That two levels of the gang's requests cannot be in one tree; empty where all can."""
-    requests = (gang.topology, *(part.topology for part in gang.sub_groups))
-    named = {name for each in requests for name in (each.required, each.preferred) if name}
+    named = {
+        name for each in gang.topology_requests for name in (each.required, each.preferred) if name
+    }
     for level in session.levels:
         if level.name in named and (crossed := sorted(level.crosses & named)):
             return (

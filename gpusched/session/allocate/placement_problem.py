@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
+from gpusched.api.gang.pod_group import SubGroup
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.cache.gangs.gang import Gang, PodSet
@@ -17,6 +18,7 @@ from gpusched.placement.model.problem import (
     Problem,
     Role,
     Solution,
+    SubGroupHolder,
     SubGroupMinimum,
 )
 from gpusched.session.allocate.own_pod_rules import OwnPodRules
@@ -52,7 +54,7 @@ def build_problems(session: Session, gang: Gang, bounds: NodeBounds) -> Iterator
         bounds: where it may be.
     """
     base = build_problem(session, gang, bounds)
-    for members in start_sizes(gang, base.parts, base.parts_least):
+    for members in start_sizes(gang, base):
         yield base if members == base.members else attrs.evolve(base, members=members)
 
 
@@ -60,7 +62,7 @@ def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
     """The problem of the members that a gang needs, whether or not so many can start alone."""
     wish = gang.topology
     named = [bounds.required, wish.preferred]
-    for part in gang.sub_groups:
+    for part in (*gang.sub_groups, *gang.parent_groups):
         named += [part.topology.required, part.topology.preferred]
     levels = session.cluster_map.levels(*(name for name in named if name))
     columns, roles = _problem_roles(session, gang, bounds)
@@ -70,7 +72,7 @@ def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
     states, slots = (
         session.cluster_map.slot_states() if any(role.gpus for role in roles) else (None, None)
     )
-    parts, least = _problem_parts(session, gang, levels)
+    parts, holders, least = _problem_sub_groups(session, gang, levels)
     return Problem(
         free=session.cluster_map.free(columns, tuple(slotted)),
         roles=roles,
@@ -81,6 +83,7 @@ def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
         ),
         parts=parts,
         parts_least=least,
+        holders=holders,
         levels=levels,
         required=_level_index(levels, bounds.required),
         placed=_placed_counts(session, gang),
@@ -174,21 +177,22 @@ def _placed_counts(session: Session, gang: Gang) -> Ints:
 
 
 def placed_rows(session: Session, gang: Gang, sub_group: str | None = None) -> list[int]:
-    """Rows of members that have places, of one sub-group or (None) of all; one row for each."""
+    """Rows of members that have places, inside of a sub-group or (None) of all; one row for each."""
     row_of = session.snapshot.nodes.row
+    names = None if sub_group is None else gang.pod_groups_below.get(sub_group, frozenset())
     rows = [
         row_of[each.node]
         for each in gang.placed
-        if each.node in row_of and sub_group in (None, each.pod.sub_group)
+        if each.node in row_of and (names is None or each.pod.sub_group in names)
     ]
     kept = session.placements.assigned(gang)
-    return rows + [place.row for place in kept if sub_group in (None, place.pod.sub_group)]
+    return rows + [place.row for place in kept if names is None or place.pod.sub_group in names]
 
 
-def _problem_parts(
+def _problem_sub_groups(
     session: Session, gang: Gang, levels: Sequence[DomainLevel]
-) -> tuple[tuple[SubGroupMinimum, ...], int]:
-    parts = []
+) -> tuple[tuple[SubGroupMinimum, ...], tuple[SubGroupHolder, ...], int]:
+    """Sub-groups of members, those that hold others, and how many at the top must be completed."""
     counted = next(
         (
             each.name
@@ -197,24 +201,57 @@ def _problem_parts(
         ),
         "",
     )
+    ordered = sorted(gang.parent_groups, key=lambda each: len(gang.groups_around(each.name)))
+    number = {holder.name: at for at, holder in enumerate(ordered)}
+    parts = []
     for part in gang.sub_groups:
-        level = _level_index(levels, part.topology.required)
-        preferred = _level_index(levels, part.topology.preferred or counted)
-        if not part.topology.preferred and preferred <= level:
-            preferred = -1  # it is in one domain anyway
-        home_level = level if level >= 0 else preferred
-        rows = placed_rows(session, gang, part.name) if home_level >= 0 else []
-        homes = sorted({int(levels[home_level].domain[row]) for row in rows})
+        level, preferred, homes = _places(
+            session, gang, part, levels, preferred=part.topology.preferred or counted
+        )
         parts.append(
             SubGroupMinimum(
                 least=gang.missing_in_sub_group(part),
                 level=level,
                 preferred=preferred,
-                homes=tuple(homes),
+                homes=homes,
+                parent=number.get(part.parent, -1),
             )
         )
-    complete = sum(1 for part in parts if not part.least)
-    return tuple(parts), max(0, gang.min_sub_groups - complete)
+    holders = []
+    for holder in ordered:
+        level, preferred, homes = _places(
+            session, gang, holder, levels, preferred=holder.topology.preferred
+        )
+        holders.append(
+            SubGroupHolder(
+                least=_missing_inside(gang, holder.name, holder.min_sub_groups),
+                level=level,
+                preferred=preferred,
+                homes=homes,
+                parent=number.get(holder.parent, -1),
+            )
+        )
+    return tuple(parts), tuple(holders), _missing_inside(gang, "", gang.min_sub_groups)
+
+
+def _missing_inside(gang: Gang, name: str, needed: int) -> int:
+    """How many of the sub-groups in one, or (no name) in the gang, must be completed."""
+    inside = gang.sub_groups_in.get(name, ())
+    return max(0, needed - sum(not gang.missing_in_sub_group(each) for each in inside))
+
+
+def _places(
+    session: Session, gang: Gang, part: SubGroup, levels: Sequence[DomainLevel], *, preferred: str
+) -> tuple[int, int, tuple[int, ...]]:
+    """Level that a sub-group requires, level that it prefers, and where its members are."""
+    level = _level_index(levels, part.topology.required)
+    wished = _level_index(levels, preferred)
+    if not part.topology.preferred and wished <= level:
+        wished = -1  # it is in one domain anyway
+    home_level = level if level >= 0 else wished
+    rows = placed_rows(session, gang, part.name) if home_level >= 0 else []
+    homes = sorted({int(levels[home_level].domain[row]) for row in rows})
+    return level, wished, tuple(homes)
 
 
 # -- the answer as moves -----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpusched.api.pod.pod import Pod
 from gpusched.cache.gangs.gang import Gang, PodSet
-from gpusched.placement.model.problem import SubGroupMinimum
+from gpusched.placement.model.problem import Problem, SubGroupMinimum
 from gpusched.session.framework.hooks import PodOrder
 from gpusched.session.framework.reasons import pods_text, shorten
 from gpusched.session.framework.sort_keys import joined_sort_key
@@ -64,7 +64,7 @@ SIZES_MAX: Final = 8
 _STATES_MAX: Final = 4_000
 
 
-def start_sizes(gang: Gang, parts: Sequence[SubGroupMinimum], least: int) -> list[int]:
+def start_sizes(gang: Gang, problem: Problem) -> list[int]:
     """Numbers of members to try, the fewest first.
 
     A member that can be taken away from a start is not needed for it. So a start either has exactly as
@@ -73,33 +73,84 @@ def start_sizes(gang: Gang, parts: Sequence[SubGroupMinimum], least: int) -> lis
 
     Args:
         gang: with pod sets.
-        parts: one for each of its sub-groups.
-        least: how many of those that lack members must be completed.
+        problem: with the gang's sub-groups.
     """
     need = gang.members_at_start
-    needs = [part.least for part in parts]
-    alone, forced = _members_by_role_minima(gang, parts)
-    lacking = [
-        (max(count, forced[number]), bool(forced[number]))
-        for number, count in enumerate(needs)
-        if count and _pending_in_sub_group(gang, number) >= count
-    ]
-    # Those that a role's minimum calls for first; then the small ones.
-    lacking.sort(key=lambda each: (not each[1], each[0]))
-    done: set[int] = set()
-    states = {(0, alone)}
-    for size, must in lacking:
-        more = {(min(least, number + 1), total + size) for number, total in states}
-        states = more if must else states | more
-        if not must:
-            full = {each for each in states if each[0] >= least and each[1] >= need}
-            done |= {total for _, total in full}
-            states -= full
-        if len(states) > _STATES_MAX:
-            states = set(sorted(states)[-_STATES_MAX:])
-    done |= {total for number, total in states if number >= least and total >= need}
+    alone, forced = _members_by_role_minima(gang, problem.parts)
+    totals = _StartSizes(gang, problem, forced, more=need > gang.missing_by_sub_group[""])
+    done = {total + alone for total in totals.of_gang(need - alone)}
     found = sorted(each for each in {need, *done} if each <= max(need, gang.pending))
     return found if len(found) <= SIZES_MAX else [*found[: SIZES_MAX - 1], found[-1]]
+
+
+class _StartSizes:
+    """Members with which sub-groups are complete, of which none can be left out.
+
+    Args:
+        gang: with pod sets.
+        problem: with its sub-groups.
+        forced: members of each sub-group of members that roles' minima call for.
+        more: whether those that a sub-group of sub-groups needs may be too few for the gang.
+    """
+
+    def __init__(self, gang: Gang, problem: Problem, forced: Sequence[int], *, more: bool) -> None:
+        self._gang = gang
+        self._problem = problem
+        self._forced = forced
+        self._more = more
+
+    def of_gang(self, need: int) -> set[int]:
+        """Totals of sets of sub-groups with which the gang may start, of so many members at least."""
+        lacking = self._inside(-1)
+        # Those that a role's minimum calls for first; then the small ones.
+        lacking.sort(key=lambda each: (not each[1], sorted(each[0])))
+        least = self._problem.parts_least
+        done: set[int] = set()
+        states = {(0, 0)}
+        for sizes, must in lacking:
+            more = _with_one_more(states, sizes, least)
+            states = more if must else states | more
+            if not must:
+                full = {each for each in states if each[0] >= least and each[1] >= need}
+                done |= {total for _, total in full}
+                states -= full
+            states = _largest(states)
+        return done | {total for number, total in states if number >= least and total >= need}
+
+    def _inside(self, holder: int) -> list[tuple[set[int], bool]]:
+        """Of each sub-group that lacks members: numbers that complete it, and if it must be."""
+        found = []
+        for number, part in enumerate(self._problem.parts):
+            there = _pending_in_sub_group(self._gang, number)
+            if part.parent == holder and part.least and there >= part.least:
+                forced = self._forced[number]
+                found.append(({max(part.least, forced)}, bool(forced)))
+        for number, each in enumerate(self._problem.holders):
+            if each.parent == holder and each.least:
+                inside = self._inside(number)
+                sizes = self._of_holder(inside, each.least)
+                if sizes:
+                    found.append((sizes, any(must for _, must in inside)))
+        return found
+
+    def _of_holder(self, inside: Sequence[tuple[set[int], bool]], least: int) -> set[int]:
+        states = {(0, 0)}
+        for sizes, must in sorted(inside, key=lambda each: not each[1]):
+            more = {(number + 1, total + size) for number, total in states for size in sizes}
+            if not self._more and not must:
+                more = {each for each in more if each[0] <= least}
+            states = _largest(more if must else states | more)
+        return {total for number, total in states if number >= least}
+
+
+def _with_one_more(
+    states: set[tuple[int, int]], sizes: set[int], least: int
+) -> set[tuple[int, int]]:
+    return {(min(least, number + 1), total + size) for number, total in states for size in sizes}
+
+
+def _largest(states: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    return states if len(states) <= _STATES_MAX else set(sorted(states)[-_STATES_MAX:])
 
 
 def _members_by_role_minima(gang: Gang, parts: Sequence[SubGroupMinimum]) -> tuple[int, list[int]]:

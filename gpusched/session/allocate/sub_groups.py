@@ -15,6 +15,7 @@ import attrs
 from gpusched.api.gang.pod_group import SubGroup
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.session.allocate.node_sets import intersect_rows
 from gpusched.session.framework.reasons import pods_text, shorten
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
@@ -32,8 +33,10 @@ class _SubGroupSearch:
     """One gang in one area.
 
     Attributes:
-        best: the most sub-groups that were complete at a time.
-        stuck: a sub-group that found no place then.
+        best: the most members of complete sub-groups that had places at a time.
+        stuck: a sub-group that found no place then; itself or in it.
+        around: that it is in, None for the gang.
+        completed: how many sub-groups were complete then of those beside it.
     """
 
     session: Session
@@ -44,45 +47,70 @@ class _SubGroupSearch:
     tries: int = 0
     best: int = -1
     stuck: SubGroup | None = None
+    around: SubGroup | None = None
+    completed: int = 0
 
     def run(self) -> bool:
         """Whether the gang's minimum got its places."""
-        lacking = [part for part in self.gang.sub_groups if self.gang.missing_in_sub_group(part)]
-        done = len(self.gang.sub_groups) - len(lacking)
-        # Those with members that run come first: without them nothing else is of use.
-        started = Counter(member.pod.sub_group for member in self.gang.placed)
-
-        def order(part: SubGroup, sign: int) -> tuple[bool, int, str]:
-            return (not started[part.name], sign * self.gang.missing_in_sub_group(part), part.name)
-
         for sign in (-1, 1):
-            if self._complete_sub_groups(sorted(lacking, key=lambda part: order(part, sign)), done):
-                return True
+            for _ in self._inside(None, self.rows, sign):
+                if self._rest():
+                    return True
         return False
 
-    def _complete_sub_groups(self, parts: Sequence[SubGroup], done: int) -> bool:
-        """Complete enough of these parts, given how many are complete."""
-        if done >= self.gang.min_sub_groups:
-            return self._rest()
-        if done + len(parts) < self.gang.min_sub_groups:
-            return False
-        if done > self.best:
-            self.best, self.stuck = done, parts[0]
+    def _inside(self, around: SubGroup | None, rows: Bools | None, sign: int) -> Iterator[None]:
+        """Each way of completing enough of the sub-groups in one; it is undone for the next."""
+        gang = self.gang
+        every = gang.sub_groups_in.get(around.name if around else "", ())
+        lacking = [part for part in every if gang.missing_in_sub_group(part)]
+        # Those with members that run come first: without them nothing else is of use.
+        started = Counter(member.pod.sub_group for member in gang.placed)
+
+        def order(part: SubGroup) -> tuple[bool, int, str]:
+            runs = any(started[name] for name in gang.pod_groups_below[part.name])
+            return (not runs, sign * gang.missing_in_sub_group(part), part.name)
+
+        lacking.sort(key=order)
+        yield from self._complete(around, lacking, len(every) - len(lacking), rows, sign)
+
+    def _complete(
+        self,
+        around: SubGroup | None,
+        parts: Sequence[SubGroup],
+        done: int,
+        rows: Bools | None,
+        sign: int,
+    ) -> Iterator[None]:
+        """Each way of completing enough of these parts, given how many are complete."""
+        needed = around.min_sub_groups if around else self.gang.min_sub_groups
+        if done >= needed:
+            yield
+            return
+        if done + len(parts) < needed:
+            return
         part, others = parts[0], parts[1:]
+        if (placed := len(self.statement.assignments)) > self.best:
+            self.best, self.stuck, self.around, self.completed = placed, part, around, done
+        for _ in self.ways(part, rows, sign):
+            yield from self._complete(around, others, done + 1, rows, sign)
+        yield from self._complete(around, others, done, rows, sign)
+
+    def ways(self, part: SubGroup, rows: Bools | None, sign: int) -> Iterator[None]:
+        """Each way of completing one sub-group; it is undone for the next."""
+        if part.name in self.gang.sub_groups_in:
+            for inside in sub_group_rows(self.session, self.gang, part, rows, []):
+                yield from self._inside(part, inside, sign)
+            return
         chosen = members_to_complete(self.gang, part)
-        for rows in self._domains(part, chosen) if chosen else ():
+        domains = sub_group_rows(self.session, self.gang, part, rows, chosen) if chosen else ()
+        for inside in domains:
             self.tries += 1
             if self.tries > _TRIES_MAX:
-                return False
+                return
             mark = self.statement.checkpoint()
-            if self.place_all(self.session, chosen, self.statement, rows):
-                if self._complete_sub_groups(others, done + 1):
-                    return True
+            if self.place_all(self.session, chosen, self.statement, inside):
+                yield
                 self.statement.rollback(mark)
-        return self._complete_sub_groups(others, done)
-
-    def _domains(self, part: SubGroup, chosen: MemberCounts) -> Iterator[Bools | None]:
-        return sub_group_rows(self.session, self.gang, part, self.rows, chosen)
 
     def _rest(self) -> bool:
         """Members beyond the sub-groups' minima: roles first, then any until there are enough."""
@@ -92,7 +120,7 @@ class _SubGroupSearch:
         left = {
             index: [pod for pod in pod_set.pods if not taken[id(pod)]]
             for index, pod_set in enumerate(self.gang.pod_sets)
-            if not pod_set.sub_group or pod_set.sub_group in self._complete()
+            if not pod_set.sub_group or pod_set.sub_group in self._complete_parts()
         }
         wanted: MemberCounts = []
         for role, lacking in self.gang.missing_roles:
@@ -118,14 +146,17 @@ class _SubGroupSearch:
     def _place_extra_members(self, wanted: MemberCounts) -> bool:
         """Place members beyond the minima, each where the others of its sub-group have to be."""
         mark = self.statement.checkpoint()
-        parts = {part.name: part for part in self.gang.sub_groups}
-        bound = {name for name, part in parts.items() if part.topology.required}
+        bound = {
+            part.name
+            for part in self.gang.sub_groups
+            if any(each.topology.required for each in self.gang.groups_around(part.name))
+        }
         by_part: dict[str, MemberCounts] = {}
         for pod_set, count in wanted:
             name = pod_set.sub_group if pod_set.sub_group in bound else ""
             by_part.setdefault(name, []).append((pod_set, count))
         for name in sorted(by_part, key=lambda each: (not each, each)):
-            rows = self._rows_of_required_domain(parts[name]) if name else [self.rows]
+            rows = self._rows_of_required_domains(name) if name else [self.rows]
             if not any(
                 self.place_all(self.session, by_part[name], self.statement, each) for each in rows
             ):
@@ -133,24 +164,52 @@ class _SubGroupSearch:
                 return False
         return True
 
-    def _rows_of_required_domain(self, part: SubGroup) -> list[Bools | None]:
-        """Where more members of a sub-group with a required level may be."""
+    def _rows_of_required_domains(self, name: str) -> list[Bools | None]:
+        """Where more members of a sub-group may be that is, or is in one, of a required level."""
+        found = [self.rows]
+        for part in self.gang.groups_around(name):
+            if part.topology.required:
+                inside = self._rows_of_required_domain(part)
+                found = [intersect_rows(one, other) for one in found for other in inside]
+        return found
+
+    def _rows_of_required_domain(self, part: SubGroup) -> list[Bools]:
         level = next((x for x in self.session.levels if x.name == part.topology.required), None)
         if level is None:
             return []
+        names = self.gang.pod_groups_below[part.name]
         rows = _rows_of_placed_members(self.session, self.gang, part)
-        rows += [each.row for each in self.statement.assignments if each.pod.sub_group == part.name]
+        rows += [each.row for each in self.statement.assignments if each.pod.sub_group in names]
         homes = {int(level.domain[row]) for row in rows}
         if len(homes) > 1:
             return []
         numbers = sorted(homes) or list(range(len(level.names)))
-        found = [level.domain == number for number in numbers if number < len(level.names)]
-        return [each if self.rows is None else each & self.rows for each in found]
+        return [level.domain == number for number in numbers if number < len(level.names)]
 
-    def _complete(self) -> set[str]:
+    def _complete_parts(self) -> set[str]:
+        """Sub-groups of pods that are complete, and with them all that they are in."""
         have = Counter(dict(self.gang.ready_sub_groups))
         have.update(place.pod.sub_group for place in self.statement.assignments)
-        return {part.name for part in self.gang.sub_groups if have[part.name] >= part.min_member}
+        return complete_pod_groups(self.gang, have)
+
+
+def outermost_incomplete(gang: Gang, have: Counter[str], name: str) -> SubGroup | None:
+    """Of a sub-group of pods and those that it is in, the widest that is not complete."""
+
+    def complete(part: SubGroup) -> bool:
+        if part.name not in gang.sub_groups_in:
+            return have[part.name] >= part.min_member
+        inside = gang.sub_groups_in[part.name]
+        return sum(map(complete, inside)) >= part.min_sub_groups
+
+    return next((each for each in gang.groups_around(name) if not complete(each)), None)
+
+
+def complete_pod_groups(gang: Gang, have: Counter[str]) -> set[str]:
+    """Sub-groups of pods that are complete with so many members, and with them all around them."""
+    return {
+        part.name for part in gang.sub_groups if outermost_incomplete(gang, have, part.name) is None
+    }
 
 
 def place_sub_groups(
@@ -185,6 +244,32 @@ def place_sub_groups(
     return _shortfall_message(session, gang, best)
 
 
+def complete_sub_group(
+    session: Session,
+    gang: Gang,
+    part: SubGroup,
+    statement: Statement,
+    *,
+    rows: Bools | None,
+    place_all: PlaceAll,
+) -> bool:
+    """Place what one sub-group lacks, which may hold others, or nothing; arguments as above."""
+    search = _SubGroupSearch(session, gang, statement, rows, place_all)
+    return any(True for sign in (-1, 1) for _ in search.ways(part, rows, sign))
+
+
+def rows_around_sub_group(
+    session: Session, gang: Gang, part: SubGroup, rows: Bools | None
+) -> Iterator[Bools | None]:
+    """Where the sub-groups that a sub-group is in allow it, the tightest domains first."""
+    found: list[Bools | None] = [rows]
+    for around in gang.groups_around(part.parent):
+        found = [
+            inside for each in found for inside in sub_group_rows(session, gang, around, each, [])
+        ]
+    yield from found
+
+
 def unknown_sub_group_message(gang: Gang) -> str:
     """That pods name a sub-group that the gang does not have; empty when none does."""
     known = {part.name for part in gang.sub_groups}
@@ -192,24 +277,35 @@ def unknown_sub_group_message(gang: Gang) -> str:
     if not strange or not known:
         return ""
     names = ", ".join(sorted(known))
+    if strange[0] in gang.sub_groups_in:
+        return (
+            f"pods name sub-group {shorten(strange[0])!r}, which holds other sub-groups; "
+            f"those of pods are: {names}"
+        )
     return (
         f"pods name sub-group {shorten(strange[0])!r}, which spec.subGroups does not have: {names}"
     )
 
 
 def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | None) -> str:
-    need, parts = gang.min_sub_groups, len(gang.sub_groups)
+    top = gang.sub_groups_in.get("", ())
     if best is None or best.stuck is None:
-        return f"needs {pods_text(gang.missing_members)} in {need} of {parts} sub-groups; there is no room for all"
-    part = best.stuck
-    waiting = sum(len(pod_set.pods) for pod_set in gang.pod_sets if pod_set.sub_group == part.name)
+        return f"needs {pods_text(gang.missing_members)} in {gang.min_sub_groups} of {len(top)} sub-groups; there is no room for all"
+    part, around = best.stuck, best.around
+    need, every = gang.min_sub_groups, len(top)
+    whose = ""
+    if around is not None:
+        need, every = around.min_sub_groups, len(gang.sub_groups_in[around.name])
+        whose = f"sub-group {shorten(around.name)} "
     lacks = gang.missing_in_sub_group(part)
-    text = f"needs {need} of {parts} sub-groups complete; {max(0, best.best)} can be"
+    below = gang.pod_groups_below[part.name]
+    waiting = sum(len(pod_set.pods) for pod_set in gang.pod_sets if pod_set.sub_group in below)
+    text = f"{whose}needs {need} of {every} sub-groups complete; {max(0, best.completed)} can be"
     if waiting < lacks:
         return f"{text}; sub-group {shorten(part.name)} needs {pods_text(lacks)} more and has {waiting}"
     where = f" in one {shorten(part.topology.required)}" if part.topology.required else ""
     text = f"{text}; sub-group {shorten(part.name)} finds no room for {pods_text(lacks)}{where}"
-    return f"{text}{_roomiest_domain_text(session, gang, part)}{_common_level_text(gang)}"
+    return f"{text}{_roomiest_domain_text(session, gang, part)}{_common_level_text(gang, around)}"
 
 
 def _roomiest_domain_text(session: Session, gang: Gang, part: SubGroup) -> str:
@@ -229,9 +325,16 @@ def _roomiest_domain_text(session: Session, gang: Gang, part: SubGroup) -> str:
     return f"; best {shorten(level.name)} {level.names[best]} has room for {rooms[best]}"
 
 
-def _common_level_text(gang: Gang) -> str:
-    required = gang.topology.required
-    return f"; all sub-groups must be in one {shorten(required)}" if required else ""
+def _common_level_text(gang: Gang, around: SubGroup | None) -> str:
+    """In which one domain sub-groups must be together."""
+    found = ""
+    for part in gang.groups_around(around.name) if around is not None else ():
+        if part.topology.required:
+            level = shorten(part.topology.required)
+            found += f"; all of sub-group {shorten(part.name)} must be in one {level}"
+    if gang.topology.required:
+        found += f"; all sub-groups must be in one {shorten(gang.topology.required)}"
+    return found
 
 
 def members_to_complete(gang: Gang, part: SubGroup) -> MemberCounts:
@@ -268,6 +371,8 @@ def sub_group_rows(
                 (session.class_info(pod_set.pod_class).class_fit, count)
                 for pod_set, count in chosen
             ]
+            if not chosen and not _room_inside(session, gang, part, inside):
+                continue
             if all(class_fit.total(inside, most=count) >= count for class_fit, count in class_fits):
                 spare = sum(class_fit.total(inside, most=2**20) for class_fit, _ in class_fits)
                 found.append((spare, number, inside))
@@ -277,14 +382,26 @@ def sub_group_rows(
         yield rows
 
 
+def _room_inside(session: Session, gang: Gang, part: SubGroup, rows: Bools) -> bool:
+    """Whether as many members as a sub-group lacks may fit on these nodes, each class alone."""
+    lacks = gang.missing_in_sub_group(part)
+    below = gang.pod_groups_below.get(part.name, frozenset())
+    for pod_set in gang.pod_sets:
+        if pod_set.sub_group in below and lacks > 0:
+            most = min(lacks, len(pod_set.pods))
+            lacks -= session.class_info(pod_set.pod_class).class_fit.total(rows, most=most)
+    return lacks <= 0
+
+
 def _rows_of_placed_members(session: Session, gang: Gang, part: SubGroup) -> list[int]:
     """Rows of its members that have places."""
     row_of = session.snapshot.nodes.row
+    names = gang.pod_groups_below.get(part.name, frozenset())
     rows = [
         row_of[each.node]
         for each in gang.placed
-        if each.pod.sub_group == part.name and each.node in row_of
+        if each.pod.sub_group in names and each.node in row_of
     ]
     return rows + [
-        place.row for place in session.placements.assigned(gang) if place.pod.sub_group == part.name
+        place.row for place in session.placements.assigned(gang) if place.pod.sub_group in names
     ]

@@ -18,7 +18,13 @@ from gpusched.session.allocate.node_sets import (
 )
 from gpusched.session.allocate.pod_by_pod import place_within_rows
 from gpusched.session.allocate.start_members import in_pod_order
-from gpusched.session.allocate.sub_groups import members_to_complete, sub_group_rows
+from gpusched.session.allocate.sub_groups import (
+    complete_sub_group,
+    members_to_complete,
+    outermost_incomplete,
+    rows_around_sub_group,
+    sub_group_rows,
+)
 from gpusched.session.allocate.unschedulable import explain_shortage
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import first_refusal
@@ -44,11 +50,16 @@ def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> 
     have = Counter(dict(gang.ready_sub_groups))
     have.update(place.pod.sub_group for place in session.placements.assigned(gang))
     parts = {part.name: part for part in gang.sub_groups}
+    tried: set[str] = set()
     for name in sorted({pod_set.sub_group for pod_set in gang.pod_sets}):
         pod_sets = tuple(pod_set for pod_set in gang.pod_sets if pod_set.sub_group == name)
         part = parts.get(name)
-        if part is not None and have[name] < part.min_member:
-            stopped = _start_sub_group(session, gang, part, areas)
+        lacking = outermost_incomplete(gang, have, name)
+        if lacking is not None:
+            if lacking.name in tried:
+                continue
+            tried.add(lacking.name)
+            stopped = _start_sub_group(session, gang, lacking, areas)
             refusal = stopped or refusal
             if stopped is None:
                 yield
@@ -56,8 +67,13 @@ def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> 
         inside = [
             NodeSet(rows, area.where)
             for area in areas
+            for around in (
+                [area.rows]
+                if part is None
+                else rows_around_sub_group(session, gang, part, area.rows)
+            )
             for rows in (
-                [area.rows] if part is None else sub_group_rows(session, gang, part, area.rows, [])
+                [around] if part is None else sub_group_rows(session, gang, part, around, [])
             )
         ]
         refusal = (yield from _grow_tasks(session, gang, pod_sets, inside)) or refusal
@@ -67,29 +83,45 @@ def _grow_sub_groups(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> 
 def _start_sub_group(
     session: Session, gang: Gang, part: SubGroup, areas: Sequence[NodeSet]
 ) -> Unschedulable | None:
-    chosen = members_to_complete(gang, part)
+    """Place what a sub-group lacks that may hold others, within quota, or nothing of it."""
+    for area in areas:
+        for rows in rows_around_sub_group(session, gang, part, area.rows):
+            statement = session.statement()
+            if not complete_sub_group(
+                session, gang, part, statement, rows=rows, place_all=place_within_rows
+            ):
+                statement.discard()
+                continue
+            refusal = _quota_refusal(session, gang, statement) or _reserved_for_other(
+                session, gang, statement
+            )
+            if refusal is None:
+                session.placements.commit(gang, statement)
+            return refusal
+    chosen = members_to_complete(gang, part) if part in gang.sub_groups else []
     if not chosen:
         return None
-    pod_sets = tuple(attrs.evolve(pod_set, pods=pod_set.pods[:count]) for pod_set, count in chosen)
-    alone = attrs.evolve(
-        gang, min_member=gang.ready_members + sum(count for _, count in chosen), min_roles=(),
-        sub_groups=(), pod_sets=pod_sets,
-    )  # fmt: skip
-    verdict = first_refusal(session.hooks.quota_checks, alone)
-    if verdict.refuses:
-        return Unschedulable(Reason(verdict.reason), verdict.message)
-    for area in areas:
-        for rows in sub_group_rows(session, gang, part, area.rows, chosen):
-            statement = session.statement()
-            if place_within_rows(session, chosen, statement, rows):
-                if (refusal := _reserved_for_other(session, gang, statement)) is not None:
-                    return refusal
-                session.placements.commit(gang, statement)
-                return None
-            statement.discard()
     pod_set, count = chosen[0]
     where = areas[-1] if areas else ALL_NODES
     return explain_shortage(session, pod_set, count, where, pod=pod_set.pods[0])
+
+
+def _quota_refusal(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """The refusal where quotas do not allow these places; moves are undone."""
+    placed = {place.pod.uid for place in statement.assignments}
+    pod_sets = tuple(
+        attrs.evolve(each, pods=tuple(pod for pod in each.pods if pod.uid in placed))
+        for each in gang.pod_sets
+    )
+    alone = attrs.evolve(
+        gang, min_member=gang.ready_members + len(placed), min_roles=(), sub_groups=(),
+        pod_sets=tuple(each for each in pod_sets if each.pods),
+    )  # fmt: skip
+    verdict = first_refusal(session.hooks.quota_checks, alone)
+    if not verdict.refuses:
+        return None
+    statement.discard()
+    return Unschedulable(Reason(verdict.reason), verdict.message)
 
 
 def _grow_tasks(
