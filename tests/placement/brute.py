@@ -192,7 +192,7 @@ def _parts_spread(problem: Problem, counts: Ints) -> Ints:
             continue
         domain = problem.levels[part.preferred].domain
         row = counts[:, rows].sum(axis=1) > 0
-        homes = set(part.homes) if part.level < 0 else set()
+        homes = set(part.near)
         spread = np.zeros(len(counts), dtype=np.int64)
         for number in sorted({*domain.tolist(), *homes}):
             touched = row[:, domain == number].any(axis=1)

@@ -94,5 +94,5 @@ def test_without_the_solver_nothing_starts_wrongly_and_most_that_fits_is_found(d
         if answer.counts.size:
             assert solution_errors(problem, answer.counts) == ""
         found, there = found + bool(answer.counts.size), there + some
-    assert there >= 50
+    assert there >= 40
     assert found >= 0.8 * there

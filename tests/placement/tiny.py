@@ -143,12 +143,10 @@ def _parts(
     for _ in range(rng.randint(1, roles)):
         level = rng.randint(-1, len(levels) - 1)
         preferred = rng.randint(-1, len(levels) - 1)
-        at = level if level >= 0 else preferred
-        homes: tuple[int, ...] = ()
-        if at >= 0 and rng.random() < 0.3:
-            homes = (rng.choice(levels[at].domain.tolist()),)
+        homes, near = _where(rng, levels, level, preferred)
+        least = rng.randint(0, 2)
         found.append(
-            SubGroupMinimum(least=rng.randint(0, 2), level=level, preferred=preferred, homes=homes)
+            SubGroupMinimum(least=least, level=level, preferred=preferred, homes=homes, near=near)
         )
     return tuple(found)
 
@@ -182,16 +180,14 @@ def _nested(
     for number in kept:
         level = rng.choice((-1, rng.randint(-1, len(levels) - 1)))
         preferred = rng.choice((-1, rng.randint(-1, len(levels) - 1)))
-        at = level if level >= 0 else preferred
-        homes: tuple[int, ...] = ()
-        if at >= 0 and rng.random() < 0.2:
-            homes = (rng.choice(levels[at].domain.tolist()),)
+        homes, near = _where(rng, levels, level, preferred)
         holders.append(
             SubGroupHolder(
                 least=0,
                 level=level,
                 preferred=preferred,
                 homes=homes,
+                near=near,
                 parent=renamed[above[number]],
             )
         )
@@ -200,6 +196,19 @@ def _nested(
         needed = rng.randint(0, most) if rng.random() < 0.5 else most
         holders[number] = attrs.evolve(holders[number], least=needed)
     return parts, tuple(holders)
+
+
+def _where(
+    rng: random.Random, levels: tuple[DomainLevel, ...], level: int, preferred: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Domains of both levels in which members of a sub-group are, where there are some."""
+    if not levels or rng.random() < 0.75:
+        return (), ()
+    row = rng.randrange(len(levels[0].domain))
+    homes, near = (
+        (int(levels[each].domain[row]),) if each >= 0 else () for each in (level, preferred)
+    )
+    return homes, near
 
 
 def _placed(rng: random.Random, levels: tuple[DomainLevel, ...], required: int, nodes: int) -> Ints:

@@ -164,8 +164,8 @@ def fewest_domains_for_sub_groups(
         for role in roles:
             most[kind_of[role]] += problem.roles[role].most
         domains, which = np.unique(field.at[part.preferred, list(cells)], return_inverse=True)
-        fewest = max(1, len(set(part.homes)) if part.level < 0 else 1)
-        for at in rooms.plain if not part.homes else ():
+        fewest = max(1, len(set(part.near)))
+        for at in rooms.plain if not part.near else ():
             needed = _cheapest(rooms.directions[at].tolist(), most, part.least)
             room = np.zeros(len(domains), dtype=np.int64)
             np.add.at(room, which, rooms.most[at, list(cells)])

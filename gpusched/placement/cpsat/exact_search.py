@@ -210,9 +210,12 @@ def _pool(area: SearchArea, book: SolverBudget) -> AreaResult:
     flat = attrs.evolve(
         problem,
         roles=tuple(attrs.evolve(role, fits=role.fits * inside) for role in problem.roles),
-        parts=tuple(attrs.evolve(part, level=-1, preferred=-1, homes=()) for part in problem.parts),
+        parts=tuple(
+            attrs.evolve(part, level=-1, preferred=-1, homes=(), near=()) for part in problem.parts
+        ),
         holders=tuple(
-            attrs.evolve(holder, level=-1, preferred=-1, homes=()) for holder in problem.holders
+            attrs.evolve(holder, level=-1, preferred=-1, homes=(), near=())
+            for holder in problem.holders
         ),
         levels=(),
         required=-1,

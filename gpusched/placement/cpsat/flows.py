@@ -143,7 +143,13 @@ def _alike(problem: Problem, kind_of: dict[int, int], number: int) -> IdenticalS
     for role in roles:
         amounts[kind_of[role]] = amounts.get(kind_of[role], 0) + problem.roles[role].most
     whole = sum(amounts.values())
-    if part.level < 0 or part.homes or not 0 < part.least <= whole or part.preferred > part.level:
+    if (
+        part.level < 0
+        or part.homes
+        or part.near
+        or not 0 < part.least <= whole
+        or part.preferred > part.level
+    ):
         return None
     own = [each for each in problem.minima if each[1] > 0 and set(each[0]) <= set(roles)]
     floors: dict[int, int] = {}

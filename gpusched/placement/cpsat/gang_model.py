@@ -267,7 +267,7 @@ def _one_apart(made: GangModel, field: CellPatterns, *, number: int, mine: list[
         model.add(sum(chosen) <= 1)
     if part.preferred < 0:
         return []
-    homes = set(part.homes) if part.level < 0 else set()
+    homes = set(part.near)
     spread: list[Any] = []
     for domain, cells in _by_domain(field, part.preferred, made.cells).items():
         inside = [made.flow[s, c] for s in mine for c in cells if (s, c) in made.flow]
@@ -299,7 +299,7 @@ def _holder_apart(
         _whole_ones_at_home(made, field, flows=flows, number=number, inside=inside)
     if holder.preferred < 0:
         return []
-    homes = set(holder.homes) if holder.level < 0 else set()
+    homes = set(holder.near)
     spread: list[Any] = []
     for domain, cells in _by_domain(field, holder.preferred, made.cells).items():
         here = [made.flow[s, c] for s in mine for c in cells if (s, c) in made.flow]

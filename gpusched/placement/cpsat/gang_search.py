@@ -152,12 +152,12 @@ def _with_other_sub_group_terms(
 
 
 def _without_preferences(part: _SubGroup) -> _SubGroup:
-    return attrs.evolve(part, preferred=-1, homes=part.homes if part.level >= 0 else ())
+    return attrs.evolve(part, preferred=-1, near=())
 
 
 def _with_preference_required(part: _SubGroup) -> _SubGroup:
     """It prefers nothing, but needs one domain of the level that it preferred."""
-    if part.preferred <= part.level or part.homes:
+    if part.preferred <= part.level or part.homes or part.near:
         return _without_preferences(part)
     return attrs.evolve(part, level=part.preferred, preferred=-1)
 
@@ -270,7 +270,7 @@ def _lower(area: SearchArea, bounds: tuple[int, ...]) -> dict[str, int]:
         parts, holders = certain_sub_groups(problem)
         least["parts"] = sum(fewest_of.get(part, 0) for part in parts)
         least["parts"] += sum(
-            max(1, len(set(each.homes)) if each.level < 0 else 1)
+            max(1, len(set(each.near)))
             for each in (problem.holders[number] for number in holders)
             if each.preferred >= 0
         )

@@ -59,7 +59,8 @@ class SubGroupMinimum:
         least: members that it lacks; 0 when it is complete, and may have more.
         level: index of the level of which one domain must hold all its members, -1 for none.
         preferred: index of the level of which it should use few domains, -1 for none.
-        homes: domains of ``level`` (else of ``preferred``) that its placed members are in.
+        homes: domains of ``level`` that its placed members are in.
+        near: domains of ``preferred`` that they are in.
         parent: index in ``Problem.holders`` of the sub-group that it is in, -1 at the top.
     """
 
@@ -67,6 +68,7 @@ class SubGroupMinimum:
     level: int = -1
     preferred: int = -1
     homes: tuple[int, ...] = ()
+    near: tuple[int, ...] = ()
     parent: int = -1
 
 
@@ -77,7 +79,7 @@ class SubGroupHolder:
     Attributes:
         least: of the sub-groups in it that lack members, how many must be completed; 0 when it is
             complete, and may have more.
-        level, preferred, homes: as of ``SubGroupMinimum``, for all members inside.
+        level, preferred, homes, near: as of ``SubGroupMinimum``, for all members inside.
         parent: index in ``Problem.holders`` of the one that it is in, -1 at the top.
     """
 
@@ -85,6 +87,7 @@ class SubGroupHolder:
     level: int = -1
     preferred: int = -1
     homes: tuple[int, ...] = ()
+    near: tuple[int, ...] = ()
     parent: int = -1
 
 

@@ -216,8 +216,7 @@ def _spread(problem: Problem, row: Ints, group: SubGroupMinimum | SubGroupHolder
     if group.preferred < 0 or not row.any():
         return 0
     domain = problem.levels[group.preferred].domain
-    homes = group.homes if group.level < 0 else ()
-    return len({*np.unique(domain[row > 0]).tolist(), *homes})
+    return len({*np.unique(domain[row > 0]).tolist(), *group.near})
 
 
 def _slots(problem: Problem, counts: Ints) -> tuple[int, int]:

@@ -174,8 +174,7 @@ class _TreeSearch:
         problem, part = self.one.problem, self.one.part
         base = [len(problem.opened(level)) for level in problem.levels]
         if _has_parts(self.one):
-            free = part is not None and part.preferred >= 0 and part.level < 0
-            base.append(len(set(part.homes)) if part is not None and free else 0)
+            base.append(len(set(part.near)) if part is not None else 0)
         claim = (*hope, *costs.tolist())
         return TreeResult(self._walk(domain, taken), self.packing, tuple(base), claim)
 
@@ -253,8 +252,7 @@ class _TreeSearch:
         apart = np.zeros_like(closed)
         if part is not None and part.preferred == level:
             apart[:] = 1
-            if part.level < 0:
-                apart[[home for home in part.homes if home < len(apart)]] = 0
+            apart[[home for home in part.near if home < len(apart)]] = 0
         return closed, apart
 
     def _charge(self, level: int, domains: Ints | int, parts: Ints | int) -> Ints:

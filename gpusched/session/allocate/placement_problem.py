@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -203,35 +204,23 @@ def _problem_sub_groups(
     )
     ordered = sorted(gang.parent_groups, key=lambda each: len(gang.groups_around(each.name)))
     number = {holder.name: at for at, holder in enumerate(ordered)}
-    parts = []
-    for part in gang.sub_groups:
-        level, preferred, homes = _places(
-            session, gang, part, levels, preferred=part.topology.preferred or counted
+    parts = tuple(
+        SubGroupMinimum(
+            least=gang.missing_in_sub_group(part),
+            parent=number.get(part.parent, -1),
+            **_places(session, gang, part, levels, preferred=part.topology.preferred or counted),
         )
-        parts.append(
-            SubGroupMinimum(
-                least=gang.missing_in_sub_group(part),
-                level=level,
-                preferred=preferred,
-                homes=homes,
-                parent=number.get(part.parent, -1),
-            )
+        for part in gang.sub_groups
+    )
+    holders = tuple(
+        SubGroupHolder(
+            least=_missing_inside(gang, each.name, each.min_sub_groups),
+            parent=number.get(each.parent, -1),
+            **_places(session, gang, each, levels, preferred=each.topology.preferred),
         )
-    holders = []
-    for holder in ordered:
-        level, preferred, homes = _places(
-            session, gang, holder, levels, preferred=holder.topology.preferred
-        )
-        holders.append(
-            SubGroupHolder(
-                least=_missing_inside(gang, holder.name, holder.min_sub_groups),
-                level=level,
-                preferred=preferred,
-                homes=homes,
-                parent=number.get(holder.parent, -1),
-            )
-        )
-    return tuple(parts), tuple(holders), _missing_inside(gang, "", gang.min_sub_groups)
+        for each in ordered
+    )
+    return parts, holders, _missing_inside(gang, "", gang.min_sub_groups)
 
 
 def _missing_inside(gang: Gang, name: str, needed: int) -> int:
@@ -242,16 +231,18 @@ def _missing_inside(gang: Gang, name: str, needed: int) -> int:
 
 def _places(
     session: Session, gang: Gang, part: SubGroup, levels: Sequence[DomainLevel], *, preferred: str
-) -> tuple[int, int, tuple[int, ...]]:
+) -> dict[str, Any]:
     """Level that a sub-group requires, level that it prefers, and where its members are."""
     level = _level_index(levels, part.topology.required)
     wished = _level_index(levels, preferred)
     if not part.topology.preferred and wished <= level:
         wished = -1  # it is in one domain anyway
-    home_level = level if level >= 0 else wished
-    rows = placed_rows(session, gang, part.name) if home_level >= 0 else []
-    homes = sorted({int(levels[home_level].domain[row]) for row in rows})
-    return level, wished, tuple(homes)
+    rows = placed_rows(session, gang, part.name) if max(level, wished) >= 0 else []
+    homes, near = (
+        tuple(sorted({int(levels[each].domain[row]) for row in rows})) if each >= 0 else ()
+        for each in (level, wished)
+    )
+    return {"level": level, "preferred": wished, "homes": homes, "near": near}
 
 
 # -- the answer as moves -----------------------------------------------------------------------
