@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -175,6 +175,12 @@ class Gang:
         """
         return self.missing_members or (0 if self.placed else min(1, self.pending))
 
+    @property
+    def topology_requests(self) -> tuple[TopologyRequest, ...]:
+        """Its own request and those of all its sub-groups."""
+        groups = (*self.sub_groups, *self.parent_groups)
+        return (self.topology, *(each.topology for each in groups))
+
     def missing_in_sub_group(self, part: SubGroup) -> int:
         """Members that a sub-group needs before it is complete."""
         return self.missing_by_sub_group.get(part.name, 0)
@@ -222,6 +228,29 @@ class Gang:
             )
 
         return {each.name: below(each.name) for each in (*self.sub_groups, *self.parent_groups)}
+
+    def complete_groups(self, have: Mapping[str, int]) -> frozenset[str]:
+        """Sub-groups that are complete, each for itself; the gang itself has the empty name.
+
+        Args:
+            have: members by sub-group of pods.
+        """
+        complete = {
+            part.name for part in self.sub_groups if have.get(part.name, 0) >= part.min_member
+        }
+        deepest_first = sorted(
+            self.parent_groups, key=lambda each: -len(self.groups_around(each.name))
+        )
+        for each in deepest_first:
+            inside = self.sub_groups_in.get(each.name, ())
+            if sum(part.name in complete for part in inside) >= each.min_sub_groups:
+                complete.add(each.name)
+        if (
+            sum(part.name in complete for part in self.sub_groups_in.get("", ()))
+            >= self.min_sub_groups
+        ):
+            complete.add("")
+        return frozenset(complete)
 
     def groups_around(self, name: str) -> tuple[SubGroup, ...]:
         """A sub-group and those that it is in, from the top."""

@@ -7,7 +7,7 @@ domains, the first that works is taken. What it tries is counted, never timed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -193,22 +193,19 @@ class _SubGroupSearch:
         return complete_pod_groups(self.gang, have)
 
 
-def outermost_incomplete(gang: Gang, have: Counter[str], name: str) -> SubGroup | None:
+def outermost_incomplete(gang: Gang, have: Mapping[str, int], name: str) -> SubGroup | None:
     """Of a sub-group of pods and those that it is in, the widest that is not complete."""
-
-    def complete(part: SubGroup) -> bool:
-        if part.name not in gang.sub_groups_in:
-            return have[part.name] >= part.min_member
-        inside = gang.sub_groups_in[part.name]
-        return sum(map(complete, inside)) >= part.min_sub_groups
-
-    return next((each for each in gang.groups_around(name) if not complete(each)), None)
+    complete = gang.complete_groups(have)
+    return next((each for each in gang.groups_around(name) if each.name not in complete), None)
 
 
-def complete_pod_groups(gang: Gang, have: Counter[str]) -> set[str]:
+def complete_pod_groups(gang: Gang, have: Mapping[str, int]) -> set[str]:
     """Sub-groups of pods that are complete with so many members, and with them all around them."""
+    complete = gang.complete_groups(have)
     return {
-        part.name for part in gang.sub_groups if outermost_incomplete(gang, have, part.name) is None
+        part.name
+        for part in gang.sub_groups
+        if all(each.name in complete for each in gang.groups_around(part.name))
     }
 
 

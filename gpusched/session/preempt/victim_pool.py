@@ -151,7 +151,7 @@ class VictimPool:
             loss = self._accounts.loss(gang, [[members[first + place].taken]])
             bundle = attrs.evolve(made, members=(first + place,), draws=draws, loss=loss)
             bundles.append(((*tie, place), bundle))
-        if running.surplus and running.spare_sub_groups:
+        if running.surplus and any(running.spare_sub_groups.values()):
             self._enter_sub_groups(running, made, (total, roles), bundles, tie=tie)
         if self._may_end(running):
             self._part(running)
@@ -183,11 +183,13 @@ class VictimPool:
     ) -> None:
         """Sub-groups that may leave as a whole, because enough others are complete."""
         total, roles = limits
-        whole = self._limit(running.spare_sub_groups)
-        for place, seats in enumerate(complete_sub_groups(running, list(running.seats))):
+        wholes = {
+            parent: self._limit(count) for parent, count in sorted(running.spare_sub_groups.items())
+        }
+        for place, (parent, seats) in enumerate(complete_sub_groups(running, list(running.seats))):
             if len(seats) == 1 and running.spare_parts[seats[0].member.pod.sub_group]:
                 continue
-            draws = [whole, *(total for _ in seats)]
+            draws = [wholes[parent], *(total for _ in seats)]
             draws += [limit for s in seats for limit in _limit_of(roles, s.member.pod.role)]
             members = tuple(sorted(self._number[seat.member.pod.uid] for seat in seats))
             self._part(running)

@@ -7,7 +7,7 @@ what work would be lost. Whether a gang *may* be a victim is asked of the polici
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
@@ -16,6 +16,7 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import PodPhase
 from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.allocate.sub_groups import complete_pod_groups
 from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session
@@ -54,8 +55,9 @@ class RunningGang:
         surplus: how many may leave while the gang goes on; all of a gang that is broken anyway.
         spare_roles: the same by role, for roles that have a minimum.
         spare_parts: the same by sub-group; an incomplete one that is not needed may lose all.
-        spare_sub_groups: how many complete sub-groups may leave as a whole.
-        may_leave: names of complete sub-groups of which every member could leave.
+        spare_sub_groups: how many complete sub-groups may leave as a whole, by the one they are in.
+        may_leave: complete sub-groups of which every member could leave: by name the one that each
+            is in, and the sub-groups of pods in it.
         may_end: whether every member could leave, so that it can be stopped as a whole.
     """
 
@@ -64,8 +66,8 @@ class RunningGang:
     surplus: int
     spare_roles: dict[str, int]
     spare_parts: dict[str, int] = attrs.Factory(dict)
-    spare_sub_groups: int = 0
-    may_leave: frozenset[str] = frozenset()
+    spare_sub_groups: dict[str, int] = attrs.Factory(dict)
+    may_leave: dict[str, tuple[str, frozenset[str]]] = attrs.Factory(dict)
     may_end: bool
 
     @property
@@ -163,11 +165,12 @@ class Victims:
         spare = {role: max(0, roles[role] + done[role] - least) for role, least in gang.min_roles}
         surplus = max(0, have - gang.min_member)
         parts = _members_by_sub_group(gang, staying)
-        complete = [part.name for part in gang.sub_groups if parts[part.name] >= part.min_member]
+        whole = gang.complete_groups(parts)
+        complete = complete_pod_groups(gang, parts)
         broken = (
             have < gang.min_member
             or any(roles[role] + done[role] < least for role, least in gang.min_roles)
-            or len(complete) < gang.min_sub_groups
+            or "" not in whole
         )
         spare_parts = {
             part.name: parts[part.name] - (part.min_member if part.name in complete else 0)
@@ -176,7 +179,7 @@ class Victims:
         held = Counter(each.pod.sub_group for each in staying)
         held.subtract(Counter(seat.member.pod.sub_group for seat in seats))
         if broken:
-            surplus, spare, spare_parts, complete = len(seats), {}, {}, []
+            surplus, spare, spare_parts, complete = len(seats), {}, {}, set()
         elif gang.terms.disruption == "Group":
             surplus = 0
         return RunningGang(
@@ -185,8 +188,16 @@ class Victims:
             surplus=surplus,
             spare_roles=spare,
             spare_parts=spare_parts,
-            spare_sub_groups=max(0, len(complete) - gang.min_sub_groups),
-            may_leave=frozenset(name for name in complete if not held[name]),
+            spare_sub_groups=_spare_sub_groups(gang, whole),
+            may_leave={
+                part.name: (part.parent, below)
+                for part in (*gang.sub_groups, *gang.parent_groups)
+                if complete
+                and (below := gang.pod_groups_below[part.name])
+                and part.name in whole
+                and all(each.name in whole for each in gang.groups_around(part.name))
+                and not any(held[name] for name in below)
+            },
             may_end=len(seats) == len(staying),
         )
 
@@ -199,6 +210,16 @@ class Victims:
         if pools is not None and row >= 0:
             thousandths = thousandths * pools.gpu_weight(row) // DEVICE
         return (lost * COST_OF_GPU_SECOND + COST_OF_GPU) * thousandths // DEVICE + COST_OF_POD
+
+
+def _spare_sub_groups(gang: Gang, complete: Collection[str]) -> dict[str, int]:
+    """By sub-group that holds others (the gang has no name), complete ones above its minimum."""
+    needed = {each.name: each.min_sub_groups for each in gang.parent_groups}
+    needed[""] = gang.min_sub_groups
+    return {
+        name: max(0, sum(each.name in complete for each in inside) - needed[name])
+        for name, inside in gang.sub_groups_in.items()
+    }
 
 
 def _members_by_sub_group(gang: Gang, staying: Iterable[Placed]) -> Counter[str]:
@@ -288,30 +309,42 @@ class SpareMembers:
 
     def _sub_groups(self, staying: list[CandidateVictim]) -> list[tuple[CandidateVictim, ...]]:
         found: list[tuple[CandidateVictim, ...]] = []
-        for seats in complete_sub_groups(self._running, staying):
+        left = dict(self._running.spare_sub_groups)
+        gone: set[UID] = set()
+        for parent, seats in complete_sub_groups(self._running, staying):
             roles = Counter(
                 seat.member.pod.role
                 for seat in seats
                 if seat.member.pod.role in self._running.spare_roles
             )
-            if len(found) >= self._running.spare_sub_groups or len(seats) > self._left:
+            if left.get(parent, 0) < 1 or len(seats) > self._left:
                 continue
+            if any(seat.member.pod.uid in gone for seat in seats):
+                continue  # in a sub-group that leaves already, or around one
             if any(self._roles[role] < count for role, count in roles.items()):
                 continue
             self._roles -= roles
             self._left -= len(seats)
+            left[parent] -= 1
+            gone.update(seat.member.pod.uid for seat in seats)
             found.append(seats)
         return found
 
 
 def complete_sub_groups(
     running: RunningGang, seats: list[CandidateVictim]
-) -> list[tuple[CandidateVictim, ...]]:
-    """Of these members, those of each sub-group that may leave as a whole: cheapest first."""
+) -> list[tuple[str, tuple[CandidateVictim, ...]]]:
+    """Of these members, those of each sub-group that may leave as a whole: cheapest first.
+
+    Each comes with the name of the sub-group that it is in, and is one of those that can be spared
+    there, or some of them are.
+    """
     of: dict[str, list[CandidateVictim]] = {}
-    for seat in seats:
-        if seat.member.pod.sub_group in running.may_leave:
-            of.setdefault(seat.member.pod.sub_group, []).append(seat)
+    for name, (parent, below) in running.may_leave.items():
+        if running.spare_sub_groups.get(parent):
+            inside = [seat for seat in seats if seat.member.pod.sub_group in below]
+            if inside:
+                of[name] = inside
     keyed = sorted((sum(seat.cost for seat in part), name) for name, part in of.items())
     keyed.sort(key=lambda each: (each[0], [-ord(letter) for letter in each[1]]))
-    return [tuple(of[name]) for _, name in keyed]
+    return [(running.may_leave[name][0], tuple(of[name])) for _, name in keyed]

@@ -33,8 +33,11 @@ def as_movable(session: Session, gang: Gang) -> Gang | None:
     """A gang that got places in this session, with exactly these members and firmer wishes.
 
     What it got of its wishes it keeps: where it lies in one domain of a preferred level, it does
-    so wherever it moves. None where a preference is met in part: it could only get worse.
+    so wherever it moves. None where a preference is met in part: it could only get worse; and for
+    sub-groups in sub-groups, which stay where they are.
     """
+    if gang.parent_groups:
+        return None
     places = session.placements.assigned(gang)
     whole = _required_request(session, gang.topology, places)
     if whole is None:
@@ -74,7 +77,7 @@ def with_start_members(session: Session, gang: Gang) -> Gang | None:
     if isinstance(confines, Unschedulable):
         return None
     wish = attrs.evolve(gang.topology, required=confines.required)
-    wishes = [wish, *(part.topology for part in gang.sub_groups)]
+    wishes = [wish, *gang.topology_requests]
     named = {name for each in wishes for name in (each.required, each.preferred)}
     if any(level.crosses for level in session.levels if level.name in named):
         return None
@@ -84,7 +87,8 @@ def with_start_members(session: Session, gang: Gang) -> Gang | None:
 def _sub_group_minima(gang: Gang) -> list[tuple[PodSet, int]]:
     """The minima of all sub-groups, where these are what it starts with and no choice is left."""
     lacking = [part for part in gang.sub_groups if gang.missing_in_sub_group(part)]
-    if gang.min_sub_groups < len(gang.sub_groups) or gang.missing_roles:
+    several = gang.min_sub_groups < len(gang.sub_groups) or bool(gang.parent_groups)
+    if several or gang.missing_roles:
         return []
     chosen = [members_to_complete(gang, part) for part in lacking]
     if not all(chosen) or sum(n for each in chosen for _, n in each) != gang.members_at_start:

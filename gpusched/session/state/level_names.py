@@ -28,8 +28,7 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
     own = gang.topology
     if not gang.sub_groups and not own.required and not own.preferred:
         return gang
-    requests = [own, *(part.topology for part in (*gang.sub_groups, *gang.parent_groups))]
-    if not any(_needs_resolving(request) for request in requests):
+    if not any(_needs_resolving(request) for request in gang.topology_requests):
         return gang
     known = levels()
     parts, holders = (
@@ -56,7 +55,7 @@ def named_labels(gangs: Iterable[Gang], levels: Sequence[TopologyLevel]) -> tupl
     for gang in gangs:
         own = gang.topology
         if gang.sub_groups or own.required or own.preferred:
-            for request in (own, *(part.topology for part in gang.sub_groups)):
+            for request in gang.topology_requests:
                 found.update((request.required, request.preferred))
     return tuple(sorted(found - known - {""}))
 

@@ -15,10 +15,7 @@ def next_wakeup(snapshot: Snapshot) -> float | None:
         gang.created + request.max_wait_ns / 1e9
         for gang in snapshot.gangs
         if gang.pending
-        for request in (
-            gang.topology,
-            *(part.topology for part in (*gang.sub_groups, *gang.parent_groups)),
-        )
+        for request in gang.topology_requests
         if request.preferred and request.max_wait_ns
     ]
     return min((end for end in ends if end > snapshot.now), default=None)

@@ -108,3 +108,52 @@ def test_the_gangs_own_minimum_holds_for_shares_of_gpus_too(running):
 def test_a_group_that_leaves_as_a_whole_has_no_spare_parts(running):
     """``disruption: Group``: all of it, whatever its parts."""
     assert len(gone(running({"a": 2, "b": 2}, least=1, disruption="Group"), 1)) == 4
+
+
+def slices(c, count, *, least, priority=0):
+    """A running gang of slices of two leaves of one pod each on ten GPUs."""
+    parts = []
+    for n in range(count):
+        parts.append(SubGroup(f"s{n}", 0, TopologyRequest(), min_sub_groups=2))
+        parts += [SubGroup(f"s{n}{part}", 1, TopologyRequest(), f"s{n}") for part in "ab"]
+    c.node("n1", gpus=2 * count)
+    c.group("v", min_member=1, phase="Running", sub_groups=tuple(parts), min_sub_groups=least)
+    for slot, part in enumerate(f"s{n}{part}" for n in range(count) for part in "ab"):
+        c.pod(
+            f"v-{part}", group="v", sub_group=part, gpus=1, node="n1", plan="p",
+            slots=1 << slot, rank=slot, phase=PodPhase.RUNNING,
+        )  # fmt: skip
+    return c
+
+
+def test_a_slice_of_sub_groups_that_is_not_needed_goes_as_a_whole(given):
+    """Two of three slices are needed: for one GPU both leaves of one slice leave."""
+    assert sorted(gone(slices(given, 3, least=2), 1)) == ["s2a", "s2b"]
+
+
+def test_where_all_slices_are_needed_the_gang_ends_as_a_whole(given):
+    """Nothing of it can be spared."""
+    assert len(gone(slices(given, 3, least=3), 1)) == 6
+
+
+def test_a_gang_with_sub_groups_in_sub_groups_gets_its_room(given):
+    """Its slices need a rack each in one zone: pods leave there, and only there."""
+    for zone, racks in (("z0", ("a", "b")), ("z1", ("c",))):
+        for rack in racks:
+            labels = {"topology.kubernetes.io/zone": zone, "gpusched.io/rack": rack}
+            given.node(rack, gpus=2, labels=labels)
+    for rack in "abc":
+        for slot in range(2):
+            given.group(f"v{rack}{slot}", min_member=1, phase="Running")
+            given.pod(
+                f"v{rack}{slot}", group=f"v{rack}{slot}", gpus=1, node=rack, plan="p",
+                slots=1 << slot, phase=PodPhase.RUNNING,
+            )  # fmt: skip
+    given.priority_class("high", 9)
+    parts = [SubGroup("all", 0, TopologyRequest("zone"), min_sub_groups=2)]
+    parts += [SubGroup(f"s{n}", 2, TopologyRequest("rack"), "all") for n in range(2)]
+    given.group("g", min_member=4, sub_groups=tuple(parts), min_sub_groups=1, priority_class="high")
+    for n in range(2):
+        given.pods(f"g-s{n}", 2, group="g", sub_group=f"s{n}", gpus=1)
+    given.when.one_session()
+    assert sorted(given.then.evicted()) == ["va0", "va1", "vb0", "vb1"]
