@@ -40,7 +40,7 @@ from gpusched.devcluster.http.handler_chain import HandlerChain
 from gpusched.devcluster.http.in_process import InProcessTransport
 from gpusched.devcluster.http.listener import Listener
 from gpusched.devcluster.http.server import HostNames, HttpServer
-from gpusched.devcluster.registry.builtin import builtin_strategy
+from gpusched.devcluster.registry.builtin import builtin_strategies
 from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.devcluster.registry.kinds import Registry, load_builtins, load_gangs
 from gpusched.devcluster.storage.store import Store
@@ -270,7 +270,7 @@ class DevCluster:
 def build_core(clock: Clock, seed: int, gangs: GangFeatures = OFF) -> ServerState:
     """Build the core with every built-in kind, the bootstrap objects and an open watch window."""
     registry = Registry()
-    load_builtins(registry, builtin_strategy)
+    load_builtins(registry, builtin_strategies(gangs), editions=gangs.editions)
     load_gangs(registry, gangs)
     core = ServerState(store=Store(), registry=registry, clock=clock, seed=seed, gangs=gangs)
     core.policies = AdmissionPolicies(core)

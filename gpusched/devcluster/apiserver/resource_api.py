@@ -80,7 +80,7 @@ class ResourceApi:
             raise status.not_implemented(f"resource {resource.qualified}")
         if resource.custom is not None:
             return resource.custom.schema
-        return load_builtin(resource.group, resource.version, resource.kind)
+        return load_builtin(resource.group, resource.version, resource.kind, resource.edition)
 
     # -- writing -----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpusched.devcluster.registry.custom.kind import DefinitionStrategy
@@ -13,6 +14,8 @@ from gpusched.devcluster.registry.devices.resource_claims import (
     ResourceClaimStrategy,
     ResourceClaimTemplateStrategy,
 )
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
+from gpusched.devcluster.registry.gangs.scheduled_jobs import ScheduledJobStrategy
 from gpusched.devcluster.registry.nodes import NodeStrategy
 from gpusched.devcluster.registry.pods.strategy import PodStrategy
 from gpusched.devcluster.registry.policy.admission_policies import (
@@ -94,6 +97,13 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
 }
 
 
-def builtin_strategy(plural: str) -> Strategy:
-    """Return the strategy of a built-in kind; plain storage when it has none of its own."""
-    return _BY_PLURAL.get(plural) or Strategy()
+def builtin_strategies(features: GangFeatures = OFF) -> Callable[[str], Strategy]:
+    """Return what gives the strategy of a built-in kind; plain storage for one without its own.
+
+    Args:
+        features: of gangs: Jobs have a field for them in their newest form.
+    """
+    known: Mapping[str, Strategy] = _BY_PLURAL
+    if features.release != OFF.release:
+        known = {**_BY_PLURAL, "jobs": ScheduledJobStrategy(features)}
+    return lambda plural: known.get(plural) or Strategy()

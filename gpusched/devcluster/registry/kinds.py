@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Mapping
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -152,6 +153,7 @@ class Resource:
         custom: what its CustomResourceDefinition says; None for built-ins.
         only_read: whether writing one answers 501; but for API services there are none then.
         effective: subresources that do what their name says; the others answer 501.
+        edition: the release whose schema is served; empty for the one that all others are of.
     """
 
     group: str
@@ -171,6 +173,7 @@ class Resource:
     list_kind: str = ""
     only_read: bool = False
     effective: frozenset[str] | None = None
+    edition: str = ""
 
     @property
     def api_version(self) -> str:
@@ -272,17 +275,33 @@ class Registry:
         return list(self._by_path.values())
 
 
-def load_builtins(registry: Registry, strategy_of: Callable[[str], Strategy]) -> None:
-    """Fill a registry from the shipped discovery data."""
+def load_builtins(
+    registry: Registry,
+    strategy_of: Callable[[str], Strategy],
+    *,
+    editions: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Fill a registry from the shipped discovery data.
+
+    Args:
+        registry: gets the kinds.
+        strategy_of: gives the strategy of a plural.
+        editions: the release whose schemas count, by group version.
+    """
     data = discovery_data()
     for item in [*data["core"]["items"], *data["groups"]["items"]]:
         group = item["metadata"].get("name", "")
         for version in item["versions"]:
-            _load_version(registry, group, version, strategy_of=strategy_of)
+            _load_version(registry, group, version, strategy_of=strategy_of, editions=editions)
 
 
 def _load_version(
-    registry: Registry, group: str, version: Obj, *, strategy_of: Callable[[str], Strategy]
+    registry: Registry,
+    group: str,
+    version: Obj,
+    *,
+    strategy_of: Callable[[str], Strategy],
+    editions: Mapping[str, str],
 ) -> None:
     api_version = f"{group}/{version['version']}" if group else version["version"]
     written = SERVED.get(api_version, frozenset())
@@ -314,6 +333,7 @@ def _load_version(
                 list_kind=entry["responseKind"]["kind"] + "List",
                 only_read=plural not in written,
                 effective=SUBRESOURCES.get(plural, frozenset()),
+                edition=editions.get(api_version, ""),
             )
         )
 

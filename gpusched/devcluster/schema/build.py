@@ -33,13 +33,19 @@ def load_shipped(name: str) -> Any:
 
 
 @functools.cache
-def openapi_document(group: str, version: str) -> Doc:
+def openapi_document(group: str, version: str, edition: str = "") -> Doc:
     """The OpenAPI v3 document of a group and version, as shipped; read-only.
+
+    Args:
+        group: empty for the core.
+        version: of the group.
+        edition: the release that it is of, where it differs from that of all others.
 
     Raises:
         NoSchema: it is not shipped.
     """
     path = f"apis_{group}_{version}" if group else f"api_{version}"
+    path = f"{path}-{edition}" if edition else path
     try:
         document: Doc = load_shipped(f"openapi/{path}.json.gz")
     except FileNotFoundError:
@@ -48,9 +54,9 @@ def openapi_document(group: str, version: str) -> Doc:
 
 
 @functools.cache
-def builtin_builder(group: str, version: str) -> SchemaBuilder:
+def builtin_builder(group: str, version: str, edition: str = "") -> SchemaBuilder:
     """The compiler of one shipped document; nodes are built once and shared."""
-    return SchemaBuilder(openapi_document(group, version)["components"]["schemas"])
+    return SchemaBuilder(openapi_document(group, version, edition)["components"]["schemas"])
 
 
 class SchemaBuilder:

@@ -135,13 +135,14 @@ class Schema:
 
 
 @functools.cache
-def load_builtin(group: str, version: str, kind: str) -> Schema:
-    """Schema of a built-in kind; ``group`` is empty for the core.
+def load_builtin(group: str, version: str, kind: str, edition: str = "") -> Schema:
+    """Schema of a built-in kind; ``group`` is empty for the core, ``edition`` for most kinds.
 
     Raises:
         NoSchema: it is not among the shipped documents.
     """
-    return Schema(node=builtin_builder(group, version).kind(group, version, kind), builtin=True)
+    builder = builtin_builder(group, version, edition)
+    return Schema(node=builder.kind(group, version, kind), builtin=True)
 
 
 def structural(raw: Doc, *, path: str = SCHEMA_PATH) -> Schema:

@@ -200,3 +200,113 @@ async def test_the_field_is_dropped_where_gangs_are_not_served(start):
     patched = cluster.client.patch("jobs.batch", "n", "j", patch)
     assert "schedulingGroup" not in dropped["spec"]
     assert patched["spec"] == job["spec"]
+
+
+def newer_job(cluster, **spec):
+    meta = {"name": "train", "namespace": "n"}
+    pods = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    whole = {"completionMode": "Indexed", "parallelism": 3, "completions": 3, "template": pods}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**whole, **spec}}
+    return cluster.client.create("jobs.batch", body)
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "policy"),
+    [
+        (None, {"basic": {}}),
+        ({"schedulingPolicy": {"gang": {}}}, {"gang": {"minCount": 3}}),
+        ({"schedulingPolicy": {"gang": {"minCount": 2}}}, {"gang": {"minCount": 2}}),
+    ],
+)
+async def test_a_job_of_1_37_says_its_policy(start, scheduling, policy):
+    """Without a word it is basic; a gang without a size is as large as the Job."""
+    cluster = await start(gangs=all_gates("1.37"))
+    newer_job(cluster, **({"scheduling": scheduling} if scheduling else {}))
+    await cluster.clock.advance(1)
+    (made,) = cluster.client.list(GROUPS, "n")
+    assert made["spec"]["schedulingPolicy"] == policy
+    (workload,) = cluster.client.list(WORKLOADS, "n")
+    link = {"workloadName": workload["metadata"]["name"], "templateName": "train-pgt-0"}
+    assert made["spec"]["workloadRef"] == link
+    owners = [(o["kind"], o.get("controller", False)) for o in made["metadata"]["ownerReferences"]]
+    assert owners == [("Job", True), ("Workload", False)]
+    assert {p["spec"]["schedulingGroup"]["podGroupName"] for p in cluster.pods()} == {
+        made["metadata"]["name"]
+    }
+    assert {"WorkloadCreated", "PodGroupCreated"} <= set(cluster.reasons)
+
+
+async def test_everything_a_job_says_reaches_its_group(start):
+    """Topology, disruption, claims and the priority class of its pods."""
+    # given
+    cluster = await start(gangs=all_gates("1.37"))
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 9,
+              "metadata": {"name": "urgent"}}  # fmt: skip
+    cluster.client.create("priorityclasses.scheduling.k8s.io", urgent)
+    said = {
+        "schedulingPolicy": {"gang": {}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        "disruptionMode": {"all": {}},
+        "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+    }
+    # when
+    pods = {"restartPolicy": "Never", "priorityClassName": "urgent",
+            "containers": [{"name": "c", "image": "i"}]}  # fmt: skip
+    newer_job(cluster, scheduling=said, template={"spec": pods})
+    await cluster.clock.advance(1)
+    # then
+    spec = cluster.client.list(GROUPS, "n")[0]["spec"]
+    kept = {key: spec[key] for key in said if key != "schedulingPolicy"}
+    assert kept == {key: said[key] for key in kept}
+    assert (spec["priorityClassName"], spec["priority"]) == ("urgent", 9)
+
+
+async def test_a_gang_of_1_37_follows_the_size_of_its_job(start):
+    """Another ``minCount`` of the Job reaches template and group while its pods run."""
+    cluster = await start(gangs=all_gates("1.37"))
+    newer_job(cluster, scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    await cluster.clock.advance(1)
+    patch = {"spec": {"scheduling": {"schedulingPolicy": {"gang": {"minCount": 1}}}}}
+    cluster.client.patch("jobs.batch", "n", "train", patch)
+    await cluster.clock.advance(1)
+    (made,), (workload,) = cluster.client.list(GROUPS, "n"), cluster.client.list(WORKLOADS, "n")
+    template = workload["spec"]["podGroupTemplates"][0]
+    wanted = {"gang": {"minCount": 1}}
+    assert (made["spec"]["schedulingPolicy"], template["schedulingPolicy"]) == (wanted, wanted)
+
+
+async def test_a_job_of_a_controller_makes_its_group_from_the_controllers_workload(start):
+    """Only with the annotation that names a template; without it the controller does all."""
+    # given a Workload of a JobSet, and Jobs of it with and without the annotation
+    cluster = await start(gangs=all_gates("1.37"))
+    owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "u"}
+    spec = {
+        "controllerRef": {"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": "set"},
+        "podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 3}}}],
+    }
+    body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload",
+            "metadata": {"name": "w"}, "spec": spec}  # fmt: skip
+    cluster.client.create(WORKLOADS, body, "n")
+    named = {"scheduling.k8s.io/group-template-name": "workers"}
+    # when
+    cluster.client.create("jobs.batch", _owned_job("with", owner, named))
+    cluster.client.create("jobs.batch", _owned_job("without", owner, {}))
+    await cluster.clock.advance(1)
+    # then
+    (made,) = cluster.client.list(GROUPS, "n")
+    assert made["metadata"]["name"] == pod_group_name("w", "workers")
+    assert [o["name"] for o in made["metadata"]["ownerReferences"]] == ["with"]
+    members = {
+        p["metadata"]["labels"]["job-name"]
+        for p in cluster.pods()
+        if "schedulingGroup" in p["spec"]
+    }
+    assert members == {"with"}
+
+
+def _owned_job(name, owner, annotations):
+    pods = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    meta = {"name": name, "namespace": "n", "annotations": annotations,
+            "ownerReferences": [{**owner, "controller": True}]}  # fmt: skip
+    spec = {"completionMode": "Indexed", "parallelism": 3, "completions": 3, "template": pods}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}

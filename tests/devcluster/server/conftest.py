@@ -7,7 +7,8 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -150,3 +151,17 @@ async def cluster() -> AsyncIterator[DevCluster]:
 async def http(cluster: DevCluster) -> AsyncIterator[Http]:
     async with aiohttp.ClientSession() as session:
         yield Http(session, cluster)
+
+
+@pytest.fixture
+async def start_http() -> AsyncIterator[Callable[..., Awaitable[Http]]]:
+    """Starts clusters with options of their own, and gives clients of them."""
+    async with AsyncExitStack() as stack:
+
+        async def one(**options: Any) -> Http:
+            session = await stack.enter_async_context(aiohttp.ClientSession())
+            running = await start(ClusterOptions(stages=False, controllers=False, **options))
+            stack.push_async_callback(running.close)
+            return Http(session, running)
+
+        yield one

@@ -73,6 +73,11 @@ class GangFeatures:
         return GENERIC in self.gates
 
     @property
+    def editions(self) -> Mapping[str, str]:
+        """The release whose schemas count, by group version of other kinds that it changed."""
+        return {} if self.release == "1.36" else {"batch/v1": self.release}
+
+    @property
     def group_version(self) -> str:
         """The version in which the cluster's own controllers write groups."""
         version = "v1alpha2" if self.release == "1.36" else "v1beta1"

@@ -23,8 +23,8 @@ from gpusched.devcluster.registry.gangs.features import (
 )
 
 _TOPOLOGY: Final = Struct((Field(name="key", presence="required", tests=(label_key,)),))
-_CONSTRAINTS: Final = Struct((Field(name="topology", most=1, struct=_TOPOLOGY),))
-_CLAIM: Final = Struct(
+CONSTRAINTS: Final = Struct((Field(name="topology", most=1, struct=_TOPOLOGY),))
+CLAIM: Final = Struct(
     (
         Field(name="name", presence="required", tests=(short_name,)),
         Field(name="resourceClaimName", pointer=True, tests=(long_name,)),
@@ -55,7 +55,7 @@ CLAIM_STATUSES: Final = Field(
 
 
 def _claims(*, immutable: bool) -> Field:
-    return Field(name="resourceClaims", immutable=immutable, most=4, key="name", struct=_CLAIM)
+    return Field(name="resourceClaims", immutable=immutable, most=4, key="name", struct=CLAIM)
 
 
 def _priority(*, immutable: bool, gate: str = "") -> tuple[Field, Field]:
@@ -95,7 +95,7 @@ POD_GROUP_136: Final = Struct(
     (
         Field(name="podGroupTemplateRef", immutable=True, struct=_TEMPLATE_REF, printed=True),
         Field(name="schedulingPolicy", presence="any", immutable=True, struct=_POLICY_136),
-        Field(name="schedulingConstraints", immutable=True, gate=TOPOLOGY, struct=_CONSTRAINTS),
+        Field(name="schedulingConstraints", immutable=True, gate=TOPOLOGY, struct=CONSTRAINTS),
         _claims(immutable=True),
         Field(
             name="disruptionMode",
@@ -112,7 +112,7 @@ _TEMPLATE_136: Final = Struct(
     (
         Field(name="name", presence="required", tests=(short_name,)),
         Field(name="schedulingPolicy", presence="any", struct=_POLICY_136),
-        Field(name="schedulingConstraints", gate=TOPOLOGY, struct=_CONSTRAINTS, printed=True),
+        Field(name="schedulingConstraints", gate=TOPOLOGY, struct=CONSTRAINTS, printed=True),
         _claims(immutable=True),
         Field(name="disruptionMode", pointer=True, gate=PREEMPTION, tests=(_MODE_136,)),
         *_priority(immutable=False, gate=PREEMPTION),
@@ -135,7 +135,7 @@ WORKLOAD_136: Final = Struct(
 
 # -- Kubernetes 1.37: v1beta1 and v1alpha3 -------------------------------------------------------
 
-_MODE_137: Final = Struct((Field(name="single"), Field(name="all")), union=("single", "all"))
+MODE_137: Final = Struct((Field(name="single"), Field(name="all")), union=("single", "all"))
 _POLICY_137: Final = Struct(
     (Field(name="basic", immutable=True), Field(name="gang", kept=True, struct=_MIN_COUNT)),
     union=("basic", "gang"),
@@ -168,9 +168,9 @@ POD_GROUP_137: Final = Struct(
         ),
         Field(name="workloadRef", immutable=True, struct=_WORKLOAD_REF),
         Field(name="schedulingPolicy", presence="any", struct=_POLICY_137),
-        Field(name="schedulingConstraints", immutable=True, gate=TOPOLOGY, struct=_CONSTRAINTS),
+        Field(name="schedulingConstraints", immutable=True, gate=TOPOLOGY, struct=CONSTRAINTS),
         _claims(immutable=True),
-        Field(name="disruptionMode", presence="required", immutable=True, struct=_MODE_137),
+        Field(name="disruptionMode", presence="required", immutable=True, struct=MODE_137),
         *_priority(immutable=True),
         _PREEMPTION_POLICY,
     )
@@ -183,11 +183,11 @@ _TEMPLATE_137: Final = Struct(
             name="schedulingConstraints",
             immutable=True,
             gate=TOPOLOGY,
-            struct=_CONSTRAINTS,
+            struct=CONSTRAINTS,
             printed=True,
         ),
         _claims(immutable=True),
-        Field(name="disruptionMode", immutable=True, struct=_MODE_137),
+        Field(name="disruptionMode", immutable=True, struct=MODE_137),
         *_priority(immutable=True),
         _PREEMPTION_POLICY,
     )
@@ -203,8 +203,8 @@ _COMPOSITE_TEMPLATES: Final = Field(
 _COMPOSITE_TEMPLATE.fields = (
     Field(name="name", presence="required", tests=(short_name,)),
     Field(name="schedulingPolicy", presence="any", struct=_COMPOSITE_POLICY),
-    Field(name="schedulingConstraints", immutable=True, struct=_CONSTRAINTS),
-    Field(name="disruptionMode", immutable=True, struct=_MODE_137),
+    Field(name="schedulingConstraints", immutable=True, struct=CONSTRAINTS),
+    Field(name="disruptionMode", immutable=True, struct=MODE_137),
     *_priority(immutable=True),
     _PREEMPTION_POLICY,
     Field(name="podGroupTemplates", sealed=True, most=8, key="name", struct=_TEMPLATE_137),
@@ -237,8 +237,8 @@ COMPOSITE_137: Final = Struct(
         Field(name="parentCompositePodGroupName", pointer=True, immutable=True, tests=(long_name,)),
         Field(name="workloadRef", presence="required", immutable=True, struct=_WORKLOAD_REF),
         Field(name="schedulingPolicy", presence="any", immutable=True, struct=_COMPOSITE_POLICY),
-        Field(name="schedulingConstraints", immutable=True, struct=_CONSTRAINTS),
-        Field(name="disruptionMode", presence="required", immutable=True, struct=_MODE_137),
+        Field(name="schedulingConstraints", immutable=True, struct=CONSTRAINTS),
+        Field(name="disruptionMode", presence="required", immutable=True, struct=MODE_137),
         *_priority(immutable=True),
         _PREEMPTION_POLICY,
     )

@@ -72,8 +72,13 @@ def _paths(registry: Registry) -> list[tuple[str, list[Resource]]]:
     return [
         (path, served)
         for path, served in by_path.items()
-        if served[0].custom is not None or _is_shipped(path)
+        if served[0].custom is not None or _is_shipped(_edition(path, served))
     ]
+
+
+def _edition(path: str, served: list[Resource]) -> str:
+    """The name of the shipped document that describes some resources."""
+    return f"{path}-{served[0].edition}" if served[0].edition else path
 
 
 def version_2(registry: Registry, accept: str) -> tuple[bytes, str]:
@@ -81,7 +86,7 @@ def version_2(registry: Registry, accept: str) -> tuple[bytes, str]:
     shipped, custom = [], []
     for path, served in _paths(registry):
         if served[0].custom is None:
-            shipped.append(path)
+            shipped.append(_edition(path, served))
         else:
             custom.append(_custom_document(path, served))
     if "proto-openapi.spec.v2" in accept:
@@ -108,7 +113,7 @@ def _shipped_v2_protobuf(paths: tuple[str, ...]) -> bytes:
 
 def _document(path: str, served: list[Resource]) -> bytes:
     if any(resource.custom is None for resource in served):
-        return _shipped(path)
+        return _shipped(_edition(path, served))
     return encode(_custom_document(path, served))
 
 
