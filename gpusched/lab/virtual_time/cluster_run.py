@@ -25,6 +25,7 @@ from gpusched.base.clock import Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.apiserver.client.local_client import LocalClient
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
 from gpusched.io.client.transport import over_http
 from gpusched.io.decisions.recorder import RecordingOptions
@@ -52,6 +53,7 @@ class SimulationOptions:
         apply: files and folders of YAML applied before anything runs.
         stages: whether fake nodes and pods live.
         stage_files: files and folders of Stages; empty for the project's own.
+        gangs: what is served of Kubernetes' own gangs.
         epoch: wall time, seconds since the Unix epoch, at which the run begins.
         limit_s: virtual seconds after which the run counts as endless.
         recording: of the daemons' decisions; None keeps none.
@@ -66,6 +68,7 @@ class SimulationOptions:
     apply: Sequence[Path] = ()
     stages: bool = True
     stage_files: Sequence[Path] = ()
+    gangs: GangFeatures = OFF
     epoch: float = EPOCH
     limit_s: float = VIRTUAL_MAX_S
     recording: RecordingOptions | None = None
@@ -176,6 +179,7 @@ async def _run(
             apply=options.apply,
             stages=options.stages,
             stage_files=options.stage_files,
+            gangs=options.gangs,
             records=False,
         )
     )

@@ -232,6 +232,31 @@ def test_an_object_that_the_server_refuses_before_the_start_is_a_mistake_of_the_
         run(tmp_path, 'objects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "No Name"}}]')
 
 
+GANGS = """\
+nodes: [{count: 1, gpus: 8}]
+objects:
+- apiVersion: scheduling.k8s.io/VERSION
+  kind: Workload
+  metadata: {name: w}
+  spec: {podGroupTemplates: [{name: t, schedulingPolicy: {gang: {minCount: 2}}}]}
+"""
+
+
+@pytest.mark.parametrize(("release", "version"), [("1.36", "v1alpha2"), ("'1.37'", "v1beta1")])
+def test_a_scenario_asks_for_gangs_of_kubernetes(
+    tmp_path: Path, release: str, version: str
+) -> None:
+    """Their kinds are served in the form of a release, and by no other cluster."""
+    text = GANGS.replace("VERSION", version)
+    asked = f"cluster: {{kubernetesGangs: {release}, featureGates: {{WorkloadWithJob: false}}}}\n"
+
+    found = run(tmp_path, asked + text)
+
+    assert failures(found) == ["", ""]
+    with pytest.raises(ConfigError, match="Workload"):
+        run(tmp_path, text)
+
+
 async def test_a_scenario_among_manifests_is_passed_over_by_who_applies_them() -> None:
     """``gpusched devcluster --apply kwok-scenarios/first-gang`` makes its nodes and jobs."""
     folder = installed_files.path("kwok-scenarios") / "first-gang"

@@ -31,6 +31,12 @@ BAD: dict[str, tuple[str, int, str]] = {
     "alias": ("nodes: &a []\nqueues: *a", 2, "alias *a: write the value out again"),
     "duplicate key": ("seed: 1\nseed: 2", 2, 'duplicate key "seed"'),
     "too long a text": (f"timeline:\n- {{cordon: a, say: {'x' * 1025}}}", 2, "one of 1025 characters"),
+    "gangs of no release": (
+        "seed: 1\ncluster: {kubernetesGangs: 1.39}", 2, "gangs are served as in Kubernetes 1.36 or 1.37, not 1.39",
+    ),
+    "a gate without what it needs": (
+        "cluster: {featureGates: {WorkloadWithJob: true}}", 1, "WorkloadWithJob needs GenericWorkload to be on",
+    ),
     "no act": ("timeline:\n- at: 5s", 2, "an entry of the timeline needs one of submit, apply"),
     "two acts": (NODES + "timeline:\n- {cordon: node-0, drain: node-0}", 3, "has cordon and drain"),
     "misspelt act": ("timeline:\n- {submt: {name: a}}", 2, 'did you mean "submit"?'),

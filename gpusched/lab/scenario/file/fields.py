@@ -579,6 +579,21 @@ ENTRY: Final = MappingType(
 )
 
 # -- the scenario ------------------------------------------------------------------------------
+CLUSTER: Final = MappingType(
+    "cluster",
+    (
+        MappingField(
+            "kubernetesGangs",
+            NumberTextType("off, or a release of Kubernetes such as 1.36", r"off|1[.][0-9]{2}", 8),
+            "Kubernetes' own gangs are served as this release does, all their gates on.",
+        ),
+        MappingField(
+            "featureGates",
+            MapType(BooleanType(), "names of feature gates", r"[A-Za-z0-9]{1,63}"),
+            "Single gates of gangs: true or false.",
+        ),
+    ),
+)
 SPEC: Final = MappingType(
     "spec",
     (
@@ -618,6 +633,7 @@ SPEC: Final = MappingType(
         MappingField(
             "objects", ListType(PATH_OR_OBJECT), "Paths or objects, there from the beginning."
         ),
+        MappingField("cluster", CLUSTER, "What the cluster serves beside its defaults."),
         MappingField(
             "stages",
             ListType(AnyType("the path of a file", (str,))),

@@ -15,6 +15,7 @@ from gpusched.base.limits import SCENARIO_FILE_BYTES_MAX
 from gpusched.config.values import BadValueError
 from gpusched.config.yaml_parser import read_file
 from gpusched.config.yaml_tree import YamlNode, quoted
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures, read_features
 from gpusched.lab.scenario.file.checks import check_scenario
 from gpusched.lab.scenario.file.configuration import daemon_configuration
 from gpusched.lab.scenario.file.context import SUFFIXES, ReadContext, yaml_files
@@ -203,12 +204,27 @@ def _with_story(
         slack_s=spec.get("slack", default.slack_s),
         ends_s=spec.get("ends"),
         before=tuple(before),
+        gangs=_gangs(spec, reading),
         stages=tuple(path for path in stages if path is not None),
         timeline=tuple(timeline),
         expect=tuple(expect),
         tables=tuple(read_table(each, reading) for each in spec.get("tables", ())),
         embedded_only=_embedded_only(timeline),
     )
+
+
+def _gangs(spec: MappingValues, reading: ReadContext) -> GangFeatures:
+    """What the cluster is to serve of Kubernetes' own gangs."""
+    said: MappingValues | None = spec.get("cluster")
+    if said is None:
+        return OFF
+    gates = said.get("featureGates", {})
+    text = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+    try:
+        return read_features(said.get("kubernetesGangs", "off"), text)
+    except ConfigError as error:
+        reading.problems.add(spec.line_of("cluster"), f"cluster: {error}")
+        return OFF
 
 
 def _folder_objects(reading: ReadContext) -> list[Manifest]:

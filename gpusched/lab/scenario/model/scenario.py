@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.config.model import DEFAULT, Config
+from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.lab.scenario.model.expectation import (
     Comparator,
     Comparison,
@@ -285,6 +286,7 @@ class Scenario:
         ends_s: the run ends at this moment instead; None for the rule above.
         slack_s: by how much later things may happen where time is real, see ``slack``.
         before: objects that are there before the daemons start.
+        gangs: what the cluster is to serve of Kubernetes' own gangs.
         stages: files of Stages instead of the shipped ones; empty for those.
         embedded_only: why a real cluster cannot play it; empty when it can.
     """
@@ -302,6 +304,7 @@ class Scenario:
     slack_s: float = 2.0
     ends_s: float | None = None
     before: tuple[Manifest, ...] = ()
+    gangs: GangFeatures = OFF
     stages: tuple[Path, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
     expect: tuple[Expectation, ...] = ()

@@ -60,6 +60,7 @@ def play_embedded(
         seed=scenario.seed,
         config=scenario.config,
         daemons=0,
+        gangs=scenario.gangs,
         stage_files=scenario.stages,
         limit_s=scenario.limit_s + _BEFORE_S,
     )

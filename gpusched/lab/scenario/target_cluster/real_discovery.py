@@ -79,6 +79,10 @@ class DiscoveredKinds:
         ]
         return min(found, key=_rank) if found else None
 
+    def serves(self, api_version: str) -> bool:
+        """Whether anything of a group version is served."""
+        return any(each.api_version == api_version for each in self._served)
+
     def need(self, kind: str, api_version: str = "") -> DiscoveredKind:
         """The kind as the cluster serves it; see ``find``.
 

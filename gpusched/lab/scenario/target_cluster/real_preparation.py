@@ -82,6 +82,7 @@ async def prepare_cluster(ground: RealTarget, scenario: Scenario, *, tell: Tell)
         raise ConfigError(
             f"{scenario.place}: the cluster serves no kind {unknown[0]}; install what defines it"
         )
+    _check_gangs(ground, scenario)
     try:
         await ground.open(wanted)
     except WriteRefused as error:
@@ -101,6 +102,16 @@ async def prepare_cluster(ground: RealTarget, scenario: Scenario, *, tell: Tell)
     if led:
         tell(f"{led} leads in this cluster: it is what is tried, and no other daemon is started")
     return PreparedCluster(led=led)
+
+
+def _check_gangs(ground: RealTarget, scenario: Scenario) -> None:
+    """Refuse a scenario of gangs that the cluster does not serve: no scenario can open its gates."""
+    version = scenario.gangs.group_version
+    if scenario.gangs.served and not ground.kinds.serves(version):
+        raise ConfigError(
+            f"{scenario.place}: needs Kubernetes' own gangs, and the cluster does not serve "
+            f"{version}; start its servers with the feature gates of docs/devcluster.md"
+        )
 
 
 def kinds_of(scenario: Scenario) -> set[str]:
