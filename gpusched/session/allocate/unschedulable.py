@@ -263,8 +263,27 @@ def explain_unsolved(
         return _explain_level(session, gang, solution, confines)
     pod_set, count = _lacking_task(gang, proof)
     refusal = explain_shortage(session, pod_set, count, ALL_NODES, pod=pod_set.pods[0])
-    more = certainty_text(session, solution)
+    more = _gpus_together_text(session, gang) + certainty_text(session, solution)
     return Unschedulable(refusal.reason, truncate_message(refusal.message + more))
+
+
+def _gpus_together_text(session: Session, gang: Gang) -> str:
+    """How many GPUs the members need together, where pods differ and fewer than that are free."""
+    chosen, _ = choose_start_members(gang, largest_first=False)
+    if len(chosen) < 2:
+        return ""
+    needed: Counter[str] = Counter()
+    for pod_set, count in chosen:
+        if pod_set.pod_class.gpu:
+            needed[pod_set.pod_class.gpu] += pod_set.pod_class.gpus * count
+    nodes, used = session.node_usage.nodes, session.node_usage.used
+    for gpu, count in sorted(needed.items()):
+        column = nodes.columns.get(gpu)
+        spare = np.zeros(0) if column is None else nodes.allocatable[:, column] - used[:, column]
+        free = int(np.maximum(spare, 0).sum()) // DEVICE
+        if free < count:
+            return f"; together they need {count} {gpu}, and {free} are free"
+    return ""
 
 
 def certainty_text(session: Session, solution: Solution) -> str:
