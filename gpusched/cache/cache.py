@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.slots import SLOTS, format_slots
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
@@ -79,6 +80,8 @@ class Cache:
         """Rejected pods by key; those that are bound hold their node's room all the same."""
         self.by_uid: dict[UID, Pod] = {}
         self.groups: KindStore[PodGroup] = KindStore()
+        self.composites: KindStore[PodGroup] = KindStore()
+        """CompositePodGroups of Kubernetes itself."""
         self.jobs = JobStore()
         self.queues: KindStore[Queue] = KindStore()
         self.topologies: KindStore[Topology] = KindStore()
@@ -90,6 +93,7 @@ class Cache:
         self.families = GangIndex(
             self.ledger,
             groups=self.groups,
+            composites=self.composites,
             jobs=self.jobs,
             namespaces=self.namespaces,
             priorities=self.priorities,
@@ -167,6 +171,8 @@ class Cache:
         if pod.scheduler in self.schedulers:
             self.families.join(pod, known)
             self.rows.refused(pod)
+        elif pod.group:
+            self.families.join_other(pod)
 
     def _expected(self, known: Pod, item: Pod) -> bool:
         """Whether a pod is where our books have it and goes on: no place is won or lost."""
@@ -194,6 +200,8 @@ class Cache:
             self.families.leave(pod)
             for listener in self.on_pod_gone:
                 listener(pod.uid)
+        elif pod.group:
+            self.families.leave_other(pod)
         self._changed()
 
     def _put_rejected_pod(self, item: Rejected) -> None:
@@ -373,13 +381,26 @@ class Cache:
         """A PodGroup appeared or changed."""
         echo = same_spec(self.groups.items.get(key), item)
         self.groups.put(key, item)
-        self.families.mark_changed(GangKey("PodGroup", *key))
+        self.families.mark_group_changed("PodGroup", key)
         self._changed(echo=echo)
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
         self.groups.drop(key)
-        self.families.mark_changed(GangKey("PodGroup", *key))
+        self.families.mark_group_changed("PodGroup", key)
+        self._changed()
+
+    def put_composite(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
+        """A CompositePodGroup appeared or changed."""
+        echo = same_spec(self.composites.items.get(key), item)
+        self.composites.put(key, item)
+        self.families.mark_group_changed(COMPOSITE, key)
+        self._changed(echo=echo)
+
+    def drop_composite(self, key: ObjectKey) -> None:
+        """A CompositePodGroup is gone; groups that name it as their parent wait."""
+        self.composites.drop(key)
+        self.families.mark_group_changed(COMPOSITE, key)
         self._changed()
 
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
@@ -458,9 +479,10 @@ class Cache:
         self._class_changed(key.name)
 
     def _class_changed(self, priority_class: str) -> None:
-        for name, group in self.groups.items.items():
-            if group.priority_class == priority_class:
-                self.families.mark_changed(GangKey("PodGroup", *name))
+        for groups in (self.groups, self.composites):
+            for name, group in groups.items.items():
+                if group.priority_class == priority_class:
+                    self.families.mark_changed(GangKey(group.kind, *name))
         self.families.mark_priority_class_changed(priority_class)
         self._changed()
 

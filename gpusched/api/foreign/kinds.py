@@ -106,6 +106,17 @@ POD_GROUPS: Final[Mapping[str, ForeignKind]] = {
         source=KAI,
     ),
 }
+COMPOSITES: Final[Mapping[str, ForeignKind]] = {
+    NATIVE: ForeignKind(
+        group="scheduling.k8s.io",
+        versions=("v1", "v1beta2", "v1beta1", "v1alpha3"),
+        plural="compositepodgroups",
+        kind="CompositePodGroup",
+        source=NATIVE,
+        writes=True,
+    ),
+}
+"""Groups of groups, by source."""
 QUEUES: Final[Mapping[str, ForeignKind]] = {
     VOLCANO: ForeignKind(
         group="scheduling.volcano.sh",
@@ -165,6 +176,7 @@ DEVICE_KINDS: Final[Mapping[str, ForeignKind]] = {
 """Of the inside of nodes, by kind."""
 ALL: Final[tuple[ForeignKind, ...]] = (
     *POD_GROUPS.values(),
+    *COMPOSITES.values(),
     *QUEUES.values(),
     *WORKLOADS.values(),
     *DEVICE_KINDS.values(),

@@ -81,6 +81,20 @@ def decode_native_group(parsed: wire.NativeGroup) -> PodGroup:
     )
 
 
+def decode_composite_group(parsed: wire.NativeGroup) -> PodGroup:
+    """A CompositePodGroup: a group whose members are other groups.
+
+    Raises:
+        InvalidObject: a field of it is missing, malformed or out of bounds.
+    """
+    spec, warnings = read_native_spec(parsed.spec)
+    policy = spec.scheduling_policy or wire.SchedulingPolicy()
+    count = max(1, policy.gang.min_group_count or 0) if policy.gang is not None else 0
+    group = native_fields(parsed, spec, warnings)
+    assert group.native is not None
+    return attrs.evolve(group, native=attrs.evolve(group.native, composite=True, min_groups=count))
+
+
 def native_fields(
     parsed: wire.NativeGroup, spec: wire.NativeGroupSpec, warnings: list[str], **more: Any
 ) -> PodGroup:

@@ -10,7 +10,7 @@ import attrs
 from gpusched.api.foreign import kinds, native_wire
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.foreign.group_fields import make_foreign_group
-from gpusched.api.foreign.native_groups import decode_native_group
+from gpusched.api.foreign.native_groups import decode_composite_group, decode_native_group
 from gpusched.api.gang.decode import PENDING
 from gpusched.api.gang.pod_group import (
     NO_TOPOLOGY_REQUEST,
@@ -183,3 +183,11 @@ CODECS: Final = {
     kinds.VOLCANO: _codec(kinds.VOLCANO, wire_foreign.VolcanoGroup, decode_volcano_group),
     kinds.KAI: _codec(kinds.KAI, wire_foreign.KaiGroup, decode_kai_group),
 }
+_COMPOSITE: Final = kinds.COMPOSITES[kinds.NATIVE]
+COMPOSITES: Final = KindCodec(
+    _COMPOSITE.kind,
+    wire_type=native_wire.NativeGroup,
+    entity=decode_composite_group,
+    ours=True,
+    adorn=_foreign(f"{_COMPOSITE.group}/{_COMPOSITE.versions[-1]}"),
+)

@@ -6,6 +6,8 @@ from typing import Final
 
 import attrs
 
+COMPOSITE: Final = "CompositePodGroup"
+"""The kind of a group of groups."""
 TOLD_AS: Final = {
     "Admitted": "gpusched.io/Admitted",
     "Scheduled": "gpusched.io/Scheduled",
@@ -30,6 +32,8 @@ class NativeTerms:
         claims: names of its resource claims, sorted.
         started: whether its condition says that it was scheduled once.
         error: why none of its members may start, a reason and a sentence; empty for nothing.
+        composite: whether it is a CompositePodGroup, whose members are other groups.
+        min_groups: children that a CompositePodGroup needs at once; 0 where its policy is basic.
     """
 
     basic: bool = False
@@ -41,3 +45,5 @@ class NativeTerms:
     claims: tuple[str, ...] = ()
     started: bool = False
     error: tuple[str, str] = ("", "")
+    composite: bool = False
+    min_groups: int = 0

@@ -6,7 +6,7 @@ import attrs
 
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.gang.move_record import MoveRecord
-from gpusched.api.gang.native_terms import TOLD_AS, NativeTerms
+from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS, NativeTerms
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -120,6 +120,11 @@ class PodGroup:
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, when there is one."""
         return next((each for each in self.conditions if each.type == kind), None)
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object: PodGroup, or CompositePodGroup."""
+        return COMPOSITE if self.native is not None and self.native.composite else "PodGroup"
 
     def told(self, kind: str) -> Condition | None:
         """What one of our conditions says, whatever type it has on a group of this kind."""

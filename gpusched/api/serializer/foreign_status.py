@@ -10,8 +10,13 @@ import attrs
 import msgspec
 
 from gpusched.api.foreign import kinds
-from gpusched.api.foreign.native_groups import INITIALLY_SCHEDULED, SCHEDULED
-from gpusched.api.gang.native_terms import COMPLETED, TOLD_AS
+from gpusched.api.foreign.native_groups import (
+    INITIALLY_SCHEDULED,
+    INVALID,
+    SCHEDULED,
+    TREE_INITIALLY_SCHEDULED,
+)
+from gpusched.api.gang.native_terms import COMPLETED, COMPOSITE, TOLD_AS
 from gpusched.api.meta.identity import UID, format_time
 from gpusched.api.serializer.patches import BY_SCHEDULER
 from gpusched.api.serializer.requests import UNSCHEDULABLE, clip_text, merge_status
@@ -29,6 +34,7 @@ class GroupState:
         is_scheduled, reason, message: the condition Scheduled.
         counts: scheduled, running, succeeded, failed.
         min_member: members that it needs.
+        kind: of the object.
         api_version: group and version by which the object is written.
         generation: of the object; 0 where its kind has none.
         admitted, preempted: conditions of the same names as (holds, reason, message); None where
@@ -42,6 +48,7 @@ class GroupState:
     message: str
     counts: tuple[int, int, int, int]
     min_member: int
+    kind: str = "PodGroup"
     api_version: str = ""
     generation: int = 0
     admitted: tuple[bool, str, str] | None = None
@@ -118,19 +125,26 @@ def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None
     """
     conditions = _listed(known)
     own = SCHEDULED if state.api_version.endswith("/v1alpha2") else INITIALLY_SCHEDULED
+    if state.kind == COMPOSITE:
+        own = TREE_INITIALLY_SCHEDULED
     shown = {each.get("type"): each.get("status") for each in conditions}
-    started = "True" in (shown.get(SCHEDULED), shown.get(INITIALLY_SCHEDULED))
+    started = "True" in (shown.get(SCHEDULED), shown.get(INITIALLY_SCHEDULED), shown.get(own))
     if shown.get(own) != "True" and (started or state.has_members or own in shown):
         holds = started or state.is_scheduled
-        reason = "Scheduled" if holds else UNSCHEDULABLE
-        if state.reason == SCHEDULER_ERROR and not holds:
-            reason = SCHEDULER_ERROR
-        _set_condition(
-            conditions, own, (holds, reason, state.message), now=now, generation=state.generation
-        )
+        says = (holds, "Scheduled" if holds else _waiting_reason(state), state.message)
+        _set_condition(conditions, own, says, now=now, generation=state.generation)
     for kind, says in _own_words(state).items():
         _set_condition(conditions, TOLD_AS[kind], says, now=now, generation=state.generation)
     return merge_status(uid, known, {}, conditions)
+
+
+def _waiting_reason(state: GroupState) -> str:
+    """The reason of Kubernetes' own condition while it is False: one of a closed list."""
+    if state.reason == SCHEDULER_ERROR:
+        return SCHEDULER_ERROR
+    if state.kind == COMPOSITE and state.reason == INVALID:
+        return "Invalid"
+    return UNSCHEDULABLE
 
 
 def _own_words(state: GroupState) -> dict[str, tuple[bool, str, str]]:

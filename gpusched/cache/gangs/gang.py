@@ -87,6 +87,7 @@ class Gang:
         job_failure: that a Job of it has failed and makes no more pods; empty for none.
         eviction_warning: that a Job of it would fail by evictions; None where it would not.
         turn: turns that it had under a queue's maxRuntime; None for none.
+        tree: groups that are its sub-groups, where it is a CompositePodGroup.
     """
 
     key: GangKey
@@ -124,6 +125,7 @@ class Gang:
     eviction_warning: EvictionWarning | None = None
     turn: TurnRecord | None = None
     parent_groups: tuple[SubGroup, ...] = ()
+    tree: tuple[PodGroup, ...] = ()
 
     @cached_property
     def suspended(self) -> bool:
@@ -379,6 +381,7 @@ class GangSpec:
     eviction_warning: EvictionWarning | None = None
     turn: TurnRecord | None = None
     parent_groups: tuple[SubGroup, ...] = ()
+    tree: tuple[PodGroup, ...] = ()
 
 
 def spec_from_group(
@@ -401,7 +404,7 @@ def spec_from_group(
         )
     sub_groups, parent_groups = split_sub_groups(group.sub_groups)
     return GangSpec(
-        key=GangKey("PodGroup", group.namespace, group.name),
+        key=GangKey(group.kind, group.namespace, group.name),
         uid=group.uid,
         generation=group.generation,
         created=group.created,
@@ -429,7 +432,7 @@ def _group_error(group: PodGroup) -> tuple[str, str]:
     """Why no member of the group may start; empty when they may."""
     if group.deleting:
         stays = "; it stays until its pods are gone" if group.native else ""
-        return "InvalidSpec", f"PodGroup {group.key} is being deleted{stays}"
+        return "InvalidSpec", f"{group.kind} {group.key} is being deleted{stays}"
     return group.native.error if group.native is not None else ("", "")
 
 

@@ -86,6 +86,7 @@ def build_gang(
         eviction_warning=origin.eviction_warning,
         turn=origin.turn,
         parent_groups=origin.parent_groups,
+        tree=origin.tree,
     )
 
 

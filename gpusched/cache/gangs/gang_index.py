@@ -16,11 +16,10 @@ import msgspec
 from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
-from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import eviction_warning, failed_jobs_message
-from gpusched.api.meta.fields import is_object_name, quoted
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
@@ -33,19 +32,17 @@ from gpusched.cache.gangs.expected_pods import (
     job_parallelism,
     with_started_minimum,
 )
-from gpusched.cache.gangs.foreign.native_members import with_preemption_policy
+from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS, GroupSpecs
 from gpusched.cache.gangs.foreign.pod_grouper import (
     CONTROLLER_KINDS,
     STAGE,
     ControllerView,
-    complete_foreign_spec,
     group_pods_of_controller,
     oldest_member,
 )
 from gpusched.cache.gangs.gang import (
     Gang,
     GangSpec,
-    spec_from_group,
     spec_from_job,
     spec_from_pod,
 )
@@ -57,7 +54,7 @@ from gpusched.cache.gangs.resource_sums import ResourceSums
 from gpusched.cache.ledger import HoldingState, Ledger
 from gpusched.cache.store import KindStore
 
-_NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup"})
+_NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup", COMPOSITE})
 """Kinds of gangs that no pod joins by an owner reference, which any tenant may write."""
 
 
@@ -84,7 +81,7 @@ class GangIndex:
 
     Args:
         ledger: places of pods.
-        groups, jobs, namespaces, priorities, quotas, queues: where gangs get their numbers from.
+        groups, composites, jobs, namespaces, priorities, quotas, queues: where gangs get their numbers from.
         schedulers: names whose pods are ours.
     """
 
@@ -93,6 +90,7 @@ class GangIndex:
         ledger: Ledger,
         *,
         groups: KindStore[PodGroup],
+        composites: KindStore[PodGroup],
         jobs: JobStore,
         namespaces: KindStore[Namespace],
         priorities: KindStore[PriorityClass],
@@ -119,6 +117,10 @@ class GangIndex:
         """What the members ask for, each."""
         self._dirty: set[GangKey] = set()
         self._members: dict[GangKey, dict[UID, Pod]] = {}
+        self._of_groups = GroupSpecs(
+            groups, composites,
+            jobs=jobs, priorities=priorities, quotas=quotas, members=self._members,
+        )  # fmt: skip
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()
         self._idle: dict[GangKey, str] = {}
@@ -165,30 +167,39 @@ class GangIndex:
         if key.kind in WORKLOADS and STAGE in key.name:
             key = key._replace(name=key.name.partition(STAGE)[0])
         self._dirty.add(key)
+        top = self._of_groups.trees.top_of(key) if key.kind in GROUP_KINDS else None
+        if top is not None:
+            self._dirty.add(top)
+
+    def mark_group_changed(self, kind: str, key: ObjectKey) -> None:
+        """A group was put or dropped: all that its tree held or holds are counted again."""
+        self._dirty.update(self._of_groups.trees.note(kind, key))
+
+    def join_other(self, pod: Pod) -> None:
+        """A pod of another scheduler names a group."""
+        key = gang_key_of(pod)
+        self._of_groups.join_other(key, pod)
+        self.mark_changed(key)
+
+    def leave_other(self, pod: Pod) -> None:
+        """Such a pod is gone."""
+        key = gang_key_of(pod)
+        self._of_groups.leave_other(key, pod)
+        self.mark_changed(key)
 
     def _family(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key: one, or one a pod where a Job's pods are independent."""
         pods = self._pods(key)
         namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
         queue = namespace.queue if namespace else ""
-        ledger = self._ledger
-        places = {
-            pod.uid: (
-                held.node,
-                bool(pod.node) or held.hold is HoldingState.CONFIRMED,
-                ledger.slots_of(held),
-            )
-            for pod in pods
-            if (held := ledger.get(pod.uid)) is not None
-        }
-        if key.kind == "PodGroup":
-            if not self._exists(key):
+        if key.kind in GROUP_KINDS:
+            found = self._of_groups.spec(key, pods, queue)
+            if found is None:
                 return ()
-            group = self._groups.items.get(ObjectKey(key.namespace, key.name))
-            if group is not None and group.native is not None:
-                pods = with_preemption_policy(group.native, pods)
-            of_group = self._of_pods(self._group_origin(key, pods, queue), pods)
-            return (build_gang(self._with_job_news(of_group, pods), pods, places),)
+            spec, pods = found
+            spec = self._with_job_news(self._of_pods(spec, pods), pods)
+            return (build_gang(spec, pods, self._places(pods)),)
+        places = self._places(pods)
         started = self._started(key, pods, queue)
         if started is not None:
             members = started[1]
@@ -211,6 +222,19 @@ class GangIndex:
             )
         of_pods = self._with_job_news(self._of_pods(origin, pods), pods)
         return (build_gang(of_pods, pods, places),)
+
+    def _places(self, pods: Iterable[Pod]) -> dict[UID, tuple[str, bool, int]]:
+        """Node, whether it is confirmed, and slots, of pods that have a place."""
+        ledger = self._ledger
+        return {
+            pod.uid: (
+                held.node,
+                bool(pod.node) or held.hold is HoldingState.CONFIRMED,
+                ledger.slots_of(held),
+            )
+            for pod in pods
+            if (held := ledger.get(pod.uid)) is not None
+        }
 
     def _started(
         self, key: GangKey, pods: list[Pod], queue: str
@@ -281,15 +305,6 @@ class GangIndex:
                 if job is not None and job.uid == owner.uid:
                     yield job
 
-    def _only_job(self, namespace: str, pods: list[Pod]) -> Job | None:
-        """The Job to which all members of a PodGroup belong, when it waits in a queue itself."""
-        owners = {pod.owner for pod in pods if not pod.finished}
-        owner = owners.pop() if len(owners) == 1 else None
-        if owner is None or owner.kind != "Job":
-            return None
-        job = self._jobs.items.get(ObjectKey(namespace, owner.name))
-        return job if job is not None and job.uid == owner.uid and job.queue else None
-
     def _pods(self, key: GangKey) -> list[Pod]:
         """The members. Pods of an earlier Job of the same name only wait to be collected."""
         pods = list(self._members.get(key, {}).values())
@@ -300,10 +315,9 @@ class GangIndex:
 
     def members(self, key: GangKey) -> Iterable[UID]:
         """UIDs of all pods that belong to a gang."""
+        if key.kind == COMPOSITE:
+            return [pod.uid for pod in self._of_groups.members_of_tree(key)]
         return self._members.get(key, {}).keys()
-
-    def _exists(self, key: GangKey) -> bool:
-        return key in self._members or ObjectKey(key.namespace, key.name) in self._groups.items
 
     def _lone(self, pod: Pod, queue: str) -> GangSpec:
         return spec_from_pod(pod, queue=queue, by_class=self._by_class(pod))
@@ -313,38 +327,9 @@ class GangIndex:
         named = self._priorities.items.get(ObjectKey("", pod.priority_class))
         return named.preemptible if named else None
 
-    def _by_class_of(self, pods: list[Pod]) -> bool | None:
-        """Whether pods may be evicted by their priority classes; None where these do not agree."""
-        words = {self._by_class(pod) for pod in pods if not pod.finished}
-        return words.pop() if len(words) == 1 else None
-
     def _job_queue(self, key: GangKey, fallback: str) -> str:
         job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
         return (job.queue if job else "") or fallback
-
-    def _group_origin(self, key: GangKey, pods: list[Pod], queue: str) -> GangSpec:
-        name = ObjectKey(key.namespace, key.name)
-        group = self._groups.items.get(name)
-        if group is not None:
-            counted = self._counted_of_group(group, key, pods)
-            origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
-            job = self._only_job(key.namespace, pods)
-            turn = later_turn(group.turn, job.turn if job is not None else None)
-            origin = attrs.evolve(origin, job=job, turn=turn)
-            return (
-                complete_foreign_spec(origin, group, pods, queue=queue) if group.source else origin
-            )
-        rejected = self._groups.rejected.get(name)
-        if rejected is not None:
-            why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
-        elif not is_object_name(key.name):
-            why = (
-                f"names the PodGroup {quoted(key.name)}, and no object can have this name; name "
-                f"one of namespace {key.namespace} without the namespace, or none"
-            )
-        else:
-            why = f"PodGroup {name} does not exist; create it or remove the label that names it"
-        return GangSpec(key=key, uid=UID(""), error=("InvalidSpec", why))
 
     def _controller_origin(self, key: GangKey, pods: list[Pod], queue: str) -> GangSpec | None:
         owner = next((pod.owner for pod in pods if pod.owner), None)
@@ -402,18 +387,6 @@ class GangIndex:
             counted=self._counted(named, key, pods, field="priorityClass"),
             queue=queue,
             by_class=self._by_class(first),
-        )
-
-    def _counted_of_group(
-        self, group: PodGroup, key: GangKey, pods: list[Pod]
-    ) -> CountedPriority | None:
-        """How far the priority of a PodGroup counts; a native one's number before its class."""
-        named = self._priorities.items.get(ObjectKey("", group.priority_class))
-        number = group.native.priority if group.native is not None else None
-        if number is None or (named is not None and named.value == number):
-            return self._counted(named, key, pods, field="priorityClassName")
-        return self._quotas.limits(key.namespace).count_number(
-            number, self._priorities.items.values(), pods
         )
 
     def _counted(
@@ -614,8 +587,7 @@ class GangIndex:
         """A family that cannot be counted: one gang that holds what it holds, and is told why."""
         self._note(key, error)
         why = count_error_message(error)
-        group = self._groups.items.get(ObjectKey(key.namespace, key.name))
-        group = group if key.kind == "PodGroup" else None
+        group = self._of_groups.find(key) if key.kind in GROUP_KINDS else None
         origin = GangSpec(
             key=key,
             uid=group.uid if group is not None else UID(""),

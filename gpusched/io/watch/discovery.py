@@ -17,6 +17,7 @@ import msgspec
 from gpusched.api.devices import published_devices
 from gpusched.api.foreign import kinds, pod_groups, queues, workload_decode
 from gpusched.api.foreign.kinds import ForeignKind, ServedForeignKind
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.identity import Rejected
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
@@ -272,6 +273,8 @@ def foreign_codec(kind: ForeignKind) -> Any:
         return published_devices.CODECS[kind.kind]
     if not kind.source:
         return workload_decode.CODECS[kind.kind]
+    if kind.kind == COMPOSITE:
+        return pod_groups.COMPOSITES
     if kind.kind == "PodGroup":
         return pod_groups.CODECS[kind.source]
     return queues.CODECS[kind.source]

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import DEVICE_KINDS, OWN, ForeignKind
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.codec import DEFECT
@@ -270,9 +271,12 @@ def make_foreign_event_handler(
         kind: a group, a queue or a workload.
         reject: told the name of the kind and the object that cannot be believed.
     """
+    shelf: Any
     put: Put
     drop: Drop
-    if kind.source:
+    if kind.kind == COMPOSITE:
+        shelf, put, drop = cache.composites, cache.put_composite, cache.drop_composite
+    elif kind.source:
         layers = cache.foreign.groups if kind.kind == "PodGroup" else cache.foreign.queues
         shelf, put, drop = _layer(layers.layer(kind.source))
     elif kind.kind in DEVICE_KINDS:

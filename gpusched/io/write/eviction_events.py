@@ -15,7 +15,7 @@ from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.requests import EventNote, ObjectRef, clip_text
 from gpusched.base import limits
 from gpusched.io.write.event_recorder import EventRecorder
-from gpusched.io.write.status_patches import StatusCache
+from gpusched.io.write.status_patches import GROUP_KINDS, StatusCache, find_group
 from gpusched.session.state.plan import GangStatus, GangStop, JobSuspendChange, PendingReason
 
 _DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming", "consolidate": "Moving"}
@@ -50,7 +50,7 @@ class EvictionEvents:
             )  # fmt: skip
         gang = stop.gang
         key = ObjectKey(gang.namespace, gang.name)
-        about = ObjectRef(gang.kind, key, stop.uid, self._api_version(gang, key))
+        about = ObjectRef(gang.kind, key, stop.uid, self._api_version(gang))
         if stop.pause is not None:  # of a Job of single pods the gang is one of them
             about = ObjectRef("Job", stop.pause.key, stop.pause.uid)
         if about.kind == "Pod":
@@ -62,18 +62,18 @@ class EvictionEvents:
             ),
             line=EVENT_LINE,
         )  # fmt: skip
-        if gang.kind == "PodGroup":
+        if gang.kind in GROUP_KINDS:
             self._told[stop.uid] = PendingReason(reason=first.reason, message=first.message)
             self._told.move_to_end(stop.uid)
             if len(self._told) > limits.REPORTED_OBJECTS_MAX:
                 self._told.popitem(last=False)
 
-    def _api_version(self, gang: GangKey, key: ObjectKey) -> str:
+    def _api_version(self, gang: GangKey) -> str:
         """Of a group of another project; empty for the usual one of the kind."""
-        group = self._cache.groups.items.get(key) if gang.kind == "PodGroup" else None
+        group = find_group(self._cache, gang)
         if group is None or not group.source:
             return ""
-        served = self._cache.foreign.served.get(("PodGroup", group.source))
+        served = self._cache.foreign.served.get((group.kind, group.source))
         return served.api_version if served is not None else ""
 
     def switched(self, switch: JobSuspendChange) -> None:
@@ -96,7 +96,7 @@ class EvictionEvents:
         ask = self._told.get(status.uid)
         if ask is None:
             return status
-        group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        group = find_group(self._cache, status.gang)
         shown = group.told("Preempted") if group is not None else None
         if group is None or (
             shown is not None and shown.status == "True" and shown.message == clip_text(ask.message)

@@ -9,7 +9,7 @@ from gpusched.api.foreign.kinds import WORKLOADS, api_version_of
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
 from gpusched.api.serializer.requests import EventNote, ObjectRef
-from gpusched.io.write.status_patches import StatusCache
+from gpusched.io.write.status_patches import GROUP_KINDS, StatusCache, find_group
 from gpusched.session.state.plan import GangStatus, PendingReason
 
 WAITS: Final = "FailedScheduling"
@@ -41,12 +41,12 @@ def event_object(status: GangStatus, cache: StatusCache) -> ObjectRef:
     gang = status.gang
     key = ObjectKey(gang.namespace, gang.name)
     pod = cache.pod(status.waiting_pods[0][1]) if status.waiting_pods else None
-    group = cache.groups.items.get(key) if gang.kind == "PodGroup" else None
-    missing = gang.kind in WITHOUT_OBJECT or (gang.kind == "PodGroup" and group is None)
+    group = find_group(cache, gang)
+    missing = gang.kind in WITHOUT_OBJECT or (gang.kind in GROUP_KINDS and group is None)
     if pod is not None and missing:
         return ObjectRef("Pod", pod.key, pod.uid)
     served = (
-        cache.foreign.served.get(("PodGroup", group.source)) if group and group.source else None
+        cache.foreign.served.get((group.kind, group.source)) if group and group.source else None
     )
     version = served.api_version if served else api_version_of(gang.kind)
     uid, part = status.uid, ""

@@ -11,9 +11,17 @@ import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta import wire
-from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion, format_time
+from gpusched.api.meta.identity import (
+    UID,
+    GangKey,
+    ObjectKey,
+    Rejected,
+    ResourceVersion,
+    format_time,
+)
 from gpusched.api.pod.pod import GANG_WHOLE, Pod
 from gpusched.api.policy.kinds import Topology
 from gpusched.api.queue.queue import Queue, QueueUsage
@@ -40,6 +48,8 @@ NODES_LACK: Final = frozenset(
 """Reasons that more nodes could end: such pods are ``Unschedulable``, others never are."""
 
 
+GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
+"""Kinds of gangs with an object of their own that carries a status."""
 MEMBERS_LACK: Final = frozenset({Reason.NOT_ENOUGH_MEMBERS, Reason.GATED})
 """Reasons for which nothing was tried: pods are still to come."""
 _PLURALS: Final = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
@@ -62,6 +72,10 @@ class StatusCache(Protocol):
         """Store of all PodGroups."""
 
     @property
+    def composites(self) -> EntityStore[PodGroup]:
+        """Store of all CompositePodGroups."""
+
+    @property
     def queues(self) -> EntityStore[Queue]:
         """Store of all Queues."""
 
@@ -75,6 +89,14 @@ class StatusCache(Protocol):
 
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
+
+
+def find_group(cache: StatusCache, gang: GangKey) -> PodGroup | None:
+    """The object that describes a gang, where it is a PodGroup or CompositePodGroup."""
+    if gang.kind not in GROUP_KINDS:
+        return None
+    groups = cache.composites if gang.kind == COMPOSITE else cache.groups
+    return groups.items.get(ObjectKey(gang.namespace, gang.name))
 
 
 @attrs.frozen(slots=True)
@@ -143,7 +165,7 @@ def _foreign_group(
     now: float,
 ) -> StatusRequest | None:
     """In the words of the project whose kind it is, where we write to it at all."""
-    served = cache.foreign.served.get(("PodGroup", group.source))
+    served = cache.foreign.served.get((group.kind, group.source))
     if served is None:
         return None
     state = foreign_status.GroupState(
@@ -154,6 +176,7 @@ def _foreign_group(
         counts=status.counts,
         min_member=group.min_member,
         api_version=served.api_version,
+        kind=group.kind,
         generation=group.generation,
         admitted=(status.is_admitted, status.admitted.reason, status.admitted.message),
         preempted=None
@@ -218,7 +241,7 @@ class GroupWrite:
     ) -> StatusRequest | None:
         """The patch of the PodGroup's status; None when nothing changes."""
         status = self.status
-        group = cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        group = find_group(cache, status.gang)
         if group is None or group.uid != status.uid:
             return None
         shown, version = _base(written, group.resource_version, group.status)

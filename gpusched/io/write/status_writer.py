@@ -40,6 +40,7 @@ from gpusched.io.write.gang_events import (
     without_numbers,
 )
 from gpusched.io.write.status_patches import (
+    GROUP_KINDS,
     GroupWrite,
     MemberWrite,
     PodWrite,
@@ -51,6 +52,7 @@ from gpusched.io.write.status_patches import (
     TopologyWrite,
     Write,
     WrittenStatus,
+    find_group,
     has_conditions,
     parse_written_status,
 )
@@ -278,9 +280,9 @@ class StatusWriter:
 
     def _lost(self, status: GangStatus) -> bool:
         """Whether the PodGroup shows something else than was said: restored, or overwritten."""
-        if status.gang.kind != "PodGroup":
+        if status.gang.kind not in GROUP_KINDS:
             return False
-        group = self._cache.groups.items.get(ObjectKey(status.gang.namespace, status.gang.name))
+        group = find_group(self._cache, status.gang)
         known = self._objects.get(status.uid)
         if group is None or known is None or known.written is None:
             return False
@@ -298,7 +300,7 @@ class StatusWriter:
         return bool(found)
 
     def _submit_gang(self, status: GangStatus, before: GangStatus | None) -> None:
-        if status.gang.kind == "PodGroup":
+        if status.gang.kind in GROUP_KINDS:
             self._want(status.uid, GroupWrite(status))
         ask = status.pending_reason or status.scheduled
         promised = {uid for uid, _ in status.nominated}
@@ -335,7 +337,7 @@ class StatusWriter:
         if warning is None or (before is not None and before.eviction_warning == warning):
             return
         ref = ObjectRef("Job", warning.job, warning.uid)
-        if status.gang.kind == "PodGroup":
+        if status.gang.kind in GROUP_KINDS:
             ref = event_object(status, self._cache)
         self.events.record(
             EventNote(
@@ -429,8 +431,8 @@ class StatusWriter:
         if before is not None:
             return before.is_scheduled, before.scheduled.reason, before.scheduled.message
         gang = status.gang
-        if gang.kind == "PodGroup":
-            group = self._cache.groups.items.get(ObjectKey(gang.namespace, gang.name))
+        if gang.kind in GROUP_KINDS:
+            group = find_group(self._cache, gang)
             shown = group.told("Scheduled") if group is not None else None
             return (
                 (shown.status == "True", shown.reason, shown.message) if shown else (False, "", "")
@@ -610,7 +612,7 @@ def _still_started(gang: GangStatus, before: object) -> GangStatus:
     Written as waiting, it would never be stopped for being broken, nor made whole first.
     """
     ran = isinstance(before, GangStatus) and before.phase in STARTED
-    if ran and gang.gang.kind == "PodGroup" and gang.phase in _NOT_STARTED and gang.counts[0] > 0:
+    if ran and gang.gang.kind in GROUP_KINDS and gang.phase in _NOT_STARTED and gang.counts[0] > 0:
         return attrs.evolve(gang, phase="Unknown")
     return gang
 

@@ -314,6 +314,7 @@ RECORDED: Final = (
     *map(_usual, _FIRST),
     *map(_foreign, kinds.DEVICE_KINDS.values()),
     *map(_foreign, kinds.QUEUES.values()),
+    *map(_foreign, kinds.COMPOSITES.values()),
     *map(_foreign, kinds.POD_GROUPS.values()),
     *map(_foreign, kinds.WORKLOADS.values()),
     *map(_usual, _LAST),

@@ -25,6 +25,7 @@ from gpusched.session.framework.reasons import (
 from gpusched.session.state.nodes.gpu_types import list_gpu_types
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.session.state.session import Session
+from gpusched.session.status.tree_status import statuses_of_tree
 
 ADMITTED_REASON = "Admitted"
 """The reason of the condition of the same name when it is true."""
@@ -67,6 +68,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             if not known[1].is_scheduled and not session.nominations.has(gang):
                 cache.set(gang, known)
         found.append(known[1])
+        found += statuses_of_tree(gang, known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
     return tuple(found)
 

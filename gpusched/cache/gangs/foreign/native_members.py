@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from gpusched.api.gang.native_terms import NativeTerms
@@ -21,3 +23,21 @@ def with_preemption_policy(native: NativeTerms, pods: list[Pod]) -> list[Pod]:
         pod if pod.may_preempt == allowed else structs.replace(pod, may_preempt=allowed)
         for pod in pods
     ]
+
+
+def schedulers_error(pods: Sequence[Pod], others: Sequence[Pod]) -> str:
+    """That members name several schedulers, as a sentence; empty where they name one.
+
+    Args:
+        pods: members that are ours.
+        others: members that name another scheduler.
+    """
+    ours = [pod for pod in pods if not pod.finished]
+    theirs = [pod for pod in others if not pod.finished]
+    if not ours or not theirs:
+        return ""
+    count, one = len(theirs), min(theirs, key=lambda pod: pod.name)
+    return (
+        f"its pods name several schedulers ({count} of {count + len(ours)} are not gpusched's, such "
+        f"as {one.name} of {one.scheduler}): nothing is decided until all name one"
+    )
