@@ -49,7 +49,7 @@ GANG_UNREAD = {
     "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "warning": TOLD,
     "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
     "failed": COUNTED, "leaving_placed": COUNTED, "job_failure": TOLD, "eviction_warning": TOLD,
-    "turn": ORDER,
+    "turn": ORDER, "tree": TOLD,
 }  # fmt: skip
 POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
@@ -79,7 +79,7 @@ GROUP_UNREAD = {
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
     "phase": TOLD, "conditions": TOLD,
     "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "warning": TOLD,
-    "turn": ORDER,
+    "turn": ORDER, "native": IN_GANG,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
 POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
