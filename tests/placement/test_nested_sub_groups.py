@@ -5,14 +5,23 @@ from __future__ import annotations
 import random
 
 import attrs
+import numpy as np
 import pytest
 
 from gpusched.placement.cpsat import gang_search
-from gpusched.placement.model.problem import Effort, Problem, SubGroupHolder, SubGroupMinimum
-from gpusched.placement.model.verify import solution_errors
+from gpusched.placement.model.problem import (
+    DomainLevel,
+    Effort,
+    Problem,
+    Role,
+    SubGroupHolder,
+    SubGroupMinimum,
+)
+from gpusched.placement.model.sub_group_forms import with_fewer_holders
+from gpusched.placement.model.verify import objective_names, solution_errors
 from gpusched.placement.pipeline.gang_placement import place_gang
-from tests.placement.brute import answers
-from tests.placement.test_several import agrees, domain_terms
+from tests.placement.brute import answers, least
+from tests.placement.test_several import AMPLE, agrees, domain_terms, too_high
 from tests.placement.tiny import tiny
 
 pytestmark = pytest.mark.long
@@ -60,6 +69,37 @@ def twins(seed: int) -> Problem:
     )
 
 
+def rigid(seed: int) -> Problem:
+    """Sub-groups of which each gets all its members, most of them all in what is around them."""
+    rng = random.Random(seed)
+    problem = nested(seed)
+    most = [0] * len(problem.parts)
+    for role in problem.roles:
+        if role.part >= 0:
+            most[role.part] += role.most
+    parts = tuple(
+        attrs.evolve(part, least=count if rng.random() < 0.9 else part.least, homes=(), near=(),
+                     preferred=part.preferred if rng.random() < 0.3 else -1)
+        for part, count in zip(problem.parts, most, strict=True)
+    )  # fmt: skip
+    holders = list(problem.holders)
+    for number in reversed(range(len(holders))):
+        inside = [each.least > 0 for each in (*parts, *holders) if each.parent == number]
+        whole = rng.random() < 0.8
+        holders[number] = attrs.evolve(
+            holders[number],
+            least=sum(inside) if whole else holders[number].least,
+            homes=(),
+            near=(),
+        )
+    top = sum(each.least > 0 for each in (*parts, *holders) if each.parent < 0)
+    few = sorted(part.least for part in parts)
+    return attrs.evolve(
+        problem, parts=parts, holders=tuple(holders), parts_least=top, minima=(),
+        members=max(1, min(6, sum(few[: rng.randint(1, len(few))]))),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("drawn", [nested, twins])
 def test_patterns_find_the_best_answer_of_all_or_prove_that_there_is_none(drawn) -> None:
     wrong = {seed: said for seed in range(150) if (said := agrees(drawn(seed)))}
@@ -96,3 +136,51 @@ def test_without_the_solver_nothing_starts_wrongly_and_most_that_fits_is_found(d
         found, there = found + bool(answer.counts.size), there + some
     assert there >= 40
     assert found >= 0.8 * there
+
+
+@pytest.mark.parametrize("drawn", [nested, twins, rigid])
+def test_simpler_forms_have_the_same_answers_worth_the_same(drawn) -> None:
+    """What the whole pipeline answers or proves, for problems that it makes simpler before."""
+    wrong, fewer = {}, 0
+    for seed in range(3_000, 3_200):
+        problem = drawn(seed)
+        try:
+            best = least(problem)
+        except ValueError:  # not tiny after all
+            continue
+        fewer += len(with_fewer_holders(problem).holders) < len(problem.holders)
+        found = place_gang(problem, AMPLE)
+        if found.faults or (best is None) != (found.outcome == "infeasible"):
+            wrong[seed] = f"{found.outcome} {found.faults}, and there is {best}"
+        elif best is not None:
+            value = tuple(term.value for term in found.terms)
+            terms = objective_names(problem).index("span")
+            if value[:terms] != best[:terms] or (said := too_high(found, best)):
+                wrong[seed] = f"{value} for {best}, {said if value == best else ''}"
+    assert wrong == {}
+    assert fewer >= 30
+
+
+def test_slices_of_whole_groups_are_counted_like_groups() -> None:
+    """Eight slices of two groups of two in a rack each, on a thousand nodes: proven, and soon."""
+    count = 1_000
+    rng = random.Random(7)
+    free = np.array([[rng.choice((0, 4, 8, 8)), 64] for _ in range(count)], dtype=np.int64)
+    rows = np.arange(count)
+    levels = tuple(
+        DomainLevel(name=name, domain=rows // size, real=-(-count // size))
+        for name, size in (("zone", 512), ("block", 128), ("rack", 16))
+    )
+    ask = np.array([8, 8], dtype=np.int64)
+    fits = np.minimum(2, free[:, 0] // 8)
+    roles = tuple(Role(request=ask, most=2, fits=fits, gpus=8, part=n) for n in range(16))
+    parts = tuple(SubGroupMinimum(least=2, parent=1 + n // 2) for n in range(16))
+    slices = tuple(SubGroupHolder(least=2, level=2, parent=0) for _ in range(8))
+    problem = Problem(
+        free=free, roles=roles, members=32, parts=parts, parts_least=1, levels=levels,
+        holders=(SubGroupHolder(least=8, level=1), *slices),
+    )  # fmt: skip
+    assert len(with_fewer_holders(problem).holders) == 1
+    found = place_gang(problem, Effort())
+    assert found.outcome == "optimal"
+    assert solution_errors(problem, found.counts) == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -184,24 +184,29 @@ def _cheapest(direction: Sequence[int], most: Sequence[int], count: int) -> int:
     return total
 
 
-def certain_sub_groups(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sub-groups of members, and sub-groups of these, that get members in every answer."""
-    lacking: dict[int, int] = {}
-    for group in problem.sub_groups:
-        lacking[group.parent] = lacking.get(group.parent, 0) + (group.least > 0)
-    whole = {-1} if problem.parts_least == lacking.get(-1, 0) else set()
-    holders: set[int] = set()
-    for number, holder in enumerate(problem.holders):
-        if holder.least and holder.parent in whole:
-            holders.add(number)
-            if holder.least == lacking.get(number, 0):
-                whole.add(number)
-    parts = {
-        number for number, part in enumerate(problem.parts) if part.least and part.parent in whole
-    }
+def least_spread(problem: Problem, fewest_of: Mapping[int, int]) -> int:
+    """Domains of what sub-groups prefer that every answer uses, summed over sub-groups.
+
+    Args:
+        problem: with sub-groups.
+        fewest_of: as ``fewest_domains_for_sub_groups`` has it.
+    """
+    inside: dict[int, list[int]] = {}
+    for number, part in enumerate(problem.parts):
+        if part.least:
+            inside.setdefault(part.parent, []).append(fewest_of.get(number, 0))
+    for number, holder in reversed(list(enumerate(problem.holders))):
+        if holder.least:
+            own = max(1, len(set(holder.near))) if holder.preferred >= 0 else 0
+            least = own + sum(sorted(inside.get(number, ()))[: holder.least])
+            inside.setdefault(holder.parent, []).append(least)
+    by_number = sum(sorted(inside.get(-1, ()))[: problem.parts_least])
+    return max(by_number, sum(fewest_of.get(part, 0) for part in _asked_by_roles(problem)))
+
+
+def _asked_by_roles(problem: Problem) -> Iterator[int]:
+    """Sub-groups of members that get some in every answer because a role's minimum says so."""
     for number in range(len(problem.parts)):
         roles = {role for role, each in enumerate(problem.roles) if each.part == number}
         if any(least > 0 and set(wanted) <= roles for wanted, least in problem.minima):
-            parts.add(number)
-    holders |= {at for part in parts for at in problem.holders_of_part(part)}
-    return tuple(sorted(parts)), tuple(sorted(holders))
+            yield number

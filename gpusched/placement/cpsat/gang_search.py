@@ -15,11 +15,11 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.placement.cpsat.demand import (
     build_hosting_bounds,
-    certain_sub_groups,
     demand_shortfall,
     fewest_domains,
     fewest_domains_for_sub_groups,
     fewest_nodes,
+    least_spread,
 )
 from gpusched.placement.cpsat.exact_search import (
     AreaResult,
@@ -267,13 +267,7 @@ def _lower(area: SearchArea, bounds: tuple[int, ...]) -> dict[str, int]:
     least["nodes"] = max(least["nodes"], fewest_nodes(area.field, area.rooms, area.cells))
     if "parts" in least:
         fewest_of = fewest_domains_for_sub_groups(area.field, area.rooms, area.cells)
-        parts, holders = certain_sub_groups(problem)
-        least["parts"] = sum(fewest_of.get(part, 0) for part in parts)
-        least["parts"] += sum(
-            max(1, len(set(each.near)))
-            for each in (problem.holders[number] for number in holders)
-            if each.preferred >= 0
-        )
+        least["parts"] = least_spread(problem, fewest_of)
     return least
 
 

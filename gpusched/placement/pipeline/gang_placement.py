@@ -22,6 +22,7 @@ from gpusched.placement.model.problem import (
     Term,
     search_in_process,
 )
+from gpusched.placement.model.sub_group_forms import with_fewer_holders
 from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
 from gpusched.placement.pipeline.certificates import infeasibility_proof, tree_search_certificate
 from gpusched.placement.pipeline.launcher_and_workers import place_launcher_and_workers
@@ -51,6 +52,20 @@ def place_gang(
         or UNKNOWN. OPTIMAL is in all terms for members that are all alike, and at least in all
         that are about domains for others: ``proven`` names them. ``faults`` says which methods gave answers that could not be used.
     """
+    simpler = with_fewer_holders(problem)
+    answer = _placed(simpler, effort, search, memory)
+    if simpler is problem or not answer.counts.size:
+        return answer
+    wrong = solution_errors(problem, answer.counts)
+    values = tuple(term.value for term in answer.terms)
+    if not wrong and values != objective_values(problem, answer.counts):
+        wrong = f"it is worth {values} in a simpler form of the problem only"
+    return _fault("forms", wrong) if wrong else answer
+
+
+def _placed(
+    problem: Problem, effort: Effort, search: SearchRunner, memory: TableCache | None
+) -> Solution:
     certificate = infeasibility_proof(problem)
     if certificate is not None:
         return Solution(outcome=SearchOutcome.INFEASIBLE, certificate=certificate, method="bounds")

@@ -235,7 +235,10 @@ def _places(
     """Level that a sub-group requires, level that it prefers, and where its members are."""
     level = _level_index(levels, part.topology.required)
     wished = _level_index(levels, preferred)
-    if not part.topology.preferred and wished <= level:
+    around = [
+        _level_index(levels, each.topology.required) for each in gang.groups_around(part.name)
+    ]
+    if not part.topology.preferred and wished <= max(around, default=level):
         wished = -1  # it is in one domain anyway
     rows = placed_rows(session, gang, part.name) if max(level, wished) >= 0 else []
     homes, near = (

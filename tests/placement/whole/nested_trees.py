@@ -122,11 +122,14 @@ def worth(tree: Tree, answer: Answer) -> tuple[int, ...]:
     """Pods left out, zones, racks, racks of leaves with what knots prefer: less is better."""
     every = used(tree, tree.gang, answer)
     spread = 0
+    pinned = {
+        leaf.name for knot in knots(tree.gang) if knot.name and knot.level == RACK
+        for leaf in leaves(knot)
+    }  # fmt: skip
     for leaf in leaves(tree.gang):
-        if new(leaf, answer) and leaf.level != RACK:
+        # One that must be in one rack anyway, or is in one that must, is not counted.
+        if new(leaf, answer) and leaf.level != RACK and leaf.name not in pinned:
             spread += len(domains(tree, used(tree, leaf, answer), RACK))
-        elif new(leaf, answer):
-            spread += 0
     for knot in knots(tree.gang):
         if knot.preferred is not None and new(knot, answer):
             spread += len(domains(tree, used(tree, knot, answer), knot.preferred))
