@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+import attrs
 import msgspec
 
 from gpusched.api.gang.pod_group import PodGroup
-from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.commit.recover import PartialGang, recovery_due_at
 from gpusched.session.allocate.gang_repair import was_whole
+from gpusched.session.framework.reasons import truncate_message
+from gpusched.session.state.plan import GangStatus
 
 _STARTED_PHASES: Final = ("Running", "Unknown", "Completed")
 
@@ -58,6 +61,40 @@ class PartialGangs:
                 in_part.update({gang.uid} if recovery_due_at(found) is not None else ())
         self._in_part = in_part
         return partial
+
+
+def told_with_kept_pods(
+    statuses: Sequence[GangStatus], gangs: Iterable[Gang], kept: Mapping[UID, str]
+) -> tuple[GangStatus, ...]:
+    """Statuses in which gangs bound in part are told which of their pods a budget protects.
+
+    Args:
+        statuses: of a session.
+        gangs: of its snapshot.
+        kept: why pods cannot be evicted, for disruption budgets, by UID.
+    """
+    protected: dict[GangKey, list[tuple[ObjectKey, str]]] = {}
+    for gang in gangs if kept else ():
+        for member in gang.placed if gang.missing_members else ():
+            why = kept.get(member.pod.uid)
+            if why:
+                protected.setdefault(gang.key, []).append((member.pod.key, why))
+    return tuple(
+        _with_kept_pods(status, sorted(protected[status.gang]))
+        if status.gang in protected and not status.is_scheduled
+        else status
+        for status in statuses
+    )
+
+
+def _with_kept_pods(status: GangStatus, kept: Sequence[tuple[ObjectKey, str]]) -> GangStatus:
+    key, why = kept[0]
+    message = (
+        f"{status.scheduled.message}; {len(kept)} of its pods that are bound cannot be taken back "
+        f"({key}: {why}): make the budget allow a disruption, or delete the pod"
+    )
+    said = attrs.evolve(status.scheduled, message=truncate_message(message))
+    return attrs.evolve(status, scheduled=said)
 
 
 def _partial(gang: Gang, *, known_in_part: bool) -> PartialGang:

@@ -66,9 +66,13 @@ def api_error(response: ApiResponse, *, doing: str, write: bool = False) -> erro
         details = body.get("details")
         details = details if isinstance(details, dict) else {}
         causes = details.get("causes")
-        if isinstance(causes, list) and any(
-            isinstance(cause, dict) and cause.get("reason") == BUDGET_CAUSE for cause in causes
-        ):
+        budgets = [
+            one_line(str(cause.get("message") or ""), limits.TEXT_MAX)
+            for cause in (causes if isinstance(causes, list) else ())
+            if isinstance(cause, dict) and cause.get("reason") == BUDGET_CAUSE
+        ]
+        if budgets:
+            message = " ".join(filter(None, (message, budgets[0])))
             return errors.BudgetRefused(message, status=status, reason=reason)
         wait_s = response.retry_after_s() or _seconds(str(details.get("retryAfterSeconds") or ""))
         return errors.Throttled(message, retry_after_s=wait_s)

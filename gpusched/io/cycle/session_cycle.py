@@ -26,7 +26,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_index import count_error_message
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify.placements import recheck_placements
-from gpusched.commit.partial_gangs import PartialGangs
+from gpusched.commit.partial_gangs import PartialGangs, told_with_kept_pods
 from gpusched.commit.recover import plan_recoveries
 from gpusched.config.model import Config
 from gpusched.io.cycle import snapshot_taker
@@ -342,7 +342,9 @@ class SessionCycle:
             self._recover_partial_gangs(snapshot)
             plan = decision.plan
             with self.faults.contain("status"):
-                for name, untold in self._status.submit(plan.gangs, plan.queues, plan.topologies):
+                kept = self._binder.kept_by_budgets
+                gangs = told_with_kept_pods(plan.gangs, snapshot.gangs, kept)
+                for name, untold in self._status.submit(gangs, plan.queues, plan.topologies):
                     self.faults.failed("status", untold, name)
         if decision.again:
             self.wake()

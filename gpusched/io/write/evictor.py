@@ -42,6 +42,7 @@ class _EvictionRun:
     gpu_seconds: int = 0
     tries: int = 0
     blocked: str = ""
+    by_budget: bool = False
     on_end: list[OnEnd] = attrs.Factory(list)
 
 
@@ -90,6 +91,11 @@ class Evictor:
     def blocked(self) -> dict[UID, str]:
         """Why pods could not be evicted yet, in a sentence each."""
         return {uid: each.blocked for uid, each in self._victims.items() if each.blocked}
+
+    @property
+    def blocked_by_budget(self) -> dict[UID, str]:
+        """Sentences of the server about pods that a PodDisruptionBudget keeps from being evicted."""
+        return {uid: each.blocked for uid, each in self._victims.items() if each.by_budget}
 
     def evicting(self, uid: UID) -> bool:
         """Whether an eviction of this pod is under way or to be repeated."""
@@ -200,6 +206,7 @@ class Evictor:
         if not victim.blocked:
             _log.warning("a pod cannot be evicted yet", pod=victim.key, why=error)
         victim.blocked = str(error)
+        victim.by_budget = isinstance(error, errors.BudgetRefused)
         pause_s = limits.EVICT_RETRY_MIN_S * float(1 << min(victim.tries, 8))
         victim.tries += 1
         self._later(victim, min(pause_s, limits.EVICT_RETRY_MAX_S))

@@ -11,9 +11,9 @@ Gangs without such claims pass through at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.volumes.volume import PersistentVolumeClaim
 from gpusched.base import limits
 from gpusched.base.clock import Clock
@@ -86,6 +86,11 @@ class VolumeBinder:
     def server_now(self) -> float:
         """Seconds since the epoch by the API server's clock."""
         return self._binder.server_now()
+
+    @property
+    def kept_by_budgets(self) -> Mapping[UID, str]:
+        """See ``Evictor.blocked_by_budget``."""
+        return self._binder.evictor.blocked_by_budget
 
     def undo(self, undo: Undo) -> None:
         """Undo a gang that never became whole, see ``Binder.undo``."""

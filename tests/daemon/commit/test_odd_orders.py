@@ -111,6 +111,38 @@ def test_of_two_gangs_bound_in_part_one_is_undone_for_the_other(play, first, sec
     play(scenario)
 
 
+def test_a_gang_bound_in_part_that_a_budget_protects_is_told_so(play):
+    """It cannot be taken back: the condition and its pods name the budget and say what helps."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        members(w, "a", 2)
+        bind(w, "a-0", "node-0")
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "keep", "namespace": "default"},
+            "spec": {
+                "minAvailable": 1,
+                "selector": {"matchLabels": {"gpusched.io/pod-group": "a"}},
+            },
+        }
+        w.client.create("poddisruptionbudgets.policy", budget)
+        w.daemon()
+        await w.until(lambda: "cannot be taken back" in w.condition("a").get("message", ""), 180)
+        message = w.condition("a")["message"]
+        assert w.condition("a")["status"] == "False"
+        assert "1 of its pods that are bound cannot be taken back (default/a-0:" in message
+        assert "The disruption budget keep needs 1 healthy pods and has 1 currently" in message
+        assert "make the budget allow a disruption, or delete the pod" in message
+        await w.until(lambda: w.told("a-1").get("message") == message)
+        w.client.delete("poddisruptionbudgets.policy", "default", "keep")
+        await w.until(lambda: not w.bound("a"), within=120)
+        await w.until(lambda: "taken back" not in w.condition("a")["message"], within=120)
+
+    play(scenario)
+
+
 def test_many_gangs_bound_in_part_leave_one_after_the_other(play):
     """Given four gangs of two with one member each, all are whole or undone within the time."""
 
