@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.api.meta.duration import NANOSECONDS, format_duration, parse_duration
 from gpusched.base.errors import ConfigError, PluginFault
 from gpusched.config.model import Argument, Config, PluginChoice
 from gpusched.config.yaml_tree import describe_value, did_you_mean, list_names, quoted
@@ -87,7 +87,9 @@ def build_args(
             continue
         field = fields[key]
         try:
-            values[field.alias or field.name] = _read(value, hints[field.name], field.name)
+            read = _read(value, hints[field.name], field.name)
+            _check_allowed(value, read, field, hints[field.name])
+            values[field.alias or field.name] = read
         except _MistypedError as error:
             problems.append(f"{place}: argument {key} of {where} must be {error}")
     missing = [
@@ -145,6 +147,62 @@ def _current_value(field: attrs.Attribute[Any], value: Argument) -> Argument:
     return renamed.get(value, value) if isinstance(value, str) else value
 
 
+def _check_allowed(value: Argument, read: Any, field: attrs.Attribute[Any], hint: Any) -> None:
+    """Refuse what the usual validators of attrs refuse, in words of the file.
+
+    Args:
+        value: as it stands in the file.
+        read: the same as the field's type.
+        field: of the class of arguments.
+        hint: its type.
+
+    Raises:
+        _MistypedError: it is none of the words that are allowed, or out of range.
+    """
+    if read is None or isinstance(read, tuple | Mapping):
+        return
+    low: float | None = None
+    high: float | None = None
+    for each in _validators(field.validator):
+        words = getattr(each, "options", None)
+        if isinstance(words, tuple | list) and words:
+            _read_literal(value, tuple(words))
+        bound, compare = getattr(each, "bound", None), getattr(each, "compare_op", "")
+        if isinstance(bound, int | float):
+            low = bound if compare == ">=" else low
+            high = bound if compare == "<=" else high
+    if not isinstance(read, int | float):
+        return
+    if (low is not None and read < low) or (high is not None and read > high):
+        raise _MistypedError(f"{_range_text(low, high, field, hint)}, not {_shown(value)}")
+
+
+def _validators(validator: Any) -> list[Any]:
+    """The validators that one joins; itself where it joins none."""
+    joined = getattr(validator, "_validators", None)
+    if joined is None:
+        return [] if validator is None else [validator]
+    return [inner for each in joined for inner in _validators(each)]
+
+
+def _range_text(
+    low: float | None, high: float | None, field: attrs.Attribute[Any], hint: Any
+) -> str:
+    def text(bound: float) -> str:
+        duration = _is_duration(field.name, hint)
+        return format_duration(round(bound * NANOSECONDS)) if duration else str(bound)
+
+    kind = "a duration" if _is_duration(field.name, hint) else "a number"
+    kind = "a whole number" if hint is int else kind
+    if high is None:
+        return f"{kind} of {text(low or 0)} or more"
+    return (
+        f"{kind} of {text(high)} or less"
+        if low is None
+        else (f"{kind} from {text(low)} to {text(high)}")
+    )
+
+
 def _refused(
     fault: PluginFault,
     choice: PluginChoice,
@@ -162,7 +220,7 @@ def _refused(
         # attrs begins its messages with the field's name in quotes.
         if said.startswith(f"'{field.name}' "):
             place = config.at(choice.argument_lines.get(key, choice.line))
-            rest = said.removeprefix(f"'{field.name}' ")
+            rest, _, _ = said.removeprefix(f"'{field.name}' ").partition(" (got ")
             return ConfigError(f"{place}: argument {key} of {where} {rest}")
     return ConfigError(f"{config.at(choice.line)}: arguments of {where}: {said}")
 
@@ -214,7 +272,10 @@ def _read_union(value: Argument, options: tuple[Any, ...], name: str) -> Any:
             try:
                 return _read(value, option, name)
             except _MistypedError as error:
-                refusals.append(str(error).split(", not ")[0])
+                refusals.append(str(error))
+    if len(refusals) == 1:
+        raise _MistypedError(refusals[0])
+    refusals = [refusal.split(", not ")[0] for refusal in refusals]
     raise _MistypedError(f"{' or '.join(refusals)}, not {_shown(value)}")
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
@@ -511,6 +515,24 @@ def test_no_cluster_is_status_69(cluster, capsys, tmp_path):
     """No kubeconfig, or nobody listening: one sentence."""
     assert main(["get", "gq", "--kubeconfig", str(tmp_path / "absent")]) == 69
     assert "there is no kubeconfig file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["absent", ".", "absent:gone", "two\nlines", "", "empty"])
+@pytest.mark.parametrize("command", [["get", "gq"], ["explain", "podgroup", "a/b"]])
+def test_a_kubeconfig_that_is_no_use_is_one_sentence(tmp_path, file, command):
+    """Nothing of the client library stands beside it, whatever is wrong with the file."""
+    (tmp_path / "empty").write_text("")
+    gpusched = Path(sys.executable).with_name("gpusched")
+    ran = subprocess.run(
+        [gpusched, *command, "--kubeconfig", file],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode in {69, 78}
+    assert ran.stdout == ""
+    (line,) = ran.stderr.splitlines()
+    assert re.match(
+        "gpusched: (there is no kubeconfig file|the kubeconfig empty cannot be used)", line
+    )
 
 
 @pytest.mark.parametrize(

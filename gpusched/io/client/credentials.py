@@ -137,7 +137,7 @@ class KubeconfigCredentials:
     async def load(self) -> ApiAccess:
         """Address and credentials of a kubeconfig file."""
         if not self._exists():
-            raise ClusterUnreachable(f"there is no kubeconfig file {self._path}")
+            raise ClusterUnreachable(f"there is no kubeconfig file {one_line(self._path)}")
         library = kubeconfig_library()
         configuration = library.new_configuration()
         try:
@@ -171,7 +171,9 @@ class KubeconfigCredentials:
         )
 
     def _exists(self) -> bool:
-        return any(Path(part).expanduser().is_file() for part in self._path.split(os.pathsep))
+        paths = (Path(part).expanduser() for part in self._path.split(os.pathsep) if part)
+        # Not is_file: the answer of a command may be given as a pipe.
+        return any(path.exists() and not path.is_dir() for path in paths)
 
     def _reread_after(self, loader: Any, token_file: object) -> float | None:
         expiry = getattr(loader, "exec_plugin_expiry", None)

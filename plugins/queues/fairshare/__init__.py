@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import attrs
 from attrs import validators as v
@@ -44,8 +44,10 @@ class FairShareArgs:
             ``allow`` does.
     """
 
-    order: str = attrs.field(default="share", validator=v.in_(("share", "priority")))
-    remainder: str = attrs.field(
+    order: Literal["share", "priority"] = attrs.field(
+        default="share", validator=v.in_(("share", "priority"))
+    )
+    remainder: Literal["last", "byPriority"] = attrs.field(
         default="last",
         validator=v.in_(("last", "byPriority")),
         metadata={
@@ -54,8 +56,12 @@ class FairShareArgs:
         },
     )
     usage_weight: int = attrs.field(default=1000, validator=[v.ge(0), v.le(100_000)])
-    starts: str = attrs.field(default="any", validator=v.in_(("lasting", "any")))
-    chains: str = attrs.field(default="avoid", validator=v.in_(("avoid", "allow")))
+    starts: Literal["lasting", "any"] = attrs.field(
+        default="any", validator=v.in_(("lasting", "any"))
+    )
+    chains: Literal["avoid", "allow"] = attrs.field(
+        default="avoid", validator=v.in_(("avoid", "allow"))
+    )
     saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
 
 

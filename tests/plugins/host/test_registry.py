@@ -183,7 +183,7 @@ def test_only_what_is_named_is_imported():
         ("{maxGpus: true}", 'argument maxGpus of plugin "cap" must be a whole number, not true'),
         ("{maxGpus: 1.5}", 'argument maxGpus of plugin "cap" must be a whole number, not 1.5'),
         ('{maxGpus: "8"}', 'argument maxGpus of plugin "cap" must be a whole number, not "8"'),
-        ("{maxGpus: -1}", 'argument maxGpus of plugin "cap" must be >= 0: -1'),
+        ("{maxGpus: -1}", 'argument maxGpus of plugin "cap" must be a whole number from 0 to 100000, not -1'),
         ("{maxGpus: null}", 'argument maxGpus of plugin "cap" must be a whole number, not nothing'),
         ("{strict: 1}", 'argument strict of plugin "cap" must be true or false, not 1'),
         (
@@ -203,7 +203,7 @@ def test_only_what_is_named_is_imported():
         ("{ratio: x}", 'argument ratio of plugin "cap" must be a number, not "x"'),
         (
             "{label: 7}",
-            'argument label of plugin "cap" must be text, not 7',
+            'argument label of plugin "cap" must be text, not 7 (quote it if it is meant)',
         ),
         ("{pools: a}", 'argument pools of plugin "cap" must be a list, not "a"'),
         ("{pools: {a: 1}}", 'argument pools of plugin "cap" must be a list, not a mapping'),

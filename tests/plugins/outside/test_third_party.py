@@ -82,7 +82,7 @@ def problems(capsys, tmp_path, text):
         ),
         (
             ("maxGpus: 8", "maxGpus: -1"),
-            '6: argument maxGpus of plugin "acmecap" must be >= 0: -1',
+            '6: argument maxGpus of plugin "acmecap" must be a whole number of 0 or more, not -1',
         ),
         (
             ("name: acmecap", "name: acmecup"),
