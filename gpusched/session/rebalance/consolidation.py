@@ -31,10 +31,12 @@ from gpusched.session.framework.reasons import (
     truncate_message,
 )
 from gpusched.session.framework.verdict import Verdict, first_refusal
+from gpusched.session.gpu_types.options import takes_gpus, types_to_start_on
 from gpusched.session.preempt.preemption_plans import is_suspended_to_evict, lost_gpu_seconds
 from gpusched.session.preempt.victims import RunningGang, Victims
 from gpusched.session.rebalance.consolidation_model import (
     MovableGang,
+    PodKind,
     build_consolidation_model,
     cost_lower_bound,
 )
@@ -64,12 +66,12 @@ class _Moves:
     """Gangs that move together, and where everybody could be.
 
     Attributes:
-        rooms: of the gang that waits, and by their classes of pods that move, as the model found
+        rooms: of the gang that waits, and by their kinds of pods that move, as the model found
             them; None where no model was asked.
     """
 
     gangs: tuple[MovableGang, ...]
-    rooms: tuple[Room, dict[str, Room]] | None = None
+    rooms: tuple[Room, dict[PodKind, Room]] | None = None
 
 
 QueueAdmissionCheck = Callable[[Session, Gang], Verdict]
@@ -154,7 +156,12 @@ class Consolidation:
                 return None
         if self._admission(session, gang).refuses:
             return None
-        return MovableGang(gang, running.seats, cost)
+        return MovableGang(gang, running.seats, cost, self._types(gang))
+
+    def _types(self, gang: Gang) -> tuple[int, ...]:
+        """Types of GPUs to which its members may move; of one that must be of one type, any of these."""
+        open_to = types_to_start_on(self._session, as_pending_gang(gang))
+        return tuple(sorted({number for types in open_to for number in types}))
 
     def _cost(self, gang: Gang, running: RunningGang) -> int:
         now = self._session.snapshot.now
@@ -216,6 +223,7 @@ class Consolidation:
         areas, refusal = candidate_node_sets(self._session, gang)
         if refusal is not None:
             return None
+        areas = list(_areas_by_type(self._session, gang, areas))
         best: _Moves | None = None
         for bound, _, area, near in self._in_order(gang, areas, movables):
             if bound > cost_max:
@@ -310,7 +318,7 @@ class Consolidation:
         return found
 
     def _placed_in(
-        self, gang: Gang, chosen: _Moves, rooms: tuple[Room, dict[str, Room]] | None
+        self, gang: Gang, chosen: _Moves, rooms: tuple[Room, dict[PodKind, Room]] | None
     ) -> tuple[Statement | None, list[tuple[MovableGang, Statement]]]:
         """Places of all gangs on what will be, anywhere or in these rooms; or none at all."""
         session = self._session
@@ -329,7 +337,7 @@ class Consolidation:
             held = held and len(other.assignments) == len(each.seats)
             places.append((each, other))
             if left is not None:
-                _take(left, other.assignments)
+                _take(each, left, other.assignments)
         if held:
             return statement, places
         for _, other in reversed(places):
@@ -378,27 +386,39 @@ class Consolidation:
         )
 
 
-def _room_of(moved: MovableGang, left: dict[str, Room] | None) -> Room | None:
-    """Room that is left for pods of the classes of a gang; None for any."""
+def _areas_by_type(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> Iterator[NodeSet]:
+    """The areas, for each set of GPU types on which alone the gang could start."""
+    every = all(takes_gpus(pod_set.pod_class) for pod_set in gang.pod_sets)
+    for types in types_to_start_on(session, gang):
+        for area in areas:
+            if not types or not every:
+                yield area
+            else:
+                rows = session.gpu_types.rows(types)
+                yield attrs.evolve(area, rows=rows if area.rows is None else area.rows & rows)
+
+
+def _room_of(moved: MovableGang, left: dict[PodKind, Room] | None) -> Room | None:
+    """Room that is left for pods of the kinds of a gang; None for any."""
     if left is None:
         return None
     room: dict[int, Ints] = {}
-    for digest in sorted({seat.member.pod.pod_class.digest for seat in moved.seats}):
-        for row, amounts in left[digest].items():
+    for kind in sorted({moved.pod_kind(seat.member.pod.pod_class) for seat in moved.seats}):
+        for row, amounts in left[kind].items():
             room[row] = room[row] + amounts if row in room else amounts
     return room
 
 
-def _take(left: dict[str, Room], places: Sequence[Assignment]) -> None:
-    """Take places off the room of their classes."""
+def _take(moved: MovableGang, left: dict[PodKind, Room], places: Sequence[Assignment]) -> None:
+    """Take places off the room of their kinds."""
     for place in places:
-        digest = place.pod.pod_class.digest
-        room = dict(left[digest])
+        kind = moved.pod_kind(place.pod.pod_class)
+        room = dict(left[kind])
         if place.row in room:
             amounts = room[place.row].copy()
             amounts[place.request.columns] -= place.request.amounts
             room[place.row] = amounts
-        left[digest] = room
+        left[kind] = room
 
 
 def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang]) -> str:

@@ -21,9 +21,13 @@ from gpusched.placement.victims.model import EvictablePod, VictimBundle
 from gpusched.placement.victims.search import COUNTS_MAX
 from gpusched.placement.victims.solver_model import CandidateRow, VictimModel
 from gpusched.session.allocate.node_sets import NodeSet
+from gpusched.session.gpu_types.options import takes_gpus
 from gpusched.session.preempt.victims import CandidateVictim
 from gpusched.session.rebalance.room import Room
 from gpusched.session.state.session import Session
+
+PodKind = tuple[str, tuple[int, ...]]
+"""Digest of a class of pods that move, and numbers of the types of GPUs to which they may; empty for any."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -32,11 +36,17 @@ class MovableGang:
 
     Attributes:
         cost: what it loses, see ``consolidation``.
+        types: numbers of the types of GPUs that its pods may move to; empty for any.
     """
 
     gang: Gang
     seats: tuple[CandidateVictim, ...]
     cost: int
+    types: tuple[int, ...] = ()
+
+    def pod_kind(self, pod_class: PodClass) -> PodKind:
+        """The class of a member, with the types of GPUs to which it may move."""
+        return (pod_class.digest, self.types if takes_gpus(pod_class) else ())
 
 
 def cost_lower_bound(
@@ -90,28 +100,28 @@ class ConsolidationModel:
         rows: of the nodes that the model knows, in its order.
         requests: of each role, amounts of all resources of nodes.
         own: how many roles are the claimant's.
-        classes: digests of the classes of those that move, whose roles follow.
+        kinds: of the pods that move, whose roles follow.
     """
 
     ints: VictimModel
     rows: tuple[int, ...]
     requests: tuple[Ints, ...]
     own: int
-    classes: tuple[str, ...]
+    kinds: tuple[PodKind, ...]
 
-    def rooms(self, counts: Sequence[Sequence[int]]) -> tuple[Room, dict[str, Room]]:
-        """Room of the claimant, and by their classes of those that move.
+    def rooms(self, counts: Sequence[Sequence[int]]) -> tuple[Room, dict[PodKind, Room]]:
+        """Room of the claimant, and by their kinds of those that move.
 
         Args:
             counts: members by row and role, as the solver answers.
         """
         claimant: dict[int, Ints] = {}
-        moved: dict[str, dict[int, Ints]] = {digest: {} for digest in self.classes}
+        moved: dict[PodKind, dict[int, Ints]] = {kind: {} for kind in self.kinds}
         for row, by_role in zip(self.rows, counts, strict=True):
             for role, count in enumerate(by_role):
                 if count:
                     own = role < self.own
-                    room = claimant if own else moved[self.classes[role - self.own]]
+                    room = claimant if own else moved[self.kinds[role - self.own]]
                     more = count * self.requests[role]
                     room[row] = room[row] + more if row in room else more
         return claimant, dict(moved)
@@ -146,24 +156,28 @@ class _ModelBuilder:
         self._session = session
         self._claimant = claimant
         self._movables = movables
-        classes: dict[str, PodClass] = {}
-        self._following: dict[str, dict[int, int]] = {}
+        classes: dict[PodKind, PodClass] = {}
+        self._following: dict[PodKind, dict[int, int]] = {}
         for number, each in enumerate(movables):
             for seat in each.seats:
                 pod_class = seat.member.pod.pod_class
-                classes[pod_class.digest] = pod_class
-                of = self._following.setdefault(pod_class.digest, {})
+                kind = each.pod_kind(pod_class)
+                classes[kind] = pod_class
+                of = self._following.setdefault(kind, {})
                 of[number] = of.get(number, 0) + 1
-        self._classes = [classes[digest] for digest in sorted(classes)]
-        kinds = [*(pod_set.pod_class for pod_set in claimant.pod_sets), *self._classes]
-        seats = [session.class_info(kind) for kind in kinds]
+        self._kinds = sorted(classes)
+        own = [pod_set.pod_class for pod_set in claimant.pod_sets]
+        seats = [
+            session.class_info(each) for each in (*own, *map(classes.__getitem__, self._kinds))
+        ]
         self._requests = [seat.request for seat in seats]
-        own = len(claimant.pod_sets)
+        everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
+        limits = [everywhere if area.rows is None else area.rows for _ in own] + [
+            session.gpu_types.rows(types) if types else everywhere for _, types in self._kinds
+        ]
         self._allowed = [
-            seat.class_fit.allowed & (not seat.request.missing)
-            if number >= own or area.rows is None
-            else seat.class_fit.allowed & area.rows
-            for number, seat in enumerate(seats)
+            seat.class_fit.allowed & (not seat.request.missing) & rows
+            for seat, rows in zip(seats, limits, strict=True)
         ]
         self._columns = sorted({c for ask in self._requests for c in ask.columns.tolist()})
 
@@ -203,7 +217,7 @@ class _ModelBuilder:
         parts: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
         for row, number, amounts in freed:
             parts.setdefault(row, []).append((number, tuple(amounts.tolist())))
-        following = [sorted(self._following[kind.digest].items()) for kind in self._classes]
+        following = [sorted(self._following[kind].items()) for kind in self._kinds]
         effort = self._session.effort
         ints = VictimModel(
             requests=tuple(tuple(ask.tolist()) for ask in asks),
@@ -233,7 +247,7 @@ class _ModelBuilder:
             tuple(rows),
             tuple(self._whole_requests()),
             own,
-            tuple(kind.digest for kind in self._classes),
+            tuple(self._kinds),
         )
 
     def _whole_requests(self) -> Iterator[Ints]:

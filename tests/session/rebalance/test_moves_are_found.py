@@ -8,14 +8,18 @@ from itertools import combinations
 import attrs
 import pytest
 
+from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import UID, Owner
-from gpusched.config.model import DEFAULT
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
+from tests.shipped_policy import with_arguments
 
 ACTIONS = ("enqueue", "allocate", "consolidate")
+FREELY = with_arguments(topology={"compact": "gangs", "mixGpuTypes": "freely"})
+PRODUCT = "nvidia.com/gpu.product"
+TYPE = {"a": "A100", "b": "H100"}
 ZONE = {f"n{n}": "abb"[n % 3] for n in range(9)}
 OWNER = Owner("ReplicaSet", "r", UID("r"))
 
@@ -127,14 +131,25 @@ def cheapest(world):
     return next((lost(world, moved) for moved in choices if fits(world, moved)), None)
 
 
-def decide(world):
+def bound_to(world, name, *, by_type):
+    """What holds a gang to its zone: a node selector, or that it takes one type of GPUs alone."""
+    zone = world.zones.get(name)
+    if zone is None:
+        return {}
+    if by_type:
+        return {"group": {"gpu_types": GpuTypeRequest(speeds=((TYPE[zone], 1000),))}}
+    return {"node_selector": {"zone": zone}}
+
+
+def decide(world, *, by_type=False):
     """What the product loses by moves; None where it makes none, 0 where the gang starts."""
-    c = Given(config=attrs.evolve(DEFAULT, actions=ACTIONS))
+    c = Given(config=attrs.evolve(FREELY, actions=ACTIONS))
     for name, gpus in world.gpus.items():
-        c.node(name, gpus=gpus, labels={"gpusched.io/rack": world.racks[name], "zone": ZONE[name]})
+        zone = {"zone": ZONE[name], **({PRODUCT: TYPE[ZONE[name]]} if by_type else {})}
+        c.node(name, gpus=gpus, labels={"gpusched.io/rack": world.racks[name], **zone})
     for name, (each, nodes, since) in world.running.items():
-        zone = {"node_selector": {"zone": world.zones[name]}} if name in world.zones else {}
-        runs(c, name, " ".join(nodes), gpus=each, owner=OWNER, since=entities.NOW - since, **zone)
+        bound = bound_to(world, name, by_type=by_type)
+        runs(c, name, " ".join(nodes), gpus=each, owner=OWNER, since=entities.NOW - since, **bound)
     count, each = world.wide
     wish = TopologyRequest(required="rack" if world.in_rack else "")
     c.gang("wide", pods=count, gpus=each, topology=wish)
@@ -149,4 +164,14 @@ def decide(world):
 def test_the_cheapest_move_is_made(first):
     """Where gangs can make room by moving they do, and they are those that lose least."""
     found = {seed: (decide(draw(seed)), cheapest(draw(seed))) for seed in range(first, first + 20)}
+    assert {seed: each for seed, each in found.items() if each[0] != each[1]} == {}
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_gangs_that_move_stay_on_their_types_of_gpus(first):
+    """The same clusters, each zone of one type: a gang that takes one type is held to its nodes."""
+    found = {
+        seed: (decide(draw(seed), by_type=True), cheapest(draw(seed)))
+        for seed in range(first, first + 40)
+    }
     assert {seed: each for seed, each in found.items() if each[0] != each[1]} == {}
