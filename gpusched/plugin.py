@@ -72,6 +72,7 @@ from gpusched.session.preempt.claims.claimants import (
     preemption_claimants,
     reclaim_rules,
 )
+from gpusched.session.preempt.claims.growing_gangs import GrowingGangs, growth_rules
 from gpusched.session.preempt.preemption import Preemption, session_victims
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.rebalance.consolidation import Consolidation
@@ -103,6 +104,7 @@ __all__ = [
     "Gang",
     "GangKey",
     "GangStarts",
+    "GrowingGangs",
     "Hooks",
     "HostPort",
     "Key",
@@ -153,6 +155,7 @@ __all__ = [
     "gangs_to_place",
     "grow",
     "grow_in_turn",
+    "growth_rules",
     "in_queue_order",
     "less",
     "make_reservations",

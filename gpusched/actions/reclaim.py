@@ -14,12 +14,15 @@ from gpusched.plugin import (
     Capability,
     EvictOperation,
     Gang,
+    GrowingGangs,
     Preemption,
     Reason,
     Session,
+    VictimRules,
     accelerator,
     format_quantity,
     gang_text,
+    growth_rules,
     preemption_claimants,
     reclaim_rules,
     session_victims,
@@ -48,16 +51,28 @@ class Reclaim:
         queues = list(victims.queues)
         only = queues[0] if len(queues) == 1 else ""
         claimants = preemption_claimants(session, lambda gang: bool(queues) and gang.queue != only)
-        if not claimants:
-            return
         with session.pipelining():
-            room = Preemption(
-                session,
-                reclaim_rules(victims),
-                reason=Reason.RECLAIMED,
-                message=lambda gang, evictions: _victim_message(session, gang, evictions),
-            )
-            room.serve_all(claimants, hooks.reclaim_checks)
+            if claimants:
+                room = self._preemption(session, reclaim_rules(victims))
+                room.serve_all(claimants, hooks.reclaim_checks)
+            if hooks.growth_checks and queues:
+                self._make_room_to_grow(session, claimants)
+
+    def _make_room_to_grow(self, session: Session, waiting: Sequence[Gang]) -> None:
+        """Take back members above a minimum for others that are above theirs and due as much."""
+        victims = session_victims(session)
+        growing = GrowingGangs(session, waiting, victims)
+        room = self._preemption(session, growth_rules(victims))
+        while (claimants := growing.next_claimants()) and not room.full:
+            room.serve_all(claimants, [growing.may_claim])
+
+    def _preemption(self, session: Session, rules: VictimRules) -> Preemption:
+        return Preemption(
+            session,
+            rules,
+            reason=Reason.RECLAIMED,
+            message=lambda gang, evictions: _victim_message(session, gang, evictions),
+        )
 
 
 def _victim_message(session: Session, gang: Gang, evictions: Sequence[EvictOperation]) -> str:

@@ -10,6 +10,7 @@
 | pair_filter                           | AND; each names its reason         | no node           |
 | enqueue_check, quota_check, gang_ready| AND; the first refusal counts      | ERROR, gang waits |
 | reserve_check, reclaim_check          | AND; the first refusal counts      | ERROR, gang waits |
+| growth_check                          | AND; the first refusal counts      | nobody is evicted |
 | victim_filter, stop_filter            | AND; the first refusal counts      | nobody is evicted |
 | reclaim_gate                          | AND; the first refusal counts      | nobody is evicted |
 | victim_order, victim_preference       | keys joined in tier order          | no victim         |
@@ -108,6 +109,7 @@ PodOrder = Callable[[Pod], Key]
 NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
 NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
+GrowthCheck = Callable[[Gang, Resources], Verdict]
 VictimFilter = Callable[[Gang, Gang, str], Verdict]
 VictimOrder = Callable[[Gang, Gang, str], Key]
 LimitsOf = Callable[[Gang, str, Sequence[str]], EvictionLimits | None]
@@ -159,6 +161,7 @@ class Hooks:
         self.ready_checks: list[Check] = []
         self.reserve_checks: list[Check] = []
         self.reclaim_checks: list[Check] = []
+        self.growth_checks: list[GrowthCheck] = []
         self.victim_filters: list[VictimFilter] = []
         self.stop_filters: list[VictimFilter] = []
         self.victim_orders: list[VictimOrder] = []
@@ -327,6 +330,16 @@ class Hooks:
         checked with ``victim_filter`` and the whole with ``reclaim_gate``.
         """
         self.reclaim_checks.append(self._judged("reclaim_check", check, _RETRIED))
+
+    def growth_check(self, check: GrowthCheck) -> None:
+        """May a gang that has its minimum take spare members of other queues' gangs, to grow?
+
+        Called as ``check(claimant, waiting)``: the claimant lacks exactly the members for which it
+        asks, and ``waiting`` are the minima of gangs of its queue that may reclaim, too, and still
+        wait. Without any such check no gang is asked to give for another one's growth. What
+        ``victim_filter`` and ``reclaim_gate`` say counts as well.
+        """
+        self.growth_checks.append(self._judged("growth_check", check, _NO_EVICTION))
 
     def victim_filter(self, allows: VictimFilter) -> None:
         """May any part of a running gang be evicted for the claimant?

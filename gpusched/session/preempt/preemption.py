@@ -83,6 +83,8 @@ class Preemption:
         self._reason = reason
         self._message = message
         self._victims = session_victims(session) if supposing is None else supposing
+        if rules.only_spare:
+            self._victims = self._victims.only_spare_members()
         self._chooser = VictimSelector(session, self._victims, rules)
         self._roles = RoleVictimSearch(
             session, self._victims, action=rules.action, budget_s=session.effort.budget_s
@@ -372,13 +374,14 @@ class Preemption:
     def _tell(self, gang: Gang, need: int, reach: int, unstable: Gang | None) -> None:
         """Add to its message why no gang is evicted for it."""
         ask = self._session.outcomes.refusal(gang)
-        if reach < 0 or ask is None:
-            return
-        whom = (
-            "taking back all that other queues must give"
-            if self._rules.action == RECLAIM
-            else "evicting every preemptible pod of lower priority"
-        )
+        if reach < 0 or ask is None or (self._rules.only_spare and need > 1):
+            return  # members above a minimum ask for fewer next
+        if self._rules.action != RECLAIM:
+            whom = "evicting every preemptible pod of lower priority"
+        elif self._rules.only_spare:
+            whom = "taking back all members that gangs of other queues can spare and must give"
+        else:
+            whom = "taking back all that other queues must give"
         if reach >= need:
             why = f"{whom} would leave the room, but not all of it may go for this gang"
             if unstable is not None:

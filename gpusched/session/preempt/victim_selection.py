@@ -41,12 +41,14 @@ class VictimRules:
     Attributes:
         action: ``preempt`` or ``reclaim``.
         queues: those from which may be taken for a claimant.
-        fair_game: whether the second may leave for the first.
+        may_be_victim: whether the second may leave for the first.
+        only_spare: whether victims lose members above their minimum alone.
     """
 
     action: str
     queues: Callable[[Gang], Iterable[str]]
     may_be_victim: Callable[[Gang, Gang], bool]
+    only_spare: bool = False
 
 
 @attrs.define(eq=False)

@@ -6,6 +6,7 @@ what work would be lost. Whether a gang *may* be a victim is asked of the polici
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
@@ -59,6 +60,7 @@ class RunningGang:
         may_leave: complete sub-groups of which every member could leave: by name the one that each
             is in, and the sub-groups of pods in it.
         may_end: whether every member could leave, so that it can be stopped as a whole.
+        broken: whether it is below its minimum already.
     """
 
     gang: Gang
@@ -69,6 +71,7 @@ class RunningGang:
     spare_sub_groups: dict[str, int] = attrs.Factory(dict)
     may_leave: dict[str, tuple[str, frozenset[str]]] = attrs.Factory(dict)
     may_end: bool
+    broken: bool = False
 
     @property
     def every_member_is_spare(self) -> bool:
@@ -86,6 +89,7 @@ class Victims:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._only_spare = False
         self._budgets = DisruptionBudgets(session.snapshot.budgets)
         self.left = self._budgets.left
         """What each disruption budget allows still, by its number."""
@@ -123,11 +127,18 @@ class Victims:
         """Preemptible gangs that run in a queue, by key."""
         return iter(self._queues.get(queue, ()))
 
+    def only_spare_members(self) -> Victims:
+        """The same victims, of which each gang goes on: what is claimed of either is off both."""
+        spare = copy.copy(self)
+        spare._only_spare = True  # noqa: SLF001 - it is one of its own kind
+        return spare
+
     def running(self, gang: Gang) -> RunningGang | None:
         """What the gang could lose; None when nothing. Valid until a member of it is claimed."""
         if gang.key not in self._running:
             self._running[gang.key] = self._examine(gang)
-        return self._running[gang.key]
+        running = self._running[gang.key]
+        return _spare_part(running) if running is not None and self._only_spare else running
 
     def claimed(
         self, evictions: Iterable[EvictOperation], withdrawn: Iterable[WithdrawOperation] = ()
@@ -199,6 +210,7 @@ class Victims:
                 and not any(held[name] for name in below)
             },
             may_end=len(seats) == len(staying),
+            broken=broken,
         )
 
     def _cost(self, gang: Gang, member: Placed) -> int:
@@ -220,6 +232,15 @@ def _spare_sub_groups(gang: Gang, complete: Collection[str]) -> dict[str, int]:
         name: max(0, sum(each.name in complete for each in inside) - needed[name])
         for name, inside in gang.sub_groups_in.items()
     }
+
+
+def _spare_part(running: RunningGang) -> RunningGang | None:
+    """What the gang could lose and go on; None for nothing, and for one that is broken already."""
+    stays = 1 if running.may_end else 0  # where its minimum has succeeded, somebody goes on
+    surplus = min(running.surplus, len(running.seats) - stays)
+    if running.broken or surplus <= 0:
+        return None
+    return attrs.evolve(running, surplus=surplus, may_end=False)
 
 
 def _members_by_sub_group(gang: Gang, staying: Iterable[Placed]) -> Counter[str]:

@@ -10,6 +10,7 @@ from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.framework.reasons import Reason
 from gpusched.session.gpu_types.options import on_types_of_members
 from gpusched.session.start.elastic_growth import (
     TOGETHER_MAX,
@@ -18,6 +19,8 @@ from gpusched.session.start.elastic_growth import (
     place_extras,
 )
 from gpusched.session.start.elastic_members import GrowthSteps, grow_step_by_step
+from gpusched.session.start.gang_start import nominated_message
+from gpusched.session.start.nominated_growth import grow_into_nominations
 from gpusched.session.state.session import Session
 
 
@@ -27,6 +30,10 @@ def grow(session: Session, gang: Gang) -> Unschedulable | None:
     Returns:
         Why some stay without a place; None when all have one.
     """
+    grow_into_nominations(session, gang)
+    if session.nominations.has(gang):
+        message = nominated_message(session, gang)
+        return Unschedulable(Reason.PREEMPTION_IN_PROGRESS, message)
     place_extras(session, gang)
     return _grow_by(session, gang, _growth_steps(session, gang), None)[1]
 
@@ -37,6 +44,9 @@ def grow_in_turn(session: Session, gangs: Sequence[Gang]) -> None:
     One gang alone gets all of them at once, and so do several where there is room for all of all.
     Else each gets one in its turn; when no more follow, each is arranged anew with what it got.
     """
+    for gang in gangs if session.nominations else ():
+        if not session.placements.is_full:
+            grow_into_nominations(session, gang)
     gangs = [gang for gang in gangs if _may_grow(session, gang)]
     if not gangs or session.placements.is_full:
         return

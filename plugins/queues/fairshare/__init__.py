@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import ClassVar, Literal
 
@@ -42,6 +42,8 @@ class FairShareArgs:
             would have evicted in the next one; ``any`` starts it for that moment.
         chains: ``avoid`` evicts no gang that would have a third one evicted once it is made again;
             ``allow`` does.
+        growth: ``reclaim`` lets gangs that run grow up to what their queue deserves, by members that
+            others above theirs can spare; ``wait`` lets them wait for free room.
     """
 
     order: Literal["share", "priority"] = attrs.field(
@@ -61,6 +63,9 @@ class FairShareArgs:
     )
     chains: Literal["avoid", "allow"] = attrs.field(
         default="avoid", validator=v.in_(("avoid", "allow"))
+    )
+    growth: Literal["reclaim", "wait"] = attrs.field(
+        default="reclaim", validator=v.in_(("reclaim", "wait"))
     )
     saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
 
@@ -97,29 +102,40 @@ class FairShare:
         def due(queue: str) -> Resources:
             return shares().due(queue)
 
-        def may_claim(gang: Gang) -> Verdict:
-            return gates().may_claim(gang)
-
-        def may_lose(claimant: Gang, victim: Gang, action: str) -> Verdict:
-            return gates().may_lose(claimant, victim, action)
-
-        def lane(claimant: Gang, victim: Gang, action: str) -> Key:
-            return gates().lane(claimant, victim, action)
-
-        def preferred(claimant: Gang, victim: Gang, action: str) -> Key:
-            return gates().preferred(claimant, victim, action)
-
-        def limits(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
-            return gates().limits(claimant, action, queues)
-
-        def may_go(proposal: Proposal) -> Verdict:
-            return gates().may_go(proposal)
-
         hooks.fair_share(due)
         hooks.queue_turn(turn, alike=True)
-        hooks.reclaim_check(may_claim)
-        hooks.victim_filter(may_lose)
-        hooks.victim_order(lane, fixed=True)
-        hooks.victim_preference(preferred)
-        hooks.eviction_limits(limits)
-        hooks.reclaim_gate(may_go)
+        _register_reclaim(hooks, gates, grows=args.growth == "reclaim")
+
+
+def _register_reclaim(hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows: bool) -> None:
+    """Let queues reclaim by these rules, which are worked out when they are first asked for."""
+
+    def may_claim(gang: Gang) -> Verdict:
+        return gates().may_claim(gang)
+
+    def may_grow(claimant: Gang, waiting: Resources) -> Verdict:
+        return gates().may_grow(claimant, waiting)
+
+    def may_lose(claimant: Gang, victim: Gang, action: str) -> Verdict:
+        return gates().may_lose(claimant, victim, action)
+
+    def lane(claimant: Gang, victim: Gang, action: str) -> Key:
+        return gates().lane(claimant, victim, action)
+
+    def preferred(claimant: Gang, victim: Gang, action: str) -> Key:
+        return gates().preferred(claimant, victim, action)
+
+    def limits(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
+        return gates().limits(claimant, action, queues)
+
+    def may_go(proposal: Proposal) -> Verdict:
+        return gates().may_go(proposal)
+
+    hooks.reclaim_check(may_claim)
+    if grows:
+        hooks.growth_check(may_grow)
+    hooks.victim_filter(may_lose)
+    hooks.victim_order(lane, fixed=True)
+    hooks.victim_preference(preferred)
+    hooks.eviction_limits(limits)
+    hooks.reclaim_gate(may_go)

@@ -31,6 +31,41 @@ def claim_above_share(
     return wait(Reason.WAITING_FOR_QUOTA, "asks for nothing that queues divide")
 
 
+def growth_above_deserved(
+    queue: str,
+    asked: Resources,
+    names: Sequence[str],
+    *,
+    waiting: Resources,
+    shares: Shares,
+    held: Resources,
+) -> Verdict:
+    """A gang above its minimum would bring its queue above what it deserves."""
+    for name in names:
+        deserved = shares.deserved(queue, name)
+        ahead = waiting.get(name)
+        if deserved is not None and held.get(name) + ahead + asked.get(name) > deserved:
+            return wait(
+                Reason.WAITING_FOR_QUOTA,
+                "others give members for its growth only within what queue {queue!r} deserves: it "
+                "holds {held} of {deserved} {name}{before}",
+                queue=queue,
+                held=_amount_text(held.get(name), name),
+                deserved=_amount_text(deserved, name),
+                name=name,
+                before=f", and {_amount_text(ahead, name)} are for gangs that wait"
+                if ahead
+                else "",
+            )
+    return wait(
+        Reason.WAITING_FOR_QUOTA,
+        "others give members for its growth only within what its queue deserves, and queue {queue!r} "
+        "and those above it leave it none of {names}",
+        queue=queue,
+        names=", ".join(names) or "it",
+    )
+
+
 def no_common_tree(path: Sequence[str]) -> Verdict:
     """Claimant and victim are below the same queue, or one of them below none."""
     return wait(

@@ -25,6 +25,7 @@ from gpusched_plugins.queues.fairshare.entitlement import (
 from gpusched_plugins.queues.fairshare.messages import (
     claim_above_share,
     claimant_more_saturated,
+    growth_above_deserved,
     no_common_tree,
     not_preemptible_above_deserved,
     victim_below_guarantee,
@@ -88,6 +89,28 @@ class ReclaimRules:
         if self._within_fair_share(path[:1], asked, names, held):
             return ALLOW
         return claim_above_share(path[0], asked, names, shares=self._shares, held=held(path[0]))
+
+    def may_grow(self, claimant: Gang, waiting: Resources) -> Verdict:
+        """Whether the gang may ask others to give for its growth: within what its queue deserves.
+
+        Above that its growth is lent. Gangs of its queue that wait for their minimum come first.
+        """
+        path = self._path(claimant)
+        if not path:
+            return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
+        asked = self._view.minimum(claimant)
+        names = self._shares.deciding(asked)
+        if not claimant.terms.preemptible:
+            lasting = self._firm(path, asked, names)
+            if lasting.refuses:
+                return lasting
+        held = self._view.staying
+        both = asked.plus(waiting)
+        if names and self._within_deserved(self._nearest(path, names), both, names, held):
+            return ALLOW
+        return growth_above_deserved(
+            path[0], asked, names, waiting=waiting, shares=self._shares, held=held(path[0])
+        )
 
     def may_lose(self, claimant: Gang, victim: Gang, action: str) -> Verdict:
         """Whether the victim could lose anything to the claimant."""
