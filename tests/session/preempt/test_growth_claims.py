@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
+from gpusched.api.pod.pod import PodPhase
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -158,3 +160,37 @@ def test_two_gangs_of_a_queue_grow_alike(given):
     c.now += 1.0
     c.when.bound()
     assert c.then.nodes() == {"one-more-0": "n0", "two-more-0": "n0"}
+
+
+def parted(c: Given, *, more: tuple[str, ...]) -> Given:
+    """The owner's gang has one sub-group of two, complete; members of others wait."""
+    c.node("n0", gpus=8)
+    c.queue("owner", limits={"deserved": {entities.GPU: 4}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 2}})
+    parts = tuple(SubGroup(name, 2, TopologyRequest()) for name in ("a", "b"))
+    c.group("own", queue="owner", min_member=2, sub_groups=parts, min_sub_groups=1)
+    for rank in range(2):
+        c.pod(
+            f"own-{rank}", group="own", gpus=1, rank=rank, sub_group="a", node="n0",
+            slots=1 << rank, plan="p", phase=PodPhase.RUNNING, scheduled=entities.BORN,
+        )  # fmt: skip
+    runs(c, "lent", "n0 n0 n0 n0 n0 n0", min_member=1, queue="guest")
+    for number, part in enumerate(more):
+        c.pod(f"own-more-{number}", group="own", gpus=1, rank=2 + number, sub_group=part)
+    return c
+
+
+@pytest.mark.parametrize(
+    ("more", "evicted"), [(("a",), 1), (("b",), 0), (("b", "b"), 2), (("a", "a", "a"), 2)]
+)
+def test_a_further_sub_group_comes_whole_or_not_at_all(given, more, evicted):
+    """Members of one that is complete come one by one; those of another with its minimum."""
+    c = parted(given, more=more)
+    c.when.carried_out()
+    assert len(c.then.evicted()) == evicted
+    c.now += 1.0
+    c.when.bound()
+    assert len(c.then.nodes()) == evicted
+    c.now += 1.0
+    c.when.one_session()
+    assert c.then.evicted() == []

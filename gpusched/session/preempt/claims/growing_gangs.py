@@ -107,7 +107,7 @@ class GrowingGangs:
             while count:
                 found.append(_claimant(gang, [(asked, count)]))
                 count //= 2
-        for part in gang.sub_groups:
+        for part in () if gang.parent_groups else gang.sub_groups:
             if _completes_sub_group(gang, part.name) and (
                 chosen := members_to_complete(gang, part)
             ):
@@ -133,8 +133,10 @@ class GrowingGangs:
 
 
 def _completes_sub_group(gang: Gang, name: str) -> bool:
-    """Whether members of this sub-group start with its minimum or not at all."""
-    return any(part.name == name and gang.missing_in_sub_group(part) for part in gang.sub_groups)
+    """Whether members of this sub-group start with its minimum or not at all, or with others."""
+    missing = gang.missing_by_sub_group if gang.sub_groups else {}
+    names = [name, *(each.name for each in gang.groups_around(name))] if name in missing else []
+    return any(missing.get(each) for each in names)
 
 
 def _claimant(gang: Gang, members: MemberCounts) -> Gang:
