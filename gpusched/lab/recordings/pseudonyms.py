@@ -19,8 +19,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from gpusched.api.devices.gpu_types import ANNOTATION as GPU_TYPES
 from gpusched.lab.recordings.public_words import (
     DEVICE_NAMES,
+    GPU_WORD,
+    GPU_WORDS,
     PLAIN,
     PRODUCT,
     PRODUCT_KEYS,
@@ -42,7 +45,7 @@ _AMOUNTS: Final = frozenset(
     }
 )  # fmt: skip
 """Members whose own members are named after resources."""
-_BY_NAME: Final = frozenset({"minTaskMember", "placement", "speeds"})
+_BY_NAME: Final = frozenset({"minTaskMember", "placement"})
 """Members whose own members users name."""
 _BY_ROLE: Final = "ReplicaSpecs"
 """Ends members whose own members are roles, in capitals that labels do not have."""
@@ -102,7 +105,10 @@ class Pseudonyms:
         if isinstance(value, list):
             return [self._walk(each) for each in value]
         if isinstance(value, dict):
-            return {n: self._member(n, part) for n, part in value.items() if n != "message"}
+            walked = {n: self._member(n, part) for n, part in value.items() if n != "message"}
+            if value.get("key") in PRODUCT_KEYS and isinstance(value.get("values"), list):
+                walked["values"] = [self._label(value["key"], each) for each in value["values"]]
+            return walked
         return value
 
     def _member(self, name: str, part: Any) -> Any:
@@ -112,8 +118,8 @@ class Pseudonyms:
             return [self._resource(each) for each in part]
         if not isinstance(part, dict):
             return self._walk(part)
-        if name in _AMOUNTS:
-            return self._amounts(part)
+        if name == "gpuTypes" or name in _AMOUNTS:
+            return self._gpu_types(part) if name == "gpuTypes" else self._amounts(part)
         if name == "annotations":
             return {self.pseudonym(key): self._note(key, each) for key, each in part.items()}
         if name in _LABELS:
@@ -132,20 +138,48 @@ class Pseudonyms:
         return self._role if name.endswith(_BY_ROLE) else None
 
     def _label(self, key: str, value: Any) -> Any:
-        if key in PRODUCT_KEYS and isinstance(value, str) and PRODUCT.fullmatch(value):
-            return value
-        return self._walk(value)
+        if key not in PRODUCT_KEYS or not isinstance(value, str):
+            return self._walk(value)
+        return value if PRODUCT.fullmatch(value) else self._gpu_type(value)
+
+    def _gpu_type(self, name: str) -> str:
+        """A type of GPUs, word by word: those of vendors stay, so that a name means what it meant."""
+        words = GPU_WORDS.findall(name.lower())
+        return "-".join(each if GPU_WORD.fullmatch(each) else self._word(each) for each in words)
+
+    def _gpu_types(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """What a gang says about types, with the names of types."""
+        speeds = part.get("speeds")
+        found = {name: self._walk(each) for name, each in part.items() if name != "speeds"}
+        if isinstance(speeds, dict):
+            found["speeds"] = {
+                self._gpu_type(key): self._walk(each) for key, each in speeds.items()
+            }
+        return found
 
     def _note(self, key: str, value: Any) -> Any:
         if not isinstance(value, str):
             return self._walk(value)
         if key in _RECORDS or key == _TASK_GROUPS:
             return self._record(value)
+        if key == GPU_TYPES:
+            return self._gpu_types_text(value)
         if key == "gpusched.io/proof":
             return self._proof(value)
         if key == "gpusched.io/plan" and _PLAN.fullmatch(value):
             return value
         return self.pseudonym(value)
+
+    def _gpu_types_text(self, text: str) -> str:
+        """The same as JSON in an annotation; what is none is a name like others."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return self.pseudonym(text)
+        if not isinstance(found, dict):
+            return self.pseudonym(text)
+        known = {name: found[name] for name in ("sameType", "speeds") if name in found}
+        return json.dumps(self._gpu_types(known), separators=(",", ":"))
 
     def _proof(self, text: str) -> str:
         """What is proven, without names of levels, and for how many pods."""

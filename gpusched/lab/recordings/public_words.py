@@ -296,6 +296,15 @@ PRODUCT_KEYS: Final = frozenset(
 )
 PRODUCT: Final = re.compile(r"(NVIDIA|Tesla|AMD|Instinct|Intel|HL|Ascend)[-A-Za-z0-9_.]*")
 """What vendors call their GPUs, by which layouts are found."""
+GPU_WORD: Final = re.compile(
+    r"nvidia|tesla|quadro|geforce|grid|titan|amd|instinct|radeon|intel|gaudi|habana|hl|ascend"
+    r"|rtx|gtx|ada|generation|super|ti|dgx|dgxs|hgx|display|laptop|pro|data|center|gpu|max|shared|mig"
+    r"|pcie|nvl|sxm|ls|oam|[0-9]+gb|[0-9]+g\.[0-9]+gb|sxm[0-9]|hbm[0-9]e?|gaudi[0-9]|ascend[0-9]+b?"
+    r"|[ablhtvpkm][0-9]{1,4}[a-z]?|g[bh][0-9]{3}|mi[0-9]{2,3}[a-z]?|[0-9]+"
+)
+"""Words of vendors' names of GPUs, in small letters: what gangs call types by."""
+GPU_WORDS: Final = re.compile(r"[a-z0-9.]+")
+"""Words of which names of GPU types are compared, see ``names_gpu_type``."""
 DEVICE_NAMES: Final = frozenset(
     [
         "index",
