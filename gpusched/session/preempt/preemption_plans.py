@@ -95,11 +95,11 @@ def _stop_of_gang(
         generation=gang.generation,
         evictions=tuple(evictions),
         pause=pause,
-        turn=draft.turn if pause is None and _keeps_turns(gang) else None,
+        turn=draft.turn if pause is None and keeps_turns(gang) else None,
     )
 
 
-def _keeps_turns(gang: Gang) -> bool:
+def keeps_turns(gang: Gang) -> bool:
     """Whether there is an object of the gang on which its turns can be written."""
     if gang.pod_group is not None:
         return not gang.pod_group.source

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_repair import is_broken
+from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict
-from gpusched.session.preempt.preemption_plans import is_suspended_to_evict
+from gpusched.session.preempt.preemption_plans import is_suspended_to_evict, keeps_turns
 from gpusched.session.preempt.victims import DisruptionBudgets
 from gpusched.session.state.session import Session
 
 STOP_ACTION = "stop"
 """The name for metrics of what no action of the configuration decided."""
+_TURNS_NOT_COUNTED: Final = (
+    "it keeps its place by age and all its turns are equal, as turns are counted for PodGroups of "
+    "gpusched and for Jobs alone"
+)
 
 
 def stop_gangs(session: Session) -> None:
@@ -83,15 +89,19 @@ def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
         statement.discard()
         return
     turn = _turn_with_this(gang, session.snapshot.now) if verdict.ends_turn else None
+    message = verdict.message
+    if turn is not None and not keeps_turns(gang):
+        # Told where the stop is: it is served by its age, and may be the next one again.
+        message = truncate_message(f"{message}; {_TURNS_NOT_COUNTED}")
     session.nominations.stop(
         gang,
         statement,
         action=STOP_ACTION,
         reason=verdict.reason,
-        message=verdict.message,
+        message=message,
         turn=turn,
     )
-    session.outcomes.refuse(gang, verdict.reason, verdict.message)
+    session.outcomes.refuse(gang, verdict.reason, message)
 
 
 def _turn_with_this(gang: Gang, now: float) -> TurnRecord:
