@@ -9,6 +9,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.reservations import Reservations
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.start.gang_start import GangStarts
+from gpusched.session.start.growth import grow_in_turn
 from gpusched.session.state.session import Session
 
 
@@ -18,8 +19,9 @@ def waiting_gangs(session: Session, reservations: Reservations) -> list[Gang]:
 
 
 def retry_reserved(session: Session, reservations: Reservations) -> None:
-    """Try gangs again that only a reservation kept from starting."""
+    """Try gangs again that only a reservation kept from starting; those that start grow as well."""
     starts = GangStarts(session, moves_others=False)
+    started: list[Gang] = []
     for gang in tuple(reservations.waiting):
         if session.placements.is_full:
             return
@@ -28,6 +30,8 @@ def retry_reserved(session: Session, reservations: Reservations) -> None:
             continue
         if starts.start(gang):
             session.outcomes.retract_refusal(gang)
+            started.append(gang)
+    grow_in_turn(session, started)
 
 
 def number_positions(session: Session, waiting: Sequence[Gang]) -> None:
