@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import Gang, Hooks, Key, View
+from gpusched.plugin import ALLOW, PREEMPT, Gang, Hooks, Key, Reason, Verdict, View, wait
 
 IN_LINE = ("Fifo", "StrictFifo")
 """Orderings in which the time of arrival alone counts."""
@@ -28,7 +28,8 @@ class PriorityArgs:
 class Priority:
     """Orders the gangs of a queue by their priority.
 
-    In queues with the ordering ``Fifo`` or ``StrictFifo`` priority does not count.
+    In queues with the ordering ``Fifo`` or ``StrictFifo`` priority does not count: there no gang
+    is preempted for one that stands behind it in the line.
     """
 
     name: ClassVar[str] = "priority"
@@ -37,11 +38,25 @@ class Priority:
 
     def open(self, hooks: Hooks, view: View) -> None:
         """Register the keys of gangs and, if asked for, of queues by priority."""
+        lines = {node.queue.name for node in view.queues() if node.queue.ordering in IN_LINE}
+
+        def may_pass(claimant: Gang, victim: Gang, action: str) -> Verdict:
+            if action != PREEMPT or victim.queue not in lines:
+                return ALLOW
+            if (claimant.waits_since, claimant.key) < (victim.waits_since, victim.key):
+                return ALLOW
+            return wait(
+                Reason.INSUFFICIENT_RESOURCES,
+                "gang {name} is before it in queue {queue!r}, where priority does not count",
+                name=f"{victim.key.namespace}/{victim.key.name}",
+                queue=victim.queue,
+            )
+
+        if lines:
+            hooks.victim_filter(may_pass)
 
         def key(gang: Gang) -> Key:
-            node = view.queue(gang.queue)
-            in_line = node is not None and node.queue.ordering in IN_LINE
-            return (0 if in_line else -gang.priority,)
+            return (0 if gang.queue in lines else -gang.priority,)
 
         if self.args.queues:
             hooks.queue_order(lambda node: (-node.queue.priority,))

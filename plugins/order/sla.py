@@ -12,7 +12,7 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import Gang, Hooks, View
+from gpusched.plugin import ALLOW, PREEMPT, Gang, Hooks, Reason, Verdict, View, wait
 
 _NS = 10**9
 NATIVE = "native"
@@ -38,7 +38,8 @@ class Sla:
     """Gangs that waited longer than ``maxWait`` go first in their queue, the earliest deadline first.
 
     The limit is the queue's own, or that of the nearest queue above that has one. Gangs that
-    run already ask for members they lost or for more; they do not wait.
+    run already ask for members they lost or for more; they do not wait. One that had to wait for so
+    long is not preempted by priority for as long again: else its turn would last a moment.
     """
 
     name: ClassVar[str] = "sla"
@@ -49,15 +50,34 @@ class Sla:
         """See the class and the module."""
         limits: dict[str, int] = {}
 
-        def deadline(gang: Gang) -> int:
+        def limit_of(gang: Gang) -> int:
             limit = limits.get(gang.queue)
             if limit is None:
                 limit = limits[gang.queue] = _max_wait_ns(gang.queue, view)
+            return limit
+
+        def deadline(gang: Gang) -> int:
+            limit = limit_of(gang)
             return int(gang.waits_since) + limit // _NS if limit and not gang.placed else 0
 
         def order(gang: Gang) -> tuple[int, int]:
             due = deadline(gang)
             return (0, due) if due and due <= view.now else (1, 0)
+
+        def keeps_turn(_claimant: Gang, victim: Gang, action: str) -> Verdict:
+            limit = limit_of(victim) // _NS
+            started = victim.started_at
+            if action != PREEMPT or not limit or not started:
+                return ALLOW
+            if int(started) < int(victim.waits_since) + limit or view.now >= started + limit:
+                return ALLOW
+            return wait(
+                Reason.INSUFFICIENT_RESOURCES,
+                "gang {name} waited longer than its queue's maxWait of {limit} s and is safe from "
+                "preemption for as long",
+                name=f"{victim.key.namespace}/{victim.key.name}",
+                limit=limit,
+            )
 
         def waits_too_long(gang: Gang) -> bool:
             due = deadline(gang)
@@ -65,6 +85,7 @@ class Sla:
 
         if any(node.queue.max_wait_ns for node in view.queues()):
             hooks.gang_order(order)
+            hooks.stop_filter(keeps_turn)
             hooks.waits_too_long(waits_too_long)
         elif self.args.keep_room_for_native_s:
             hooks.waits_too_long(lambda gang: self._keeps_room(gang, view.now))

@@ -9,16 +9,13 @@ from tests.behaviour.histories.life_stories import draw_life
 from tests.behaviour.histories.session_life import SessionLife
 from tests.behaviour.histories.stability import Evicted, Outside, Started
 from tests.behaviour.notation.cases import parse_cases
-from tests.shipped_policy import with_arguments
-
-LASTING = with_arguments(fairshare={"starts": "lasting"})
 
 
-@pytest.mark.parametrize("seed", [4, 13, 19, 22, 28, 80])
+@pytest.mark.parametrize("seed", [4, 13, 19, 22, 28, 80, 115])
 def test_a_life_is_stable(seed):
     """Seeds that started and evicted, or made chains, or failed, before these were looked for."""
     (case,) = parse_cases(draw_life(seed), family="life")
-    life = SessionLife(case, config=LASTING).run()
+    life = SessionLife(case).run()
     assert life.wrong == []
     assert stability.early(life.journal) == []
     assert stability.chains(life.journal) == []

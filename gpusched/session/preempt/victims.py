@@ -18,7 +18,7 @@ from gpusched.api.pod.pod import PodPhase
 from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.allocate.sub_groups import complete_pod_groups
-from gpusched.session.preempt.claims.session_starts import started_gangs
+from gpusched.session.preempt.claims.session_starts import nominated_gangs, started_gangs
 from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation, WithdrawOperation
@@ -85,11 +85,14 @@ class Victims:
 
     Args:
         session: whose snapshot is looked at.
+        nominated: whether gangs count as running where they are nominated: only to suppose what
+            would be evicted once they are there.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, nominated: bool = False) -> None:
         self._session = session
         self._only_spare = False
+        self._nominated = nominated_gangs(session) if nominated else {}
         self._budgets = DisruptionBudgets(session.snapshot.budgets)
         self.left = self._budgets.left
         """What each disruption budget allows still, by its number."""
@@ -103,8 +106,14 @@ class Victims:
             for key, gang in session.snapshot.placed_gangs.items()
             if gang.terms.preemptible and gang.placed
         }
-        if session.hooks.stable.starts:
-            running |= started_gangs(session)
+        # What this session gave counts, also where it is not taken back: a gang that was made whole
+        # again must not lose a member as if it were broken still.
+        running |= {
+            key: gang
+            for key, gang in started_gangs(session).items()
+            if key in running or session.hooks.stable.starts
+        }
+        running |= self._nominated
         for _, gang in sorted(running.items()):
             self._queues.setdefault(gang.queue, []).append(gang)
         self._lowest = {
@@ -162,8 +171,7 @@ class Victims:
         for member in staying:
             row = session.snapshot.nodes.row.get(member.node, -1)
             budgets = self._budgets.numbers_of(member)
-            sent = member.confirmed or session.placements.assigned_to(gang, member.pod.uid)
-            if row < 0 or not sent or len(budgets) > 1:
+            if row < 0 or not self._may_go(gang, member) or len(budgets) > 1:
                 continue  # the API evicts no pod that two budgets count
             seats.append(CandidateVictim(member, row, self._cost(gang, member), budgets))
         if not seats:
@@ -212,6 +220,14 @@ class Victims:
             may_end=len(seats) == len(staying),
             broken=broken,
         )
+
+    def _may_go(self, gang: Gang, member: Placed) -> bool:
+        """Whether a member's place is known to the API, or is one that may be taken back."""
+        if member.confirmed:
+            return True
+        if self._session.placements.assigned_to(gang, member.pod.uid) is not None:
+            return self._session.hooks.stable.starts
+        return gang.key in self._nominated and not member.pod.node
 
     def _cost(self, gang: Gang, member: Placed) -> int:
         # A second at least: of those who have just started, the smaller one is missed less.

@@ -283,12 +283,18 @@ class Session:
     def evict(self, statement: Statement, gang: Gang, member: Placed) -> None:
         """Add to a statement that a member leaves. Its node must exist.
 
-        A place that the member was given in this session is taken back.
+        A place that the member was given in this session, or is nominated for, is taken back.
         """
         if not member.confirmed:
+            path = self.queue_path(gang)
             place = self.placements.assigned_to(gang, member.pod.uid)
             if place is not None:
-                statement.withdraw(gang, place, path=self.queue_path(gang))
+                statement.withdraw(gang, place, path=path)
+                return
+            place = self.nominations.place_of(gang, member.pod.uid)
+            if place is not None:
+                lasting = not gang.terms.preemptible
+                statement.unnominate(place, path=path, lasting=lasting)
                 return
         row = self.snapshot.nodes.row[member.node]
         request = pod_class_vector(member.pod.pod_class, self.snapshot.nodes.columns)

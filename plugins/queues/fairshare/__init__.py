@@ -59,7 +59,7 @@ class FairShareArgs:
     )
     usage_weight: int = attrs.field(default=1000, validator=[v.ge(0), v.le(100_000)])
     starts: Literal["lasting", "any"] = attrs.field(
-        default="any", validator=v.in_(("lasting", "any"))
+        default="lasting", validator=v.in_(("lasting", "any"))
     )
     chains: Literal["avoid", "allow"] = attrs.field(
         default="avoid", validator=v.in_(("avoid", "allow"))

@@ -67,7 +67,8 @@ def started(
 
 def test_a_replacement_goes_before_equal_work_that_waits_longer(c):
     """Also before work of another queue: whoever is broken holds GPUs that do nothing."""
-    c.nodes(4, gpus=8).queue("default").queue("other")
+    c.nodes(4, gpus=8).queue("other")
+    c.queue("default", limits={"deserved": {entities.GPU: 32}})
     started(c, "a", 3, need=4)
     c.gang("single", pods=1, gpus=8, queue="other", created=entities.BORN - 100)
     c.gang("mine", pods=1, gpus=8, created=entities.BORN - 100)

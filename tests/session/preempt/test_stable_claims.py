@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -17,8 +18,8 @@ def stability(**arguments):
 
 @pytest.fixture
 def given():
-    """An empty cluster where starts last."""
-    return stability(starts="lasting")
+    """An empty cluster under the shipped policy: starts last."""
+    return Given()
 
 
 def owed(c):
@@ -45,9 +46,9 @@ def test_nobody_is_lent_what_is_taken_back_in_the_next_session(given):
     assert c.then.started() == ["due"]
 
 
-def test_it_is_lent_for_a_moment_by_default():
+def test_it_is_lent_for_a_moment_where_the_operator_says_so():
     """With ``starts: any`` the guest starts, and goes in the next session."""
-    c = owed(Given())
+    c = owed(stability(starts="any"))
     c.when.carried_out()
     assert c.then.started() == ["lent"]
     c.now += 1.0
@@ -82,6 +83,63 @@ def test_a_gang_that_is_safe_for_its_minimum_runtime_starts(given):
     c.group("lent", queue="guest", min_member=1, min_runtime_ns=600 * 10**9)
     c.when.one_session()
     assert c.then.started() == ["lent"]
+
+
+def test_a_start_in_sub_groups_is_taken_back_by_whole_ones(given):
+    """One of two sub-groups suffices: the owner's claim takes the other one, not a member of each."""
+    c = given.node("n0", gpus=8)
+    c.queue("owner", limits={"deserved": {entities.GPU: 6}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "old", "n0", gpus=4, queue="guest", since=c.now - 100)
+    parts = [SubGroup(name, 2, TopologyRequest()) for name in "ab"]
+    c.group("lent", queue="guest", min_member=1, sub_groups=parts, min_sub_groups=1)
+    for rank in range(4):
+        c.pod(f"lent-{rank}", group="lent", gpus=1, rank=rank, sub_group="ab"[rank % 2])
+    c.gang("due", pods=1, gpus=6, queue="owner")
+    c.when.one_session()
+    assert c.then.evicted() == ["old-0"]
+    assert sorted(c.then.nodes()) == ["lent-1", "lent-3"]
+
+
+@pytest.mark.parametrize("starts", ["lasting", "any"])
+def test_a_gang_made_whole_again_loses_no_member_as_if_it_were_broken(starts):
+    """Its last member gets a place, and in the same session a claim for one GPU asks who leaves."""
+    c = stability(starts=starts).node("n0", gpus=4)
+    c.queue("owner", limits={"deserved": {entities.GPU: 1}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "torn", "n0 n0 n0", min_member=4, queue="guest")
+    c.pod("torn-3", group="torn", gpus=1, rank=3)
+    c.gang("due", pods=1, gpus=1, queue="owner", created=entities.NOW - 1)
+    c.when.carried_out()
+    c.now += 1.0
+    c.when.one_session()
+    stays = [pod for pod in c.cache.pods.values() if pod.group == "torn" and pod.node]
+    assert len(stays) in (0, 4)
+
+
+def test_in_a_line_no_gang_is_preempted_for_a_younger_one(given):
+    """Priority does not count in it: the older gang starts, and stays."""
+    c = given.node("n0", gpus=1).queue("line", ordering="Fifo")
+    c.gang("old", pods=1, gpus=1, queue="line")
+    c.gang("high", pods=1, gpus=1, queue="line", priority=9, created=entities.BORN + 1)
+    c.when.carried_out()
+    assert c.then.started() == ["old"]
+    c.now += 1.0
+    c.when.one_session()
+    assert c.then.evicted() == []
+
+
+@pytest.mark.parametrize(("later", "evicted"), [(59, []), (60, ["patient-0"])])
+def test_who_waited_too_long_is_safe_from_preemption_for_as_long(given, later, evicted):
+    """Past maxWait it goes before higher priority, and its turn lasts longer than a moment."""
+    c = given.node("n0", gpus=1).queue("q", max_wait_ns=60 * 10**9)
+    c.gang("patient", pods=1, gpus=1, queue="q", created=c.now - 61)
+    c.gang("high", pods=1, gpus=1, queue="q", priority=9, created=c.now)
+    c.when.carried_out()
+    assert c.then.started() == ["patient"]
+    c.now += float(later)
+    c.when.one_session()
+    assert c.then.evicted() == evicted
 
 
 def test_nobody_is_kept_from_a_start_for_a_claim_that_is_not_made(given):

@@ -28,6 +28,8 @@ TOLD_SINCE = {
 SEARCHED_SINCE = {
     # The model of victims is a tighter one: another proof of the same victims.
     "moves-for-another": "search 1 (victim-model) was answered otherwise",
+    # Whether a start would last is asked, too: of a claim that is not made after all.
+    "shares-and-preemption": "other searches are made",
 }
 """Searches that today's models answer in another way, by decision; the plan is the same."""
 

@@ -50,8 +50,9 @@ class ChainCheck:
     def __init__(self, session: Session, trial: ClaimTrial) -> None:
         self._session = session
         self._trial = trial
-        self._victims = Victims(session)
         self._trials = 0
+        self._known: tuple[int, Victims] | None = None
+        """Victims, and the number of claims with which they were looked up."""
 
     def victim_that_evicts(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A victim that would have a third gang evicted; None when none was found.
@@ -60,7 +61,7 @@ class ChainCheck:
             claimant: for which room is made.
             statement: with its evictions and its places, not committed yet.
         """
-        remade = _remade_victims(statement.evictions)[:VICTIMS_ASKED_MAX]
+        remade = remade_victims(statement.evictions)[:VICTIMS_ASKED_MAX]
         if not remade:
             return None
         session = self._session
@@ -72,11 +73,11 @@ class ChainCheck:
     def _evicts(self, gang: Gang, statement: Statement) -> bool:
         """Whether others would be evicted for a gang that waits, after a statement."""
         session = self._session
-        if not any(rules.allow(gang) for rules in claim_rules(session, self._victims)):
+        if not any(rules.allow(gang) for rules in claim_rules(session, self._known_victims())):
             return False
-        if self._finds_room(gang):
+        if finds_room(session, gang):
             return False
-        left = Victims(session)
+        left = Victims(session, nominated=True)
         left.claimed(statement.evictions, statement.withdrawn)
         for rules in claim_rules(session, left):
             if self._trials >= TRIALS_MAX:
@@ -87,17 +88,25 @@ class ChainCheck:
                     return True
         return False
 
-    def _finds_room(self, gang: Gang) -> bool:
-        session = self._session
-        if first_refusal(session.hooks.quota_checks, gang).refuses:
-            return False
-        statement = session.statement()
-        found = place_ignoring_reservations(session, gang, statement) is None
-        statement.discard()
-        return found
+    def _known_victims(self) -> Victims:
+        """Gangs that run or are nominated, those of a claim that is looked at included."""
+        claims = len(self._session.nominations.plans)
+        if self._known is None or self._known[0] != claims:
+            self._known = (claims, Victims(self._session, nominated=True))
+        return self._known[1]
 
 
-def _remade_victims(evictions: Sequence[EvictOperation]) -> list[tuple[Gang, Gang]]:
+def finds_room(session: Session, gang: Gang) -> bool:
+    """Whether a gang that waits finds room as things are, within its quotas."""
+    if first_refusal(session.hooks.quota_checks, gang).refuses:
+        return False
+    statement = session.statement()
+    found = place_ignoring_reservations(session, gang, statement) is None
+    statement.discard()
+    return found
+
+
+def remade_victims(evictions: Sequence[EvictOperation]) -> list[tuple[Gang, Gang]]:
     """Gangs that end, each with the gang that waits when its members were made again."""
     leaving: dict[GangKey, list[EvictOperation]] = {}
     for each in evictions:

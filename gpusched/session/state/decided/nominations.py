@@ -85,6 +85,10 @@ class Nominations:
         """Places nominated for the gang's pods; none without a nomination."""
         return self._nominated.get(gang.key, ())
 
+    def place_of(self, gang: Gang, uid: UID) -> Assignment | None:
+        """The place nominated for one pod of the gang; None without a nomination."""
+        return next((place for place in self.places(gang) if place.pod.uid == uid), None)
+
     def moved_places(self, gang: Gang) -> tuple[Assignment, ...]:
         """Places held for members of a moved gang until they are made again and placed."""
         return self._moved.get(gang.key, ())
