@@ -49,18 +49,18 @@ _VALUE_TEXT: Final = (
 )
 
 
-def label_name_problems(value: str) -> list[str]:
-    """Why a text is no RFC 1123 label, in the API server's order."""
-    problems = [_too_long(63)] if len(value.encode()) > 63 else []
+def label_name_problems(value: str, *, unit: str = "characters") -> list[str]:
+    """Why a text is no RFC 1123 label, in the API server's order; declared rules count bytes."""
+    problems = [_too_long(63, unit)] if len(value.encode()) > 63 else []
     if not _LABEL.fullmatch(value):
         dots = _SUBDOMAIN.fullmatch(value)
         problems.append("must not contain dots" if dots else _LABEL_TEXT)
     return problems
 
 
-def subdomain_problems(value: str) -> list[str]:
-    """Why a text is no RFC 1123 subdomain, in the API server's order."""
-    problems = [_too_long(253)] if len(value.encode()) > 253 else []
+def subdomain_problems(value: str, *, unit: str = "characters") -> list[str]:
+    """Why a text is no RFC 1123 subdomain, in the API server's order; declared rules count bytes."""
+    problems = [_too_long(253, unit)] if len(value.encode()) > 253 else []
     return problems if _SUBDOMAIN.fullmatch(value) else [*problems, _SUBDOMAIN_TEXT]
 
 
@@ -70,11 +70,11 @@ def qualified_name_problems(key: str) -> tuple[str, ...]:
     parts = key.split("/")
     if len(parts) > 2:
         example = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return (_QUALIFIED_TEXT + example,)
+        return (f"a valid label key {_QUALIFIED_TEXT}{example}",)
     problems: list[str] = []
     if len(parts) == 2:
         if parts[0]:
-            problems += [f"prefix part {p}" for p in subdomain_problems(parts[0])]
+            problems += [f"prefix part {p}" for p in subdomain_problems(parts[0], unit="bytes")]
         else:
             problems.append("prefix part must be non-empty")
     name = parts[-1]
@@ -94,8 +94,8 @@ def label_value_problems(value: str) -> tuple[str, ...]:
     return tuple(problems if _VALUE.fullmatch(value) else [*problems, _VALUE_TEXT])
 
 
-def _too_long(most: int) -> str:
-    return f"must be no more than {most} bytes"
+def _too_long(most: int, unit: str = "bytes") -> str:
+    return f"must be no more than {most} {unit}"
 
 
 def name_errors(
@@ -283,18 +283,20 @@ def immutable_field_errors(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def clean_for_create(meta: Obj) -> None:
-    """Drop what only the server may set."""
+    """Drop what only the server may set.
+
+    A generation stays: kinds that have one begin it, in others it is what the client says.
+    """
     for key in (
         "uid",
         "resourceVersion",
         "creationTimestamp",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
-        "generation",
         "selfLink",
     ):
         meta.pop(key, None)
-    for key in [k for k, v in meta.items() if v in (None, "", {}, [])]:
+    for key in [k for k, v in meta.items() if v in (None, "", 0, {}, [])]:
         del meta[key]
 
 

@@ -94,7 +94,8 @@ class SchemaBuilder:
             node = ANY
         else:
             # Entered before it is filled: schemas of schemas refer to themselves.
-            node = SchemaNode(type=raw["type"], go_struct=short)
+            package = name.split(".")[-2]
+            node = SchemaNode(type=raw["type"], go_struct=short, go_package=package)
             node.preserve_unknown = raw["type"] == "object" and "properties" not in raw
             self._nodes[name] = node
             self._fill(node, raw)

@@ -28,7 +28,7 @@ _LAYOUT = {
 def decode_error(value: Json, node: SchemaNode) -> str | None:
     """The decoder's message for the first type error in the order of the object, None without one."""
     if value is not None and not isinstance(value, dict):
-        return f"json: cannot unmarshal {_go_kind(value)} into Go value of type v1.{node.go_struct}"
+        return f"json: cannot unmarshal {_go_kind(value)} into Go value of type {node.go_package}.{node.go_struct}"
     return _walk(value, node, path="", struct=node.go_struct)
 
 
@@ -137,7 +137,7 @@ def _go_type(node: SchemaNode) -> str:
     if node.is_map and node.additional is not None:
         return f"map[string]{_go_type(node.additional)}"
     if node.go_struct:
-        return f"v1.{node.go_struct}"
+        return f"{node.go_package}.{node.go_struct}"
     if node.type == "integer":
         return node.format or "int"
     if node.type in {"time", "micro-time"}:

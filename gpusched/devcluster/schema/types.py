@@ -26,7 +26,8 @@ class SchemaNode:
         type: ``object``, ``array``, ``string``, ``integer``, ``number``, ``boolean``;
             ``quantity``, ``int-or-string``, ``time`` or ``micro-time`` for the types that have
             their own JSON form; empty when anything goes.
-        go_struct: name of the structure that decode errors speak of, built-in kinds only.
+        go_struct: name of the structure that decode errors speak of, built-in kinds only;
+            ``go_package`` of the package that they name with it.
         props: known keys of an object.
         additional: what unknown keys of a map hold.
         items: what a list holds.
@@ -39,6 +40,7 @@ class SchemaNode:
 
     type: str = ""
     go_struct: str = ""
+    go_package: str = "v1"
     format: str = ""
     props: dict[str, SchemaNode] = attrs.field(factory=dict)
     additional: SchemaNode | None = None

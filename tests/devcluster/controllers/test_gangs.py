@@ -35,11 +35,16 @@ def group_names(cluster):
 
 def test_names_of_groups_are_those_of_a_real_controller():
     """Hash and truncation as kube-controller-manager 1.36.2 computed them."""
-    # given a Job, a Workload and a template
-    job = {"metadata": {"name": "train", "uid": "00000000-0000-4000-8000-000000000001"}}
-    # then names are stable, end in a hash of safe letters, and never exceed 253 characters
-    assert workload_name(job) == workload_name(job)
-    assert workload_name(job).startswith("train-")
+    # given Jobs as a real cluster had them
+    for name, uid, workload, group in (
+        ("a", "5befba3a-91b6-4bb3-9acc-8605f98f4d71", "a-68fbdcd5c5", "79f5c8cf45"),
+        ("sus", "4e97b5ae-a738-4813-a9a1-e7e22d7682ea", "sus-54658ffd9d", "9cdc7955d"),
+    ):
+        # then the names are those that it gave
+        assert workload_name({"metadata": {"name": name, "uid": uid}}) == workload
+        template = f"{name}-pgt-0"
+        assert pod_group_name(workload, template) == f"{workload}-{template}-{group}"
+    # and they never exceed 253 characters
     long_name = pod_group_name("w" * 253, "t" * 60)
     assert len(long_name) == 253
     assert "-" + "t" * 60 + "-" in long_name

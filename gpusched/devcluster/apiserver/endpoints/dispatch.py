@@ -17,7 +17,6 @@ from gpusched.devcluster.apiserver.rbac import reviews, tokens
 from gpusched.devcluster.apiserver.reading import representations
 from gpusched.devcluster.apiserver.reading.lists import (
     ListOptions,
-    ListResult,
     list_page,
     options_from,
     too_large,
@@ -264,20 +263,18 @@ class ResourceEndpoints:
         listing = options_from(resource, request.query)
         options, by = self._delete_options(request), WriteOptions(user=request.user)
         page = list_page(self._core, resource, route.namespace, options=listing)
-        last: list[Stored] = []
         for stored in page.items:
-            name = stored.obj["metadata"]["name"]
-            answer, _gone = self._api.delete(
+            meta = stored.obj["metadata"]
+            self._api.delete(
                 resource,
-                stored.obj["metadata"].get("namespace", ""),
-                name,
+                meta.get("namespace", ""),
+                meta["name"],
                 options=options,
                 by=by,
                 with_others=True,
             )
-            last.append(answer if isinstance(answer, Stored) else stored)
-        done = ListResult(items=last, version=self._core.store.version)
-        return ApiAnswer(body=representations.list_bytes(resource, done), warnings=by.warnings)
+        # The answer shows them as they were found, whatever has become of them.
+        return ApiAnswer(body=representations.list_bytes(resource, page), warnings=by.warnings)
 
     def _delete_options(self, request: ApiRequest) -> DeleteOptions:
         body: Obj | None = None

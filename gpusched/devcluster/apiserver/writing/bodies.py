@@ -219,17 +219,17 @@ def _mismatch(core: ServerState, resource: Resource, kind: str, *, version: str)
                 f"({resource.api_version})"
             )
         return f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
-    group, _, short = version.rpartition("/")
+    short = version.rpartition("/")[2]
     if core.registry.by_kind(version, kind) is None:
         return (
             f'{kind} in version "{short}" cannot be handled as a {resource.kind}: '
             f'no kind "{kind}" is registered for version "{version}" in scheme '
-            '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+            '"pkg/runtime/scheme.go:111"'
         )
     package = (resource.group.partition(".")[0]) or "core"
     return (
         f'{kind} in version "{short}" cannot be handled as a {resource.kind}: converting '
-        f"({short if not group else version}.{kind}) to ({package}.{resource.kind}): "
+        f"({short}.{kind}) to ({package}.{resource.kind}): "
         "unknown conversion"
     )
 
@@ -275,7 +275,7 @@ def check_kind(body: Obj, kind: str) -> None:
     package = "core" if kind == "Binding" else "policy"
     raise status.bad_request(
         f'{sent} in version "{short}" cannot be handled as a {kind}: '
-        f"converting ({version}.{sent}) to ({package}.{kind}): unknown conversion"
+        f"converting ({short}.{sent}) to ({package}.{kind}): unknown conversion"
     )
 
 

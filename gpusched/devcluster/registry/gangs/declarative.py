@@ -231,12 +231,12 @@ def printed_structure(struct: Struct, value: Obj) -> Obj:
 
 def short_name(at: str, value: str) -> list[FieldError]:
     """Check a DNS label."""
-    return [invalid(at, value, why) for why in label_name_problems(value)]
+    return [invalid(at, value, why) for why in label_name_problems(value, unit="bytes")]
 
 
 def long_name(at: str, value: str) -> list[FieldError]:
     """Check a DNS subdomain."""
-    return [invalid(at, value, why) for why in subdomain_problems(value)]
+    return [invalid(at, value, why) for why in subdomain_problems(value, unit="bytes")]
 
 
 def label_key(at: str, value: str) -> list[FieldError]:

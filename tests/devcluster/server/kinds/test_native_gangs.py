@@ -342,3 +342,55 @@ async def test_scheduling_of_a_job_is_no_field_of_1_36_and_forbidden_with_its_ga
     document = await closed.get("/openapi/v3/apis/batch/v1")
     schemas = document.body["components"]["schemas"]
     assert "scheduling" in schemas["io.k8s.api.batch.v1.JobSpec"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "why"),
+    [
+        (
+            f"{OLDER}/podgroups",
+            named("g", schedulingPolicy="gang"),
+            (
+                "json: cannot unmarshal string into Go struct field PodGroupSpec.spec.schedulingPolicy "
+                "of type v1alpha2.PodGroupSchedulingPolicy"
+            ),
+        ),
+        (
+            f"{OLDER}/podgroups",
+            {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload"},
+            "converting (v1alpha2.Workload) to (scheduling.PodGroup): unknown conversion",
+        ),
+        (
+            JOBS,
+            {"apiVersion": "batch/v1", "kind": "CronJob"},
+            "converting (v1.CronJob) to (batch.Job): unknown conversion",
+        ),
+    ],
+)
+async def test_decode_errors_name_types_by_their_package(start_http, path, body, why):
+    """As Kubernetes 1.36.2 was seen to: the version stands for the package, not the group."""
+    http = await start_http(gangs=all_gates("1.36"))
+    reply = await http.post(path, body)
+    assert (reply.code, reply.message.partition(": ")[2]) == (400, why)
+
+
+async def test_what_a_client_says_of_generations_stays_in_kinds_without(start_http):
+    """A group keeps the number it was made with, and its deletion counts as a change of it."""
+    http = await start_http(gangs=all_gates("1.36"))
+    meta = {"name": "g", "generation": 7, "finalizers": ["example.com/x"]}
+    made = await http.post(f"{OLDER}/podgroups", {"metadata": meta, "spec": GANG})
+    assert made.body["metadata"]["generation"] == 7
+    found = await http.delete(f"{OLDER}/podgroups")
+    shown = [item["metadata"] for item in found.body["items"]]
+    assert [("deletionTimestamp" in m, m["generation"]) for m in shown] == [(False, 7)]
+    assert (await http.get(f"{OLDER}/podgroups/g")).body["metadata"]["generation"] == 8
+
+
+async def test_a_name_that_is_too_long_is_counted_in_two_units(start_http):
+    """Declared rules say bytes, those written by hand say characters."""
+    http = await start_http(gangs=all_gates("1.36"))
+    link = {"workload": {"workloadName": "w" * 254, "podGroupTemplateName": "t"}}
+    why = await refused(http, f"{OLDER}/podgroups", named("g", **GANG, podGroupTemplateRef=link))
+    assert why.endswith("must be no more than 253 bytes")
+    why = await refused(http, f"{OLDER}/podgroups", named("g" * 254, **GANG))
+    assert why.endswith("must be no more than 253 characters")

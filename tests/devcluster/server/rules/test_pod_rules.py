@@ -60,7 +60,7 @@ REFUSED: list[tuple[str, Obj, list[str]]] = [
     (
         "long hostname",
         pod(hostname="h" * 64),
-        [f'spec.hostname: Invalid value: "{"h" * 64}": must be no more than 63 bytes'],
+        [f'spec.hostname: Invalid value: "{"h" * 64}": must be no more than 63 characters'],
     ),
     (
         "restart policy",
