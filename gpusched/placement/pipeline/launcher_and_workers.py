@@ -13,7 +13,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.placement.greedy import members_of_each_role, place_around
 from gpusched.placement.model.problem import Problem
-from gpusched.placement.model.verify import objective_values, solution_errors
+from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
 from gpusched.placement.tree.identical_members import as_identical_members
 from gpusched.placement.tree.search import machine_words_of, place_identical_members
 from gpusched.placement.tree.table_cache import TableCache
@@ -55,7 +55,11 @@ def place_launcher_and_workers(
     values = objective_values(alone, found.row[None])
     if not found.holds(values):
         return None
-    return LauncherPlacement(counts, values[: found.proven])
+    proven = found.proven
+    if problem.roles[leader].most > share[leader]:
+        # With more of its members there may be less fragmentation, if not fewer nodes.
+        proven = min(proven, objective_names(alone).index("fragmentation"))
+    return LauncherPlacement(counts, values[:proven])
 
 
 def _alone(problem: Problem, leader: int, members: int) -> Problem | None:
