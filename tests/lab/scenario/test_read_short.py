@@ -233,6 +233,34 @@ def test_a_group_with_roles_is_a_pod_group_and_its_pods(tmp_path: Path) -> None:
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "4"}
 
 
+def test_a_tree_of_sub_groups_says_itself_what_has_to_start(tmp_path: Path) -> None:
+    """Roles in it have no minimum of their own; sub-groups that hold others stand beside theirs."""
+    group, *_ = submitted(
+        tmp_path,
+        """
+          name: train
+          kind: PodGroup
+          roles:
+          - {name: a, pods: 2, subGroup: s0}
+          - {name: b, pods: 3, subGroup: s1, topology: {required: rack}}
+          - {name: main}
+          subGroups:
+          - {name: all, minSubGroups: 1, topology: {required: zone}}
+          - {name: s0, parent: all}
+          - {name: s1, parent: all}
+        """,
+    )
+    assert group["spec"] == {
+        "minMember": 1,
+        "minTaskMember": {"main": 1},
+        "subGroups": [
+            {"name": "s0", "minMember": 2, "parent": "all"},
+            {"name": "s1", "minMember": 3, "topology": {"required": "rack"}, "parent": "all"},
+            {"name": "all", "minSubGroups": 1, "topology": {"required": "zone"}},
+        ],
+    }
+
+
 def test_nodes_and_queues_in_short(tmp_path: Path) -> None:
     """Domains are counted on from entry to entry, a bare number of a queue is GPUs."""
     found = scenario(

@@ -83,10 +83,13 @@ def _group(work: WorkloadSpec) -> Obj:
     spec: Obj = {}
     if work.queue:
         spec["queue"] = work.queue
-    spec["minMember"] = _least(work)
+    # In a tree sub-groups say what is needed; roles outside of it need what they have.
+    needed = [role for role in work.roles if not (work.sub_groups and role.sub_group)]
+    spec["minMember"] = max(1, sum(map(_role_least, needed))) if work.sub_groups else _least(work)
     if work.roles:
-        spec["minTaskMember"] = {role.name: _role_least(role) for role in work.roles}
-        if groups := _sub_groups(work.roles):
+        if needed:
+            spec["minTaskMember"] = {role.name: _role_least(role) for role in needed}
+        if groups := _sub_groups(work):
             spec["subGroups"] = groups
     if work.min_sub_groups is not None:
         spec["minSubGroups"] = work.min_sub_groups
@@ -240,15 +243,23 @@ def _least(work: WorkloadSpec) -> int:
     return cast("int", work.pods)
 
 
-def _sub_groups(roles: tuple[PodRole, ...]) -> list[Obj]:
+def _sub_groups(work: WorkloadSpec) -> list[Obj]:
     found: dict[str, Obj] = {}
-    for role in roles:
+    for role in work.roles:
         if not role.sub_group:
             continue
         group = found.setdefault(role.sub_group, {"name": role.sub_group, "minMember": 0})
         group["minMember"] += _role_least(role)
         if role.topology:
             group["topology"] = _wish(role.topology)
+    for each in work.sub_groups:
+        group = found.setdefault(each.name, {"name": each.name})
+        if each.parent:
+            group["parent"] = each.parent
+        if each.min_sub_groups is not None:
+            group["minSubGroups"] = each.min_sub_groups
+        if each.topology:
+            group["topology"] = _wish(each.topology)
     return list(found.values())
 
 

@@ -87,6 +87,21 @@ ROLE: Final = MappingType(
         MappingField("topology", WISH, "Of the sub-group."),
     ),
 )
+SUB_GROUP: Final = MappingType(
+    "a sub-group",
+    (
+        MappingField(
+            "name", NAME, "As in subGroup of roles, or of one that holds others.", required=True
+        ),
+        MappingField("parent", NAME, "The sub-group that it is in; none at the top."),
+        MappingField(
+            "minSubGroups",
+            IntegerType(1, GANG_PODS_MAX),
+            "So many in it are enough; all when left out.",
+        ),
+        MappingField("topology", WISH, "Of all its pods."),
+    ),
+)
 _ATTEMPTS: Final = UnionType(
     (
         ((int,), IntegerType(1, 10_000)),
@@ -166,6 +181,11 @@ WORKLOAD: Final = MappingType(
         MappingField("nodeSelector", LABELS, "Of the pods."),
         MappingField("tolerations", ListType(AnyType("a mapping", (dict,))), "Of the pods."),
         MappingField("roles", ListType(ROLE, 1, 256), "A PodGroup of several roles."),
+        MappingField(
+            "subGroups",
+            ListType(SUB_GROUP, 1, 256),
+            "A tree of sub-groups; roles need not all start.",
+        ),
     ),
     at_most_one=(
         ("gpus", "fraction", "gpuMemory", "mig"),

@@ -43,6 +43,7 @@ from gpusched.lab.scenario.model.scenario import (
 from gpusched.lab.scenario.model.workload import (
     GpuRequest,
     PodRole,
+    SubGroupSpec,
     WorkloadSpec,
     WorkloadTopology,
 )
@@ -53,6 +54,7 @@ _ONLY: Final = {
     "suspend": (JOB,),
     "roles": (GROUP,),
     "minSubGroups": (GROUP,),
+    "subGroups": (GROUP,),
     "minMember": (JOB, GROUP),
     "pods": (JOB, GROUP, DEPLOYMENT),
     "runFor": (JOB, GROUP, POD),
@@ -105,11 +107,21 @@ def read_workload(found: MappingValues, reading: ReadContext, *, repeated: bool)
         node_selector=found.get("nodeSelector", {}),
         tolerations=tuple(json_value(each) for each in found.get("tolerations", ())),
         roles=tuple(map(_role, found.get("roles", ()))),
+        sub_groups=tuple(map(_sub_group, found.get("subGroups", ()))),
     )
     _check(work, found, reading)
     if work.roles and len(work.roles) == len(found.get("roles")):
         _check_roles(work, found, reading)
     return work
+
+
+def _sub_group(found: MappingValues) -> SubGroupSpec:
+    return SubGroupSpec(
+        name=found.get("name", "sub-group"),
+        parent=found.get("parent", ""),
+        min_sub_groups=found.get("minSubGroups"),
+        topology=_wish(found.get("topology")),
+    )
 
 
 def _role(found: MappingValues) -> PodRole:
@@ -198,7 +210,9 @@ def _check_roles(work: WorkloadSpec, found: MappingValues, reading: ReadContext)
             found.line_of("roles"), f"the roles have {total} pods, at most {GANG_PODS_MAX}"
         )
     if work.min_sub_groups is not None:
-        named = {role.sub_group for role in work.roles if role.sub_group}
+        nested = {each.name for each in work.sub_groups if each.parent}
+        named = {role.sub_group for role in work.roles if role.sub_group} - nested
+        named |= {each.name for each in work.sub_groups if not each.parent}
         if work.min_sub_groups > len(named):
             problems.add(
                 found.line_of("minSubGroups"),

@@ -96,6 +96,22 @@ class GpuRequest:
 
 
 @attrs.frozen(kw_only=True)
+class SubGroupSpec:
+    """A sub-group in a tree: one of roles, or one that holds others.
+
+    Attributes:
+        parent: that it is in, empty at the top.
+        min_sub_groups: how many of those in it must be complete; None for all.
+        topology: of its pods; a role's own counts where this says nothing.
+    """
+
+    name: str
+    parent: str = ""
+    min_sub_groups: int | None = None
+    topology: WorkloadTopology = _NO_WISH
+
+
+@attrs.frozen(kw_only=True)
 class PodRole:
     """Some of the pods of a PodGroup that are alike.
 
@@ -153,6 +169,7 @@ class WorkloadSpec:
     node_selector: Mapping[str, str] = attrs.Factory(dict)
     tolerations: tuple[dict[str, Any], ...] = ()
     roles: tuple[PodRole, ...] = ()
+    sub_groups: tuple[SubGroupSpec, ...] = ()
 
 
 def drawn_attributes(thing: object) -> tuple[str, ...]:
