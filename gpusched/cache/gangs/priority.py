@@ -125,7 +125,7 @@ class PriorityClassLimits:
         alive = [pod for pod in pods if not pod.finished]
         if value <= 0 or (alive and all(pod.priority >= value for pod in alive)):
             return CountedPriority(None, value)
-        free = any(each.value >= value and not self.why(each.name, value) for each in classes)
+        free = any(each.value >= value and not self.why(each.name, each.value) for each in classes)
         if free and self._rule == "trusted":
             return CountedPriority(None, value)
         own = min(value, self.of_pods(alive))
