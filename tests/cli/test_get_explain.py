@@ -234,7 +234,8 @@ def test_get_podgroups_of_the_contexts_namespace(cluster, capsys):
     ]
     assert lines[1].split()[:6] == ["a", "research", "Inqueue", "4", "0", "NoRoom"]
     assert [line.split()[0] for line in lines[1:]] == ["a", "b", "c"]
-    assert [query.get("continue") for _, query in cluster.asked] == [None, "2"]
+    pages = [query.get("continue") for path, query in cluster.asked if path.endswith("/podgroups")]
+    assert pages == [None, "2"]
 
 
 def test_get_podgroups_elsewhere(cluster, capsys):
@@ -247,6 +248,128 @@ def test_get_podgroups_elsewhere(cluster, capsys):
     assert capsys.readouterr().out == "There are no podgroups in namespace other.\n"
     assert main(["get", "gpg", "-A", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["items"][0]["metadata"]["name"] == "a"
+
+
+NATIVE = "/apis/scheduling.k8s.io/v1alpha2"
+
+
+def serve_native_groups(cluster, *groups, own=True):
+    """The kind of Kubernetes' own PodGroups, with these in namespace team-a."""
+    cluster.objects |= {
+        "/apis": {"groups": [{"name": "scheduling.k8s.io", "versions": [{"version": "v1alpha2"}]}]},
+        NATIVE: {"resources": [{"name": "podgroups"}, {"name": "podgroups/status"}]},
+        f"{NATIVE}/namespaces/team-a/podgroups": list(groups),
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    for each in groups:
+        path = f"{NATIVE}/namespaces/team-a/podgroups/{each['metadata']['name']}"
+        cluster.objects[path] = each
+    if own:
+        cluster.objects[f"{API}/namespaces/team-a/podgroups"] = []
+
+
+def native_group(name, *, said=SENTENCE, **policy):
+    waits = {**refused("InsufficientResources", said), "type": "gpusched.io/Scheduled"}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {
+            "name": name, "namespace": "team-a", "uid": f"uid-{name}", "resourceVersion": "1",
+            "creationTimestamp": "2001-01-01T00:00:00Z", "labels": {"gpusched.io/queue": "research"},
+        },
+        "spec": {"schedulingPolicy": policy or {"gang": {"minCount": 4}}},
+        "status": {"conditions": [waits]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_get_podgroups_of_kubernetes_itself(cluster, capsys, own):
+    """Native groups stand among ours, in our words; also where none of our kinds is there."""
+    serve_native_groups(cluster, native_group("llm"), own=own)
+    assert main(["get", "podgroups", "-o", "wide"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert line.split()[:5] == ["llm", "research", "Pending", "4", "InsufficientResources"]
+    assert "API" in header.split()
+    assert "scheduling.k8s.io/v1alpha2" in line
+    assert SENTENCE in line
+
+
+def test_get_podgroups_says_what_may_not_be_listed(cluster, capsys):
+    """Given a user without the right to native groups, then ours are shown and that is said."""
+    serve_native_groups(cluster)
+    cluster.objects[f"{API}/namespaces/team-a/podgroups"] = [group("a")]
+    cluster.objects[f"{NATIVE}/namespaces/team-a/podgroups"] = 403
+    assert main(["get", "podgroups"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split()[0] == "a"
+    assert shown.err == (
+        "gpusched: podgroups.scheduling.k8s.io are left out: this user may not list them\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "asked", [("podgroup", "llm"), ("pod", "llm-1"), ("job", "train"), ("podgroup", "train")]
+)
+def test_explain_a_group_of_kubernetes_itself(cluster, capsys, asked):
+    """By its name, by a member's or by its Job's: needs, members and the reason with numbers."""
+    serve_native_groups(cluster, native_group("llm"))
+    labels = {"batch.kubernetes.io/job-name": "train"}
+    members = [
+        pod(f"llm-{index}", labels=labels, schedulingGroup={"podGroupName": "llm"})
+        for index in range(4)
+    ]
+    cluster.objects |= {
+        "/api/v1/namespaces/team-a/pods": [*members, pod("other")],
+        "/api/v1/namespaces/team-a/pods/llm-1": members[1],
+        "/apis/batch/v1/namespaces/team-a/jobs/train": {
+            "metadata": {"name": "train", "namespace": "team-a"}, "spec": {"parallelism": 4},
+        },
+    }  # fmt: skip
+    assert main(["explain", *asked]) == 0
+    assert capsys.readouterr().out.splitlines()[:5] == [
+        "PodGroup team-a/llm: Pending in queue research",
+        "  needs   4 pods that start together",
+        "  needs   4 waiting pods with cpu 500m, nvidia.com/gpu 8 each",
+        "  has     4 pods: 4 pending",
+        f"  why     InsufficientResources: {SENTENCE}",
+    ]
+
+
+def test_a_native_group_that_cannot_be_read_tells_its_conditions(cluster, capsys):
+    """Given a group of which a field is no number, then what was said of it is shown."""
+    bad = native_group("odd", gang={"minCount": "many"})
+    serve_native_groups(cluster, bad)
+    cluster.objects["/api/v1/namespaces/team-a/pods"] = []
+    assert main(["explain", "podgroup", "odd"]) == 0
+    assert f"why     InsufficientResources: {SENTENCE}" in capsys.readouterr().out
+
+
+def test_explain_a_composite_group(cluster, capsys):
+    """Its members are the pods of all groups below it; it needs so many of its children."""
+    version = "/apis/scheduling.k8s.io/v1alpha3"
+    tree, inner = native_group("job", gang={"minGroupCount": 2}), native_group("part")
+    inner["spec"] |= {"parentCompositePodGroupName": "job"}
+    leaf, alone = native_group("leaf"), native_group("alone")
+    leaf["spec"]["parentCompositePodGroupName"] = "part"
+    below = f"{version}/namespaces/team-a"
+    members = [
+        pod(f"p-{name}", schedulingGroup={"podGroupName": name}) for name in ("leaf", "alone")
+    ]
+    cluster.objects |= {
+        "/apis": {"groups": [{"name": "scheduling.k8s.io", "versions": [{"version": "v1alpha3"}]}]},
+        version: {"resources": [{"name": "podgroups"}, {"name": "compositepodgroups"}]},
+        f"{below}/podgroups": [leaf, alone],
+        f"{below}/compositepodgroups": [tree, inner],
+        f"{below}/compositepodgroups/job": tree,
+        "/api/v1/namespaces/team-a/pods": members,
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "job"]) == 0
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "CompositePodGroup team-a/job: Pending in queue research",
+        "  needs   2 of its groups at once, each with what it needs itself",
+        "  needs   1 waiting pod with cpu 500m, nvidia.com/gpu 8 each",
+        "  has     1 pod: 1 pending",
+    ]
 
 
 def test_explain_a_pod_group(cluster, capsys):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import read_group_name
@@ -16,14 +18,19 @@ from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_out
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
 from gpusched.cli.inspect.explanation import GangObjects
+from gpusched.cli.inspect.pod_groups import find_group, groups_of_tree
 from gpusched.io.client.api_client import ApiClient
 
-_KINDS: Final = ("podgroup", "podgroups", "gpg")
+_KINDS: Final = {
+    **dict.fromkeys(("podgroup", "podgroups", "gpg"), ("PodGroup", COMPOSITE, "Job", "Pod")),
+    **dict.fromkeys(("compositepodgroup", "compositepodgroups"), (COMPOSITE,)),
+    **dict.fromkeys(("job", "jobs"), ("Job",)),
+    **dict.fromkeys(("pod", "pods", "po"), ("Pod",)),
+}
+"""Kinds of objects that have the name, the first of which counts, by the word of the user."""
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
-_GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"
 _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 _PATHS: Final = {
-    "PodGroup": cluster_reader.GROUP_PATH + "/namespaces/{namespace}/podgroups/{name}",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs/{name}",
     "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
 }
@@ -37,11 +44,13 @@ def register(subparsers: Subparsers) -> None:
         "explain",
         description="Say why a gang waits and what it needs, in the daemon's own sentences.",
     )
-    parser.add_argument("kind", choices=_KINDS, metavar="KIND", help="podgroup (gpg)")
+    parser.add_argument("kind", choices=tuple(_KINDS), metavar="KIND",
+        help="podgroup (gpg) of any project, compositepodgroup, job or pod",
+    )  # fmt: skip
     parser.add_argument(
         "name",
         metavar="[NS/]NAME",
-        help="of a PodGroup, or of the Job or Pod that a gang is derived from",
+        help="of a PodGroup; with podgroup also of the Job or Pod that a gang is derived from",
     )
     parser.add_argument("-n", "--namespace", metavar="NS", help="when NAME has none")
     add_kubeconfig(parser)
@@ -70,13 +79,16 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     if not slash:
         namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
     cluster_reader.checked_object_name(namespace, what="namespace")
+    kinds = _KINDS[arguments.kind]
     cluster_reader.checked_object_name(name, what="pod group")
     evidence = cluster_reader.with_cluster(
-        arguments.kubeconfig, lambda api: gather(api, namespace=namespace, name=name)
+        arguments.kubeconfig,
+        lambda api: gather(api, namespace=namespace, name=name, kinds=kinds),
     )
     if evidence is None:
+        what = kinds[0] if len(kinds) == 1 else "PodGroup, Job or Pod"
         raise UsageError(
-            f"there is no PodGroup, Job or Pod {name} in namespace {namespace}: "
+            f"there is no {what} {name} in namespace {namespace}: "
             "gpusched get podgroups -A lists the groups"
         )
     told = explanation.explain_gang(evidence)
@@ -87,23 +99,32 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def gather(api: ApiClient, *, namespace: str, name: str) -> GangObjects | None:
+async def gather(
+    api: ApiClient, *, namespace: str, name: str, kinds: Sequence[str] = _KINDS["podgroup"]
+) -> GangObjects | None:
     """Everything the API shows about a gang, None when there is nothing of that name.
 
-    A pod that belongs to a PodGroup or a Job is explained as that: it starts when its gang does.
+    A pod or Job that belongs to a PodGroup is explained as that: it starts when its gang does.
+
+    Args:
+        api: of the cluster.
+        namespace: of the object that is asked about.
+        name: of the same.
+        kinds: that it may be of; the first that has the name counts.
     """
-    found = await _find(api, namespace, name, kinds=tuple(_PATHS))
+    found = await _find(api, namespace, name, kinds=kinds)
     if found is None:
         return None
     kind, owner = found
     asked = owner if kind == "Pod" else None
-    group = _group_of(owner) if kind == "Pod" else ""
-    if group:
+    pods = await _members(api, owner, kind=kind, namespace=namespace)
+    groups = {_group_of(pod) for pod in pods} - {""} if kind in {"Job", "Pod"} else set()
+    if len(groups) == 1 and (kind, group := groups.pop()) != ("Job", name):
         above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
         if above is not None:
             name = group
             kind, owner = above
-    pods = await _members(api, owner, kind=kind, namespace=namespace)
+            pods = await _members(api, owner, kind=kind, namespace=namespace)
     if asked is not None and value_at(asked, "metadata", "uid") not in {
         value_at(pod, "metadata", "uid") for pod in pods
     }:
@@ -124,12 +145,17 @@ async def gather(api: ApiClient, *, namespace: str, name: str) -> GangObjects | 
 
 
 async def _find(
-    api: ApiClient, namespace: str, name: str, *, kinds: tuple[str, ...]
+    api: ApiClient, namespace: str, name: str, *, kinds: Sequence[str]
 ) -> tuple[str, dict[str, Any]] | None:
     """The first of the kinds that has an object of the name, with the object."""
     if not cluster_reader.is_name(name):
         return None
+    group = await find_group(api, namespace, name, kinds=kinds)
+    if group is not None:
+        return group
     for kind in kinds:
+        if kind not in _PATHS:
+            continue
         path = _PATHS[kind].format(namespace=namespace, name=name)
         owner = await cluster_reader.get_object(api, path, what=f"{kind} {namespace}/{name}")
         if owner is not None:
@@ -154,21 +180,20 @@ def _group_of(pod: dict[str, Any]) -> str:
 async def _members(
     api: ApiClient, owner: dict[str, Any], *, kind: str, namespace: str
 ) -> list[dict[str, Any]]:
-
+    """Pods that belong to the object, by name."""
     if kind == "Pod":
         return [owner]
     name = str(value_at(owner, "metadata", "name"))
     path = f"/api/v1/namespaces/{namespace}/pods"
     found: list[dict[str, Any]] = []
-    for label in _GROUP_LABELS if kind == "PodGroup" else (_JOB_LABEL,):
+    for label in {"PodGroup": _GROUP_LABELS, "Job": (_JOB_LABEL,)}.get(kind, ()):
         query = {"labelSelector": f"{label}={name}"}
         found += await list_objects(api, path, what="pods", query=query)
-    if kind == "PodGroup" and not found:
-        # The annotation of coscheduling cannot be selected on: look at every pod.
-        for pod in await list_objects(api, path, what="pods"):
-            annotations = value_at(pod, "metadata", "annotations")
-            if isinstance(annotations, dict) and annotations.get(_GROUP_ANNOTATION) == name:
-                found.append(pod)
+    if kind in {"PodGroup", COMPOSITE} and not found:
+        # Annotations and the field of native groups cannot be selected on: look at every pod.
+        groups = {name} if kind == "PodGroup" else await groups_of_tree(api, namespace, name)
+        every = await list_objects(api, path, what="pods") if groups else []
+        found = [pod for pod in every if _group_of(pod) in groups]
     by_name = {str(value_at(pod, "metadata", "name")): pod for pod in found}
     return [by_name[member] for member in sorted(by_name)]
 

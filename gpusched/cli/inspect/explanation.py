@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.devices.gpu_types import ANNOTATION, ANNOTATION_FIELD, FIELD, parse_gpu_types
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.turn_record import TURN, parse_turn
 from gpusched.api.meta.identity import InvalidObject, format_time, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity
@@ -26,6 +27,7 @@ _WAITS: Final = "FailedScheduling"
 _MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
 _COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
 """Of a Job's controller, one for each pod: the number of pods says it already."""
+_GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
 _NOTHING_SAID: Final = [
     "nothing was said about it yet: is the daemon running, and is it the leader?"
 ]
@@ -60,12 +62,12 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
     minimum = _minimum(evidence)
     waiting = [_waiting(pod) for pod in evidence.pods if _state(pod) == "pending"]
     conditions = [_condition(item, evidence.now) for item in _objects(status, "conditions")]
-    groups = evidence.kind == "PodGroup"
+    groups = evidence.kind in _GROUP_KINDS
     return {
         "kind": evidence.kind,
         "namespace": evidence.namespace,
         "name": evidence.name,
-        "queue": _text(spec.get("queue")) if groups else _queue_label(evidence),
+        "queue": (groups and _text(spec.get("queue"))) or _queue_label(evidence),
         "phase": _text(status.get("phase")) if groups else _phase(evidence, counts),
         "queuePosition": status.get("queuePosition"),
         "estimatedStartTime": status.get("estimatedStartTime"),
@@ -294,8 +296,13 @@ def _minimum(evidence: GangObjects) -> int:
 
 def _needs(evidence: GangObjects, minimum: int) -> list[str]:
     """One sentence for each kind of pod that still waits, with amounts."""
+    least = _mapping(evidence.owner, "spec").get("minGroups")
     together = (
-        f"{minimum} pods that start together" if minimum > 1 else "1 pod, which starts by itself"
+        f"{least} of its groups at once, each with what it needs itself"
+        if least
+        else f"{minimum} pods that start together"
+        if minimum > 1
+        else "1 pod, which starts by itself"
     )
     asked = Counter(_requests(pod) for pod in evidence.pods if _state(pod) == "pending")
     if not asked:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gpusched.api.meta.gpu_resources import gpu_resources, gpu_resources_in_force
@@ -21,6 +22,7 @@ from gpusched.cli.command import (
     table,
 )
 from gpusched.cli.inspect import cluster_reader
+from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
@@ -67,23 +69,35 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
         namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
         scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
 
-    async def read(api: ApiClient) -> list[dict[str, Any]]:
-        path = f"{cluster_reader.GROUP_PATH}{scope}/{kind}"
+    async def read(api: ApiClient) -> ListedGroups:
         try:
-            return await cluster_reader.list_objects(api, path, what=kind)
+            if kind == "podgroups":
+                return await list_groups(api, scope)
+            path = f"{cluster_reader.GROUP_PATH}/{kind}"
+            found = tuple(await cluster_reader.list_objects(api, path, what=kind))
+            return ListedGroups(raw=found, told=found, refused=())
         except NotFound as error:
             raise NotFound(
                 f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
             ) from error
 
-    items = cluster_reader.with_cluster(arguments.kubeconfig, read)
+    listed = cluster_reader.with_cluster(arguments.kubeconfig, read)
+    for refused in listed.refused:
+        print(f"gpusched: {refused} are left out: this user may not list them", file=sys.stderr)
     if arguments.output == "json":
-        print_json({"apiVersion": "v1", "kind": "List", "items": items})
+        print_json({"apiVersion": "v1", "kind": "List", "items": list(listed.raw)})
         return 0
+    _print_table(arguments, kind, scope, listed.told)
+    return 0
+
+
+def _print_table(
+    arguments: argparse.Namespace, kind: str, scope: str, items: Sequence[dict[str, Any]]
+) -> None:
     if not items:
         where = f" in namespace {scope.rpartition('/')[2]}" if scope else ""
         print(f"There are no {kind}{where}.")
-        return 0
+        return
     columns = _QUEUE_COLUMNS if kind == "queues" else _GROUP_COLUMNS
     wanted = [
         (title, cell)
@@ -94,7 +108,6 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
     rows = [[title for title, _ in wanted]]
     rows += [[_clean(cell(item, now)) for _, cell in wanted] for item in items]
     print(table(rows))
-    return 0
 
 
 def _clean(value: Any) -> str:
@@ -184,5 +197,6 @@ _GROUP_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
     ("AGE", _age, False),
     ("POSITION", _field("status", "queuePosition"), True),
     ("ESTIMATE", _field("status", "estimatedStartTime"), True),
+    ("API", _field(API), True),
     ("MESSAGE", _condition("Scheduled", "message"), True),
 )

@@ -1,0 +1,200 @@
+"""PodGroups of every project that the daemon reads, in the words of our own PodGroup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import attrs
+
+from gpusched import API_VERSION
+from gpusched.api.foreign import kinds as foreign_kinds
+from gpusched.api.foreign import pod_groups
+from gpusched.api.foreign.kinds import ForeignKind
+from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.meta.codec import KindCodec
+from gpusched.base.errors import Denied, NotFound
+from gpusched.cli.inspect import cluster_reader
+from gpusched.cli.inspect.cluster_reader import Json, items_at, list_objects, value_at
+from gpusched.io.client.api_client import ApiClient
+
+API: Final = "api"
+"""Key under which a group in our words names the group and version that serve it."""
+_OWN_TYPES: Final = {told: own for own, told in TOLD_AS.items()}
+_FOREIGN: Final[tuple[tuple[ForeignKind, KindCodec[Any, PodGroup]], ...]] = (
+    *((kind, pod_groups.CODECS[source]) for source, kind in foreign_kinds.POD_GROUPS.items()),
+    (foreign_kinds.COMPOSITES[foreign_kinds.NATIVE], pod_groups.COMPOSITES),
+)
+"""Kinds of groups, the first of which counts where several have an object of one name."""
+
+
+@attrs.frozen(kw_only=True)
+class ListedGroups:
+    """PodGroups of a scope.
+
+    Attributes:
+        raw: as the server has them.
+        told: the same in our words, by namespace and name.
+        refused: names of kinds of other projects that this user may not read.
+    """
+
+    raw: tuple[Json, ...]
+    told: tuple[Json, ...]
+    refused: tuple[str, ...]
+
+
+async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
+    """Every group of a scope.
+
+    Args:
+        api: of the cluster.
+        scope: ``/namespaces/NAME``, or empty for all of them.
+
+    Raises:
+        NotFound: the cluster serves no kind of PodGroup at all.
+        Denied: our own kind may not be read.
+    """
+    missing: NotFound | None = None
+    try:
+        own = await list_objects(
+            api, f"{cluster_reader.GROUP_PATH}{scope}/podgroups", what="podgroups"
+        )
+    except NotFound as error:
+        missing, own = error, []
+    raw = list(own)
+    told = [{**item, API: API_VERSION} for item in own]
+    refused = []
+    served = await _served(api)
+    if missing is not None and not served:
+        raise missing
+    for kind, codec, api_version in served:
+        path = f"/apis/{api_version}{scope}/{kind.plural}"
+        try:
+            items = await list_objects(api, path, what=kind.name)
+        except NotFound:
+            continue
+        except Denied:
+            refused.append(kind.name)
+            continue
+        raw += items
+        told += [_in_our_words(item, codec, api_version) for item in items]
+    return ListedGroups(
+        raw=tuple(raw), told=tuple(sorted(told, key=_place)), refused=tuple(refused)
+    )
+
+
+async def find_group(
+    api: ApiClient, namespace: str, name: str, *, kinds: Collection[str]
+) -> tuple[str, Json] | None:
+    """The kind and the object, in our words, of the group that counts under a name.
+
+    Args:
+        api: of the cluster.
+        namespace: of the group.
+        name: of the group.
+        kinds: that are asked for; others than PodGroup and CompositePodGroup are left out.
+    """
+    if "PodGroup" in kinds:
+        path = f"{cluster_reader.GROUP_PATH}/namespaces/{namespace}/podgroups/{name}"
+        own = await cluster_reader.get_object(api, path, what=f"PodGroup {namespace}/{name}")
+        if own is not None:
+            return "PodGroup", own
+    if not {"PodGroup", COMPOSITE} & set(kinds):
+        return None
+    for kind, codec, api_version in await _served(api):
+        if kind.kind not in kinds:
+            continue
+        path = f"/apis/{api_version}/namespaces/{namespace}/{kind.plural}/{name}"
+        try:
+            found = await cluster_reader.get_object(api, path, what=f"{kind.kind} {name}")
+        except Denied:
+            continue
+        if found is not None:
+            return kind.kind, _in_our_words(found, codec, api_version)
+    return None
+
+
+async def groups_of_tree(api: ApiClient, namespace: str, name: str) -> frozenset[str]:
+    """Names of the PodGroups under a CompositePodGroup, at any depth."""
+    parents: dict[tuple[str, str], str] = {}
+    for kind, _, api_version in await _served(api):
+        if kind.source != foreign_kinds.NATIVE:
+            continue
+        path = f"/apis/{api_version}/namespaces/{namespace}/{kind.plural}"
+        for item in await list_objects(api, path, what=kind.name):
+            parent = value_at(item, "spec", "parentCompositePodGroupName")
+            parents[kind.kind, str(value_at(item, "metadata", "name"))] = str(parent or "")
+    return frozenset(
+        each for kind, each in parents if kind != COMPOSITE and _is_below(each, name, parents)
+    )
+
+
+def _is_below(group: str, top: str, parents: Mapping[tuple[str, str], str]) -> bool:
+    """Whether a PodGroup stands under a tree; parents that name each other end the way up."""
+    above, seen = parents["PodGroup", group], set[str]()
+    while above and above not in seen:
+        if above == top:
+            return True
+        seen.add(above)
+        above = parents.get((COMPOSITE, above), "")
+    return False
+
+
+async def _served(
+    api: ApiClient,
+) -> list[tuple[ForeignKind, KindCodec[Any, PodGroup], str]]:
+    """Kinds of other projects that the server has, each with its best group and version."""
+    listed = await cluster_reader.get_object(api, "/apis", what="the API groups")
+    versions = {
+        str(value_at(group, "name")): {
+            str(value_at(each, "version")) for each in items_at(group, "versions")
+        }
+        for group in items_at(listed, "groups")
+    }
+    found = []
+    for kind, codec in _FOREIGN:
+        for version in kind.versions:
+            api_version = f"{kind.group}/{version}"
+            if version not in versions.get(kind.group, ()):
+                continue
+            page = await cluster_reader.get_object(
+                api, f"/apis/{api_version}", what=f"kinds of {api_version}"
+            )
+            if kind.plural in {str(each.get("name")) for each in items_at(page, "resources")}:
+                found.append((kind, codec, api_version))
+                break
+    return found
+
+
+def _in_our_words(item: Json, codec: KindCodec[Any, PodGroup], api_version: str) -> Json:
+    """A group of another project with the fields and conditions that our own PodGroup has.
+
+    One that cannot be read keeps its metadata and conditions: these say what is wrong.
+    """
+    status = value_at(item, "status")
+    told: Json = dict(status) if isinstance(status, dict) else {}
+    conditions = [
+        {**each, "type": _OWN_TYPES.get(str(each.get("type")), each.get("type"))}
+        for each in items_at(item, "status", "conditions")
+    ]
+    seen: Json = {
+        "metadata": value_at(item, "metadata"),
+        "spec": {},
+        "status": {**told, "conditions": conditions},
+        API: api_version,
+    }
+    try:
+        group = codec.entity_of(json.dumps(item).encode())
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, its conditions say it
+        return seen
+    seen["spec"] = {"queue": group.queue or None, "minMember": group.min_member}
+    if group.native is not None and group.native.composite:
+        seen["spec"] = {"queue": group.queue or None, "minGroups": group.native.min_groups}
+    seen["status"]["phase"] = group.phase
+    return seen
+
+
+def _place(item: Json) -> tuple[str, str]:
+    return str(value_at(item, "metadata", "namespace")), str(value_at(item, "metadata", "name"))
