@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from gpusched.lab.scenario.expansion.nodes import AMOUNTS
 from gpusched.lab.scenario.file import fields
-from gpusched.lab.scenario.file.fields import FORMS, NAME, TABLE, WORKLOAD
+from gpusched.lab.scenario.file.expectation_fields import FORMS, TABLE
 from gpusched.lab.scenario.file.objects import QUEUE, kind_definition
 from gpusched.lab.scenario.file.value_types import QuantityType, Schema
+from gpusched.lab.scenario.file.workload_fields import NAME, WORKLOAD
 from gpusched.lab.scenario.model.scenario import KIND
 
 FILE: Final = "kwok-scenarios/scenario.schema.json"

@@ -8,7 +8,7 @@ from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.config.yaml_tree import YamlNode, did_you_mean
 from gpusched.lab.report.statistics.named import UnknownStatistic, check_name, known_statistics
 from gpusched.lab.scenario.file.context import ReadContext, json_value
-from gpusched.lab.scenario.file.fields import SPANS, TESTS, ExpectationForm
+from gpusched.lab.scenario.file.expectation_fields import SPANS, TESTS, ExpectationForm
 from gpusched.lab.scenario.file.mappings import MappingValues
 from gpusched.lab.scenario.file.timeline import read_target
 from gpusched.lab.scenario.judge.messages import expectation_message

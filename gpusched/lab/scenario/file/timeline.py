@@ -20,8 +20,9 @@ from gpusched.lab.scenario.expansion.workload_manifests import (
 )
 from gpusched.lab.scenario.file import objects
 from gpusched.lab.scenario.file.context import ReadContext, json_value
-from gpusched.lab.scenario.file.fields import ACT_NAMES, NOTES
+from gpusched.lab.scenario.file.fields import ACT_NAMES
 from gpusched.lab.scenario.file.mappings import MappingValues
+from gpusched.lab.scenario.file.workload_fields import NOTES
 from gpusched.lab.scenario.model.scenario import (
     Act,
     ApplyAct,
