@@ -77,7 +77,8 @@ def _maps(name: str) -> str:
     return f"/api/v1/namespaces/vap-{name}/configmaps"
 
 
-def _rule(*resources: str, group: str = "", operations: tuple[str, ...] = ("*",)) -> Obj:
+def rule_on(*resources: str, group: str = "", operations: tuple[str, ...] = ("*",)) -> Obj:
+    """Return a rule of a policy about some resources."""
     return {
         "apiGroups": [group],
         "apiVersions": ["v1"],
@@ -357,7 +358,7 @@ def _unusual() -> list[Conversation]:
     }
     good = {**bound, "metadata": {"name": "p", "annotations": {"fence": "new"}}}
     evict = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    rules = [_rule("pods/binding", "pods/eviction", "bindings", operations=("CREATE",))]
+    rules = [rule_on("pods/binding", "pods/eviction", "bindings", operations=("CREATE",))]
     told = (
         "request.kind.group + '/' + request.kind.kind + ' ' + request.resource.resource + ' ' + "
         "request.?subResource.orValue('-') + ' ' + request.name + ' ' + object.metadata.name + ' ' "
@@ -402,7 +403,7 @@ def _ways() -> Conversation:
     )
     made = policy(
         name,
-        [_rule("configmaps", "pods", "pods/status", "resourcequotas/status")],
+        [rule_on("configmaps", "pods", "pods/status", "resourcequotas/status")],
         validations=[{"expression": f"({told}) == ''", "messageExpression": told}],
         matchConditions=[
             {
@@ -473,7 +474,7 @@ def _scaled() -> Conversation:
             "template": template,
         },
     }
-    rules = [_rule("deployments/scale", group="apps")]
+    rules = [rule_on("deployments/scale", group="apps")]
     most = policy(
         name,
         rules,
@@ -512,7 +513,7 @@ def _excluded() -> Conversation:
     name = "excluded"
     made = policy(name, validations=[{"expression": "false", "message": "all but b"}])
     constraints = made["spec"]["matchConstraints"]
-    constraints["excludeResourceRules"] = [{**_rule("configmaps"), "resourceNames": ["b"]}]
+    constraints["excludeResourceRules"] = [{**rule_on("configmaps"), "resourceNames": ["b"]}]
     return Conversation(
         name,
         [(POLICIES, made), (BINDINGS, binding(name))],
@@ -522,7 +523,7 @@ def _excluded() -> Conversation:
 
 def _equivalent() -> Conversation:
     name = "equivalent"
-    rules = [_rule("events", group="events.k8s.io")]
+    rules = [rule_on("events", group="events.k8s.io")]
     told = "object.apiVersion + ' ' + object.note + ' ' + request.requestResource.group + '.'"
     made = policy(
         name, rules, validations=[{"expression": "object.note == 'x'", "messageExpression": told}]
@@ -544,90 +545,6 @@ def _equivalent() -> Conversation:
     )
 
 
-def _refused() -> list[Conversation]:
-    """Policies and bindings that make no sense."""
-
-    def bad(**spec: Any) -> Ask:
-        return Ask("POST", f"{POLICIES}?dryRun=All", policy("refused", **spec))
-
-    fine = [{"expression": "true"}]
-    ref = {"name": "x", "parameterNotFoundAction": "Deny"}
-    bindings = [
-        binding("refused", actions=[]),
-        binding("refused", actions=["Deny", "Warn"]),
-        binding("refused", actions=["Deny", "Deny", "Shout"]),
-        binding("refused", paramRef={"name": "x"}),
-        binding("refused", paramRef={**ref, "selector": {}}),
-        binding("refused", paramRef={"parameterNotFoundAction": "Deny"}),
-        binding("refused", policyName=""),
-    ]
-    no_rules = policy("refused", validations=fine)
-    no_rules["spec"]["matchConstraints"] = {}
-    wild = policy("refused", [_rule("*", "pods")], validations=fine)
-    wild["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = ["*", "CREATE", "READ"]
-    asks = [
-        bad(validations=[]),
-        bad(validations=[{"expression": "object.a =="}]),
-        bad(validations=[{"expression": "nobody == 1"}]),
-        bad(validations=[{"expression": "'text'"}]),
-        bad(validations=[{"expression": "request.nothing == ''"}]),
-        bad(validations=[{"expression": "request.name == 1"}]),
-        bad(validations=[{"expression": "params.a == 1"}]),
-        bad(validations=[{"expression": "variables.a == 1"}]),
-        bad(
-            validations=[{"expression": "variables.b"}],
-            variables=[{"name": "a", "expression": "true"}],
-        ),
-        bad(validations=fine, variables=[{"name": "in", "expression": "true"}]),
-        bad(validations=fine, variables=[{"name": "a", "expression": "variables.z"}]),
-        bad(validations=[{"expression": "authorizer.group('').check('get').allowed()"}]),
-        bad(validations=[{"expression": "authorizer.group(1).resource('a').check('b').allowed()"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "1"}]),
-        bad(
-            validations=[
-                {
-                    "expression": "true",
-                    "messageExpression": "authorizer.path('/a').check('get').reason()",
-                }
-            ]
-        ),
-        bad(validations=[{"expression": "true", "messageExpression": "object.data.missing"}]),
-        bad(validations=[{"expression": "object.data.missing"}]),
-        bad(validations=[{"expression": "object.?a.orValue(true)"}]),
-        bad(validations=[{"expression": "object.?a.orValue(true) == true ? object.b : true"}]),
-        bad(validations=[{"expression": "[true][0]"}]),
-        bad(validations=[{"expression": "object.all(k, true) && object.a"}]),
-        bad(validations=[{"expression": "true", "reason": "Unauthorized"}]),
-        bad(validations=[{"expression": "authorizer.path('/a').check('get').denied()"}]),
-        bad(validations=[{"expression": "oldObject.labels.exists(k, object[k] == '')"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "object.a + 'x'"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "object.a.join(',')"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "object.?a.orValue('')"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "['a', 'b'][0]"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "{'a': 'b'}['a']"}]),
-        bad(
-            validations=[
-                {"expression": "true", "messageExpression": "['a'].filter(x, x == object.b)[0]"}
-            ]
-        ),
-        bad(validations=[{"expression": "true", "messageExpression": "optional.of('a').value()"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "request.?name.orValue('')"}]),
-        bad(validations=[{"expression": "true", "messageExpression": "true ? object.a : 'b'"}]),
-        bad(validations=[{"expression": "true", "message": " "}]),
-        bad(validations=[{"expression": "true", "message": "a\nb"}]),
-        bad(validations=[{"expression": "true", "reason": "Because"}]),
-        bad(validations=fine, failurePolicy="Perhaps"),
-        bad(validations=fine, matchConditions=[{"name": "a b", "expression": "1"}]),
-        bad(validations=fine, matchConditions=[{"name": "a", "expression": "variables.a"}]),
-        bad(validations=fine, paramKind={"apiVersion": "a/b/c", "kind": "X"}),
-        bad(validations=fine, auditAnnotations=[{"key": "a b", "valueExpression": "1"}]),
-        Ask("POST", POLICIES, no_rules),
-        Ask("POST", POLICIES, wild),
-        *[Ask("POST", BINDINGS, each) for each in bindings],
-    ]
-    return [Conversation("refused", [], asks)]
-
-
 def conversations() -> list[Conversation]:
-    """Return all of them."""
-    return [*_basics(), *_faults(), *_variables(), *_params(), *_unusual(), *_refused()]
+    """Return all but those of ``refused_policies``."""
+    return [*_basics(), *_faults(), *_variables(), *_params(), *_unusual()]

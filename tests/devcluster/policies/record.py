@@ -13,6 +13,7 @@ import yaml
 
 from .exchanges import BINDINGS, Conversation, conversations
 from .playing import play
+from .refused_policies import refused
 from .shipped import shipped_conversations
 
 RECORDED = Path(__file__).parent / "recorded.json"
@@ -26,7 +27,11 @@ async def main(config: Any) -> None:
     server = config["clusters"][0]["cluster"]["server"]
     token = config["users"][0]["user"]["token"]
     only, shipped = sys.argv[2:], "--shipped" in sys.argv
-    known, file = (shipped_conversations(), SHIPPED) if shipped else (conversations(), RECORDED)
+    known, file = (
+        (shipped_conversations(), SHIPPED)
+        if shipped
+        else ([*conversations(), *refused()], RECORDED)
+    )
     only = [each for each in only if each != "--shipped"]
     found = json.loads(file.read_text()) if only else {}
     headers = {"Authorization": f"Bearer {token}"}

@@ -12,6 +12,7 @@ from gpusched.devcluster.cluster import ClusterOptions, start
 
 from .exchanges import Conversation, conversations
 from .playing import play
+from .refused_policies import refused
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
 
@@ -20,7 +21,7 @@ async def _at_once() -> None:
     """Here policies take effect with the write."""
 
 
-@pytest.mark.parametrize("one", conversations(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [*conversations(), *refused()], ids=lambda one: one.name)
 async def test_the_embedded_server_says_what_a_real_one_says(one: Conversation):
     """Codes, reasons, sentences, causes and warnings are those of the recording."""
     cluster = await start(ClusterOptions(stages=False, controllers=False))
