@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from gpusched.api.meta.duration import NANOSECONDS
 from gpusched.config.model import (
@@ -27,10 +27,37 @@ _SESSION_WORK_MAX: Final = 10_000_000
 _DAY_S: Final = 86_400
 
 _Seconds = Callable[[YamlNode, str, ConfigProblems], float]
+_Reader = Callable[[YamlNode, str, ConfigProblems], Any]
 
 
 def _span(low_s: int, high_s: int) -> _Seconds:
     return seconds(low=low_s * NANOSECONDS, high=high_s * NANOSECONDS)
+
+
+_FIELDS: Final[Mapping[str, tuple[str, _Reader]]] = {
+    "binds_in_flight": ("bindsInFlight", whole_number(low=1, high=1024)),
+    "evictions_in_flight": ("evictionsInFlight", whole_number(low=1, high=256)),
+    "status_writes_in_flight": ("statusWritesInFlight", whole_number(low=1, high=256)),
+    "events_in_flight": ("eventsInFlight", whole_number(low=1, high=64)),
+    "preemptions_in_flight": ("preemptionsInFlight", whole_number(low=1, high=256)),
+    "preemption_timeout_s": ("preemptionTimeout", _span(5, 3600)),
+    "admitted_timeout_s": ("admittedTimeout", _span(10, _DAY_S)),
+    "pod_arrival_timeout_s": ("podArrivalTimeout", _span(5, 3600)),
+    "repair_timeout_s": ("repairTimeout", _span(0, _DAY_S)),
+    "reservations": ("reservations", whole_number(low=0, high=_RESERVATIONS_MAX)),
+    "reservation_window_s": ("reservationWindow", _span(60, 30 * _DAY_S)),
+    "cache_staleness_s": ("cacheStaleness", _span(5, 600)),
+    "audit_period_s": ("auditPeriod", _span(10, _DAY_S)),
+    "binds_per_session": ("bindsPerSession", whole_number(low=10, high=50_000)),
+    "evictions_per_session": ("evictionsPerSession", whole_number(low=1, high=50_000)),
+    "session_work": ("sessionWork", whole_number(low=1_000, high=_SESSION_WORK_MAX)),
+    "victim_work": ("victimWork", whole_number(low=1_000, high=_SESSION_WORK_MAX)),
+    "start_estimates": ("startEstimates", whole_number(low=0, high=_RESERVATIONS_MAX)),
+    "nomination_timeout_s": ("nominationTimeout", _span(30, 3600)),
+    "move_pause_s": ("movePause", _span(60, 30 * _DAY_S)),
+    "volume_timeout_s": ("volumeTimeout", _span(30, _DAY_S)),
+}
+"""Fields of ``LimitsConfig``: their names in the file, and what they may be."""
 
 
 def read_limits(node: YamlNode, name: str, problems: ConfigProblems) -> LimitsConfig:
@@ -39,78 +66,12 @@ def read_limits(node: YamlNode, name: str, problems: ConfigProblems) -> LimitsCo
     section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return default
-    read = section.read
-    limits = LimitsConfig(
-        binds_in_flight=read(
-            "bindsInFlight", whole_number(low=1, high=1024), default=default.binds_in_flight
-        ),
-        evictions_in_flight=read(
-            "evictionsInFlight", whole_number(low=1, high=256), default=default.evictions_in_flight
-        ),
-        status_writes_in_flight=read(
-            "statusWritesInFlight",
-            whole_number(low=1, high=256),
-            default=default.status_writes_in_flight,
-        ),
-        events_in_flight=read(
-            "eventsInFlight", whole_number(low=1, high=64), default=default.events_in_flight
-        ),
-        preemptions_in_flight=read(
-            "preemptionsInFlight",
-            whole_number(low=1, high=256),
-            default=default.preemptions_in_flight,
-        ),
-        preemption_timeout_s=read(
-            "preemptionTimeout", _span(5, 3600), default=default.preemption_timeout_s
-        ),
-        admitted_timeout_s=read(
-            "admittedTimeout", _span(10, _DAY_S), default=default.admitted_timeout_s
-        ),
-        pod_arrival_timeout_s=read(
-            "podArrivalTimeout", _span(5, 3600), default=default.pod_arrival_timeout_s
-        ),
-        repair_timeout_s=read("repairTimeout", _span(0, _DAY_S), default=default.repair_timeout_s),
-        reservations=read(
-            "reservations",
-            whole_number(low=0, high=_RESERVATIONS_MAX),
-            default=default.reservations,
-        ),
-        reservation_window_s=read(
-            "reservationWindow", _span(60, 30 * _DAY_S), default=default.reservation_window_s
-        ),
-        cache_staleness_s=read("cacheStaleness", _span(5, 600), default=default.cache_staleness_s),
-        audit_period_s=read("auditPeriod", _span(10, _DAY_S), default=default.audit_period_s),
-        binds_per_session=read(
-            "bindsPerSession", whole_number(low=10, high=50_000), default=default.binds_per_session
-        ),
-        evictions_per_session=read(
-            "evictionsPerSession",
-            whole_number(low=1, high=50_000),
-            default=default.evictions_per_session,
-        ),
-        session_work=read(
-            "sessionWork",
-            whole_number(low=1_000, high=_SESSION_WORK_MAX),
-            default=default.session_work,
-        ),
-        victim_work=read(
-            "victimWork",
-            whole_number(low=1_000, high=_SESSION_WORK_MAX),
-            default=default.victim_work,
-        ),
-        start_estimates=read(
-            "startEstimates",
-            whole_number(low=0, high=_RESERVATIONS_MAX),
-            default=default.start_estimates,
-        ),
-        nomination_timeout_s=read(
-            "nominationTimeout", _span(30, 3600), default=default.nomination_timeout_s
-        ),
-        move_pause_s=read("movePause", _span(60, 30 * _DAY_S), default=default.move_pause_s),
-        volume_timeout_s=read("volumeTimeout", _span(30, _DAY_S), default=default.volume_timeout_s),
-    )
+    values = {
+        field: section.read(key, reader, default=getattr(default, field))
+        for field, (key, reader) in _FIELDS.items()
+    }
     section.finish()
-    return limits
+    return LimitsConfig(**values)
 
 
 def read_client_connection(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from gpusched.base import limits
 from gpusched.base.errors import ConfigError
 from gpusched.config.load import load_config, load_file
-from gpusched.config.model import DEFAULT, PluginChoice
+from gpusched.config.model import DEFAULT, LimitsConfig, PluginChoice
+from gpusched.config.read_limits import _FIELDS
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
 TOP = (
@@ -36,6 +38,11 @@ def test_shipped_file_is_the_default():
 def test_empty_mapping_asks_for_the_default():
     """Every key has a default."""
     assert load_config("{}", source="f.yaml") == DEFAULT
+
+
+def test_every_limit_can_be_set():
+    """A field of the limits that the table of the reader forgets would keep its default for ever."""
+    assert set(_FIELDS) == set(attrs.fields_dict(LimitsConfig))
 
 
 def test_every_key_is_read():

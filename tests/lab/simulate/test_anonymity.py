@@ -192,102 +192,107 @@ def test_no_planted_word_is_left(kind):
 
 
 # -- the same decisions --------------------------------------------------------------------------
-def cluster_objects() -> dict[str, list[dict[str, Any]]]:
-    """Nodes that all differ, and gangs that hang by every name there is."""
-    ours, gpu = "scheduling.gpusched.io/v1alpha1", "nvidia.com/gpu"
-    zone, team = "acme.example/hall", "acme.example/team"
-
-    def obj(version: str, kind: str, name: str, space: str = "", **parts: Any) -> dict[str, Any]:
-        meta = {
-            "name": name, "uid": f"{kind}-{name}", "resourceVersion": "1", "generation": 1,
-            "creationTimestamp": f"2026-01-01T00:00:{len(name):02}Z",
-            "labels": parts.pop("labels", {}), "annotations": parts.pop("notes", {}),
-            **({"namespace": space} if space else {}),
-        }  # fmt: skip
-        return {"apiVersion": version, "kind": kind, "metadata": meta, **parts}
-
-    def node(number: int, gpus: int, **spec: Any) -> dict[str, Any]:
-        amounts = {gpu: str(gpus), "cpu": str(100 + number), "memory": f"{500 + number}Gi",
-                   "pods": "110"}  # fmt: skip
-        labels = {
-            zone: f"hall-{'ab'[number // 4]}", "acme.example/row": f"row-{number // 2}",
-            "acme.example/kind": f"gen{number % 3}", "kubernetes.io/hostname": f"gpu-host-{number}",
-            "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-        }  # fmt: skip
-        status = {"allocatable": amounts, "capacity": amounts,
-                  "conditions": [{"type": "Ready", "status": "True"}]}  # fmt: skip
-        return obj("v1", "Node", f"gpu-host-{number}", labels=labels, spec=spec, status=status)
-
-    def pods(group: str, number: int, gpus: int, **spec: Any) -> list[dict[str, Any]]:
-        limits = {gpu: str(gpus), "cpu": "1"}
-        return [
-            obj(
-                "v1", "Pod", f"{group}-{each}", "llm-team",
-                labels={"gpusched.io/pod-group": group, team: group, "gpusched.io/sub-group": "tp"},
-                spec={
-                    "schedulerName": "gpusched",
-                    "containers": [{"name": "train", "resources": {"limits": limits}}],
-                    **spec,
-                },
-                status={"phase": "Pending"},
-            )
-            for each in range(number)
-        ]  # fmt: skip
-
-    def group(name: str, least: int, queue: str = "research", **spec: Any) -> dict[str, Any]:
-        parts = {"queue": queue, "minMember": least, **spec}
-        return obj(ours, "PodGroup", name, "llm-team", spec=parts)
-
-    apart = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": zone, "labelSelector": {"matchLabels": {team: "spread"}}}
+OURS, GPU = "scheduling.gpusched.io/v1alpha1", "nvidia.com/gpu"
+ZONE, TEAM = "acme.example/hall", "acme.example/team"
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": ZONE, "labelSelector": {"matchLabels": {TEAM: "spread"}}}
+        ]
+    }
+}
+WANTED = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [
+                    {"key": "acme.example/kind", "operator": "In", "values": ["gen2"]}]}
             ]
         }
     }
-    wanted = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchExpressions": [
-                        {"key": "acme.example/kind", "operator": "In", "values": ["gen2"]}]}
-                ]
-            }
-        }
+}  # fmt: skip
+SECRET = {"key": "acme.example/secret", "value": "project-x", "effect": "NoSchedule"}
+
+
+def made(version: str, kind: str, name: str, space: str = "", **parts: Any) -> dict[str, Any]:
+    meta = {
+        "name": name, "uid": f"{kind}-{name}", "resourceVersion": "1", "generation": 1,
+        "creationTimestamp": f"2026-01-01T00:00:{len(name):02}Z",
+        "labels": parts.pop("labels", {}), "annotations": parts.pop("notes", {}),
+        **({"namespace": space} if space else {}),
     }  # fmt: skip
-    secret = {"key": "acme.example/secret", "value": "project-x", "effect": "NoSchedule"}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **parts}
+
+
+def host(number: int, gpus: int, **spec: Any) -> dict[str, Any]:
+    amounts = {GPU: str(gpus), "cpu": str(100 + number), "memory": f"{500 + number}Gi",
+               "pods": "110"}  # fmt: skip
+    labels = {
+        ZONE: f"hall-{'ab'[number // 4]}", "acme.example/row": f"row-{number // 2}",
+        "acme.example/kind": f"gen{number % 3}", "kubernetes.io/hostname": f"gpu-host-{number}",
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    }  # fmt: skip
+    status = {"allocatable": amounts, "capacity": amounts,
+              "conditions": [{"type": "Ready", "status": "True"}]}  # fmt: skip
+    return made("v1", "Node", f"gpu-host-{number}", labels=labels, spec=spec, status=status)
+
+
+def members(group: str, number: int, gpus: int, **spec: Any) -> list[dict[str, Any]]:
+    limits = {GPU: str(gpus), "cpu": "1"}
+    return [
+        made(
+            "v1", "Pod", f"{group}-{each}", "llm-team",
+            labels={"gpusched.io/pod-group": group, TEAM: group, "gpusched.io/sub-group": "tp"},
+            spec={
+                "schedulerName": "gpusched",
+                "containers": [{"name": "train", "resources": {"limits": limits}}],
+                **spec,
+            },
+            status={"phase": "Pending"},
+        )
+        for each in range(number)
+    ]  # fmt: skip
+
+
+def gang(name: str, least: int, queue: str = "research", **spec: Any) -> dict[str, Any]:
+    parts = {"queue": queue, "minMember": least, **spec}
+    return made(OURS, "PodGroup", name, "llm-team", spec=parts)
+
+
+def cluster_objects() -> dict[str, list[dict[str, Any]]]:
+    """Nodes that all differ, and gangs that hang by every name there is."""
     return {
-        "namespaces": [obj("v1", "Namespace", "llm-team")],
+        "namespaces": [made("v1", "Namespace", "llm-team")],
         "priorityclasses": [
-            obj("scheduling.k8s.io/v1", "PriorityClass", "acme-urgent", value=1000)],
+            made("scheduling.k8s.io/v1", "PriorityClass", "acme-urgent", value=1000)],
         "queues": [
-            obj(ours, "Queue", "acme", spec={"capability": {gpu: "200"}}),
-            obj(ours, "Queue", "research", spec={"parent": "acme", "deserved": {gpu: "40"}}),
-            obj(ours, "Queue", "capped", spec={"parent": "acme", "capability": {gpu: "2"}}),
+            made(OURS, "Queue", "acme", spec={"capability": {GPU: "200"}}),
+            made(OURS, "Queue", "research", spec={"parent": "acme", "deserved": {GPU: "40"}}),
+            made(OURS, "Queue", "capped", spec={"parent": "acme", "capability": {GPU: "2"}}),
         ],
         "topologies": [
-            obj(ours, "Topology", "acme-net", spec={"levels": [
-                {"name": "hall", "nodeLabel": zone}, {"name": "row", "nodeLabel": "acme.example/row"},
+            made(OURS, "Topology", "acme-net", spec={"levels": [
+                {"name": "hall", "nodeLabel": ZONE}, {"name": "row", "nodeLabel": "acme.example/row"},
             ]})],
         "nodes": [
-            *(node(number, number + 3) for number in range(7)),
-            node(7, 16, taints=[secret]),
+            *(host(number, number + 3) for number in range(7)),
+            host(7, 16, taints=[SECRET]),
         ],
         "podgroups": [
-            group("in-one-row", 2, topology={"required": "row"}),
-            group("spread", 2), group("chosen", 1), group("tolerant", 1),
-            group("too-much", 2, queue="capped"), group("nowhere", 1),
-            group("lost", 1, queue="no-such-queue"),
-            group("urgent", 1, priorityClassName="acme-urgent"),
-            group("parts", 2, subGroups=[{"name": "tp", "minMember": 2,
+            gang("in-one-row", 2, topology={"required": "row"}),
+            gang("spread", 2), gang("chosen", 1), gang("tolerant", 1),
+            gang("too-much", 2, queue="capped"), gang("nowhere", 1),
+            gang("lost", 1, queue="no-such-queue"),
+            gang("urgent", 1, priorityClassName="acme-urgent"),
+            gang("parts", 2, subGroups=[{"name": "tp", "minMember": 2,
                                           "topology": {"required": "hall"}}]),
         ],
         "pods": [
-            *pods("in-one-row", 2, 5), *pods("spread", 2, 1, affinity=apart),
-            *pods("chosen", 1, 2, affinity=wanted), *pods("too-much", 2, 2),
-            *pods("tolerant", 1, 16, tolerations=[{k: secret[k] for k in ("key", "value")}]),
-            *pods("nowhere", 1, 1, nodeSelector={"acme.example/kind": "gen9"}),
-            *pods("lost", 1, 1), *pods("urgent", 1, 4), *pods("parts", 2, 2),
+            *members("in-one-row", 2, 5), *members("spread", 2, 1, affinity=APART),
+            *members("chosen", 1, 2, affinity=WANTED), *members("too-much", 2, 2),
+            *members("tolerant", 1, 16, tolerations=[{k: SECRET[k] for k in ("key", "value")}]),
+            *members("nowhere", 1, 1, nodeSelector={"acme.example/kind": "gen9"}),
+            *members("lost", 1, 1), *members("urgent", 1, 4), *members("parts", 2, 2),
         ],
     }  # fmt: skip
 
