@@ -194,8 +194,9 @@ class PluginGuard:
             part: which of the plugin's callables for this hook, the same in each session.
         """
         who = HookId(plugin, hook)
-        ledger = self._ledgers.setdefault(who, _HookLedger())
-        streak = ledger.streaks.setdefault(part, _FaultStreak())
+        # Asked first: each session wraps every hook again, and seldom is one new.
+        ledger = self._ledgers.get(who) or self._ledgers.setdefault(who, _HookLedger())
+        streak = ledger.streaks.get(part) or ledger.streaks.setdefault(part, _FaultStreak())
         monotonic = self._clock.monotonic
 
         # No functools.wraps: sixty hooks a session would pay for names that nobody reads.

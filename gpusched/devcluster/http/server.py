@@ -16,6 +16,7 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -120,6 +121,7 @@ def _name(host: str) -> str:
     return name.lower().rstrip(".")
 
 
+@lru_cache(maxsize=64)  # each request brings the same two
 def _loopback(name: str) -> bool:
     address: Any
     try:
