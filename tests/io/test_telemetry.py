@@ -98,6 +98,30 @@ def test_buckets_hold_the_latency_goal(telemetry):
     assert {"0.03", "0.1", "+Inf"} <= bounds
 
 
+def test_an_observation_lies_in_the_first_bucket_that_reaches_it(telemetry):
+    """Buckets are cumulative and their bounds inclusive; what is beyond all of them counts, too."""
+    for seconds in (0.01, 0.0101, 7200.0):
+        telemetry.decision(seconds)
+    found = {
+        dict(labels)["le"]: value
+        for labels, value in rows(telemetry, "gpusched_decision_latency_seconds_bucket").items()
+    }
+    assert (found["0.005"], found["0.01"], found["0.02"]) == (0, 1, 2)
+    assert (found["3600"], found["+Inf"]) == (2, 3)
+    assert rows(telemetry, "gpusched_decision_latency_seconds_sum") == {
+        (): pytest.approx(7200.0201)
+    }
+
+
+def test_rows_of_histograms_are_bounded(telemetry):
+    """Beyond the last row that a metric may have, the rest is one row."""
+    for n in range(limits.METRIC_ROWS_MAX + 5):
+        telemetry.solver(f"result-{n}", 0.1)
+    got = rows(telemetry, "gpusched_solver_duration_seconds_count")
+    assert len(got) == limits.METRIC_ROWS_MAX + 1
+    assert got[(("result", OTHER),)] == 5
+
+
 def test_queue_names_are_bounded(telemetry):
     """Beyond 500 queues the rest is one row, added up."""
     most = limits.QUEUE_NAMES_IN_METRICS_MAX

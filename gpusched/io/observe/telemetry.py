@@ -16,12 +16,12 @@ from typing import Final
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gpusched.base import limits
+from gpusched.io.observe.histograms import Histogram, HistogramCollector
 from gpusched.io.observe.tracing import Tracing
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,7 +53,7 @@ class Telemetry:
     """Typed methods, one for each thing that is measured; ``render`` gives the text.
 
     Counters may be fed from any thread; a lost increment in a race is prevented by a lock
-    only where two threads really meet (histograms lock by themselves).
+    only where two threads really meet (histograms have their own).
 
     Args:
         tracing: where spans go; nowhere unless given.
@@ -72,7 +72,6 @@ class Telemetry:
             cardinality_limits={
                 ObservableCounter: limits.METRIC_ROWS_MAX,
                 ObservableGauge: limits.METRIC_ROWS_MAX,
-                HistogramInstrument: limits.METRIC_ROWS_MAX,
             },
         )
         # Its limit of ten seconds is measured by the wall clock: a clock that is set forward fails
@@ -97,19 +96,19 @@ class Telemetry:
 
     def cycle(self, action: str, seconds: float) -> None:
         """One action of one session took so long; ``total`` for the whole session."""
-        self._cycle.record(seconds, {"action": action})
+        self._cycle.observe(seconds, action)
 
     def decision(self, seconds: float) -> None:
         """A pod was bound so long after it was first seen."""
-        self._decision.record(seconds)
+        self._decision.observe(seconds)
 
     def estimate(self, error_s: float) -> None:
         """A gang started so long before or after the start that it was told last."""
-        self._estimate.record(error_s)
+        self._estimate.observe(error_s)
 
     def solver(self, result: str, seconds: float, gap: float | None = None) -> None:
         """One solve: its Solution status, its time, and how far it may be from the best."""
-        self._solver.record(seconds, {"result": result})
+        self._solver.observe(seconds, result)
         if gap is not None:
             self._solver_gap[()] = gap
 
@@ -166,7 +165,7 @@ class Telemetry:
 
     def plugin_session(self, plugin: str, hook: str, seconds: float) -> None:
         """All calls of one hook of one plugin in one session took so long."""
-        self._hooks.record(seconds, {"plugin": self._plugin_name(plugin), "hook": hook})
+        self._hooks.observe(seconds, hook, self._plugin_name(plugin))
 
     def plugin_faults(self, plugin: str, hook: str, n: int) -> None:
         """A hook of a plugin raised, or answered with what it may not, so often."""
@@ -261,33 +260,31 @@ class Telemetry:
     # -- instruments ------------------------------------------------------------------------
 
     def _make_histograms(self) -> None:
-        make = self._meter.create_histogram
+        make = partial(Histogram, rows_max=limits.METRIC_ROWS_MAX)
         self._cycle = make(
-            "gpusched_cycle_duration_seconds", unit="s",
-            description="Time of one action of a session",
-            explicit_bucket_boundaries_advisory=list(_SECONDS),
+            "gpusched_cycle_duration_seconds", "Time of one action of a session",
+            _SECONDS, ("action",),
         )  # fmt: skip
         self._decision = make(
-            "gpusched_decision_latency_seconds", unit="s",
-            description="From a pod seen to the pod bound",
-            explicit_bucket_boundaries_advisory=list(_LATENCY),
-        )  # fmt: skip
+            "gpusched_decision_latency_seconds", "From a pod seen to the pod bound", _LATENCY
+        )
         self._estimate = make(
-            "gpusched_start_estimate_error_seconds", unit="s",
-            description="Between the start that a gang was told last and its start",
-            explicit_bucket_boundaries_advisory=[1, 5, 15, 60, 300, 900, 3600, 14400, 86400],
-        )  # fmt: skip
+            "gpusched_start_estimate_error_seconds",
+            "Between the start that a gang was told last and its start",
+            (1, 5, 15, 60, 300, 900, 3600, 14400, 86400),
+        )
         self._solver = make(
-            "gpusched_solver_duration_seconds", unit="s",
-            description="Time in the solver of one search by its result, 0 where none was needed",
-            explicit_bucket_boundaries_advisory=list(_SECONDS),
+            "gpusched_solver_duration_seconds",
+            "Time in the solver of one search by its result, 0 where none was needed",
+            _SECONDS, ("result",),
         )  # fmt: skip
-
         self._hooks = make(
-            "gpusched_plugin_hook_seconds", unit="s",
-            description="Time of all calls of one hook of one plugin in one session",
-            explicit_bucket_boundaries_advisory=list(_SECONDS),
+            "gpusched_plugin_hook_seconds",
+            "Time of all calls of one hook of one plugin in one session",
+            _SECONDS, ("hook", "plugin"),
         )  # fmt: skip
+        shown = (self._cycle, self._decision, self._estimate, self._solver, self._hooks)
+        self._registry.register(HistogramCollector(shown))
 
     def _make_counters(self) -> None:
         self._binds = self._counter("bind", "Bindings by their outcome", ("result",))
