@@ -70,6 +70,8 @@ class _State:
 
 def greedy_victims(model: VictimModel) -> GreedyVictims | None:
     """The choice; None where this way finds none, which proves nothing."""
+    if model.holders:
+        return None  # it knows no sub-groups in sub-groups
     search = _RoleSearch(model)
     state = search.with_parts(_State())
     state = None if state is None else search.with_rest(state)

@@ -24,10 +24,12 @@ from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lowe
 from gpusched.placement.victims.model import VictimChoice, VictimRank
 from gpusched.placement.victims.solver_model import (
     CandidateRow,
+    IncomingHolder,
     IncomingPart,
     VictimModel,
     VictimModelResult,
     fitting,
+    roles_in_holder,
 )
 
 BUNDLES_MAX: Final = 4_000
@@ -89,6 +91,16 @@ class IncomingSubGroups:
     most: tuple[int, ...]
     domain: Mapping[int, int] | None = None
     counted: bool = True
+    parent: int = -1
+
+
+@attrs.frozen(slots=True, eq=False)
+class IncomingHolderGroup:
+    """A sub-group of sub-groups of the newcomers; see ``IncomingHolder``, and ``domain`` above."""
+
+    least: int
+    domain: Mapping[int, int] | None = None
+    parent: int = -1
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -99,7 +111,8 @@ class IncomingRoles:
         members: how many must fit in all.
         minima: pairs of role numbers and how many of these together must fit.
         parts: their sub-groups.
-        parts_least: how many of these must be complete.
+        parts_least: how many of these must be complete, of those at the top.
+        holders: sub-groups that hold others, each after the one that it is in.
     """
 
     roles: tuple[IncomingMembers, ...]
@@ -107,6 +120,7 @@ class IncomingRoles:
     minima: tuple[RoleMinimum, ...] = ()
     parts: tuple[IncomingSubGroups, ...] = ()
     parts_least: int = 0
+    holders: tuple[IncomingHolderGroup, ...] = ()
 
     @property
     def is_one_role(self) -> bool:
@@ -284,6 +298,10 @@ def _model(
         forbidden=_forbidden(numbers, forbidden),
         parts=tuple(_part(part, rows) for part in wanted.parts),
         parts_least=wanted.parts_least,
+        holders=tuple(
+            IncomingHolder(each.least, _row_domains(each.domain, rows), each.parent)
+            for each in wanted.holders
+        ),
         loss_limits=field.loss_limits,
         losses=tuple(field.loss_of(number) for number in numbers) if limited else (),
         groups=groups,
@@ -328,11 +346,16 @@ def _rows(
 
 
 def _part(part: IncomingSubGroups, rows: Sequence[tuple[int, CandidateRow]]) -> IncomingPart:
-    known = part.domain
-    domains = tuple(0 if known is None else known.get(row, -1) for row, _ in rows)
     return IncomingPart(
-        part.roles, part.count, part.least, part.most, domains, counted=part.counted
-    )
+        part.roles, part.count, part.least, part.most, _row_domains(part.domain, rows),
+        counted=part.counted, parent=part.parent,
+    )  # fmt: skip
+
+
+def _row_domains(
+    known: Mapping[int, int] | None, rows: Sequence[tuple[int, CandidateRow]]
+) -> tuple[int, ...]:
+    return tuple(0 if known is None else known.get(row, -1) for row, _ in rows)
 
 
 def _groups(
@@ -428,7 +451,7 @@ def _parts_hold(
     wanted: IncomingRoles, rows: Sequence[int], counts: Sequence[Sequence[int]]
 ) -> bool:
     """Whether sub-groups are complete in domains of theirs, as many as it takes."""
-    complete = 0
+    complete: dict[int, int] = {}
     for part in wanted.parts:
         totals: dict[int, list[int]] = {}
         for row, each in zip(rows, counts, strict=True):
@@ -449,5 +472,16 @@ def _parts_hold(
             least, most = least + some, most + room
         if least > part.count:
             return False
-        complete += min(most, part.count) if part.counted else 0
-    return complete >= wanted.parts_least
+        if part.counted:
+            complete[part.parent] = complete.get(part.parent, 0) + min(most, part.count)
+    for number, holder in reversed(list(enumerate(wanted.holders))):
+        roles = roles_in_holder(wanted.parts, wanted.holders, number)
+        used = [row for row, each in zip(rows, counts, strict=True) if any(each[r] for r in roles)]
+        done = complete.get(number, 0) >= holder.least
+        where = holder.domain
+        domains = {0 if where is None else where.get(row, -1) for row in used}
+        if used and (not done or len(domains) > 1 or -1 in domains):
+            return False
+        if holder.least and done:
+            complete[holder.parent] = complete.get(holder.parent, 0) + 1
+    return complete.get(-1, 0) >= wanted.parts_least

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -48,6 +48,7 @@ class IncomingPart:
         domain: domain of each row of the model; rows that are in none are -1.
         counted: whether they count for the smallest number of sub-groups; one that is complete
             already does not, and only gets more members.
+        parent: number of the sub-group that they are in, -1 at the top.
     """
 
     roles: tuple[int, ...]
@@ -56,6 +57,22 @@ class IncomingPart:
     most: tuple[int, ...]
     domain: tuple[int, ...]
     counted: bool = True
+    parent: int = -1
+
+
+@attrs.frozen(slots=True)
+class IncomingHolder:
+    """A sub-group of sub-groups: it is complete, in one domain, or nobody in it gets room.
+
+    Attributes:
+        least: of the sub-groups in it, how many must be completed; 0 when it is complete already.
+        domain: as of ``IncomingPart``, for all members inside.
+        parent: as of ``IncomingPart``, a smaller number than its own.
+    """
+
+    least: int
+    domain: tuple[int, ...]
+    parent: int = -1
 
 
 @attrs.frozen(slots=True)
@@ -94,7 +111,8 @@ class VictimModel:
             bundle and count, how many of it must fit for each bundle that is picked.
         forbidden: sets of bundles that may not be picked together.
         parts: sub-groups of the newcomers.
-        parts_least: how many of them must be complete.
+        parts_least: how many of those at the top must be complete.
+        holders: sub-groups that hold others.
         loss_limits: what queues may lose.
         losses: what each bundle takes, as these limits see it; empty where nothing is limited.
         groups: sets of bundles that are parts of one gang, of which any costs ``group_cost`` more.
@@ -115,6 +133,7 @@ class VictimModel:
     forbidden: tuple[tuple[int, ...], ...] = ()
     parts: tuple[IncomingPart, ...] = ()
     parts_least: int = 0
+    holders: tuple[IncomingHolder, ...] = ()
     loss_limits: LossLimits = NO_LIMITS
     losses: tuple[BundleLoss, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
@@ -265,14 +284,11 @@ class VictimModel:
 
     def _sub_groups(self, model: Any, counts: list[list[Any]]) -> None:
         """Members of a sub-group are in one domain: so many sub-groups of a sort in each."""
-        complete = []
+        complete: dict[int, list[Any]] = {}
+        active = [model.new_bool_var("") for _ in self.holders]
         for part in self.parts:
-            rows: dict[int, list[int]] = {}
-            for row, domain in enumerate(part.domain):
-                if domain >= 0:
-                    rows.setdefault(domain, []).append(row)
             here = []
-            for _, inside in sorted(rows.items()):
+            for _, inside in _rows_by_domain(part.domain):
                 of_role = [
                     [x for row in inside if (x := counts[row][role]) is not None]
                     for role in part.roles
@@ -287,10 +303,36 @@ class VictimModel:
                         model.add(sum(each) <= most * groups)
                 here.append(groups)
             model.add(sum(here) <= part.count)
+            if part.parent >= 0:
+                model.add(sum(here) <= part.count * active[part.parent])
             if part.counted:
-                complete += here
+                complete.setdefault(part.parent, []).extend(here)
+        for number, holder in reversed(list(enumerate(self.holders))):
+            model.add(sum(complete.get(number, ())) >= holder.least * active[number])
+            self._in_one_domain(model, counts, number)
+            if holder.parent >= 0:
+                model.add_implication(active[number], active[holder.parent])
+            if holder.least:
+                complete.setdefault(holder.parent, []).append(active[number])
         if self.parts_least:
-            model.add(sum(complete) >= self.parts_least)
+            model.add(sum(complete.get(-1, ())) >= self.parts_least)
+
+    def _in_one_domain(self, model: Any, counts: list[list[Any]], number: int) -> None:
+        """All members inside of a sub-group of sub-groups, on rows that are in a domain."""
+        roles = roles_in_holder(self.parts, self.holders, number)
+        domains = self.holders[number].domain
+        most = sum(self.most[role] for role in roles)
+        chosen = []
+        for _, inside in _rows_by_domain(domains):
+            members = [x for row in inside for r in roles if (x := counts[row][r]) is not None]
+            if members:
+                chosen.append(model.new_bool_var(""))
+                model.add(sum(members) <= most * chosen[-1])
+        model.add(sum(chosen) <= 1)
+        for row, domain in enumerate(domains):
+            for role in roles if domain < 0 else ():
+                if counts[row][role] is not None:
+                    model.add(counts[row][role] == 0)
 
     def _groups_at_most(self, part: IncomingPart, inside: Sequence[int]) -> int:
         """How many sub-groups of a sort fit the rows of one domain when everybody left."""
@@ -320,6 +362,44 @@ class VictimModel:
             model.add(sum(x for role in roles for x in by_role[role]) >= least)
         for role, terms in self.followers:
             model.add(sum(by_role[role]) >= sum(count * leaves[number] for number, count in terms))
+
+
+def _rows_by_domain(domains: Sequence[int]) -> list[tuple[int, list[int]]]:
+    rows: dict[int, list[int]] = {}
+    for row, domain in enumerate(domains):
+        if domain >= 0:
+            rows.setdefault(domain, []).append(row)
+    return sorted(rows.items())
+
+
+class _InHolder(Protocol):
+    """A sub-group that may be in another one."""
+
+    @property
+    def parent(self) -> int:
+        """Number of that one, -1 for none."""
+
+
+class _OfRoles(_InHolder, Protocol):
+    """A sub-group of members."""
+
+    @property
+    def roles(self) -> tuple[int, ...]:
+        """Numbers of the roles of its members."""
+
+
+def roles_in_holder(
+    parts: Sequence[_OfRoles], holders: Sequence[_InHolder], number: int
+) -> list[int]:
+    """Numbers of the roles of all sub-groups inside of one that holds others."""
+    found: list[int] = []
+    for part in parts:
+        at = part.parent
+        while at not in (-1, number):
+            at = holders[at].parent
+        if at == number:
+            found += part.roles
+    return found
 
 
 def fitting(free: Sequence[int], request: Sequence[int]) -> int:

@@ -214,16 +214,16 @@ def _problem_sub_groups(
     )
     holders = tuple(
         SubGroupHolder(
-            least=_missing_inside(gang, each.name, each.min_sub_groups),
+            least=missing_inside(gang, each.name, each.min_sub_groups),
             parent=number.get(each.parent, -1),
             **_places(session, gang, each, levels, preferred=each.topology.preferred),
         )
         for each in ordered
     )
-    return parts, holders, _missing_inside(gang, "", gang.min_sub_groups)
+    return parts, holders, missing_inside(gang, "", gang.min_sub_groups)
 
 
-def _missing_inside(gang: Gang, name: str, needed: int) -> int:
+def missing_inside(gang: Gang, name: str, needed: int) -> int:
     """How many of the sub-groups in one, or (no name) in the gang, must be completed."""
     inside = gang.sub_groups_in.get(name, ())
     return max(0, needed - sum(not gang.missing_in_sub_group(each) for each in inside))

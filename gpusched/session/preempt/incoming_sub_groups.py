@@ -9,12 +9,13 @@ import attrs
 from gpusched.api.gang.pod_group import SubGroup
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.search import (
+    IncomingHolderGroup,
     IncomingMembers,
     IncomingRoles,
     IncomingSubGroups,
     RoleMinimum,
 )
-from gpusched.session.allocate.placement_problem import placed_rows
+from gpusched.session.allocate.placement_problem import missing_inside, placed_rows
 from gpusched.session.state.session import Session
 
 _Shape = tuple[tuple[str, str, int], ...]
@@ -29,11 +30,13 @@ class _SubGroupKind:
         level: name of the level of which one domain holds each, empty for none.
         lacks: members that each lacks.
         homes: domains in which members of it run; empty where it may be in any.
+        parent: the sub-group that each is in, empty at the top.
     """
 
     level: str
     lacks: int
     homes: tuple[int, ...]
+    parent: str
     shape: _Shape
 
 
@@ -72,6 +75,8 @@ def with_sub_groups(
             role_of[number] = len(merged)
             merged.append(incoming[number])
     parts = []
+    ordered = sorted(claimant.parent_groups, key=lambda x: len(claimant.groups_around(x.name)))
+    number_of = {each.name: number for number, each in enumerate(ordered)}
     for kind, alike in kinds.items():
         first = len(merged)
         for place, number in enumerate(alike[0]):
@@ -85,11 +90,11 @@ def with_sub_groups(
                 count=len(alike),
                 least=kind.lacks,
                 most=tuple(count for _, _, count in kind.shape),
-                domain=_domains(session, kind),
+                domain=_domains(session, kind.level, kind.homes),
                 counted=kind.lacks > 0,
+                parent=number_of.get(kind.parent, -1),
             )
         )
-    done = sum(1 for part in claimant.sub_groups if not claimant.missing_in_sub_group(part))
     return IncomingRoles(
         tuple(merged),
         claimant.members_at_start,
@@ -97,21 +102,26 @@ def with_sub_groups(
             (tuple(sorted({role_of[n] for n in numbers})), missing) for numbers, missing in minima
         ),
         tuple(parts),
-        max(0, claimant.min_sub_groups - done),
+        missing_inside(claimant, "", claimant.min_sub_groups),
+        tuple(
+            IncomingHolderGroup(
+                missing_inside(claimant, each.name, each.min_sub_groups),
+                _domains(session, each.topology.required, _homes(session, claimant, each)),
+                number_of.get(each.parent, -1),
+            )
+            for each in ordered
+        ),
     )
 
 
 def _kind_of(
     session: Session, claimant: Gang, part: SubGroup, numbers: Sequence[int]
 ) -> _SubGroupKind:
-    level = part.topology.required
-    found = next((each for each in session.levels if each.name == level), None)
-    rows = placed_rows(session, claimant, part.name) if found is not None else []
-    homes = {int(found.domain[row]) for row in rows} if found is not None else set()
     return _SubGroupKind(
-        level,
+        part.topology.required,
         claimant.missing_in_sub_group(part),
-        tuple(sorted(homes)),
+        _homes(session, claimant, part),
+        part.parent,
         tuple(
             (
                 claimant.pod_sets[n].pod_class.digest,
@@ -123,15 +133,26 @@ def _kind_of(
     )
 
 
-def _domains(session: Session, kind: _SubGroupKind) -> dict[int, int] | None:
-    """Domain of each row of the level; nothing where there is no such level."""
-    if not kind.level:
+def _homes(session: Session, claimant: Gang, part: SubGroup) -> tuple[int, ...]:
+    """Domains of the level that a sub-group requires in which members of it are."""
+    level = part.topology.required
+    found = next((each for each in session.levels if each.name == level), None)
+    if found is None:
+        return ()
+    return tuple(
+        sorted({int(found.domain[row]) for row in placed_rows(session, claimant, part.name)})
+    )
+
+
+def _domains(session: Session, name: str, homes: tuple[int, ...]) -> dict[int, int] | None:
+    """Domain of each row of a level; nothing where there is no such level."""
+    if not name:
         return None
-    level = next((each for each in session.levels if each.name == kind.level), None)
-    if level is None or len(kind.homes) > 1:
+    level = next((each for each in session.levels if each.name == name), None)
+    if level is None or len(homes) > 1:
         return {}
     return {
         row: domain
         for row, domain in enumerate(level.domain.tolist())
-        if 0 <= domain < len(level.names) and (not kind.homes or domain in kind.homes)
+        if 0 <= domain < len(level.names) and (not homes or domain in homes)
     }

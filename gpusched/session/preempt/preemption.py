@@ -221,8 +221,6 @@ class Preemption:
         pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
         if claimant.requests_gpu_share or has_inter_pod_rules(self._session, pod_sets):
             return False
-        if claimant.parent_groups:
-            return False  # the model knows no sub-groups in sub-groups: a trial does
         accounts.renew(claimant)
         gangs = self._chooser.allowed(claimant, kind) if accounts.known else []
         refused: list[frozenset[UID]] = []
