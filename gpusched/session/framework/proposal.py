@@ -39,10 +39,13 @@ class Stable:
     Attributes:
         starts: whether no gang is started that a claim of the same session would evict next.
         chains: whether no gang is evicted that would have a third one evicted in turn.
+        chain_wait_s: seconds after which a gang that waits may have such victims, where there are no
+            others; None for never.
     """
 
     starts: bool = False
     chains: bool = True
+    chain_wait_s: float | None = None
 
 
 @attrs.frozen(kw_only=True)

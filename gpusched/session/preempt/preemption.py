@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from math import inf
 
 import attrs
 
-from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.identity import UID, GangKey, format_time
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import PodClass
 from gpusched.base import limits
@@ -23,7 +24,7 @@ from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import place_minimum
-from gpusched.session.framework.proposal import RECLAIM, Proposal
+from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal
 from gpusched.session.framework.reasons import (
     Reason,
     nodes_text,
@@ -33,6 +34,7 @@ from gpusched.session.framework.reasons import (
 )
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
+from gpusched.session.preempt.claims.claimants import claim_rules
 from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.role_victims import RoleVictimSearch
@@ -96,6 +98,10 @@ class Preemption:
         """Whether the search that runs placed members, which reservations may have forbidden."""
         self._evicted = 0
         self._limits = session.snapshot.limits
+        self._serving: ClaimantClass = None
+        """The class of the claimant that is served, whatever types of GPUs it is tried on."""
+        self._chains_for: GangKey | None = None
+        """A claimant that has waited so long that its victims may have others evicted in turn."""
         self._unstable: dict[ClaimantClass, Gang] = {}
         """A victim that stays for each class of claimants, as it would have others evicted."""
 
@@ -144,6 +150,7 @@ class Preemption:
             without = _sizes_compared(claimant)
             known = self._hopeless.get((kind, placement_key(claimant, without=without)))
         self._session.work_budget.spend(limits.WORK_GANG)
+        self._serving = kind
         if known is None or need < known[0]:
             before = self._chooser.work
             self._placed_on_trial = False
@@ -158,8 +165,38 @@ class Preemption:
                 self._hopeless[kind, placement_key(claimant, without=without)] = known
             else:
                 self._hopeless[kind] = known
-        self._tell(gang, need, known[1], self._unstable.get(kind))
+        unstable = self._unstable.get(kind)
+        if (
+            unstable is not None
+            and self._may_chain_from(gang) <= self._session.snapshot.now
+            and not self._is_left_to_reclaim(gang)
+        ):
+            self._chains_for = gang.key  # in pools of its own: there the victim is not excluded
+            reach = self._try_on_types(gang, claimant, ("chains", kind), need)
+            self._chains_for = None
+            if reach is None:
+                return True
+        self._tell(gang, need, known[1], unstable)
         return False
+
+    def _may_chain_from(self, gang: Gang) -> float:
+        """From when a gang that waits may have victims that evict others, seconds since the epoch."""
+        wait_s = self._session.hooks.stable.chain_wait_s
+        return inf if wait_s is None else gang.waits_since + wait_s
+
+    def _is_left_to_reclaim(self, gang: Gang) -> bool:
+        """Whether ``reclaim``, which comes after ``preempt``, finds the gang other victims."""
+        return self._rules.action == PREEMPT and any(
+            rules.victims.action == RECLAIM
+            and rules.allow(gang)
+            and self._supposing_rules(rules.victims, self._victims).would_claim(gang)
+            for rules in claim_rules(self._session, self._victims)
+        )
+
+    def _supposing_rules(self, rules: VictimRules, victims: Victims) -> Preemption:
+        return Preemption(
+            self._session, rules, reason=self._reason, message=self._message, supposing=victims
+        )
 
     def _try_on_types(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
@@ -278,7 +315,7 @@ class Preemption:
         if unstable is not None:
             statement.discard()
             self._chooser.exclude(kind, unstable)
-            self._unstable[kind] = unstable
+            self._unstable[self._serving] = unstable
             return _PreemptionResult.REFUSED
         evictions, withdrawn = statement.evictions, statement.withdrawn
         session.nominations.nominate(
@@ -308,14 +345,11 @@ class Preemption:
 
     def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A victim that would have a third gang evicted in turn, where that is to be avoided."""
-        if not self._session.hooks.stable.chains:
+        if not self._session.hooks.stable.chains or self._chains_for is not None:
             return None
 
         def trial(rules: VictimRules, victims: Victims, gang: Gang) -> bool:
-            supposed = Preemption(
-                self._session, rules, reason=self._reason, message=self._message, supposing=victims
-            )
-            return supposed.would_claim(gang)
+            return self._supposing_rules(rules, victims).would_claim(gang)
 
         state = self._session.cycle_state
         check = state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
@@ -380,11 +414,14 @@ class Preemption:
             whom = "taking back all members that gangs of other queues can spare and must give"
         else:
             whom = "taking back all that other queues must give"
-        if reach >= need:
+        if unstable is not None:
+            name = shorten(f"{unstable.key.namespace}/{unstable.key.name}")
+            why = f"{name} stays: once made again, it would have a third gang evicted"
+            since = self._may_chain_from(gang)
+            if since < inf:
+                why += f"; it may be evicted for this gang from {format_time(since)} on"
+        elif reach >= need:
             why = f"{whom} would leave the room, but not all of it may go for this gang"
-            if unstable is not None:
-                name = shorten(f"{unstable.key.namespace}/{unstable.key.name}")
-                why += f": once made again, {name} would have a third gang evicted"
         else:
             why = f"{whom} would leave room for {reach} of {need}"
         self._session.outcomes.extend_refusal(gang, why)

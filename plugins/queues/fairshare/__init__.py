@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import attrs
 from attrs import validators as v
@@ -25,6 +25,8 @@ from gpusched.plugin import (
     View,
 )
 
+YEAR_S: Final = 8760 * 3600
+
 
 @attrs.frozen(kw_only=True)
 class FairShareArgs:
@@ -42,6 +44,8 @@ class FairShareArgs:
             would have evicted in the next one; ``any`` starts it for that moment.
         chains: ``avoid`` evicts no gang that would have a third one evicted once it is made again;
             ``allow`` does.
+        chain_wait_s: a gang that has waited for so many seconds may have such victims all the same,
+            where there are no others; None for never.
         growth: ``reclaim`` lets gangs that run grow up to what their queue deserves, by members that
             others above theirs can spare; ``wait`` lets them wait for free room.
     """
@@ -64,10 +68,16 @@ class FairShareArgs:
     chains: Literal["avoid", "allow"] = attrs.field(
         default="avoid", validator=v.in_(("avoid", "allow"))
     )
+    chain_wait_s: float | None = attrs.field(default=600.0)
     growth: Literal["reclaim", "wait"] = attrs.field(
         default="reclaim", validator=v.in_(("reclaim", "wait"))
     )
     saturation: int = attrs.field(default=100, validator=[v.ge(100), v.le(100_000)])
+
+    @chain_wait_s.validator
+    def _bounded(self, _attribute: object, value: float | None) -> None:
+        if value is not None and not 0 <= value <= YEAR_S:
+            raise ValueError("'chain_wait_s' must be between 0s and 8760h, or null for never")
 
 
 @attrs.frozen
@@ -81,7 +91,11 @@ class FairShare:
     def open(self, hooks: Hooks, view: View) -> None:
         """See the class. Shares are worked out when they are first asked for."""
         args = self.args
-        hooks.stable = Stable(starts=args.starts == "lasting", chains=args.chains == "avoid")
+        hooks.stable = Stable(
+            starts=args.starts == "lasting",
+            chains=args.chains == "avoid",
+            chain_wait_s=args.chain_wait_s,
+        )
 
         @cache
         def shares() -> Shares:

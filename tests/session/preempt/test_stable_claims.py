@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
+from gpusched.api.meta.identity import format_time
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -184,6 +185,53 @@ def test_chains_are_made_where_the_operator_says_so():
     assert c.then.evicted() == ["guest-0"]
 
 
+def only_one_victim(c):
+    """Only one node suits the gang of priority; its victim would take back from the guest."""
+    c.node("n0", gpus=2, labels={"kind": "a"}).node("n1", gpus=2)
+    c.queue("owner", limits={"deserved": {entities.GPU: 4}})
+    c.queue("guest", limits={"deserved": {entities.GPU: 0}})
+    runs(c, "own", "n0", gpus=2, queue="owner")
+    runs(c, "guest", "n1", gpus=2, queue="guest")
+    return c.gang(
+        "high", pods=1, gpus=2, queue="owner", priority=9, node_selector={"kind": "a"},
+        created=c.now,
+    )  # fmt: skip
+
+
+def test_a_gang_waits_for_ten_minutes_where_its_only_victim_would_evict(given):
+    """It is told from when on the victim may go, and then it goes."""
+    c = only_one_victim(given)
+    begin = c.now
+    c.now = begin + 599
+    c.when.one_session()
+    assert c.then.evicted() == []
+    assert (
+        "default/own stays: once made again, it would have a third gang evicted; it may be "
+        f"evicted for this gang from {format_time(begin + 600)} on"
+    ) in c.then.why("high")
+    c.now = begin + 600
+    c.when.one_session()
+    assert c.then.evicted() == ["own-0"]
+
+
+@pytest.mark.parametrize(("wait", "evicted"), [("0s", ["own-0"]), (None, [])])
+def test_how_long_a_gang_waits_for_another_victim_is_an_argument(wait, evicted):
+    """None is for ever, and nothing is told then that would never come."""
+    c = only_one_victim(stability(chainWait=wait))
+    c.now += 86_400
+    c.when.one_session()
+    assert c.then.evicted() == evicted
+    assert "it may be evicted" not in c.then.why("high")
+
+
+def test_the_victim_that_evicts_none_goes_first_however_long_the_gang_waited(given):
+    """Two gangs lose work only where there is no other way."""
+    c = three(given)
+    c.now += 86_400
+    c.when.carried_out()
+    assert c.then.evicted() == ["guest-0"]
+
+
 @pytest.mark.parametrize(("free", "evicted"), [(0, []), (2, ["own-0"])])
 def test_a_victim_that_finds_room_elsewhere_is_no_chain(given, free, evicted):
     """Only one node suits the gang of priority; where its victim finds another room, it goes."""
@@ -194,6 +242,14 @@ def test_a_victim_that_finds_room_elsewhere_is_no_chain(given, free, evicted):
     c.queue("guest", limits={"deserved": {entities.GPU: 0}})
     runs(c, "own", "n0", gpus=2, queue="owner")
     runs(c, "guest", "n1", gpus=2, queue="guest")
-    c.gang("high", pods=1, gpus=2, queue="owner", priority=9, node_selector={"kind": "a"})
+    c.gang(
+        "high",
+        pods=1,
+        gpus=2,
+        queue="owner",
+        priority=9,
+        node_selector={"kind": "a"},
+        created=c.now,
+    )
     c.when.one_session()
     assert c.then.evicted() == evicted
