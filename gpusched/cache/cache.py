@@ -414,7 +414,7 @@ class Cache:
         self.jobs.put(key, item)
         if same_job(known, item):
             return
-        self.families.mark_changed(GangKey("Job", *key))
+        self.families.mark_job_changed(key)
         for each in (known, item):
             if isinstance(each, Job) and each.group:
                 self.families.mark_changed(GangKey("PodGroup", key.namespace, each.group))
@@ -435,7 +435,7 @@ class Cache:
         self.overlay.drop_job(key)
         known = self.jobs.items.get(key)
         self.jobs.drop(key)
-        self.families.mark_changed(GangKey("Job", *key))
+        self.families.mark_job_changed(key)
         if known is not None and known.group:
             self.families.mark_changed(GangKey("PodGroup", key.namespace, known.group))
         self._changed()

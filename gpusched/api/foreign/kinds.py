@@ -154,6 +154,16 @@ WORKLOADS: Final[Mapping[str, ForeignKind]] = {
         _workload("kubeflow.org", "PaddleJob", "paddlejobs", "v1"),
         _workload("kubeflow.org", "MPIJob", "mpijobs", "v2beta1", "v1"),
         _workload("ray.io", "RayCluster", "rayclusters", "v1"),
+        _workload(
+            "scheduling.k8s.io",
+            "Workload",
+            "workloads",
+            "v1",
+            "v1beta1",
+            "v1alpha3",
+            "v1alpha2",
+            "v1alpha1",
+        ),
     )
 }
 """By kind."""
@@ -184,6 +194,9 @@ ALL: Final[tuple[ForeignKind, ...]] = (
 
 
 def api_version_of(kind: str) -> str:
-    """Group and best version of a workload's kind, for events; empty for none of ours."""
+    """Group and version of a workload's kind, for events; empty for none of ours."""
     found = WORKLOADS.get(kind)
-    return f"{found.group}/{found.versions[0]}" if found else ""
+    if found is None:
+        return ""
+    # A native Workload is a gang itself in its first version alone.
+    return f"{found.group}/{found.versions[-1 if kind == 'Workload' else 0]}"

@@ -152,6 +152,7 @@ def native_fields(
             preemption_policy=policy,
             workload=workload,
             template=template,
+            owners=tuple((each.kind, each.name) for each in parsed.metadata.owner_references or ()),
             parent=spec.parent_composite_pod_group_name or "",
             claims=claims,
             started=started,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from gpusched.api.foreign import kinds
+from gpusched.api.foreign import kinds, native_workloads
 from gpusched.api.foreign.workload import ForeignWorkload, ForeignWorkloadRole
 from gpusched.api.gang.wire import Members
 from gpusched.api.jobs.wire import JobSpec
@@ -329,6 +329,10 @@ _READERS: Final[Mapping[str, tuple[type[Any], DecodedWorkload]]] = {
     "JobSet": (JobSet, decode_job_set),
     "LeaderWorkerSet": (LeaderWorkerSet, decode_leader_worker_set),
     "RayCluster": (RayCluster, decode_ray_cluster),
+    native_workloads.KIND: (
+        native_workloads.NativeWorkload,
+        native_workloads.decode_native_workload,
+    ),
     **{
         kind: (TrainingJob, _training_job(kind))
         for kind in ("PyTorchJob", "TFJob", "XGBoostJob", "JAXJob", "PaddleJob", "MPIJob")

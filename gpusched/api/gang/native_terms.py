@@ -28,6 +28,7 @@ class NativeTerms:
         preemption_policy: ``Never`` or ``PreemptLowerPriority``; empty where it says nothing.
         workload: name of the Workload from whose template it was made; empty for none.
         template: name of that template.
+        owners: kind and name of each object that owns it.
         parent: name of the CompositePodGroup that it is a child of; empty for none.
         claims: names of its resource claims, sorted.
         started: whether its condition says that it was scheduled once.
@@ -41,6 +42,7 @@ class NativeTerms:
     preemption_policy: str = ""
     workload: str = ""
     template: str = ""
+    owners: tuple[tuple[str, str], ...] = ()
     parent: str = ""
     claims: tuple[str, ...] = ()
     started: bool = False

@@ -46,10 +46,11 @@ from gpusched.api.pod.gang_annotations import (
 from gpusched.api.pod.gang_membership import (
     controller_rank,
     has_controller_labels,
+    native_membership,
     rank_block,
     read_gang_membership,
 )
-from gpusched.api.pod.pod import GANG_WHOLE, KubeletRefusal, Pod, PodClass, PodPhase
+from gpusched.api.pod.pod import GANG_WHOLE, GangMembership, KubeletRefusal, Pod, PodClass, PodPhase
 from gpusched.api.pod.pod_class import PodClasses, read_pod_requests
 from gpusched.api.pod.requests import readable_requests
 from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
@@ -142,7 +143,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         unschedulable_since=since,
         nominated=intern(status.nominated_node_name or ""),
         may_preempt=spec.preemption_policy != "Never",
-        family=None if group else read_gang_membership(labels, notes, owner, wishes.min_member),
+        family=None if group else _family(spec, labels, notes, owner, wishes.min_member),
         block=rank_block(labels) if has_controller_labels(labels) else 0,
         claims=claims,
         own_claims=own_claims,
@@ -150,6 +151,19 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         refusal=_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
         broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
     )
+
+
+def _family(
+    spec: pod_wire.PodSpec,
+    labels: Mapping[str, str],
+    notes: pod_wire.PodAnnotations | None,
+    owner: Owner | None,
+    min_member: int,
+) -> GangMembership | None:
+    """The gang that a pod names, which names no PodGroup."""
+    if spec.workload_ref is not None and spec.workload_ref.name:
+        return native_membership(spec.workload_ref)
+    return read_gang_membership(labels, notes, owner, min_member)
 
 
 def _claims(

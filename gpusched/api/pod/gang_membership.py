@@ -56,6 +56,9 @@ _TRAINING_KINDS: Final = frozenset(_OPERATORS.values())
 _LEADERS: Final = frozenset({"master", "chief", "launcher", "head", "driver"})
 _INDEX_MAX: Final = 2**31 - 1
 
+NATIVE_WORKLOAD: Final = "Workload"
+PART: Final = ":"
+"""Between the name of a Workload, that of its group and a replica's key: no name has it."""
 KUEUE_GROUP: Final = "KueuePodGroup"
 KOORDINATOR_GANG: Final = "KoordinatorGang"
 YUNIKORN_APP: Final = "YuniKornApplication"
@@ -121,6 +124,14 @@ def read_gang_membership(
     if _SPARK in labels:
         return _interned_membership(SPARK_APP, labels[_SPARK])
     return None
+
+
+def native_membership(ref: pod_wire.PodWorkloadRef) -> GangMembership:
+    """The gang of a pod of 1.35: one for each replica of a group of its Workload."""
+    parts = [ref.name, ref.pod_group]
+    if ref.pod_group_replica_key:
+        parts.append(ref.pod_group_replica_key)
+    return _interned_membership(NATIVE_WORKLOAD, PART.join(parts), owner=ref.name)
 
 
 def _by_convention(

@@ -101,6 +101,14 @@ class SchedulingGroup(Struct, gc=False, rename="camel"):
     pod_group_name: str | None = None
 
 
+class PodWorkloadRef(Struct, gc=False, rename="camel"):
+    """``spec.workloadRef`` of 1.35: the group of a Workload that a pod belongs to."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str | None = None
+
+
 class PodSpec(Struct, gc=False, rename="camel"):
     """The part of a pod's spec that scheduling reads."""
 
@@ -112,6 +120,7 @@ class PodSpec(Struct, gc=False, rename="camel"):
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: PodWorkloadRef | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     volumes: list[PodVolume] | None = None

@@ -22,6 +22,7 @@ from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import eviction_warning, failed_jobs_message
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
 from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
@@ -117,9 +118,12 @@ class GangIndex:
         """What the members ask for, each."""
         self._dirty: set[GangKey] = set()
         self._members: dict[GangKey, dict[UID, Pod]] = {}
+        self._elsewhere: dict[UID, dict[UID, Pod]] = {}
+        """Pods that are members of another gang than the Job's that made them, by its UID."""
         self._of_groups = GroupSpecs(
             groups, composites,
-            jobs=jobs, priorities=priorities, quotas=quotas, members=self._members,
+            jobs=jobs, priorities=priorities, quotas=quotas, workloads=self.workloads,
+            members=self._members,
         )  # fmt: skip
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()
@@ -141,6 +145,8 @@ class GangIndex:
         if known is not None and gang_key_of(known) != key:
             self.leave(known)
             known = None
+        if key.kind != "Job" and pod.owner is not None and pod.owner.kind == "Job":
+            self._elsewhere.setdefault(pod.owner.uid, {})[pod.uid] = pod
         self.sizes.change(known, pod)
         self._members.setdefault(key, {})[pod.uid] = pod
         self._mark_changed_with_job(pod, key)
@@ -153,6 +159,10 @@ class GangIndex:
         members.pop(pod.uid, None)
         if not members:
             self._members.pop(key, None)
+        if pod.owner is not None and pod.owner.uid in self._elsewhere:
+            self._elsewhere[pod.owner.uid].pop(pod.uid, None)
+            if not self._elsewhere[pod.owner.uid]:
+                del self._elsewhere[pod.owner.uid]
         self._mark_changed_with_job(pod, key)
 
     def _mark_changed_with_job(self, pod: Pod, key: GangKey) -> None:
@@ -173,7 +183,12 @@ class GangIndex:
 
     def mark_group_changed(self, kind: str, key: ObjectKey) -> None:
         """A group was put or dropped: all that its tree held or holds are counted again."""
-        self._dirty.update(self._of_groups.trees.note(kind, key))
+        self._dirty.update(self._of_groups.note(kind, key))
+
+    def mark_job_changed(self, key: ObjectKey) -> None:
+        """A Job changed: its gang, and native groups that it owns, are counted again."""
+        for gang in (GangKey("Job", *key), *self._of_groups.below("Job", key)):
+            self.mark_changed(gang)
 
     def join_other(self, pod: Pod) -> None:
         """A pod of another scheduler names a group."""
@@ -246,7 +261,7 @@ class GangIndex:
         named = self._priorities.items.get(
             ObjectKey("", job.template.priority_class if job.template else "")
         )
-        coming = expected_pods_of(job, [*pods, *self._pods_elsewhere(job)], named)
+        coming = expected_pods_of(job, [*pods, *self._elsewhere.get(job.uid, {}).values()], named)
         refused = ""
         if named is not None and coming:
             refused = self._quotas.limits(key.namespace).admits(named.name, coming)
@@ -263,17 +278,6 @@ class GangIndex:
         )
         members = [*pods, *coming]
         return self._of_pods(origin, members), members
-
-    def _pods_elsewhere(self, job: Job) -> list[Pod]:
-        """Pods of a Job that are members of another gang than the Job's, which they name."""
-        if job.group:
-            key = GangKey("PodGroup", job.namespace, job.group)
-        elif job.family is not None:
-            key = GangKey(job.family.kind, job.namespace, job.family.name)
-        else:
-            return []
-        members = self._members.get(key, {})
-        return [pod for pod in members.values() if pod.owner and pod.owner.uid == job.uid]
 
     def _with_job_news(self, origin: GangSpec, pods: Sequence[Pod]) -> GangSpec:
         """With what its Jobs have to say: that one has failed, or would fail by evictions."""
@@ -406,7 +410,9 @@ class GangIndex:
 
     def mark_workload_changed(self, kind: str, name: ObjectKey) -> None:
         """The gangs of one controller are counted again."""
-        if kind != "LeaderWorkerSet":
+        for key in self._of_groups.below(kind, name):
+            self.mark_changed(key)
+        if kind not in ("LeaderWorkerSet", NATIVE_WORKLOAD):
             self.mark_changed(GangKey(kind, *name))
             return
         self._dirty.update(  # one gang a group, each with a name of its own

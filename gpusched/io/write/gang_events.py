@@ -7,7 +7,7 @@ from typing import Final
 
 from gpusched.api.foreign.kinds import WORKLOADS, api_version_of
 from gpusched.api.meta.identity import UID, ObjectKey
-from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
+from gpusched.api.pod.gang_membership import PART, WITHOUT_OBJECT
 from gpusched.api.serializer.requests import EventNote, ObjectRef
 from gpusched.io.write.status_patches import GROUP_KINDS, StatusCache, find_group
 from gpusched.session.state.plan import GangStatus, PendingReason
@@ -56,6 +56,7 @@ def event_object(status: GangStatus, cache: StatusCache) -> ObjectRef:
     if part:  # the gang is a group or a stage of its controller
         name = gang.name.partition("/")[0]
         name = name.rpartition("-")[0] if gang.kind == "LeaderWorkerSet" else name
+        name = name.partition(PART)[0]
         key = ObjectKey(gang.namespace, name)
     return ObjectRef(gang.kind, key, uid, version)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from gpusched.api.foreign.native_wire import NativeAnnotations
 from tests.behaviour.fuzz.foreign_kinds import ANY, SCHEMAS, install
 
 GROUPS = "podgroups.scheduling.k8s.io"
@@ -244,5 +246,101 @@ def test_a_minimum_that_is_lowered_starts_the_group(play, dialect):
         w.client.patch(GROUPS, "default", "a", {"spec": gang(3)})
         await w.until(lambda: len(running(w, "a")) == 3)
         await w.until(lambda: "1 more wait" in conditions(w, "a")["gpusched.io/Scheduled"][2])
+
+    play(scenario)
+
+
+VALUES = (
+    "",
+    "0",
+    "-1",
+    "9" * 30,
+    "x" * 300,
+    "{}",
+    "[]",
+    '{"a": 9}',
+    '[{"name": "a"}]',
+    "1h",
+    "true",
+    "\u00e4",
+)
+
+
+def test_any_annotation_of_a_native_group_leaves_others_alone(play, dialect):
+    """Given every annotation with odd values, and a priority out of the air, others start."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        await install(w, GROUPS)
+        daemon = w.daemon()
+        keys = {each.encode_name for each in msgspec.structs.fields(NativeAnnotations)}
+        number = 0
+        for key in sorted(key for key in keys if key.startswith("gpusched.io/")):
+            for value in VALUES:
+                number += 1
+                name = f"odd-{number}"
+                group(w, dialect, name, gang(1, priority=2_000_000_000), annotations={key: value})
+                member(w, name, 0, gpus=0)
+        w.gang("honest", 2)
+        await w.until(lambda: len(w.running("honest")) == 2, within=20)
+        w.pod("later", gpus=0)
+        await w.until(lambda: running(w, "later") == ["later"])
+        assert daemon.app.readiness() == (True, "leader")
+
+    play(scenario)
+
+
+def test_a_number_that_no_class_gives_makes_no_room(play, dialect):
+    """Given a priority that nothing checked, the group waits and says which counts."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        await install(w, GROUPS)
+        w.daemon()
+        w.pod("low", annotations={"gpusched.io/run-for": "10h"})
+        await w.until(lambda: running(w, "low") == ["low"])
+        group(w, dialect, "high", gang(1, priority=100))
+        member(w, "high", 0)
+        await w.until(lambda: "gpusched.io/Admitted" in conditions(w, "high"))
+        await w.clock.sleep(30)
+        assert running(w, "low") == ["low"]
+        assert "priority 100 does not count" in conditions(w, "high")["gpusched.io/Admitted"][2]
+
+    play(scenario)
+
+
+def test_a_basic_group_starts_what_fits(play, dialect):
+    """Given three pods of unlike sizes on one node, those that fit start and the rest says why."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        await install(w, GROUPS)
+        w.daemon()
+        group(w, dialect, "a", {"schedulingPolicy": {"basic": {}}})
+        for number, gpus in enumerate((9, 4, 4)):
+            member(w, "a", number, gpus=gpus)
+        await w.until(lambda: running(w, "a") == ["a-1", "a-2"])
+        await w.until(lambda: conditions(w, "a").get(dialect[1], ("",))[0] == "True")
+        await w.until(lambda: "9 nvidia.com/gpu" in w.told("a-0").get("message", ""))
+
+    play(scenario)
+
+
+def test_a_replacement_starts_after_a_sibling_has_completed(play, dialect):
+    """Given one member that succeeded and one that failed, the pod made anew is placed."""
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        await install(w, GROUPS)
+        w.daemon()
+        group(w, dialect, "a", gang(3))
+        for number in range(3):
+            member(w, "a", number, annotations={"gpusched.io/run-for": "10h"})
+        await w.until(lambda: len(running(w, "a")) == 3)
+        for number, phase in enumerate(("Succeeded", "Failed")):
+            status = {"status": {"phase": phase}}
+            w.client.patch("pods", "default", f"a-{number}", status, subresource="status")
+        member(w, "a", "1b")
+        await w.until(lambda: "a-1b" in running(w, "a"))
 
     play(scenario)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import gpusched
+from gpusched.api.foreign import native_wire
 from gpusched.api.gang import wire as wire_groups
 from gpusched.api.jobs import wire as job_wire
 from gpusched.api.meta import wire
@@ -36,9 +37,9 @@ OF_OTHERS = {
 """Labels, annotations and taints of nodes: not a tenant's."""
 WRITTEN = {
     *("gpusched.io/reason", "volume.kubernetes.io/selected-node", "gpusched.io/seal-key"),
-    "gpusched.io/GangWhole",
+    *("gpusched.io/GangWhole", "gpusched.io/Admitted", "gpusched.io/Scheduled"),
 }
-"""Written on events, claims, the Lease and in the status of pods; not read of anything that a tenant
+"""Written on events, claims, the Lease and in the status of pods and native groups; not read of anything that a tenant
 writes."""
 RESOURCES = {
     *("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
@@ -69,7 +70,10 @@ def constants() -> set[str]:
 
 def struct_keys() -> set[str]:
     """Every annotation that is decoded of pods and Jobs, and of what they are made from."""
-    structs = (wire.WorkloadAnnotations, pod_wire.PodAnnotations, job_wire.JobAnnotations)
+    structs = (
+        wire.WorkloadAnnotations, pod_wire.PodAnnotations, job_wire.JobAnnotations,
+        native_wire.NativeAnnotations,
+    )  # fmt: skip
     return {field.encode_name for struct in structs for field in msgspec.structs.fields(struct)}
 
 

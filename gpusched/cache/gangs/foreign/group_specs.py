@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.fields import is_object_name, quoted
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
-from gpusched.api.pod.pod import Pod
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
 from gpusched.api.policy.kinds import PriorityClass
 from gpusched.cache.gangs.foreign.native_members import schedulers_error, with_preemption_policy
 from gpusched.cache.gangs.foreign.native_trees import (
@@ -23,7 +24,7 @@ from gpusched.cache.gangs.foreign.native_trees import (
     members_error,
     spec_of_tree,
 )
-from gpusched.cache.gangs.foreign.pod_grouper import complete_foreign_spec
+from gpusched.cache.gangs.foreign.pod_grouper import Above, complete_foreign_spec
 from gpusched.cache.gangs.gang import GangSpec, spec_from_group
 from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.priority import CountedPriority, QuotaStore
@@ -38,6 +39,7 @@ class GroupSpecs:
 
     Args:
         groups, composites, jobs, priorities, quotas: where groups get their numbers from.
+        workloads: objects of controllers by kind, and Workloads of Kubernetes itself.
         members: pods that are ours by the gang that they name.
     """
 
@@ -49,6 +51,7 @@ class GroupSpecs:
         jobs: JobStore,
         priorities: KindStore[PriorityClass],
         quotas: QuotaStore,
+        workloads: Mapping[str, KindStore[ForeignWorkload]],
         members: Mapping[GangKey, Mapping[UID, Pod]],
     ) -> None:
         self._groups = groups
@@ -56,9 +59,55 @@ class GroupSpecs:
         self._jobs = jobs
         self._priorities = priorities
         self._quotas = quotas
+        self._workloads = workloads
         self._members = members
+        self._below: dict[GangKey, set[GangKey]] = {}
+        """Groups by the objects above them, which may say their queue."""
+        self._above: dict[GangKey, tuple[GangKey, ...]] = {}
         self._others: dict[GangKey, dict[UID, Pod]] = {}
         self.trees = NativeTrees(groups, composites)
+
+    def note(self, kind: str, key: ObjectKey) -> set[GangKey]:
+        """A group was put or dropped; all keys of gangs that may be other ones by that."""
+        gang = GangKey(kind, *key)
+        for each in self._above.pop(gang, ()):
+            self._below[each].discard(gang)
+            if not self._below[each]:
+                del self._below[each]
+        group = self.find(gang)
+        if group is not None and group.native is not None:
+            found = _objects_above(group)
+            if found:
+                self._above[gang] = found
+            for each in found:
+                self._below.setdefault(each, set()).add(gang)
+        return self.trees.note(kind, key)
+
+    def below(self, kind: str, key: ObjectKey) -> set[GangKey]:
+        """Groups that an object is above of: its Workload, or an owner."""
+        return self._below.get(GangKey(kind, *key), set())
+
+    def _said_above(self, group: PodGroup) -> Above:
+        """What the Workload of a native group and its owners say."""
+        queue, hints = "", NO_GANG_ANNOTATIONS
+        left = [*_objects_above(group)] if group.native is not None else []
+        while left:
+            each = left.pop(0)
+            name = ObjectKey(each.namespace, each.name)
+            found: ForeignWorkload | Job | None
+            if each.kind == "Job":
+                found = self._jobs.items.get(name)
+            else:
+                store = self._workloads.get(each.kind)
+                found = store.items.get(name) if store is not None else None
+            if found is None:
+                continue
+            queue = queue or found.queue
+            hints = found.hints if hints == NO_GANG_ANNOTATIONS else hints
+            if isinstance(found, ForeignWorkload) and found.controller[0]:
+                kind, owner = found.controller
+                left.append(GangKey(kind, each.namespace, owner))
+        return Above(queue, hints)
 
     def join_other(self, key: GangKey, pod: Pod) -> None:
         """A pod of another scheduler names a group."""
@@ -102,7 +151,7 @@ class GroupSpecs:
         others = list(self._others.get(key, {}).values())
         if tree is not None:
             pods, others = self._pods_of_tree(tree)
-        if not pods and group.told("Scheduled") is None:
+        if not (pods or group.min_resources or group.told("Scheduled")):
             return None  # whose pods will come is not known: other schedulers serve groups, too
         origin = self._origin(key, pods, queue)
         if tree is not None:
@@ -136,9 +185,10 @@ class GroupSpecs:
             job = self._only_job(key.namespace, pods)
             turn = later_turn(group.turn, job.turn if job is not None else None)
             origin = attrs.evolve(origin, job=job, turn=turn)
-            return (
-                complete_foreign_spec(origin, group, pods, queue=queue) if group.source else origin
-            )
+            if not group.source:
+                return origin
+            above = self._said_above(group)
+            return complete_foreign_spec(origin, group, pods, queue=queue, above=above)
         rejected = self._groups.rejected.get(name)
         if rejected is not None:
             why = f"PodGroup {name} cannot be used: {rejected.field}: {rejected.why}"
@@ -179,3 +229,12 @@ class GroupSpecs:
             return None
         job = self._jobs.items.get(ObjectKey(namespace, owner.name))
         return job if job is not None and job.uid == owner.uid and job.queue else None
+
+
+def _objects_above(group: PodGroup) -> tuple[GangKey, ...]:
+    """The Workload of a native group and its owners, in the order in which they count."""
+    native = group.native
+    assert native is not None
+    named = [("Workload", native.workload)] if native.workload else []
+    found = dict.fromkeys([*named, *native.owners])
+    return tuple(GangKey(kind, group.namespace, name) for kind, name in found)

@@ -10,9 +10,10 @@ from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, PodGroup, TopologyRequest
+from gpusched.api.meta.fields import quoted
 from gpusched.api.meta.identity import UID, GangKey, Rejected
-from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
-from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
+from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD, PART, WITHOUT_OBJECT
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod
 from gpusched.cache.gangs.gang import GangSpec, terms_without_group
 from gpusched.cache.gangs.priority import CountedPriority
 
@@ -30,8 +31,29 @@ def oldest_member(pods: Sequence[Pod]) -> Pod | None:
     return min(pods, key=lambda pod: (pod.created, pod.key), default=None)
 
 
+@attrs.frozen
+class Above:
+    """What objects above a group say, its Workload and its owners: the first that says something.
+
+    Attributes:
+        queue: empty for none.
+        hints: annotations that stand in for fields of a PodGroup.
+    """
+
+    queue: str = ""
+    hints: GangAnnotations = NO_GANG_ANNOTATIONS
+
+
+NOTHING_ABOVE = Above()
+
+
 def complete_foreign_spec(
-    origin: GangSpec, group: PodGroup, pods: Sequence[Pod], *, queue: str
+    origin: GangSpec,
+    group: PodGroup,
+    pods: Sequence[Pod],
+    *,
+    queue: str,
+    above: Above = NOTHING_ABOVE,
 ) -> GangSpec:
     """A foreign PodGroup's gang; what the group does not say, its pods and namespace do.
 
@@ -40,9 +62,12 @@ def complete_foreign_spec(
         group: the group.
         pods: its members.
         queue: of the namespace, empty for none.
+        above: what its Workload and owners say.
     """
     first = oldest_member(pods)
-    wishes = first.hints if first is not None else NO_GANG_ANNOTATIONS
+    wishes = above.hints
+    if first is not None and first.hints != NO_GANG_ANNOTATIONS:
+        wishes = first.hints
     topology = origin.topology
     if topology == NO_TOPOLOGY_REQUEST:
         topology = TopologyRequest(wishes.topology_required, wishes.topology_preferred)
@@ -53,11 +78,13 @@ def complete_foreign_spec(
         terms = attrs.evolve(terms, preemptible=own.preemptible)
     if not terms.min_runtime_ns:
         terms = attrs.evolve(terms, min_runtime_ns=wishes.min_runtime_ns)
+    if not terms.expected_duration_ns:
+        terms = attrs.evolve(terms, expected_duration_ns=wishes.expected_duration_ns)
     if terms.gpu_types == NO_GPU_TYPE_REQUEST:
         terms = attrs.evolve(terms, gpu_types=wishes.gpu_types)
     return attrs.evolve(
         origin,
-        queue=group.queue or (first.queue if first else "") or queue,
+        queue=group.queue or above.queue or (first.queue if first else "") or queue,
         topology=topology,
         terms=terms,
         warning="; ".join(text for text in (group.warning, origin.warning) if text),
@@ -134,6 +161,8 @@ def _sized_by_workload(
     origin: GangSpec, workload: ForeignWorkload, pods: Sequence[Pod], *, own: int
 ) -> tuple[Members, ...]:
     """With the size that the controller's object tells; one gang for each stage of its start."""
+    if origin.key.kind == NATIVE_WORKLOAD:
+        return ((_sized_by_part(origin, workload), pods),)
     remarks = [workload.warning, origin.warning]
     if workload.priority_class and origin.priority is None:
         remarks.append(
@@ -169,6 +198,17 @@ def _sized_by_workload(
             stage = attrs.evolve(stage, key=key, uid=UID(f"{origin.uid}{STAGE}{role}"))
         found.append((stage, members))
     return tuple(found)
+
+
+def _sized_by_part(origin: GangSpec, workload: ForeignWorkload) -> GangSpec:
+    """A gang of 1.35: with the minimum of the group of its Workload that its pods name."""
+    named = origin.key.name.split(PART)[1]
+    part = next((each for each in workload.parts if each.role == named), None)
+    if part is None:
+        known = ", ".join(sorted(each.role for each in workload.parts)) or "none"
+        message = f"Workload {workload.key} has no pod group {quoted(named)}; it has {known}"
+        return attrs.evolve(origin, error=("InvalidSpec", message))
+    return attrs.evolve(origin, min_member=part.size)
 
 
 def _sized_by_pods(origin: GangSpec, pods: Sequence[Pod], *, own: int) -> GangSpec:
