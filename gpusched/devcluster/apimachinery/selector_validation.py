@@ -54,7 +54,8 @@ def invalid_selector(at: str, selector: Obj | None, detail: str) -> FieldError:
             order = ("key", "operator", "values")
             shown["matchExpressions"] = [{k: r[k] for k in order if k in r} for r in rules]
     value = msgspec.json.encode(shown).decode()
-    return FieldError("Invalid value", at, f"Invalid value: {value}: {detail}", "FieldValueInvalid")
+    text = f"Invalid value: {value}: {detail}" if detail else f"Invalid value: {value}"
+    return FieldError("Invalid value", at, text, "FieldValueInvalid")
 
 
 def as_text(selector: Obj) -> str:

@@ -27,6 +27,7 @@ from gpusched.devcluster.controllers.nodes.node_pools import NodePoolController
 from gpusched.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
 from gpusched.devcluster.controllers.resource_claims import ResourceClaimController
 from gpusched.devcluster.controllers.resource_quota import ResourceQuotaController
+from gpusched.devcluster.controllers.stateful_sets.controller import StatefulSetController
 from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.devcluster.stages.engine import StageEngine
 from gpusched.devcluster.stages.stage_watch import StageWatch
@@ -63,6 +64,7 @@ def start_all(
         "claims": ResourceClaimController(manager("resource-claim-controller"), clock, gangs).run(),
         "replica sets": ReplicaSetController(manager("replicaset-controller"), clock).run(),
         "deployments": DeploymentController(manager("deployment-controller"), clock).run(),
+        "stateful sets": StatefulSetController(manager("statefulset-controller"), clock).run(),
         "garbage": GarbageCollector(manager("generic-garbage-collector"), clock).run(),
         "namespaces": NamespaceController(manager("namespace-controller"), clock).run(),
         "nodes": NodeController(manager("node-controller"), clock).run(),

@@ -52,6 +52,7 @@ from gpusched.devcluster.registry.stored.volumes import (
 from gpusched.devcluster.registry.strategy import Strategy
 from gpusched.devcluster.registry.workloads.apps import DeploymentStrategy, ReplicaSetStrategy
 from gpusched.devcluster.registry.workloads.jobs import JobStrategy
+from gpusched.devcluster.registry.workloads.stateful_sets import StatefulSetStrategy
 
 _BY_PLURAL: Final[dict[str, Strategy]] = {
     "apiservices": ApiServiceStrategy(),
@@ -90,6 +91,7 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "secrets": SecretStrategy(),
     "serviceaccounts": ServiceAccountStrategy(),
     "services": ServiceStrategy(),
+    "statefulsets": StatefulSetStrategy(PersistentVolumeClaimStrategy().validate),
     "storageclasses": StorageClassStrategy(),
     "validatingadmissionpolicies": AdmissionPolicyStrategy(),
     "validatingadmissionpolicybindings": AdmissionBindingStrategy(),

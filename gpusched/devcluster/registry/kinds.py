@@ -53,7 +53,7 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
     ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
-    "apps/v1": frozenset({"controllerrevisions", "deployments", "replicasets"}),
+    "apps/v1": frozenset({"controllerrevisions", "deployments", "replicasets", "statefulsets"}),
     "authentication.k8s.io/v1": frozenset({"selfsubjectreviews", "tokenreviews"}),
     "authorization.k8s.io/v1": frozenset(
         {
@@ -100,6 +100,7 @@ SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "jobs": frozenset({"status"}),
     "deployments": frozenset({"scale", "status"}),
     "replicasets": frozenset({"scale", "status"}),
+    "statefulsets": frozenset({"scale", "status"}),
     "poddisruptionbudgets": frozenset({"status"}),
     "customresourcedefinitions": frozenset({"status"}),
     "persistentvolumeclaims": frozenset({"status"}),

@@ -22,7 +22,7 @@ RECORDED = json.loads((Path(__file__).parent / "recorded_shipped.json").read_tex
 APPLIED = [MANIFESTS / name for name in ("namespace.yaml", "lease.yaml", "rbac.yaml", "policies")]
 
 
-UNSERVED = ("/statefulsets", "/cronjobs")
+UNSERVED = ("/cronjobs",)
 """Kinds of which the embedded server makes none."""
 
 

@@ -1,1 +1,1 @@
-"""What must Jobs, ReplicaSets and Deployments say to be stored, and which of their fields may change?"""
+"""What must Jobs, ReplicaSets, StatefulSets and Deployments say to be stored, and which of their fields may change?"""

@@ -66,14 +66,14 @@ class ReplicaSetStrategy(Strategy):
     def default(self, obj: Obj) -> None:
         """One replica, and a template that says everything."""
         spec = obj.setdefault("spec", {})
-        _drop_zeros(spec, ("minReadySeconds",))
+        drop_zeros(spec, ("minReadySeconds",))
         spec.setdefault("replicas", 1)
-        _default_template(spec)
+        default_pod_template(spec)
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check counts, selector and template."""
         spec = obj["spec"]
-        return [*_count_errors(spec, ("replicas", "minReadySeconds"), "spec"), *_pod_errors(spec)]
+        return [*count_errors(spec, ("replicas", "minReadySeconds"), "spec"), *_pod_errors(spec)]
 
     def validate_update(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check as on creation; the selector is immutable."""
@@ -82,12 +82,12 @@ class ReplicaSetStrategy(Strategy):
     def prepare_status(self, new: Obj, old: Obj) -> None:
         """Keep the spec; the count of replicas is always printed."""
         super().prepare_status(new, old)
-        new["status"] = {"replicas": 0, **_without_zeros(new.get("status") or {})}
+        new["status"] = {"replicas": 0, **without_zeros(new.get("status") or {})}
 
     def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check that no part is larger than the whole."""
         status = new["status"]
-        errors = _count_errors(status, _REPLICA_COUNTS, "status")
+        errors = count_errors(status, _REPLICA_COUNTS, "status")
         return errors + _part_errors(status, ("fullyLabeledReplicas",))
 
 
@@ -105,30 +105,30 @@ class DeploymentStrategy(Strategy):
     def default(self, obj: Obj) -> None:
         """One replica, a quarter of surge and loss, ten old revisions, ten minutes to progress."""
         spec = obj.setdefault("spec", {})
-        _drop_zeros(spec, ("minReadySeconds", "paused"))
+        drop_zeros(spec, ("minReadySeconds", "paused"))
         spec.setdefault("replicas", 1)
         strategy = spec.get("strategy")
         if strategy is None:
             strategy = spec["strategy"] = {}
-        _drop_zeros(strategy, ())
+        drop_zeros(strategy, ())
         if not strategy.get("type"):
             strategy["type"] = "RollingUpdate"
         if strategy["type"] == "RollingUpdate":
             rolling = strategy.setdefault("rollingUpdate", {})
-            _drop_zeros(rolling, ())
+            drop_zeros(rolling, ())
             rolling.setdefault("maxUnavailable", "25%")
             rolling.setdefault("maxSurge", "25%")
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
-        _default_template(spec)
+        default_pod_template(spec)
 
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check counts, selector, template and strategy."""
         spec = obj["spec"]
-        errors = _count_errors(spec, ("replicas",), "spec") + _pod_errors(spec)
+        errors = count_errors(spec, ("replicas",), "spec") + _pod_errors(spec)
         errors += _strategy_errors(spec["strategy"], "spec.strategy")
         counts = ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-        errors += _count_errors(spec, counts, "spec")
+        errors += count_errors(spec, counts, "spec")
         deadline = spec["progressDeadlineSeconds"]
         if deadline <= spec.get("minReadySeconds", 0):
             why = "must be greater than minReadySeconds"
@@ -152,12 +152,12 @@ class DeploymentStrategy(Strategy):
             new["metadata"]["labels"] = labels
         else:
             new["metadata"].pop("labels", None)
-        new["status"] = _without_zeros(new.get("status") or {})
+        new["status"] = without_zeros(new.get("status") or {})
 
     def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check that no part is larger than the whole."""
         status = new["status"]
-        errors = _count_errors(status, _DEPLOYMENT_COUNTS, "status")
+        errors = count_errors(status, _DEPLOYMENT_COUNTS, "status")
         errors += _part_errors(status, ("updatedReplicas",))
         collisions = status.get("collisionCount", 0)
         if collisions < (old.get("status") or {}).get("collisionCount", 0):
@@ -165,32 +165,34 @@ class DeploymentStrategy(Strategy):
         return errors
 
 
-def _drop_zeros(values: Obj, keys: tuple[str, ...]) -> None:
+def drop_zeros(values: Obj, keys: tuple[str, ...]) -> None:
     """Drop what is not printed: nulls, and zeros of the named fields."""
     for key in [k for k, v in values.items() if v is None or (k in keys and not v)]:
         del values[key]
 
 
-def _without_zeros(status: Obj) -> Obj:
+def without_zeros(status: Obj) -> Obj:
     """A status as it is printed: empty counts are left out, but those kept as pointers."""
     kept = {"terminatingReplicas", "collisionCount"}
     return {k: v for k, v in status.items() if v is not None and (v or k in kept)}
 
 
-def _default_template(spec: Obj) -> None:
+def default_pod_template(spec: Obj) -> None:
+    """Fill in the template of pods in a spec."""
     template = spec.get("template")
     if template is None:
         template = spec["template"] = {}
     metadata = template.get("metadata")
     if metadata is None:
         metadata = template["metadata"] = {}
-    _drop_zeros(metadata, ("labels", "annotations", "finalizers", "ownerReferences"))
+    drop_zeros(metadata, ("labels", "annotations", "finalizers", "ownerReferences"))
     if template.get("spec") is None:
         template["spec"] = {}
     default_template_spec(template["spec"])
 
 
-def _count_errors(values: Obj, keys: tuple[str, ...], at: str) -> list[FieldError]:
+def count_errors(values: Obj, keys: tuple[str, ...], at: str) -> list[FieldError]:
+    """Check that counts are not negative."""
     return [
         invalid(f"{at}.{key}", values[key], _NEGATIVE)
         for key in keys

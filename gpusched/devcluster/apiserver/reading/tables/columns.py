@@ -105,8 +105,18 @@ def _template(key: str) -> Cell:
 
 
 TEMPLATE = (
-    Column("Containers", _template("name"), priority=1, description="Containers of the template."),
-    Column("Images", _template("image"), priority=1, description="Images of the template."),
+    Column(
+        "Containers",
+        _template("name"),
+        priority=1,
+        description="Names of each container in the template.",
+    ),
+    Column(
+        "Images",
+        _template("image"),
+        priority=1,
+        description="Images referenced by each container in the template.",
+    ),
     Column(
         "Selector",
         lambda obj, _: selector_text(nested_value(obj, "spec", "selector")),
@@ -293,6 +303,12 @@ SIMPLE: dict[tuple[str, str], Columns] = {
         ),
         AGE,
         *TEMPLATE,
+    ),
+    ("apps", "StatefulSet"): (
+        NAME,
+        Column("Ready", _ratio, description="Number of the pod with ready state"),
+        AGE,
+        *TEMPLATE[:2],
     ),
     ("apps", "ReplicaSet"): (
         NAME,
