@@ -290,6 +290,12 @@ def events_count():
 
 
 @plant
+def bindings_go_out_while_watches_are_cut():
+    """Bindings are sent while nobody knows what became of the server."""
+    yield (InformerFactory, "follows_room", lambda _self: True)
+
+
+@plant
 def a_restored_store_is_not_noticed():
     """Versions that go back are taken for a quiet cluster."""
 

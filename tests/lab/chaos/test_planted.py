@@ -45,6 +45,7 @@ def silent():
         ("room_is_held_for_ever", "I7"),
         ("preemptible_false_is_not_read", "I6"),
         ("a_restored_store_is_not_noticed", "I7"),
+        ("bindings_go_out_while_watches_are_cut", "I2"),
         ("timeouts_follow_the_wall_clock", "I10"),
         ("reclaim_needs_no_right", "I5"),
     ],
