@@ -75,7 +75,7 @@ class RequestVector:
     gpu: int = -1
 
     @property
-    def rough(self) -> RequestVector:
+    def with_whole_gpus(self) -> RequestVector:
         """The same with a whole GPU in place of the share: never less than what it takes."""
         if self.share is None or self.gpu < 0:
             return self

@@ -541,7 +541,7 @@ class Cache:
         self.families.mark_namespace_changed(key.name)
         self._changed()
 
-    def again(self, gangs: Iterable[GangKey]) -> None:
+    def show_again(self, gangs: Iterable[GangKey]) -> None:
         """What a snapshot showed of these gangs was not used: the next one shows them again."""
         for gang in gangs:
             self.families.mark_changed(gang)

@@ -126,7 +126,7 @@ class PodGroup:
         """Kind of the object: PodGroup, or CompositePodGroup."""
         return COMPOSITE if self.native is not None and self.native.composite else "PodGroup"
 
-    def told(self, kind: str) -> Condition | None:
+    def our_condition(self, kind: str) -> Condition | None:
         """What one of our conditions says, whatever type it has on a group of this kind."""
         return self.condition(kind if self.native is None else TOLD_AS[kind])
 

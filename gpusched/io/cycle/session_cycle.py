@@ -316,7 +316,7 @@ class SessionCycle:
             self.sessions += 1
             # Another leadership may have begun meanwhile, on caches that are not read yet.
             if not self._may_act() or self._lease.fence != fence or self._only_look:
-                self._cache.again(gang.key for gang in snapshot.gangs)
+                self._cache.show_again(gang.key for gang in snapshot.gangs)
                 if self._only_look:
                     self._only_look = False
                     self._wake_for_status()
@@ -378,7 +378,7 @@ class SessionCycle:
         self.faults.failed(stage, error, gang)
         found = {gang_suspect(gang): fault_of_gang_in_hand(stage, error, gang)}
         self.faults.set_aside(self.rules.containment.set_aside(snapshot, found), snapshot)
-        self._cache.again((gang,))
+        self._cache.show_again((gang,))
         self._wake_for_status()
 
     def _measure(self, decision: Decision) -> None:
@@ -454,7 +454,7 @@ class SessionCycle:
                 solver.budget_s = placement.time_budget_s
                 if placement.solver == "cpsat":
                     with self.faults.contain("solver"):
-                        solver.warm()
+                        solver.start_early()
             last = start
 
             def ended(action: str) -> None:
@@ -538,7 +538,9 @@ class SessionCycle:
 
     def _recover_partial_gangs(self, snapshot: Snapshot) -> None:
         """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
-        partial = self._partial_gangs.find(snapshot.gangs, self._binder.knows, self.faults.contain)
+        partial = self._partial_gangs.find(
+            snapshot.gangs, self._binder.has_open_commit, self.faults.contain
+        )
         # Together: of several that hold the rest of each other one goes on.
         for undo in plan_recoveries(partial, server_now=self._binder.server_now()):
             with self.faults.contain("recovery", undo.gang):

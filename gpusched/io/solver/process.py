@@ -112,7 +112,7 @@ class SolverProcess:
         pipe = self._pipe
         return pipe.pid if pipe is not None else 0
 
-    def warm(self) -> None:
+    def start_early(self) -> None:
         """Start the process ahead of its first use; it loads the solver while no search waits."""
         self._note_ended_process()
         if not self._closed and self._pipe is None and self._monotonic() >= self._losses.until:
@@ -238,5 +238,5 @@ class SolverProcess:
         what = type(job).__qualname__ if job is not None else ""
         self._dumps.write(message, said, what=what, body=body)
         if lost.loss is not SolverLoss.START:
-            self.warm()
+            self.start_early()
         return SolverFault(message)

@@ -209,7 +209,7 @@ class Binder:
         """Bindings that wait to be sent."""
         return self._queued
 
-    def knows(self, gang: GangKey) -> bool:
+    def has_open_commit(self, gang: GangKey) -> bool:
         """Whether a commit of this gang is under way, is read back after a fault of ours, or
         waits in repair for a later plan.
         """

@@ -97,7 +97,7 @@ class EvictionEvents:
         if ask is None:
             return status
         group = find_group(self._cache, status.gang)
-        shown = group.told("Preempted") if group is not None else None
+        shown = group.our_condition("Preempted") if group is not None else None
         if group is None or (
             shown is not None and shown.status == "True" and shown.message == clip_text(ask.message)
         ):

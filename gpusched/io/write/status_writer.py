@@ -433,7 +433,7 @@ class StatusWriter:
         gang = status.gang
         if gang.kind in GROUP_KINDS:
             group = find_group(self._cache, gang)
-            shown = group.told("Scheduled") if group is not None else None
+            shown = group.our_condition("Scheduled") if group is not None else None
             return (
                 (shown.status == "True", shown.reason, shown.message) if shown else (False, "", "")
             )

@@ -77,9 +77,9 @@ class VolumeBinder:
         """Bindings that wait to be sent."""
         return self._binder.queued
 
-    def knows(self, gang: GangKey) -> bool:
+    def has_open_commit(self, gang: GangKey) -> bool:
         """Whether the gang waits for volumes, or a commit of it is under way."""
-        return self._binder.knows(gang) or any(
+        return self._binder.has_open_commit(gang) or any(
             each.gang == gang for each in self._under_way.values()
         )
 

@@ -23,7 +23,7 @@ def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
     if gang.job is not None and gang.job.admitted:
         return _job_admission_age_verdict(session, gang, now - gang.job.admitted)
     group = gang.pod_group
-    condition = group.told("Admitted") if group else None
+    condition = group.our_condition("Admitted") if group else None
     if group is None or condition is None:
         return ALLOW
     if holds_nothing(gang) and not gang.terms.schedule_timeout_ns:
@@ -46,7 +46,7 @@ def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
 
 def _last_reason(group: PodGroup) -> str:
     """Why it did not start, as was true until its admission is given back; in brackets."""
-    told = group.told("Scheduled")
+    told = group.our_condition("Scheduled")
     if told is None or told.status == "True" or told.message.startswith(_GAVE_BACK):
         return ""
     return f" ({told.reason}: {told.message[:_REASON_KEPT_MAX]})"

@@ -92,7 +92,7 @@ def broken_since(gang: Gang) -> float:
     if group is not None and group.has_our_conditions:
         if group.phase not in STARTED and replaced:
             return replaced
-        told = group.told("Scheduled")
+        told = group.our_condition("Scheduled")
         return told.transition if told is not None and told.status == "False" else 0.0
     written = [each.pod.broken_since for each in gang.placed if each.pod.broken_since]
     return min(written) if written else replaced

@@ -204,7 +204,7 @@ def gangs_in_the_way_text(
         claimant: the gang that asks, which does not stand in its own way.
     """
     info = session.class_info(pod_set.pod_class)
-    ask = info.request.rough
+    ask = info.request.with_whole_gpus
     if ask.missing or lacking <= 0:
         return ""
     gains: Counter[GangKey] = Counter()

@@ -536,7 +536,7 @@ def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
                         (session.class_info(pod_set.pod_class), count) for pod_set, count in members
                     ]
                 parts = tuple(
-                    EqualMembers(seat.request.rough, seat.class_fit.allowed, count)
+                    EqualMembers(seat.request.with_whole_gpus, seat.class_fit.allowed, count)
                     for seat, count in seats
                 )
                 ways.append(_StartOption(variant.gang, parts))

@@ -348,7 +348,9 @@ class Reservations:
         if not self.reserved_gangs and not self._strict:
             return None
         places = statement.assignments
-        taken = self._forecast.sum_by_row((place.row, place.request.rough) for place in places)
+        taken = self._forecast.sum_by_row(
+            (place.row, place.request.with_whole_gpus) for place in places
+        )
         asked = total(place.pod.pod_class.requests for place in places)
         for reserved in self._binding(gang):
             left = self._amounts_left_by_evictions(statement, reserved.reservation.start)

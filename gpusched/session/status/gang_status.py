@@ -102,7 +102,7 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
 
 
 def _has_published_reason(gang: Gang) -> bool:
-    if gang.pod_group is not None and gang.pod_group.told("Scheduled") is not None:
+    if gang.pod_group is not None and gang.pod_group.our_condition("Scheduled") is not None:
         return True
     return any(pod.unschedulable_reason for pod_set in gang.pod_sets for pod in pod_set.pods)
 
@@ -189,7 +189,7 @@ def _told_members(gang: Gang, *, whole: bool) -> tuple[tuple[tuple[ObjectKey, UI
 
 def _runs_again_reason(gang: Gang) -> PendingReason | None:
     """That a gang that was made to leave is complete again; None when there is no such news."""
-    shown = gang.pod_group.told("Preempted") if gang.pod_group else None
+    shown = gang.pod_group.our_condition("Preempted") if gang.pod_group else None
     if shown is None or shown.status != "True" or gang.pending or gang.gated or gang.leaving:
         return None
     return PendingReason(reason=Reason.SCHEDULED, message=f"runs again: {_running_message(gang)}")

@@ -23,7 +23,7 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
         given.cluster.group()
         decided = gang(NAMES)
         given.binder.submit(decided)
-        assert given.binder.knows(decided.gang)
+        assert given.binder.has_open_commit(decided.gang)
         await given.rest()
         assert [s.phase for s in given.settled] == [CommitPhase.BOUND]
         assert set(given.ledger.confirmed) == {"u-a", "u-b", "u-c"}
@@ -37,7 +37,7 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
             "gpusched.io/slots": "0,1",
         }  # fmt: skip
         assert len(given.cluster.calls("GET")) == 1
-        assert not given.binder.knows(decided.gang)
+        assert not given.binder.has_open_commit(decided.gang)
         assert (given.binder.in_flight, given.binder.committing) == (0, 0)
 
     play(scenario)
@@ -183,7 +183,7 @@ def test_404_spares_the_siblings_that_were_not_sent(play, gang):
         given.binder.submit(gang(NAMES, "Job"))
         await given.rest()
         assert given.ledger.forgotten[0] == "u-b"
-        await given.until(lambda: not given.binder.knows(gang(NAMES, "Job").gang))
+        await given.until(lambda: not given.binder.has_open_commit(gang(NAMES, "Job").gang))
         assert given.cluster.bound() == set()
 
     play(scenario)
@@ -341,9 +341,9 @@ def test_a_crash_in_the_cache_costs_its_gang_alone(play, gang):
         await given.rest()
         await given.clock.sleep(20)
         assert given.cluster.bound() == {"a", "b"}
-        assert given.binder.knows(GangKey("Pod", "ns", "g"))  # until the books say so too
+        assert given.binder.has_open_commit(GangKey("Pod", "ns", "g"))  # until the books say so too
         given.ledger.confirm = original
-        await given.until(lambda: not given.binder.knows(GangKey("Pod", "ns", "g")))
+        await given.until(lambda: not given.binder.has_open_commit(GangKey("Pod", "ns", "g")))
         assert set(given.ledger.confirmed) == {"u-a", "u-b"}
         assert given.ledger.forgotten == []
         assert len(given.cluster.calls("GET", "/a")) < 10

@@ -81,7 +81,7 @@ def test_what_an_older_leadership_bound_in_part_is_not_undone(play, gang, fence)
         assert given.settled[1].phase is CommitPhase.RELEASED
         await asyncio.sleep(100)
         assert given.cluster.calls("POST", "/eviction") == []
-        assert not given.binder.knows(gang(["a"], "Job").gang)
+        assert not given.binder.has_open_commit(gang(["a"], "Job").gang)
 
     play(scenario)
 

@@ -127,7 +127,7 @@ def test_an_idle_process_that_was_killed_is_replaced(bench):
     os.kill(before, signal.SIGKILL)
     while not bench.solver._pipe.ended:
         threading.Event().wait(0.01)
-    bench.solver.warm()
+    bench.solver.start_early()
     assert bench.solver.pid not in (0, before)
     assert bench.solver(bench.jobs.Sum((2,))) == 2
     assert bench.metric('gpusched_solver_restarts_total{reason="crash"}') == "1.0"
@@ -194,7 +194,7 @@ def test_losses_in_a_row_set_it_aside_for_a_time(bench, quick, caplog):
             with pytest.raises(SolverFault, match=f"ended by signal {int(signal_number)}"):
                 bench.solver(bench.jobs.Dies(signal_number))
         assert bench.solver.error.startswith("the solver was ended by signal 9; 3 times in a row")
-        bench.solver.warm()
+        bench.solver.start_early()
         assert bench.solver.pid == 0
         with pytest.raises(SolverFault, match="set aside for 5 s: the solver was ended by"):
             bench.solver(bench.jobs.Sum((1,)))
@@ -260,7 +260,7 @@ def test_ended_from_another_thread_a_search_is_over(bench):
         bench.solver(bench.jobs.Hangs())
     with pytest.raises(SolverFault, match="ended with the daemon"):
         bench.solver(bench.jobs.Sum((1,)))
-    bench.solver.warm()
+    bench.solver.start_early()
     assert bench.solver.pid == 0
     assert bench.metric("gpusched_solver_restarts_total") == ""
 

@@ -151,7 +151,7 @@ class GroupSpecs:
         others = list(self._others.get(key, {}).values())
         if tree is not None:
             pods, others = self._pods_of_tree(tree)
-        if not (pods or group.min_resources or group.told("Scheduled")):
+        if not (pods or group.min_resources or group.our_condition("Scheduled")):
             return None  # whose pods will come is not known: other schedulers serve groups, too
         origin = self._origin(key, pods, queue)
         if tree is not None:

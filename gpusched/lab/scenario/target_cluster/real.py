@@ -210,7 +210,7 @@ class RealTarget:
             raise WriteRefused(f"objects of kind {kind} are not followed in this cluster")
         return [obj for obj in watch.objects() if self._is_seen(kind, obj)]
 
-    def everybody(self, kind: str) -> Sequence[Obj]:
+    def objects_of_any_owner(self, kind: str) -> Sequence[Obj]:
         """Objects of a kind that is followed, also those made by others."""
         return self._watches[kind].objects()
 

@@ -224,7 +224,7 @@ def _refuse_taken(ground: RealTarget, scenario: Scenario) -> None:
         (kind, namespace_of({"kind": kind, **obj}), obj["metadata"]["name"]): obj
         for kind in {*kinds_of(scenario), *ALWAYS}
         if ground.kinds.find(kind)
-        for obj in ground.everybody(kind)
+        for obj in ground.objects_of_any_owner(kind)
     }
     taken = sorted({key for key in objects_of_scenario(scenario) if key in there})
     if not taken:
@@ -273,7 +273,7 @@ def _keep_to_own_nodes(ground: RealTarget, scenario: Scenario) -> None:
     own = any(each.obj["kind"] == "Node" for each in scenario.before)
     others = [
         node
-        for node in ground.everybody("Node")
+        for node in ground.objects_of_any_owner("Node")
         if not (node.get("spec") or {}).get("unschedulable")
     ]
     if own and others:
@@ -302,7 +302,7 @@ def _mine(ground: RealTarget, kind: str) -> Iterable[Obj]:
         return []
     return [
         obj
-        for obj in ground.everybody(kind)
+        for obj in ground.objects_of_any_owner(kind)
         if (obj["metadata"].get("labels") or {}).get(RUN_LABEL) == ground.run
     ]
 
