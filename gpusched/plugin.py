@@ -73,6 +73,7 @@ from gpusched.session.preempt.claims.claimants import (
     reclaim_rules,
 )
 from gpusched.session.preempt.claims.growing_gangs import GrowingGangs, growth_rules
+from gpusched.session.preempt.claims.native_extras import extras_of_native_groups, extras_rules
 from gpusched.session.preempt.preemption import Preemption, session_victims
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.rebalance.consolidation import Consolidation
@@ -149,6 +150,8 @@ __all__ = [
     "deny",
     "dimension",
     "estimate_starts",
+    "extras_of_native_groups",
+    "extras_rules",
     "first_refusal",
     "format_quantity",
     "gang_text",

@@ -16,6 +16,9 @@ from gpusched.plugin import (
     Preemption,
     Reason,
     Session,
+    VictimRules,
+    extras_of_native_groups,
+    extras_rules,
     gang_text,
     pods_text,
     preempt_rules,
@@ -39,17 +42,30 @@ class Preempt:
         """Make room for gangs of the queues in which something of lower priority runs."""
         victims = session_victims(session)
         lowest = victims.lowest
-        claimants = preemption_claimants(
-            session,
-            lambda gang: (least := lowest(gang.queue)) is not None and least < gang.priority,
-        )
-        if not claimants:
-            return
-        with session.pipelining():
-            room = Preemption(
-                session, preempt_rules(), reason=Reason.PREEMPTED, message=_victim_message
-            )
-            room.serve_all(claimants)
+
+        def has_lower(gang: Gang) -> bool:
+            return (least := lowest(gang.queue)) is not None and least < gang.priority
+
+        claimants = preemption_claimants(session, has_lower)
+        if claimants:
+            with session.pipelining():
+                self._preemption(session, preempt_rules()).serve_all(claimants)
+        extras = extras_of_native_groups(session, has_lower)
+        if extras:
+            with session.pipelining():
+                self._serve_extras(session, extras)
+
+    def _serve_extras(self, session: Session, extras: list[list[Gang]]) -> None:
+        """Make room for members of running groups, for as many of each as find victims."""
+        for rules in extras_rules():
+            room = self._preemption(session, rules)
+            asking = [list(claimants) for claimants in extras]
+            while any(asking) and not room.full:
+                turn = [claimants.pop(0) for claimants in asking if claimants]
+                room.serve_all([each for each in turn if not session.nominations.has(each)])
+
+    def _preemption(self, session: Session, rules: VictimRules) -> Preemption:
+        return Preemption(session, rules, reason=Reason.PREEMPTED, message=_victim_message)
 
 
 def _victim_message(gang: Gang, evictions: Sequence[EvictOperation]) -> str:

@@ -21,6 +21,8 @@ CLOCK = SystemClock()
 TOLD_SINCE = {
     # Members of a gang without a PodGroup now carry since when it lacks others.
     "stale-gang": ("gangs[0].lost_members", "gangs[0].told_members"),
+    # Unlike pods that find no place beside each other are told how many GPUs they need together.
+    "reclaim-and-searches": ("together they need",),
     # A proof says of how many pods it is, and beside how many that ran.
     "sub-group-replacement": ("proof: optimal -> optimal for 1 pod beside 1",),
 }

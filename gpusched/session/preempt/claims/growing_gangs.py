@@ -102,10 +102,10 @@ class GrowingGangs:
             asked = attrs.evolve(pod_set, pods=pods)
             count = self._allowed(gang, asked)
             if not count and pods:
-                self._tell(gang, self.may_claim(_claimant(gang, [(asked, 1)])))
+                self._tell(gang, self.may_claim(growing_claimant(gang, [(asked, 1)])))
             count = min(count, -(-count // alike))
             while count:
-                found.append(_claimant(gang, [(asked, count)]))
+                found.append(growing_claimant(gang, [(asked, count)]))
                 count //= 2
         for part in () if gang.parent_groups else gang.sub_groups:
             if _completes_sub_group(gang, part.name) and (
@@ -127,7 +127,7 @@ class GrowingGangs:
         low, high = 0, len(pod_set.pods)
         while low < high:
             middle = (low + high + 1) // 2
-            refused = self.may_claim(_claimant(gang, [(pod_set, middle)])).refuses
+            refused = self.may_claim(growing_claimant(gang, [(pod_set, middle)])).refuses
             low, high = (low, middle - 1) if refused else (middle, high)
         return low
 
@@ -139,7 +139,7 @@ def _completes_sub_group(gang: Gang, name: str) -> bool:
     return any(missing.get(each) for each in names)
 
 
-def _claimant(gang: Gang, members: MemberCounts) -> Gang:
+def growing_claimant(gang: Gang, members: MemberCounts) -> Gang:
     """The gang that lacks exactly these members."""
     count = sum(number for _, number in members)
     requests = NOTHING
@@ -159,5 +159,5 @@ def _completed_by(gang: Gang, name: str, members: MemberCounts) -> Gang:
     complete = [part for part in gang.sub_groups if not gang.missing_in_sub_group(part)]
     parts = tuple(part for part in gang.sub_groups if part in complete or part.name == name)
     return attrs.evolve(
-        _claimant(gang, members), sub_groups=parts, min_sub_groups=len(complete) + 1
+        growing_claimant(gang, members), sub_groups=parts, min_sub_groups=len(complete) + 1
     )

@@ -114,6 +114,9 @@ def remade_victims(evictions: Sequence[EvictOperation]) -> list[tuple[Gang, Gang
     found = []
     for _, operations in sorted(leaving.items()):
         gang = operations[0].gang
+        native = gang.pod_group is not None and gang.pod_group.native is not None
+        if native and all(each.member.pod.owner is None for each in operations):
+            continue  # no controller makes pods of a native group again that have none
         remade = remade_gang(gang, [each.member for each in operations])
         if remade.missing_members or not remade.placed:
             found.append((gang, remade))
