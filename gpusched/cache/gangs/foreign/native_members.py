@@ -26,7 +26,7 @@ def with_preemption_policy(native: NativeTerms, pods: list[Pod]) -> list[Pod]:
 
 
 def schedulers_error(pods: Sequence[Pod], others: Sequence[Pod]) -> str:
-    """That members name several schedulers, as a sentence; empty where they name one.
+    """That members name other schedulers, as a sentence; empty where they name us alone.
 
     Args:
         pods: members that are ours.
@@ -34,9 +34,13 @@ def schedulers_error(pods: Sequence[Pod], others: Sequence[Pod]) -> str:
     """
     ours = [pod for pod in pods if not pod.finished]
     theirs = [pod for pod in others if not pod.finished]
-    if not ours or not theirs:
+    if not theirs:
         return ""
     count, one = len(theirs), min(theirs, key=lambda pod: pod.name)
+    if not ours:
+        return (
+            f"its pods name {one.scheduler}, which decides about them; gpusched does nothing for it"
+        )
     return (
         f"its pods name several schedulers ({count} of {count + len(ours)} are not gpusched's, such "
         f"as {one.name} of {one.scheduler}): nothing is decided until all name one"
