@@ -13,6 +13,12 @@ from gpusched.base import limits
 WHY = "Temporary failure in name resolution"
 
 
+@pytest.fixture
+def connections_matter() -> bool:
+    """The API server goes away in these tests, with every connection."""
+    return True
+
+
 class Resolver:
     """Stands for the machine's; it may be out of order.
 

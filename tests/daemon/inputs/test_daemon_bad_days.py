@@ -17,6 +17,12 @@ CRDS = installed_files.path("manifests") / "crds"
 
 
 @pytest.fixture
+def connections_matter() -> bool:
+    """The API server goes away in these tests, with every connection."""
+    return True
+
+
+@pytest.fixture
 def trusting(tmp_path):
     """Our definitions without any rule: whatever is posted is stored."""
     folder = tmp_path / "crds"
