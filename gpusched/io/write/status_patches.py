@@ -10,8 +10,8 @@ import attrs
 import msgspec
 
 from gpusched import API_VERSION
-from gpusched.api.foreign.kinds import VOLCANO
-from gpusched.api.gang.native_terms import COMPOSITE
+from gpusched.api.foreign.kinds import NATIVE, VOLCANO
+from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta import wire
 from gpusched.api.meta.identity import (
@@ -462,7 +462,7 @@ class MemberWrite:
 
 @attrs.frozen(slots=True)
 class RejectedWrite:
-    """That a PodGroup, Queue or Topology of ours cannot be believed, on the object itself."""
+    """That an object of ours or a native group cannot be believed, on the object itself."""
 
     rejected: Rejected
 
@@ -477,16 +477,21 @@ class RejectedWrite:
         return self.rejected.key.namespace
 
     def request(
-        self, _cache: StatusCache, written: WrittenStatus | None, now: float
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
         """The patch that says what is wrong with the object; None when it is said."""
         rejected = self.rejected
         shown, version = _base(written, rejected.resource_version, rejected.status)
         ask = PendingReason(reason=Reason.INVALID_SPEC, message=f"{rejected.field}: {rejected.why}")
-        group = rejected.kind == "PodGroup"
+        kinds = ("Admitted", "Scheduled") if rejected.kind in GROUP_KINDS else ("Ready",)
         says = [
-            _condition(kind, ask, holds=False, generation=rejected.generation)
-            for kind in (("Admitted", "Scheduled") if group else ("Ready",))
+            _condition(
+                TOLD_AS[kind] if _is_native(rejected) else kind,
+                ask,
+                holds=False,
+                generation=rejected.generation,
+            )
+            for kind in kinds
         ]
         try:
             body = requests.status_patch(rejected.uid, shown, {}, says=says, now=now)
@@ -495,13 +500,24 @@ class RejectedWrite:
             body = requests.status_patch(rejected.uid, b"{}", {}, says=says, now=now)
         if body is None:
             return None
-        path = _PLURALS[rejected.kind]
-        if group:
-            path = f"namespaces/{quote(rejected.key.namespace)}/{path}"
-        path = f"/apis/{API_VERSION}/{path}/{quote(rejected.key.name)}/status"
+        path = self._path(cache)
+        if not path:
+            return None
         return StatusRequest(
             path, MERGE_PATCH, _patch_for_version(body, version), rejected.resource_version
         )
+
+    def _path(self, cache: StatusCache) -> str:
+        """Of the object's status; empty where its kind is not served any more."""
+        rejected = self.rejected
+        namespace, name = quote(rejected.key.namespace), quote(rejected.key.name)
+        if _is_native(rejected):
+            served = cache.foreign.served.get((rejected.kind, NATIVE))
+            return served.status_path(namespace, name) if served is not None else ""
+        path = _PLURALS[rejected.kind]
+        if rejected.kind == "PodGroup":
+            path = f"namespaces/{namespace}/{path}"
+        return f"/apis/{API_VERSION}/{path}/{name}/status"
 
 
 @attrs.frozen(slots=True)
@@ -571,8 +587,12 @@ def _written_condition(status: bytes) -> tuple[str, str]:
 
 
 def has_conditions(rejected: Rejected) -> bool:
-    """Whether it is said on the object: it is of a kind of ours that has conditions."""
-    return rejected.kind in _PLURALS and not rejected.api_version
+    """Whether it is said on the object: it is of a kind of ours that has conditions, or native."""
+    return (rejected.kind in _PLURALS and not rejected.api_version) or _is_native(rejected)
+
+
+def _is_native(rejected: Rejected) -> bool:
+    return rejected.kind in GROUP_KINDS and rejected.api_version.startswith("scheduling.k8s.io/")
 
 
 Write = (

@@ -344,3 +344,26 @@ def test_a_replacement_starts_after_a_sibling_has_completed(play, dialect):
         await w.until(lambda: "a-1b" in running(w, "a"))
 
     play(scenario)
+
+
+def test_an_annotation_that_cannot_be_read_is_told_on_the_group(play, dialect):
+    """Given a duration that is none, the group says which annotation it is."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        await install(w, GROUPS)
+        w.daemon()
+        notes = {"gpusched.io/schedule-timeout": "soon"}
+        group(w, dialect, "a", gang(1), annotations=notes)
+        member(w, "a", 0)
+        await w.until(lambda: "gpusched.io/Scheduled" in conditions(w, "a"))
+        told = conditions(w, "a")["gpusched.io/Scheduled"]
+        assert told[:2] == ("False", "InvalidSpec")
+        assert "gpusched.io/schedule-timeout" in told[2]
+        assert running(w, "a") == []
+        mended = {"metadata": {"annotations": {"gpusched.io/schedule-timeout": "1h"}}}
+        w.client.patch(GROUPS, "default", "a", mended)
+        await w.until(lambda: running(w, "a") == ["a-0"])
+        await w.until(lambda: conditions(w, "a")["gpusched.io/Scheduled"][0] == "True")
+
+    play(scenario)

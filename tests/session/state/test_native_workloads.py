@@ -49,6 +49,12 @@ class Known:
         item = decoded(codec, name, {**policy, **spec}, **metadata)
         self.cache.foreign.groups.put(kinds.NATIVE, item.key, item)
 
+    def tree(self, name, spec, **metadata):
+        """A CompositePodGroup that needs one group."""
+        policy = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+        item = decoded(pod_groups.COMPOSITES, name, {**policy, **spec}, **metadata)
+        self.cache.put_composite(item.key, item)
+
     def gangs(self):
         """All gangs by name."""
         return {gang.key.name: gang for gang in self.cache.snapshot(now=1.0).gangs}
@@ -141,3 +147,32 @@ def test_a_group_of_another_scheduler_is_no_gang_of_ours():
     assert "1 of 2 are not gpusched's, such as theirs of other" in gang.error[1]
     known.cache.drop_pod(ObjectKey("default", "theirs"))
     assert known.gangs()["g"].error == ("", "")
+
+
+@pytest.mark.parametrize("said", ["root", "leaf", "pod"])
+def test_the_queue_of_a_tree(said):
+    """Given a queue on the root, a group of it and a pod, the first of these counts."""
+    order = ["root", "leaf", "pod"]
+    left = order[order.index(said) :]
+    labels = {each: names(each) if each in left else {} for each in order}
+    known = Known()
+    known.tree("root", {}, **labels["root"])
+    known.group("g", {"parentCompositePodGroupName": "root"}, **labels["leaf"])
+    known.pod("a", {"schedulingGroup": {"podGroupName": "g"}}, **labels["pod"])
+    (gang,) = known.gangs().values()
+    assert (gang.key.kind, gang.queue) == ("CompositePodGroup", said)
+
+
+def test_a_tree_that_changes_is_counted_anew():
+    """Given a root that goes and comes back, its groups are held meanwhile."""
+    known = Known()
+    known.tree("root", {})
+    known.group("g", {"parentCompositePodGroupName": "root"})
+    known.pod("a", {"schedulingGroup": {"podGroupName": "g"}})
+    assert [gang.key.kind for gang in known.gangs().values()] == ["CompositePodGroup"]
+    known.cache.drop_composite(ObjectKey("default", "root"))
+    (gang,) = known.gangs().values()
+    assert gang.key.kind == "PodGroup"
+    assert "CompositePodGroup default/root does not exist" in gang.error[1]
+    known.tree("root", {})
+    assert [gang.key.kind for gang in known.gangs().values()] == ["CompositePodGroup"]

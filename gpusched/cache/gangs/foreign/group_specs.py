@@ -22,6 +22,7 @@ from gpusched.cache.gangs.foreign.native_trees import (
     in_sub_group,
     invalid,
     members_error,
+    queue_of_tree,
     spec_of_tree,
 )
 from gpusched.cache.gangs.foreign.pod_grouper import Above, complete_foreign_spec
@@ -153,7 +154,7 @@ class GroupSpecs:
             pods, others = self._pods_of_tree(tree)
         if not (pods or group.min_resources or group.our_condition("Scheduled")):
             return None  # whose pods will come is not known: other schedulers serve groups, too
-        origin = self._origin(key, pods, queue)
+        origin = self._origin(key, pods, queue, tree)
         if tree is not None:
             why = tree.error or members_error(pods, others)
             origin = spec_of_tree(origin, tree)
@@ -176,9 +177,13 @@ class GroupSpecs:
             others += self._others.get(key, {}).values()
         return pods, others
 
-    def _origin(self, key: GangKey, pods: list[Pod], queue: str) -> GangSpec:
+    def _origin(
+        self, key: GangKey, pods: list[Pod], queue: str, tree: GroupTree | None = None
+    ) -> GangSpec:
         name = ObjectKey(key.namespace, key.name)
         group = self.find(key)
+        if group is not None and tree is not None and not group.queue:
+            group = attrs.evolve(group, queue=queue_of_tree(tree))
         if group is not None:
             counted = self._counted(group, key, pods)
             origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))

@@ -235,7 +235,6 @@ def spec_of_tree(origin: GangSpec, tree: GroupTree) -> GangSpec:
     leaves, holders = split_sub_groups(parts)
     return attrs.evolve(
         origin,
-        queue=origin.queue or next((each.queue for each in tree.groups if each.queue), ""),
         sub_groups=leaves,
         parent_groups=holders,
         min_sub_groups=min(least, have),
@@ -245,6 +244,11 @@ def spec_of_tree(origin: GangSpec, tree: GroupTree) -> GangSpec:
         error=error,
         warning="; ".join(dict.fromkeys(filter(None, remarks))),
     )
+
+
+def queue_of_tree(tree: GroupTree) -> str:
+    """The queue that a group below the root names, the first one; empty for none."""
+    return next((each.queue for each in (*tree.composites, *tree.groups) if each.queue), "")
 
 
 def _own_minimum(tree: GroupTree, group: PodGroup) -> int:
