@@ -16,7 +16,7 @@ from gpusched.api.meta.fields import (
 from gpusched.api.meta.identity import parse_time
 from gpusched.api.meta.status import decode_conditions, read_status
 from gpusched.api.pod import gang_annotations
-from gpusched.api.pod.pod import GangAnnotations
+from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations
 
 _PHASES: Final = {
     "PreScheduling": "Pending",
@@ -25,6 +25,7 @@ _PHASES: Final = {
     "Finished": "Completed",
 }
 """Of coscheduling, where its words are not ours."""
+_NO_TERMS: Final = GangTerms()
 
 
 def make_foreign_group(
@@ -73,6 +74,8 @@ def make_foreign_group(
 
 def terms_of_annotations(wishes: GangAnnotations) -> GangTerms:
     """Terms as annotations of the group say them."""
+    if wishes is NO_GANG_ANNOTATIONS:
+        return _NO_TERMS
     return GangTerms(
         preemptible=wishes.preemptible,
         expected_duration_ns=wishes.expected_duration_ns,

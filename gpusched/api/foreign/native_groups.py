@@ -17,7 +17,7 @@ from gpusched.api.foreign import native_wire as wire
 from gpusched.api.foreign.group_fields import make_foreign_group
 from gpusched.api.gang.decode import PENDING, parse_sub_groups
 from gpusched.api.gang.native_terms import COMPLETED, TOLD_AS, NativeTerms
-from gpusched.api.gang.pod_group import PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.gang.wire import Members, WireSubGroup
 from gpusched.api.meta.fields import (
     decode_part,
@@ -66,19 +66,25 @@ def decode_native_group(parsed: wire.NativeGroup) -> PodGroup:
         warnings.append(
             "annotation gpusched.io/min-member does not count: spec.schedulingPolicy does"
         )
-    group = native_fields(parsed, spec, warnings, min_member=minimum)
+    return native_fields(
+        parsed, spec, warnings, min_member=minimum, **_fields_of_annotations(notes, minimum)
+    )
+
+
+def _fields_of_annotations(notes: wire.NativeAnnotations, minimum: int) -> dict[str, Any]:
+    """Fields of our own PodGroup that annotations of a native one set; most groups have none."""
+    if notes is _NO_NOTES:
+        return {}
     parts = _sub_groups(notes)
-    top = sum(1 for part in parts if not part.parent)
-    needed = top
+    needed = top = sum(1 for part in parts if not part.parent)
     if notes.min_sub_groups is not None:
         needed = parse_number(notes.min_sub_groups, field=_note("min-sub-groups"), low=1, high=top)
-    return attrs.evolve(
-        group,
-        min_task_member=_min_task_member(notes, minimum),
-        min_resources=_min_resources(notes),
-        sub_groups=parts,
-        min_sub_groups=needed,
-    )
+    return {
+        "min_task_member": _min_task_member(notes, minimum),
+        "min_resources": _min_resources(notes),
+        "sub_groups": parts,
+        "min_sub_groups": needed,
+    }
 
 
 def decode_composite_group(parsed: wire.NativeGroup) -> PodGroup:
@@ -127,23 +133,17 @@ def native_fields(
         **more,
     )  # fmt: skip
     started = any(map(_is_start, group.conditions))
-    wish = group.topology
+    wish, terms = group.topology, group.terms
     if keys:
         wish = TopologyRequest(required=keys[0], preferred=wish.preferred)
-    max_wait = parse_duration_ns(notes.topology_max_wait, field=_note("topology-max-wait"))
-    terms = attrs.evolve(
-        group.terms,
-        disruption=mode,
-        schedule_timeout_ns=parse_duration_ns(
-            notes.schedule_timeout, field=_note("schedule-timeout")
-        ),
-        checkpoint_ns=parse_duration_ns(
-            notes.checkpoint_interval, field=_note("checkpoint-interval")
-        ),
-    )
+    if mode != terms.disruption:
+        terms = attrs.evolve(terms, disruption=mode)
+    if notes is not _NO_NOTES:
+        max_wait = parse_duration_ns(notes.topology_max_wait, field=_note("topology-max-wait"))
+        wish, terms = attrs.evolve(wish, max_wait_ns=max_wait), _timed(terms, notes)
     return attrs.evolve(
         group,
-        topology=attrs.evolve(wish, max_wait_ns=max_wait),
+        topology=wish,
         terms=terms,
         phase=_phase(group, started=started),
         native=NativeTerms(
@@ -159,6 +159,13 @@ def native_fields(
             error=(INVALID, why) if why else ("", ""),
         ),
     )
+
+
+def _timed(terms: GangTerms, notes: wire.NativeAnnotations) -> GangTerms:
+    """The terms with the times that annotations of native groups alone say."""
+    timeout = parse_duration_ns(notes.schedule_timeout, field=_note("schedule-timeout"))
+    interval = parse_duration_ns(notes.checkpoint_interval, field=_note("checkpoint-interval"))
+    return attrs.evolve(terms, schedule_timeout_ns=timeout, checkpoint_ns=interval)
 
 
 def _phase(group: PodGroup, *, started: bool) -> str:

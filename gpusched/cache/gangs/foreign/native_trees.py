@@ -63,7 +63,7 @@ class NativeTrees:
         Returns:
             All keys of gangs that may be other ones by that.
         """
-        if kind == "PodGroup" and not self._composites.keys() and not self._parents:
+        if kind == "PodGroup" and not self._composites.items and not self._parents:
             found = self._find(kind, key)
             if found is None or found.native is None or not found.native.parent:
                 return {GangKey(kind, *key)}
