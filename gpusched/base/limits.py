@@ -90,7 +90,7 @@ BACKOFF_MIN_S: Final = 0.8
 BACKOFF_MAX_S: Final = 30.0
 DISCOVERY_PERIOD_S: Final = 30.0
 """How often is looked which kinds of other projects are served; 1 to 8 small requests."""
-NOT_INSTALLED_S: Final = 10.0
+NOT_INSTALLED_S: Final = 5.0
 """So long a CRD of ours may be missing at the start before decisions go on without its kind: the
 daemon may start while ``kubectl apply`` is still at work."""
 CACHE_STALENESS_MAX_S: Final = 30.0

@@ -167,6 +167,21 @@ def test_groups_that_the_job_controller_makes_are_a_gang_each(play):
     play(scenario)
 
 
+def test_a_job_that_says_its_scheduling_starts_so(play):
+    """Given spec.scheduling of 1.37 with two of three, two start and the third waits for room."""
+
+    async def scenario(w):
+        await start_with(w, gangs=all_gates("1.37"), nodes=2)
+        w.daemon()
+        scheduling = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        w.job("j", 3, completionMode="Indexed", scheduling=scheduling)
+        await w.until(lambda: len(held(w)) == 2)
+        w.node("late")
+        await w.until(lambda: len(held(w)) == 3)
+
+    play(scenario)
+
+
 # -- LeaderWorkerSet ------------------------------------------------------------------------
 def test_a_group_of_a_leader_worker_set_is_recreated_as_a_whole(play):
     """Given two groups of two, the one that restarts starts again whole, the other runs on."""
