@@ -125,7 +125,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         scheduled = PendingReason(reason=Reason.SCHEDULED, message=_running_message(gang))
         admission = None
     else:
-        admission = admission and _with_warning(gang, admission)
+        admission = admission and _with_warning(gang, admission, also=_is_native(gang))
         scheduled = _with_warning(gang, reason or _reason_before_attempt(session, gang))
     is_admitted = admission is None
     runs_again = _runs_again_reason(gang) if whole else None
@@ -224,9 +224,16 @@ def _has_admitted(gang: Gang) -> bool:
     return gang.pod_group is not None and gang.pod_group.has_our_conditions
 
 
-def _with_warning(gang: Gang, reason: PendingReason) -> PendingReason:
-    """Reason with a hint for the author where it has no condition: a suspended Job has events only."""
-    if not gang.warning or not gang.suspended:
+def _is_native(gang: Gang) -> bool:
+    return gang.pod_group is not None and gang.pod_group.native is not None
+
+
+def _with_warning(gang: Gang, reason: PendingReason, *, also: bool = False) -> PendingReason:
+    """Reason with a hint for the author where it has no condition: a suspended Job has events only.
+
+    A native group (``also``) is told at once what of it is not honoured, admitted or not.
+    """
+    if not gang.warning or not (gang.suspended or also):
         return reason
     return attrs.evolve(reason, message=truncate_message(f"{reason.message}; {gang.warning}"))
 

@@ -367,3 +367,21 @@ def test_an_annotation_that_cannot_be_read_is_told_on_the_group(play, dialect):
         await w.until(lambda: conditions(w, "a")["gpusched.io/Scheduled"][0] == "True")
 
     play(scenario)
+
+
+def test_what_is_not_honoured_is_said_before_the_group_is_admitted(play, dialect):
+    """Given an unknown field and a queue that does not exist, both are told."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        await install(w, GROUPS)
+        w.daemon()
+        labels = {"gpusched.io/queue": "nowhere"}
+        group(w, dialect, "a", gang(1, surge={"max": 1}), labels=labels)
+        member(w, "a", 0)
+        await w.until(lambda: "gpusched.io/Admitted" in conditions(w, "a"))
+        told = conditions(w, "a")["gpusched.io/Admitted"]
+        assert told[:2] == ("False", "QueueNotFound")
+        assert "spec.surge" in told[2]
+
+    play(scenario)
