@@ -220,7 +220,7 @@ def test_no_server_at_the_start(play):
 
 
 def test_no_definitions_at_the_start(play, tmp_path):
-    """It says what to apply, and goes on when they are there."""
+    """It says what to apply, goes on without after some seconds, and with them when they are there."""
     empty = tmp_path / "none"
     empty.mkdir()
 
@@ -228,13 +228,17 @@ def test_no_definitions_at_the_start(play, tmp_path):
         await w.start(nodes=1, definitions=empty)
         daemon = w.daemon()
         w.pod("lone", gpus=1)
-        await w.clock.sleep(20)
+        await w.clock.sleep(3)
         assert "kubectl apply -k manifests/" in daemon.app.unready()
+        await w.until(lambda: len(w.running()) == 1)
+        w.pod("of-a-gang", gpus=1, labels={"gpusched.io/pod-group": "g"})
         for file in sorted(CRDS.glob("*.yaml")):
             w.client.create(
                 "customresourcedefinitions.apiextensions.k8s.io", yaml.safe_load(file.read_text())
             )
-        await w.until(lambda: len(w.running()) == 1, within=120)
+        await w.clock.sleep(1)
+        w.group("g", minMember=1)
+        await w.until(lambda: len(w.running()) == 2, within=120)
 
     play(scenario)
 
