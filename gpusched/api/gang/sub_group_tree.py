@@ -70,6 +70,7 @@ def least_members(groups: Sequence[SubGroup], min_sub_groups: int) -> int:
             least(each.name, each.min_sub_groups) if each.name in holds else each.min_member
             for each in holds.get(name, ())
         )
-        return sum(sorted(sizes)[:needed])
+        found = sorted(sizes)[:needed]
+        return sum(found) + needed - len(found)
 
     return least("", min_sub_groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -204,7 +204,8 @@ class Gang:
                 if child.name not in missing:
                     missing[child.name] = least(child.name, child.min_sub_groups)
                 lacking.append(missing[child.name])
-            return sum(sorted(lacking)[:needed])
+            # Where there are fewer than it needs, at least a pod of each has still to come.
+            return sum(sorted(lacking)[:needed]) + max(0, needed - len(lacking))
 
         missing[""] = least("", self.min_sub_groups)
         return missing
@@ -230,6 +231,19 @@ class Gang:
             )
 
         return {each.name: below(each.name) for each in (*self.sub_groups, *self.parent_groups)}
+
+    def nearest_sub_groups(self) -> tuple[SubGroup, ...]:
+        """Sub-groups of pods with which the gang is complete by the fewest members."""
+
+        def nearest(name: str, needed: int) -> Iterator[SubGroup]:
+            inside = sorted(self.sub_groups_in.get(name, ()), key=self.missing_in_sub_group)
+            for each in inside[:needed]:
+                if each.name in self.sub_groups_in:
+                    yield from nearest(each.name, each.min_sub_groups)
+                else:
+                    yield each
+
+        return tuple(nearest("", self.min_sub_groups))
 
     def complete_groups(self, have: Mapping[str, int]) -> frozenset[str]:
         """Sub-groups that are complete, each for itself; the gang itself has the empty name.

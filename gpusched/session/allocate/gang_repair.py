@@ -129,9 +129,8 @@ def _models_of_roles(gang: Gang, waiting: Sequence[Pod]) -> list[Pod]:
 def _models_of_sub_groups(gang: Gang, waiting: Sequence[Pod]) -> list[Pod]:
     """The same of sub-groups: of those that lack the fewest, as many as must be complete."""
     have = Counter(pod.sub_group for pod in waiting)
-    nearest = sorted(gang.sub_groups, key=gang.missing_in_sub_group)[: gang.min_sub_groups]
     found: list[Pod] = []
-    for part in nearest:
+    for part in gang.nearest_sub_groups():
         own = [member for member in gang.placed if member.pod.sub_group == part.name]
         model = _member_to_copy(own or gang.placed).pod
         short = gang.missing_in_sub_group(part) - have[part.name]

@@ -37,6 +37,7 @@ class _SubGroupSearch:
         stuck: a sub-group that found no place then; itself or in it.
         around: that it is in, None for the gang.
         completed: how many sub-groups were complete then of those beside it.
+        short: one that holds fewer than it needs.
     """
 
     session: Session
@@ -49,6 +50,7 @@ class _SubGroupSearch:
     stuck: SubGroup | None = None
     around: SubGroup | None = None
     completed: int = 0
+    short: SubGroup | None = None
 
     def run(self) -> bool:
         """Whether the gang's minimum got its places."""
@@ -62,6 +64,9 @@ class _SubGroupSearch:
         """Each way of completing enough of the sub-groups in one; it is undone for the next."""
         gang = self.gang
         every = gang.sub_groups_in.get(around.name if around else "", ())
+        if around is not None and around.min_sub_groups > len(every):
+            self.short = around
+            return
         lacking = [part for part in every if gang.missing_in_sub_group(part)]
         # Those with members that run come first: without them nothing else is of use.
         started = Counter(member.pod.sub_group for member in gang.placed)
@@ -288,6 +293,9 @@ def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | Non
     top = gang.sub_groups_in.get("", ())
     if best is None or best.stuck is None:
         return f"needs {pods_text(gang.missing_members)} in {gang.min_sub_groups} of {len(top)} sub-groups; there is no room for all"
+    if best.short is not None:
+        name, inside = best.short.name, gang.sub_groups_in.get(best.short.name, ())
+        return f"sub-group {shorten(name)} needs {best.short.min_sub_groups} sub-groups complete; {len(inside)} exist"
     part, around = best.stuck, best.around
     need, every = gang.min_sub_groups, len(top)
     whose = ""

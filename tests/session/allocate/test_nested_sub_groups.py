@@ -118,3 +118,30 @@ def test_a_level_that_no_node_is_labelled_for_is_told(given, nested):
     c.pods("g-a", 2, group="g", sub_group="a", gpus=1)
     assert c.when.one_session().binds == ()
     assert "no node is labelled for topology level 'rack'" in c.then.why("g")
+
+
+def test_a_sub_group_that_needs_more_than_there_are_in_it_never_starts(given):
+    """Of three groups that an inner one needs two exist, with all their pods: a third may come."""
+    parts = [SubGroup("all", 0, NO_TOPOLOGY_REQUEST, min_sub_groups=3)]
+    parts += [SubGroup(f"s{n}", 2, NO_TOPOLOGY_REQUEST, "all") for n in range(2)]
+    c = given.nodes(8, gpus=1)
+    c.group("g", min_member=1, sub_groups=tuple(parts), min_sub_groups=1)
+    for n in range(2):
+        c.pods(f"g-s{n}", 2, group="g", sub_group=f"s{n}", gpus=1)
+    assert c.when.one_session().binds == ()
+    assert "sub-group all needs 3 sub-groups complete; 2 exist" in c.then.why("g")
+
+
+def test_room_waits_for_a_member_of_a_slice_that_nobody_made_again_yet(given):
+    """Two slices of two run with one pod lost: its rack keeps a GPU, though others ask for it."""
+    c = zones(given, z0=(2, 2))
+    parts = [SubGroup("all", 0, ZONE, min_sub_groups=2)]
+    parts += [SubGroup(f"s{n}", 2, RACK, "all") for n in range(2)]
+    c.group("g", min_member=4, sub_groups=tuple(parts), min_sub_groups=1, phase="Running")
+    for name, node in (("s0-0", "z0r0-0"), ("s0-1", "z0r0-1"), ("s1-0", "z0r1-0")):
+        c.pod(
+            f"g-{name}", group="g", sub_group=name[:2], gpus=1, node=node, slots=1, plan="p",
+            phase=PodPhase.RUNNING, scheduled=entities.BORN,
+        )  # fmt: skip
+    c.gang("other", pods=1, gpus=1)
+    assert c.when.one_session().binds == ()
