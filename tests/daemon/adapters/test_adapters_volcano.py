@@ -272,6 +272,32 @@ def test_sub_groups_of_kai_are_placed_each_in_its_domain(play):
     play(scenario)
 
 
+def test_sub_groups_of_kai_with_children_are_placed_in_their_domain(play):
+    """Given two parts of two pods in one that needs a zone, both are in the zone that holds both."""
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        await install(w, KAI_GROUPS)
+        for zone, count in (("x", 3), ("y", 4)):
+            for number in range(count):
+                w.node(f"{zone}{number}", **{"topology.kubernetes.io/zone": zone})
+        zone = {"requiredTopologyLevel": "topology.kubernetes.io/zone"}
+        parts = [{"name": "slice", "topologyConstraint": zone}]
+        parts += [{"name": name, "minMember": 2, "parent": "slice"} for name in "ab"]
+        make(w, KAI_GROUPS, "g", {"minMember": 1, "subGroups": parts})
+        w.daemon()
+        for name in ("a-0", "b-0", "a-1", "b-1"):
+            w.pod(
+                name,
+                labels={"kai.scheduler/subgroup-name": name[0]},
+                annotations={"pod-group-name": "g"},
+            )
+        await w.until(lambda: len(held(w, "a-0", "b-0", "a-1", "b-1")) == 4)
+        assert {pod["spec"]["nodeName"][0] for pod in w.bound()} == {"y"}
+
+    play(scenario)
+
+
 def test_a_kind_whose_lists_fail_stops_only_its_own_gangs(play):
     """Given 500 on Volcano's PodGroups, as from a broken webhook, other gangs start; then heals."""
 
