@@ -61,6 +61,14 @@ WISHES = (
 )
 
 
+def _in_one_more(parts, draw):
+    """Sub-groups of every third gang are in one around them, which needs one of them or both."""
+    if not parts or draw % 3:
+        return parts
+    around = SubGroup("around", 0, WISHES[draw % len(WISHES)], min_sub_groups=1 + draw % 2)
+    return [around, *(attrs.evolve(part, parent="around") for part in parts)]
+
+
 def cluster(seed: int, order: int = 0) -> Given:
     """Any cluster: nodes of several sizes, some used or outside of racks, gangs of several classes.
 
@@ -117,9 +125,13 @@ def cluster(seed: int, order: int = 0) -> Given:
             created=entities.NOW - rng.randint(1, 3) * 60,
             topology=rng.choice(WISHES),
             roles=rng.choice([{}, {}, {"odd": 1}]),
-            sub_groups=[
-                SubGroup(f"p{part}", rng.randint(1, 2), rng.choice(WISHES)) for part in range(parts)
-            ],
+            sub_groups=_in_one_more(
+                [
+                    SubGroup(f"p{part}", rng.randint(1, 2), rng.choice(WISHES))
+                    for part in range(parts)
+                ],
+                seed + number,
+            ),
         )
         for pod in range(count):
             later(

@@ -62,6 +62,8 @@ def level_constraint_now(
         at: when it would start, seconds since the epoch; None for now.
     """
     wish = gang.topology
+    if not wish.required and not wish.preferred and not gang.sub_groups:
+        return LevelConstraint()
     names = [level.name for level in session.levels]
     refusal = _unknown_level(session, gang, names)
     if refusal is not None:
