@@ -23,6 +23,7 @@ from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.devices.numa import NumaNode, NumaTopology
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
+from gpusched.api.gang.native_terms import NativeTerms
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job, JobTemplate
@@ -107,6 +108,7 @@ TAGS: Final[dict[type[Any], str]] = {
     QueueUsage: "usage",
     PodGroup: "pod-group",
     SubGroup: "sub-group",
+    NativeTerms: "native-terms",
     TopologyRequest: "topology-wish",
     Condition: "condition",
     MoveRecord: "move",

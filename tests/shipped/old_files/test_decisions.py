@@ -84,6 +84,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "gpu-type-request",
         "turn",
         "eviction-warning",
+        "native-terms",
     }
     assert {*TAGS.values()} - tags - later == {
         "round", "refusal", "admission-job", "several-job", "victim-model"
