@@ -153,10 +153,13 @@ def test_gangs_share_a_queue_by_what_they_hold():
 
 
 def test_queues_by_dominant_share_as_policy():
-    """In its own tier before fairshare's it decides; weights count."""
+    """In its own tier before fairshare's it decides; weights count.
+
+    Also for a start that ``reclaim`` of fairshare takes back at once, where such starts are allowed.
+    """
     tiers = (
         PluginTier((PluginChoice("drf", {"queues": True}), PluginChoice("predicates"))),
-        PluginTier((PluginChoice("fairshare"),)),
+        PluginTier((PluginChoice("fairshare", {"starts": "any"}),)),
     )
     c = Given(policy=load_policy(attrs.evolve(DEFAULT, tiers=tiers)))
     c.nodes(1, gpus=8).queue("a", limits={"deserved": {GPU: 8}}).queue("b", weight=4)
