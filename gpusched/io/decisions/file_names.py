@@ -229,7 +229,7 @@ class, then by the field with that object, whose default says of which class it 
 
 LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
-    GangStop: frozenset({"turn"}),
+    GangStop: frozenset({"turn", "keeps_minimum"}),
     GangStatus: frozenset({"told_members", "lost_members", "eviction_warning"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,

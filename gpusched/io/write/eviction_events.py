@@ -62,7 +62,7 @@ class EvictionEvents:
             ),
             line=EVENT_LINE,
         )  # fmt: skip
-        if gang.kind in GROUP_KINDS:
+        if gang.kind in GROUP_KINDS and not stop.keeps_minimum:
             self._told[stop.uid] = PendingReason(reason=first.reason, message=first.message)
             self._told.move_to_end(stop.uid)
             if len(self._told) > limits.REPORTED_OBJECTS_MAX:

@@ -96,7 +96,14 @@ def _stop_of_gang(
         evictions=tuple(evictions),
         pause=pause,
         turn=draft.turn if pause is None and keeps_turns(gang) else None,
+        keeps_minimum=_keeps_minimum(gang, len(leaving)),
     )
+
+
+def _keeps_minimum(gang: Gang, leaving: int) -> bool:
+    """Whether a group of Kubernetes, of no tree, has its ``minCount`` without those that leave."""
+    native = gang.pod_group is not None and gang.pod_group.native is not None
+    return native and not gang.tree and gang.ready_members - leaving >= gang.min_member
 
 
 def keeps_turns(gang: Gang) -> bool:

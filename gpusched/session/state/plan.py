@@ -164,6 +164,8 @@ class GangStop:
     pause: JobSuspendChange | None = None
     turn: TurnRecord | None = None
     """Turns that the gang has had, to be written before it leaves; with ``pause`` it is part of that."""
+    keeps_minimum: bool = False
+    """Whether members of a native group leave that it can do without: the group is not disrupted."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

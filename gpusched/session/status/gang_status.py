@@ -246,7 +246,11 @@ def _admitted_message(gang: Gang) -> str:
 
 def _running_message(gang: Gang) -> str:
     text = f"{pods_text(gang.ready_members)} placed, {gang.min_member} needed{_proof_text_of_members(gang)}"
-    text = f"{text}; {gang.pending} more wait" if gang.pending else text
+    text = (
+        f"{text}; {gang.pending} more {'waits' if gang.pending == 1 else 'wait'}"
+        if gang.pending
+        else text
+    )
     return (
         truncate_message(f"{text}; {gang.warning}")
         if gang.warning and not _has_admitted(gang)

@@ -245,7 +245,7 @@ def test_a_minimum_that_is_lowered_starts_the_group(play, dialect):
         await w.until(lambda: "gpusched.io/Scheduled" in conditions(w, "a"))
         w.client.patch(GROUPS, "default", "a", {"spec": gang(3)})
         await w.until(lambda: len(running(w, "a")) == 3)
-        await w.until(lambda: "1 more wait" in conditions(w, "a")["gpusched.io/Scheduled"][2])
+        await w.until(lambda: "1 more waits" in conditions(w, "a")["gpusched.io/Scheduled"][2])
 
     play(scenario)
 

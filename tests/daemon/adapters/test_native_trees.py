@@ -185,7 +185,7 @@ def test_a_child_without_its_parent_is_held_with_the_reason(play):
         await w.until(lambda: "does not exist" in w.told("a-0").get("message", ""))
         tree(w, "root", 2)
         await w.until(
-            lambda: "needs 2 groups together; 1 exist" in w.told("a-0").get("message", "")
+            lambda: "needs 2 groups together; 1 exists" in w.told("a-0").get("message", "")
         )
         assert running(w, "a") == []
         leaf(w, "b", 1, "root")

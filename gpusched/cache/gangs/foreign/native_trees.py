@@ -231,7 +231,10 @@ def spec_of_tree(origin: GangSpec, tree: GroupTree) -> GangSpec:
     error = origin.error
     have = _child_count(tree, root)
     if not error[0] and have < least:
-        error = ("NotEnoughMembers", f"needs {least} groups together; {have} exist")
+        error = (
+            "NotEnoughMembers",
+            f"needs {least} groups together; {have} {'exists' if have == 1 else 'exist'}",
+        )
     leaves, holders = split_sub_groups(parts)
     return attrs.evolve(
         origin,
