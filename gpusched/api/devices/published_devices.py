@@ -103,7 +103,7 @@ class NumaZones:
     zones: tuple[NumaZone, ...]
 
 
-# -- ResourceSlice ---------------------------------------------------------------------------
+# -- ResourceSlice ------------------------------------------------------------------------------
 class _WireDeviceAttribute(Struct, gc=False, rename={"number": "int", "text": "string"}):
     number: int | None = None
     text: str | None = None
@@ -134,14 +134,14 @@ class _SliceSpec(Struct, gc=False, frozen=True, rename="camel"):
     devices: list[_WireDevice] | None = None
 
 
-class ResourceSlice(Struct, gc=False):
+class WireResourceSlice(Struct, gc=False):
     """A ResourceSlice on the wire."""
 
     metadata: Metadata
     spec: _SliceSpec = _SliceSpec()
 
 
-def decode_resource_slice(parsed: ResourceSlice) -> DeviceSlice:
+def decode_resource_slice(parsed: WireResourceSlice) -> DeviceSlice:
     """A ResourceSlice; of drivers that have no GPUs nothing is kept.
 
     Raises:
@@ -267,7 +267,9 @@ def _zone(parsed: _WireZone) -> NumaZone:
     )
 
 
-SLICES: Final = KindCodec("ResourceSlice", wire_type=ResourceSlice, entity=decode_resource_slice)
+SLICES: Final = KindCodec(
+    "ResourceSlice", wire_type=WireResourceSlice, entity=decode_resource_slice
+)
 ZONES: Final = KindCodec(
     "NodeResourceTopology", wire_type=NodeResourceTopology, entity=decode_numa_zones
 )

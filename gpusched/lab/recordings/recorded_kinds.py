@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.affinity import wire as wire_rules
-from gpusched.api.devices.published_devices import ResourceSlice
+from gpusched.api.devices.published_devices import WireResourceSlice
 from gpusched.api.foreign import kinds, native_wire
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.gang import wire as wire_groups
@@ -120,7 +120,7 @@ def _notes(struct: type[Any]) -> Fields:
 
 def _slice(value: Any) -> Any:
     """Attributes of types that are not read have lost their value: they go as well."""
-    kept = _SHAPES.struct_shape(ResourceSlice)(value)
+    kept = _SHAPES.struct_shape(WireResourceSlice)(value)
     spec = kept.get("spec") if isinstance(kept, dict) else None
     devices = spec.get("devices") if isinstance(spec, dict) else None
     for device in devices if isinstance(devices, list) else ():
@@ -246,7 +246,7 @@ RESOURCE_QUOTA: Final = keep_members(
 
 def recorded_fields(struct: type[Any]) -> ValueFilter:
     """What is recorded of objects that the daemon reads as ``struct``."""
-    shape = _slice if struct is ResourceSlice else _SHAPES.struct_shape(struct)
+    shape = _slice if struct is WireResourceSlice else _SHAPES.struct_shape(struct)
     identity = keep_members(_IDENTITY)
 
     def filtered(value: Any) -> Any:

@@ -1,0 +1,251 @@
+"""DeviceClasses, ResourceClaims and their templates: requests for devices, and what they got."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+from gpusched.api.affinity.selector import NodeTerm, Toleration
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+
+NO_OWNER: Final = UID("")
+
+
+class AllocationMode(StrEnum):
+    """How many devices a request takes."""
+
+    EXACT = "ExactCount"
+    ALL = "All"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class OpaqueConfig:
+    """Settings for a driver that allocation copies without reading them.
+
+    Attributes:
+        driver: that reads it; empty where there is nothing that it could read.
+        parameters: JSON as the API has it.
+        requests: that it is for, empty for all.
+    """
+
+    driver: str
+    parameters: bytes
+    requests: tuple[str, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceClass:
+    """A DeviceClass: which devices are of it.
+
+    Attributes:
+        selectors: CEL expressions, ANDed.
+        configs: for the drivers of its devices.
+        extended_resource: resource whose requests devices of the class serve, empty for none.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    created: float = 0.0
+    selectors: tuple[str, ...] = ()
+    configs: tuple[OpaqueConfig, ...] = ()
+    extended_resource: str = ""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceRequest:
+    """One request, or one alternative of a request (a subrequest).
+
+    Attributes:
+        name: of the request or subrequest alone.
+        device_class: name of a DeviceClass.
+        selectors: CEL expressions, ANDed with those of the class.
+        mode: whether it takes ``count`` devices or all that match.
+        admin: whether it may use devices that are in use (``adminAccess``).
+        capacity: amounts of capacities that a share must have, in billionths by fully qualified
+            or short name, sorted.
+    """
+
+    name: str
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    mode: AllocationMode = AllocationMode.EXACT
+    count: int = 1
+    admin: bool = False
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, int], ...] = ()
+
+
+@attrs.frozen(slots=True)
+class RequestAlternatives:
+    """A request of a claim: the first of its alternatives that can be had.
+
+    Attributes:
+        name: of the request.
+        alternatives: of ``firstAvailable``, best first; a single one for ``exactly``.
+        prioritized: whether it is a ``firstAvailable``, whose results name ``request/alternative``.
+    """
+
+    name: str
+    alternatives: tuple[DeviceRequest, ...]
+    prioritized: bool = False
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceConstraint:
+    """A rule over all devices that some requests of a claim get.
+
+    Attributes:
+        requests: names of requests, or ``request/alternative``; empty for all.
+        match: attribute whose value all share, fully qualified; empty for none.
+        distinct: attribute whose values all differ, fully qualified; empty for none.
+    """
+
+    requests: tuple[str, ...] = ()
+    match: str = ""
+    distinct: str = ""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ClaimSpec:
+    """What a claim asks for; equal ones are interchangeable."""
+
+    requests: tuple[RequestAlternatives, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    configs: tuple[OpaqueConfig, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class AllocatedDevice:
+    """One device, or a share of it, that a request was given.
+
+    Attributes:
+        request: name of the request, or ``request/alternative``.
+        share: id of the share, empty for a whole device.
+        consumed: of a share, amounts in billionths by fully qualified capacity, sorted.
+        tolerations: of the request, copied as the API does.
+    """
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin: bool = False
+    share: str = ""
+    consumed: tuple[tuple[str, int], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    failure_conditions: tuple[str, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class AllocatedConfig:
+    """Settings that an allocation hands to a driver.
+
+    Attributes:
+        source: ``FromClass`` or ``FromClaim``.
+    """
+
+    source: str
+    config: OpaqueConfig
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ClaimAllocation:
+    """Devices of a claim, and the nodes from which they can be used.
+
+    Attributes:
+        devices: in the order of the requests.
+        nodes: ORed terms of the node selector; None for every node.
+        timestamp: seconds since the epoch of ``allocationTimestamp``, 0.0 where not said.
+    """
+
+    devices: tuple[AllocatedDevice, ...]
+    nodes: tuple[NodeTerm, ...] | None
+    configs: tuple[AllocatedConfig, ...] = ()
+    timestamp: float = 0.0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ClaimConsumer:
+    """Who a claim is reserved for: a pod, or a PodGroup of ``scheduling.k8s.io``."""
+
+    group: str
+    resource: str
+    name: str
+    uid: UID
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceCondition:
+    """A condition that a driver reports on an allocated device."""
+
+    driver: str
+    pool: str
+    device: str
+    share: str
+    type: str
+    status: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ResourceClaim:
+    """A ResourceClaim.
+
+    Attributes:
+        allocation: None while it has none.
+        reserved_for: in the order of the API.
+        conditions: of its devices, as drivers report them.
+        owner: UID of the controlling pod or group, empty where a user made it.
+        created: seconds since the epoch.
+    """
+
+    namespace: str
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    spec: ClaimSpec
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+    conditions: tuple[DeviceCondition, ...] = ()
+    owner: UID = NO_OWNER
+    deleting: bool = False
+    created: float = 0.0
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the claim."""
+        return ObjectKey(self.namespace, self.name)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ResourceClaimTemplate:
+    """A ResourceClaimTemplate: each pod that names it gets a claim of its own."""
+
+    namespace: str
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    spec: ClaimSpec
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the template."""
+        return ObjectKey(self.namespace, self.name)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PodClaim:
+    """A claim as a pod's spec names it; one of ``claim`` and ``template`` is set.
+
+    Attributes:
+        name: inside of the pod.
+        claim: name of a ResourceClaim that pods may share.
+        template: name of a ResourceClaimTemplate.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""

@@ -1,0 +1,176 @@
+"""ResourceSlices and DeviceTaintRules: the devices that drivers publish, and what keeps pods off them.
+
+Amounts of capacities and counters are ints in ``AMOUNT_UNIT`` (billionths), the smallest part
+that a quantity of the API can name, so that sums and comparisons are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from gpusched.api.affinity.selector import NodeTerm
+from gpusched.api.meta.identity import UID, ResourceVersion
+
+AMOUNT_UNIT: Final = 10**9
+"""Parts that one base unit (a byte, a piece) is counted in."""
+
+AttributeValue: TypeAlias = "bool | int | str | Version | tuple[AttributeValue, ...]"
+"""What an attribute of a device holds; a tuple for lists of them."""
+
+
+@attrs.frozen(slots=True, order=False)
+class Version:
+    """A semantic version as an attribute holds it; its text, which CEL compares by parts."""
+
+    text: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class CapacityPolicy:
+    """Amounts of a capacity that one share of a device may take (``requestPolicy``).
+
+    Attributes:
+        default: taken by a request that names no amount; None where the API has none.
+        values: the only amounts that are given, ascending; empty for any.
+        least, most, step: of a valid range, None where not said.
+    """
+
+    default: int | None = None
+    values: tuple[int, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    step: int | None = None
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceCapacity:
+    """One capacity of a device.
+
+    Attributes:
+        name: fully qualified, ``domain/name``; the driver's domain is filled in.
+        amount: in billionths.
+        policy: of its shares, None where there is none.
+    """
+
+    name: str
+    amount: int
+    policy: CapacityPolicy | None = None
+
+
+@attrs.frozen(slots=True)
+class CounterSet:
+    """Counters that devices of one pool share.
+
+    Attributes:
+        name: inside the pool.
+        counters: amounts in billionths by name, sorted.
+    """
+
+    name: str
+    counters: tuple[tuple[str, int], ...]
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceTaint:
+    """A taint of a device.
+
+    Attributes:
+        effect: ``NoSchedule``, ``NoExecute`` or ``None`` (which keeps nothing away).
+        added: seconds since the epoch, 0.0 where not said.
+        rule: name of the DeviceTaintRule that it comes from, empty for the slice's own.
+    """
+
+    key: str
+    value: str
+    effect: str
+    added: float = 0.0
+    rule: str = ""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class NodeReach:
+    """Nodes from which devices can be used.
+
+    Attributes:
+        node: the only one, empty where there is no single one.
+        terms: of a node selector, ORed; None where there is none.
+        everywhere: whether all nodes reach them.
+    """
+
+    node: str = ""
+    terms: tuple[NodeTerm, ...] | None = None
+    everywhere: bool = False
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Device:
+    """One device, or one partition of a device, that a driver publishes.
+
+    Attributes:
+        name: inside its pool.
+        attributes: values by fully qualified name (``domain/name``), sorted by name.
+        capacities: sorted by name.
+        consumes: of each counter set, by name: amounts in billionths by counter, sorted.
+        reach: of this device alone; None where the slice says it for all of its devices.
+        taints: in the order of the API.
+        shareable: whether several claims may hold shares of it (``allowMultipleAllocations``).
+        binds_to_node: whether an allocation narrows the claim to the one node chosen.
+        binding_conditions, failure_conditions: of the claim's status, awaited before binding.
+    """
+
+    name: str
+    attributes: tuple[tuple[str, AttributeValue], ...] = ()
+    capacities: tuple[DeviceCapacity, ...] = ()
+    consumes: tuple[CounterSet, ...] = ()
+    reach: NodeReach | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    shareable: bool = False
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    failure_conditions: tuple[str, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ResourceSlice:
+    """A part of what one driver publishes in one pool.
+
+    Attributes:
+        generation, slices: of the pool: only slices of its newest generation count, and the pool
+            is complete when there are so many of them.
+        reach: of all its devices; None where each device says its own.
+        counters: sorted by name.
+        devices: in the order of the API, which the API's allocators keep.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    driver: str
+    pool: str
+    generation: int
+    slices: int
+    reach: NodeReach | None
+    counters: tuple[CounterSet, ...] = ()
+    devices: tuple[Device, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceTaintRule:
+    """A taint that an administrator puts on devices by what they are.
+
+    Attributes:
+        driver, pool, device, device_class: that devices must match; empty for any.
+        selectors: CEL expressions, ANDed.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    taint: DeviceTaint
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    device_class: str = ""
+    selectors: tuple[str, ...] = ()
