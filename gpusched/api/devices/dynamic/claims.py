@@ -109,7 +109,7 @@ class DeviceConstraint:
 
 
 @attrs.frozen(slots=True, kw_only=True)
-class ClaimSpec:
+class DeviceClaimSpec:
     """What a claim asks for; equal ones are interchangeable."""
 
     requests: tuple[RequestAlternatives, ...] = ()
@@ -206,7 +206,7 @@ class ResourceClaim:
     name: str
     uid: UID
     resource_version: ResourceVersion
-    spec: ClaimSpec
+    spec: DeviceClaimSpec
     allocation: ClaimAllocation | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
     conditions: tuple[DeviceCondition, ...] = ()
@@ -228,7 +228,7 @@ class ResourceClaimTemplate:
     name: str
     uid: UID
     resource_version: ResourceVersion
-    spec: ClaimSpec
+    spec: DeviceClaimSpec
 
     @property
     def key(self) -> ObjectKey:
