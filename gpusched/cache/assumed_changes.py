@@ -12,7 +12,7 @@ import msgspec
 
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected
-from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.pod.pod import NOMINATED, Pod, PodClass
 
 
 @attrs.frozen(slots=True)
@@ -31,6 +31,23 @@ class Nomination:
     since: float
 
 
+@attrs.frozen(slots=True)
+class Withdrawal:
+    """A promise of a waiting pod that holds no more, until the API shows it without.
+
+    Attributes:
+        node: that was promised, by name.
+        since: of the promise, seconds since the epoch.
+        reason: of the pod's PodScheduled condition, which replaces that of the promise.
+        unseen: whether the promise itself is still being written.
+    """
+
+    node: str
+    since: float
+    reason: str
+    unseen: bool
+
+
 @attrs.define(slots=True, eq=False)
 class _AssumedPod:
     """Marks of one pod, and what the API shows of it."""
@@ -38,6 +55,7 @@ class _AssumedPod:
     seen: Pod
     leaving: bool = False
     nomination: Nomination | None = None
+    withdrawn: Withdrawal | None = None
 
 
 class AssumedChanges:
@@ -73,6 +91,17 @@ class AssumedChanges:
             marked = self._pods.setdefault(pod.uid, _AssumedPod(pod))
         if marked is not None:
             marked.nomination = nomination
+            if nomination is not None or (marked.withdrawn and marked.withdrawn.unseen):
+                marked.withdrawn = None
+        return self._show(pod.uid, pod)
+
+    def withdraw_nomination(self, pod: Pod, reason: str) -> Pod:
+        """It is promised no room any more, for this reason; that is written later."""
+        marked = self._pods.setdefault(pod.uid, _AssumedPod(pod))
+        marked.withdrawn = Withdrawal(
+            pod.nominated, pod.unschedulable_since, reason, unseen=marked.nomination is not None
+        )
+        marked.nomination = None
         return self._show(pod.uid, pod)
 
     def switch(self, job: Job, becomes: Job | None) -> Job:
@@ -129,7 +158,8 @@ class AssumedChanges:
         promise = marked.nomination
         if promise is not None and (_kept(seen, promise) or _void(seen)):
             promise = marked.nomination = None
-        if not marked.leaving and promise is None:
+        withdrawn = marked.withdrawn = _withdrawal_in_force(seen, marked.withdrawn)
+        if not marked.leaving and promise is None and withdrawn is None:
             del self._pods[uid]
             return seen
         if promise is not None:
@@ -140,7 +170,11 @@ class AssumedChanges:
                 unschedulable=promise.message,
                 unschedulable_since=promise.since,
             )
-        return msgspec.structs.replace(seen, deleting=True)
+        if marked.leaving:
+            return msgspec.structs.replace(seen, deleting=True)
+        if withdrawn is None or withdrawn.unseen:
+            return seen
+        return msgspec.structs.replace(seen, unschedulable_reason=withdrawn.reason)
 
 
 def _kept(seen: Pod, promise: Nomination) -> bool:
@@ -150,6 +184,18 @@ def _kept(seen: Pod, promise: Nomination) -> bool:
         and seen.unschedulable_reason == promise.reason
         and seen.unschedulable_since >= int(promise.since)
     )
+
+
+def _withdrawal_in_force(seen: Pod, withdrawn: Withdrawal | None) -> Withdrawal | None:
+    """The withdrawal as long as the API shows that very promise, or is yet to show it."""
+    if withdrawn is None or _void(seen):
+        return None
+    promised = seen.nominated == withdrawn.node and seen.unschedulable_reason == NOMINATED
+    if withdrawn.unseen:
+        if promised and seen.unschedulable_since >= int(withdrawn.since):
+            return attrs.evolve(withdrawn, since=seen.unschedulable_since, unseen=False)
+        return withdrawn
+    return withdrawn if promised and seen.unschedulable_since == withdrawn.since else None
 
 
 def _void(seen: Pod) -> bool:

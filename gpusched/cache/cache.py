@@ -21,7 +21,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
-from gpusched.api.pod.pod import Pod
+from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import (
     DisruptionBudget,
     Namespace,
@@ -290,6 +290,12 @@ class Cache:
         pod = self.by_uid.get(uid)
         if pod is not None:
             self._show(pod, self.overlay.nominate(pod, nomination))
+
+    def withdraw_nomination(self, uid: UID, reason: str) -> None:
+        """A promise holds no more, though the API shows it yet: no session is to count on it."""
+        pod = self.by_uid.get(uid)
+        if pod is not None and pod.nominated and pod.unschedulable_reason == NOMINATED:
+            self._show(pod, self.overlay.withdraw_nomination(pod, reason))
 
     def switch_job(self, key: ObjectKey, uid: UID, becomes: Job | None) -> None:
         """A Job is being paused or started, or (None) could not be: shown at once."""

@@ -90,6 +90,9 @@ class StatusCache(Protocol):
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
 
+    def withdraw_nomination(self, uid: UID, reason: str) -> None:
+        """A promise of a waiting pod holds no more, though the API shows it yet."""
+
 
 def find_group(cache: StatusCache, gang: GangKey) -> PodGroup | None:
     """The object that describes a gang, where it is a PodGroup or CompositePodGroup."""

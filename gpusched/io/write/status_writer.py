@@ -306,6 +306,8 @@ class StatusWriter:
         promised = {uid for uid, _ in status.nominated}
         for key, uid in status.waiting_pods:
             want = PodWrite(uid, key.namespace, status.uid, ask, uid in promised)
+            if uid not in promised:
+                self._cache.withdraw_nomination(uid, want.reason_and_message[0])
             known = self._objects.get(uid)
             # What waits to be written already is compared when its turn comes; and while something
             # is being written nobody knows yet what the object will say.

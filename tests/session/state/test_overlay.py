@@ -11,6 +11,7 @@ import pytest
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import PodPhase
 from gpusched.cache.assumed_changes import Nomination
+from gpusched.session.state.decided.nominations import read_nominations
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -92,6 +93,47 @@ def test_a_promise_is_shown_until_the_api_shows_it_or_it_failed(given):
     c.cache.nominate(uid, Nomination("node-1", REASON, "waits", c.now))
     watch(c, "new-0", node="node-0")
     assert shown(c, "new-0").nominated == ""
+
+
+def test_a_withdrawn_promise_holds_no_room_while_the_api_still_shows_it(given):
+    """The next session must not count on room that the last one gave to another gang."""
+    c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
+    uid = c.then.uid("new-0")
+    promise = {"nominated": "node-0", "unschedulable_reason": REASON}
+    watch(c, "new-0", **promise, unschedulable_since=50.0)
+    assert read_nominations(c.cache.snapshot(60.0))
+    c.cache.withdraw_nomination(uid, "Reserved")
+    assert not read_nominations(c.cache.snapshot(60.0))
+    watch(c, "new-0", **promise, unschedulable_since=50.0)
+    assert not read_nominations(c.cache.snapshot(60.0))
+    assert shown(c, "new-0").nominated == "node-0", "the API has it yet, and it is to be cleared"
+    watch(c, "new-0", **promise, unschedulable_since=61.0)
+    assert read_nominations(c.cache.snapshot(62.0)), "a later promise is another one"
+
+
+def test_a_promise_withdrawn_before_the_api_shows_it_never_holds_room(given):
+    """What is being written arrives later than the decision that took it back."""
+    c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
+    uid = c.then.uid("new-0")
+    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", 50.5))
+    c.cache.withdraw_nomination(uid, "Reserved")
+    assert shown(c, "new-0").nominated == ""
+    promise = {"nominated": "node-0", "unschedulable_reason": REASON}
+    watch(c, "new-0", **promise, unschedulable_since=50.0)
+    assert not read_nominations(c.cache.snapshot(60.0))
+    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", 60.0))
+    assert read_nominations(c.cache.snapshot(60.0)), "promised anew"
+
+
+def test_a_withdrawn_promise_whose_write_failed_is_forgotten(given):
+    """Nothing is to be hidden of a promise that never came to be."""
+    c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
+    uid = c.then.uid("new-0")
+    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", 50.0))
+    c.cache.withdraw_nomination(uid, "Reserved")
+    c.cache.nominate(uid, None)
+    watch(c, "new-0", nominated="node-0", unschedulable_reason=REASON, unschedulable_since=50.0)
+    assert read_nominations(c.cache.snapshot(60.0))
 
 
 def test_a_job_is_shown_as_it_will_be(given):
