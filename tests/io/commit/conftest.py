@@ -191,6 +191,9 @@ class Ledger:
         self.confirmed: dict[str, tuple] = {}
         self.forgotten: list[str] = []
 
+    def withdraw_nomination(self, uid, reason):
+        """No pod here is promised room."""
+
     def pod(self, uid):
         """See ``CommitCache``."""
         return self.pods.get(uid)

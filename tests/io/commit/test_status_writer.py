@@ -47,6 +47,9 @@ class Shown:
         self.groups = Shelf()
         self.queues = Shelf()
 
+    def withdraw_nomination(self, uid, reason):
+        """No pod here is promised room."""
+
     def pod(self, uid):
         """See ``StatusCache``."""
         return self.pods.get(uid)

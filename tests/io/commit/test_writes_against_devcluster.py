@@ -57,6 +57,9 @@ class ApiCache:
         self.queues = Shelf()
         self.confirmed = set()
 
+    def withdraw_nomination(self, uid, reason):
+        """No pod here is promised room."""
+
     def pod(self, uid):
         """See ``StatusCache``."""
         return self.pods.get(uid)
