@@ -17,6 +17,8 @@ _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]{0,40})(?:\.(?P<part>[0-9]{0,40}))?"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
 )
+BILLIONTHS_MAX = 10**9 * 2**63
+"""The largest amount of a device that is believed: what 64 bits count, in billionths."""
 _POWERS_OF_TEN = {
     "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
 }  # fmt: skip
@@ -61,6 +63,52 @@ def parse_quantity(text: str, *, power: int = 0) -> int:
     if value > QUANTITY_MAX:
         raise QuantityError(f"{text[:40]!r} is more than any machine has (limit 2**53 base units)")
     return value
+
+
+def parse_billionths(text: str) -> int:
+    """Read a quantity exactly, in billionths, the smallest part that one can name.
+
+    Args:
+        text: as written in a manifest, such as ``80Gi`` or ``500m``.
+
+    Returns:
+        An int between 0 and ``BILLIONTHS_MAX``.
+
+    Raises:
+        QuantityError: not a quantity, negative, or above ``BILLIONTHS_MAX``.
+    """
+    match = _GRAMMAR.fullmatch(text)
+    if match is None or not (match["whole"] or match["part"]):
+        raise QuantityError(f"{text[:40]!r} is not a quantity")
+    digits = int((match["whole"] or "") + (match["part"] or ""))
+    if match["sign"] == "-" and digits:
+        raise QuantityError(f"{text[:40]!r} is below zero")
+    ten, two = 9 - len(match["part"] or ""), 0
+    if match["exponent"]:
+        ten += int(match["exponent"])
+    elif match["suffix"] in _POWERS_OF_TWO:
+        two = _POWERS_OF_TWO[match["suffix"]]
+    elif match["suffix"]:
+        ten += _POWERS_OF_TEN[match["suffix"]]
+    scale: int = 10 ** abs(ten)
+    value = digits << two
+    value = value * scale if ten >= 0 else -(-value // scale)
+    if value > BILLIONTHS_MAX:
+        raise QuantityError(f"{text[:40]!r} is more than any device has")
+    return value
+
+
+def format_billionths(amount: int) -> str:
+    """A quantity of so many billionths in the form that the API server writes."""
+    if amount % 10**9:
+        for power, suffix in ((6, "m"), (3, "u"), (0, "n")):
+            if amount % 10**power == 0:
+                return f"{amount // 10**power}{suffix}"
+    whole = amount // 10**9
+    for suffix, two in reversed(_POWERS_OF_TWO.items()):
+        if whole and whole % (1 << two) == 0:
+            return f"{whole >> two}{suffix}"
+    return str(whole)
 
 
 def format_quantity(amount: int, *, resource: str) -> str:

@@ -7,7 +7,8 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.affinity.selector import NodeTerm, Toleration
+from gpusched.api.affinity.selector import NodeTerm
+from gpusched.api.devices.dynamic.slices import DeviceTaint
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 
 NO_OWNER: Final = UID("")
@@ -18,6 +19,29 @@ class AllocationMode(StrEnum):
 
     EXACT = "ExactCount"
     ALL = "All"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceToleration:
+    """Consent to taints of devices; an empty key with Exists consents to all.
+
+    Attributes:
+        seconds: for which a NoExecute taint is borne, None for ever.
+    """
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        """Whether the taint does not keep this request away."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -74,7 +98,7 @@ class DeviceRequest:
     mode: AllocationMode = AllocationMode.EXACT
     count: int = 1
     admin: bool = False
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
     capacity: tuple[tuple[str, int], ...] = ()
 
 
@@ -135,7 +159,7 @@ class AllocatedDevice:
     admin: bool = False
     share: str = ""
     consumed: tuple[tuple[str, int], ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
     binding_conditions: tuple[str, ...] = ()
     failure_conditions: tuple[str, ...] = ()
 
@@ -213,6 +237,8 @@ class ResourceClaim:
     owner: UID = NO_OWNER
     deleting: bool = False
     created: float = 0.0
+    protected: bool = False
+    """Whether it has the finalizer without which no driver prepares its devices."""
 
     @property
     def key(self) -> ObjectKey:
