@@ -70,7 +70,7 @@ FAULTS = [
         ("gpusched/config/read.py", "cycle.debounce_s >= cycle.max_period_s", "cycle.debounce_s < cycle.max_period_s", "config"),
         ("gpusched/pluginhost/guard.py", "self.in_a_row >= PLUGIN_FAULTS_MAX", "self.in_a_row > PLUGIN_FAULTS_MAX", "plugins/host/test_guard.py"),
         ("gpusched/devcluster/apimachinery/metadata.py", "if total > _ANNOTATIONS_MAX:", "if total < _ANNOTATIONS_MAX:", "devcluster/server/writes"),
-        ("gpusched/devcluster/cel/standard.py", "(a < 0) == (b < 0)", "(a < 0) != (b < 0)", "devcluster/pure/test_cel_language.py"),
+        ("gpusched/cel/standard.py", "(a < 0) == (b < 0)", "(a < 0) != (b < 0)", "devcluster/pure/test_cel_language.py"),
         ("gpusched/devcluster/stages/matching.py", "(jitter, jitter) if jitter <= base", "(jitter, jitter) if jitter > base", "devcluster/stages devcluster/controllers/test_stage_play.py"),
         ("gpusched/devcluster/registry/policy/limit_ranges.py", "parse_amount(value[low]) > parse_amount(value[high])", "parse_amount(value[low]) < parse_amount(value[high])", "devcluster/server/rules/test_limit_ranges.py"),
         ("gpusched/devcluster/storage/store.py", "if change.version <= version:", "if change.version < version:", "devcluster/server/kinds/test_store_history.py devcluster/server/watch"),

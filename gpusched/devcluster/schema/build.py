@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from gpusched.devcluster.schema.types import ANY, PRIMITIVES, Doc, SchemaNode
+from gpusched.cel.schema_nodes import ANY, PRIMITIVES, Doc, SchemaNode
 
 _REF = "#/components/schemas/"
 _SPECIAL = {"Quantity": "quantity", "IntOrString": "int-or-string", "Time": "time"}

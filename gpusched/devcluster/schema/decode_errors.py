@@ -10,9 +10,9 @@ import base64
 import binascii
 import re
 
+from gpusched.cel.quantities import QuantityFormatError, parse_quantity
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode, join
 from gpusched.devcluster.apimachinery.field_errors import quote_value
-from gpusched.devcluster.apimachinery.quantities import QuantityFormatError, parse_quantity
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode, join
 
 _GO_PRIMITIVES = {"string": "string", "boolean": "bool", "number": "float64"}
 _TIME = re.compile(

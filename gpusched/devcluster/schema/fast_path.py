@@ -6,10 +6,10 @@ bodies need nothing said, and for them one walk does what the three would.
 
 from __future__ import annotations
 
-from gpusched.devcluster.apimachinery.quantities import QuantityFormatError, canonical_quantity
+from gpusched.cel.quantities import QuantityFormatError, canonical_quantity
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode
 from gpusched.devcluster.apimachinery.times import printed_time
 from gpusched.devcluster.schema.decode_errors import is_time
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode
 
 
 class NeedsFullDecoding(Exception):

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.schema_nodes import Doc, Json
 from gpusched.devcluster.schema.build import load_shipped
-from gpusched.devcluster.schema.types import Doc, Json
 
 MAGIC = b"k8s\x00"
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"

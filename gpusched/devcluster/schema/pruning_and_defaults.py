@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpusched.devcluster.apimachinery.quantities import QuantityFormatError, canonical_quantity
+from gpusched.cel.quantities import QuantityFormatError, canonical_quantity
+from gpusched.cel.schema_nodes import ANY, Doc, Json, SchemaNode, join
 from gpusched.devcluster.apimachinery.times import printed_time
-from gpusched.devcluster.schema.types import ANY, Doc, Json, SchemaNode, join
 
 
 def knows_all(value: Json, node: SchemaNode) -> bool:

@@ -12,6 +12,7 @@ import functools
 import attrs
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.schema_nodes import Doc, SchemaNode, join
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
 from gpusched.devcluster.schema.build import (
     NoSchema,
@@ -28,7 +29,6 @@ from gpusched.devcluster.schema.pruning_and_defaults import (
     with_defaults,
 )
 from gpusched.devcluster.schema.structural import structural_errors
-from gpusched.devcluster.schema.types import Doc, SchemaNode, join
 from gpusched.devcluster.schema.validate import validate_builtin, validate_value
 
 __all__ = ["NoSchema", "NotStructural", "Schema", "load_builtin", "openapi_document", "structural"]

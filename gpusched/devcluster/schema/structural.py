@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpusched.cel.schema_nodes import PRIMITIVES, Doc
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     forbidden,
@@ -16,7 +17,6 @@ from gpusched.devcluster.apimachinery.field_errors import (
     not_supported,
     required,
 )
-from gpusched.devcluster.schema.types import PRIMITIVES, Doc
 
 _TYPES = {"object", "array", *PRIMITIVES}
 _JUNCTORS = ("allOf", "anyOf", "oneOf")

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import urlsplit
 
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode, join, kind_of
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate,
@@ -25,7 +26,6 @@ from gpusched.devcluster.apimachinery.field_errors import (
     type_invalid,
 )
 from gpusched.devcluster.apimachinery.json_values import json_equal
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode, join, kind_of
 
 _DATE = re.compile(r"^(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")
 _DATE_TIME = re.compile(

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import purejq
 
-from gpusched.devcluster.cel.compilation import FAULTS, compile_expression
-from gpusched.devcluster.cel.evaluation import ADDED_FUNCTIONS, Env, Run
+from gpusched.cel.compilation import FAULTS, compile_expression
+from gpusched.cel.evaluation import ADDED_FUNCTIONS, Env, Run
 from gpusched.devcluster.stages.model import StageExpression
 from gpusched.devcluster.stages.read_cache import (
     ReadCache,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.apimachinery.quantities import (
+from gpusched.cel.quantities import (
     PATTERN_TEXT,
     QuantityFormatError,
     canonical_quantity,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.devcluster.cel.rules import RulesRefused, compile_rules
-from gpusched.devcluster.cel.syntax import CelSyntaxError, parse_expression
+from gpusched.cel.syntax import CelSyntaxError, parse_expression
+from gpusched.devcluster.registry.custom.cel_rules import RulesRefused, compile_rules
 from gpusched.devcluster.schema.schema import structural
 
 FIELDS = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.devcluster.cel.checker import type_text
-from gpusched.devcluster.cel.compilation import compile_expression
-from gpusched.devcluster.cel.errors import CelError
-from gpusched.devcluster.cel.evaluation import METER, CostExceededError, CostMeter
-from gpusched.devcluster.cel.libraries.authorization import (
+from gpusched.cel.checker import type_text
+from gpusched.cel.compilation import compile_expression
+from gpusched.cel.errors import CelError
+from gpusched.cel.evaluation import METER, CostExceededError, CostMeter
+from gpusched.cel.libraries.authorization import (
     AUTHORIZER,
     AuthorizationDecision,
     AuthorizationQuestion,

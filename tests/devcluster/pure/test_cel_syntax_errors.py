@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusched.devcluster.cel.compilation import compile_expression
+from gpusched.cel.compilation import compile_expression
 
 OPERATORS = "'==', '!=', 'in', '<', '<=', '>=', '>', '&&', '||', '['"
 START = (

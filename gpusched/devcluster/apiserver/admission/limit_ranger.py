@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from gpusched.cel.quantities import parse_amount, print_amount
 from gpusched.devcluster.apimachinery import status
-from gpusched.devcluster.apimachinery.quantities import parse_amount, print_amount
 from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry.kinds import Resource
 

@@ -7,6 +7,12 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.cel.libraries.authorization import (
+    AuthorizationDecision,
+    AuthorizationQuestion,
+    Decide,
+)
+from gpusched.cel.policies import CompiledPolicy, compile_policy
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apiserver.admission.policy_evaluation import (
     Denial,
@@ -25,12 +31,6 @@ from gpusched.devcluster.apiserver.rbac.authorizer import RbacAuthorizer
 from gpusched.devcluster.apiserver.rbac.rules import AccessRequest, User, account_user
 from gpusched.devcluster.apiserver.reading.representations import view_function
 from gpusched.devcluster.apiserver.server_state import ServerState
-from gpusched.devcluster.cel.libraries.authorization import (
-    AuthorizationDecision,
-    AuthorizationQuestion,
-    Decide,
-)
-from gpusched.devcluster.cel.policies import CompiledPolicy, compile_policy
 
 Obj = dict[str, Any]
 

@@ -7,15 +7,13 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.apiserver.admission_attributes import Attributes
-from gpusched.devcluster.apiserver.rbac.tokens import user_info
-from gpusched.devcluster.cel.evaluation import CostMeter
-from gpusched.devcluster.cel.libraries.authorization import (
+from gpusched.cel.evaluation import CostMeter
+from gpusched.cel.libraries.authorization import (
     AuthorizerVariable,
     Decide,
     ResourceCheck,
 )
-from gpusched.devcluster.cel.policies import (
+from gpusched.cel.policies import (
     BINDING_UNITS,
     CONDITION_UNITS,
     BudgetError,
@@ -25,6 +23,8 @@ from gpusched.devcluster.cel.policies import (
     PolicyExpression,
     Validation,
 )
+from gpusched.devcluster.apiserver.admission_attributes import Attributes
+from gpusched.devcluster.apiserver.rbac.tokens import user_info
 
 Obj = dict[str, Any]
 Env = dict[str, Any]

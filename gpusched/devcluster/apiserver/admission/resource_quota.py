@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from gpusched.cel.quantities import parse_amount
 from gpusched.devcluster.apimachinery import status
-from gpusched.devcluster.apimachinery.quantities import parse_amount
 from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry.kinds import Resource
 from gpusched.devcluster.registry.policy.quota_usage import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode
 from gpusched.devcluster.apimachinery.json_values import json_fingerprint
 from gpusched.devcluster.apimachinery.limits import FIELD_SHAPES_MAX
 from gpusched.devcluster.apiserver.patching.field_sets import (
@@ -19,7 +20,6 @@ from gpusched.devcluster.apiserver.patching.field_sets import (
     field_difference,
 )
 from gpusched.devcluster.schema.schema import Schema
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode
 
 __all__ = ["created_fields", "is_owned_field", "owned_container", "server_filled"]
 

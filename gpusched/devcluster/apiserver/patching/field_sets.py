@@ -14,9 +14,9 @@ import attrs
 import msgspec
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.schema_nodes import ANY, Doc, Json, SchemaNode
 from gpusched.devcluster.apimachinery.json_values import json_equal
 from gpusched.devcluster.apimachinery.limits import FIELD_SHAPES_MAX
-from gpusched.devcluster.schema.types import ANY, Doc, Json, SchemaNode
 
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.schema_nodes import Json
 from gpusched.devcluster.apimachinery.json_values import json_equal
-from gpusched.devcluster.schema.types import Json
 
 
 class PatchError(GpuschedError):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from gpusched.cel.schema_nodes import Doc
 from gpusched.devcluster.apiserver.patching.created_fields import (
     created_fields,
     is_owned_field,
@@ -23,7 +24,6 @@ from gpusched.devcluster.apiserver.patching.field_sets import (
     to_fields_v1,
 )
 from gpusched.devcluster.schema.schema import Schema
-from gpusched.devcluster.schema.types import Doc
 
 __all__ = [
     "ManagerId",

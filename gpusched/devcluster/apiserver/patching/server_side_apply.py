@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.schema_nodes import ANY, Doc, Json, SchemaNode
 from gpusched.devcluster.apiserver.patching.field_sets import (
     FieldSet,
     Path,
@@ -33,7 +34,6 @@ from gpusched.devcluster.apiserver.patching.managed_fields import (
 )
 from gpusched.devcluster.apiserver.patching.typed_objects import check_typed
 from gpusched.devcluster.schema.schema import Schema
-from gpusched.devcluster.schema.types import ANY, Doc, Json, SchemaNode
 
 __all__ = ["ApplyConflict", "TypedObjectError", "apply_object"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode
 from gpusched.devcluster.apimachinery.json_values import json_equal
 from gpusched.devcluster.apiserver.patching.json_patch import PatchError, json_patch, merge_patch
 from gpusched.devcluster.schema.schema import Schema
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"

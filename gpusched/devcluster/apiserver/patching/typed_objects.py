@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode
 from gpusched.devcluster.apiserver.patching.field_sets import (
     Path,
     TypedObjectError,
@@ -18,7 +19,6 @@ from gpusched.devcluster.apiserver.patching.field_sets import (
     granular_list,
     path_text,
 )
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode
 
 _GO_TYPES: Final = {dict: "map[string]interface {}", list: "[]interface {}", bool: "bool"}
 _STRINGS: Final = frozenset({"string", "time", "micro-time"})

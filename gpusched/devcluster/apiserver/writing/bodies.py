@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from gpusched.cel.schema_nodes import join
 from gpusched.devcluster.apimachinery import json_values, status, yaml_text
 from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry.kinds import Resource
@@ -22,7 +23,6 @@ from gpusched.devcluster.schema.build import builtin_builder
 from gpusched.devcluster.schema.decode_errors import decode_error
 from gpusched.devcluster.schema.protobuf import ProtobufError, decode_body
 from gpusched.devcluster.schema.schema import load_builtin
-from gpusched.devcluster.schema.types import join
 
 Obj = dict[str, Any]
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.cel.schema_nodes import SchemaNode
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
 from gpusched.devcluster.apimachinery.status import bad_request
 from gpusched.devcluster.registry.custom.definitions import (
@@ -19,7 +20,6 @@ from gpusched.devcluster.registry.custom.validation import CustomVersion
 from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.schema.decode_errors import decode_error
 from gpusched.devcluster.schema.schema import Schema, load_builtin
-from gpusched.devcluster.schema.types import SchemaNode
 
 Obj = dict[str, Any]
 

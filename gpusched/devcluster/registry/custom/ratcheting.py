@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gpusched.cel.schema_nodes import ANY, Doc, Json, SchemaNode
 from gpusched.devcluster.apimachinery.field_errors import FieldError
 from gpusched.devcluster.apimachinery.json_values import json_equal
-from gpusched.devcluster.schema.types import ANY, Doc, Json, SchemaNode
 
 _STEP: Final = re.compile(r"\[(\d+)\]|\.?([^.\[\]]+)")
 

@@ -13,11 +13,15 @@ from typing import Final
 import attrs
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.schema_nodes import Doc, Json, kind_of
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid, rules_skipped
-from gpusched.devcluster.cel.rules import RulesRefused, ValidationRules, compile_rules
+from gpusched.devcluster.registry.custom.cel_rules import (
+    RulesRefused,
+    ValidationRules,
+    compile_rules,
+)
 from gpusched.devcluster.registry.custom.ratcheting import errors_of_changes
 from gpusched.devcluster.schema.schema import SCHEMA_PATH, NotStructural, Schema, structural
-from gpusched.devcluster.schema.types import Doc, Json, kind_of
 
 __all__ = ["CustomVersion", "SchemaRefused", "compile_version"]
 

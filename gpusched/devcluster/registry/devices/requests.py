@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+from gpusched.cel.compilation import compile_expression
+from gpusched.cel.signatures import Type
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     invalid,
@@ -18,8 +20,6 @@ from gpusched.devcluster.apimachinery.field_errors import (
     too_many,
 )
 from gpusched.devcluster.apimachinery.metadata import name_errors
-from gpusched.devcluster.cel.compilation import compile_expression
-from gpusched.devcluster.cel.signatures import Type
 
 Obj = dict[str, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from gpusched.devcluster.apimachinery.quantities import parse_amount, print_amount
+from gpusched.cel.quantities import parse_amount, print_amount
 
 Obj = dict[str, Any]
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from gpusched.cel.quantities import (
+    QuantityFormatError,
+    canonical_quantity,
+    is_integer,
+    is_negative,
+    parse_amount,
+)
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     forbidden,
@@ -13,13 +20,6 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.metadata import qualified_name_problems
-from gpusched.devcluster.apimachinery.quantities import (
-    QuantityFormatError,
-    canonical_quantity,
-    is_integer,
-    is_negative,
-    parse_amount,
-)
 
 Obj = dict[str, Any]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from gpusched.cel.quantities import is_negative
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate,
@@ -14,7 +15,6 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.metadata import name_errors
-from gpusched.devcluster.apimachinery.quantities import is_negative
 
 Obj = dict[str, Any]
 

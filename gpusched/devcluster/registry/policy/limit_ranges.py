@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from gpusched.cel.quantities import parse_amount
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate,
@@ -13,7 +14,6 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.metadata import key_errors
-from gpusched.devcluster.apimachinery.quantities import parse_amount
 from gpusched.devcluster.registry.strategy import Strategy
 
 Obj = dict[str, Any]

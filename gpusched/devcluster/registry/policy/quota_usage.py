@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, Final
 
-from gpusched.devcluster.apimachinery import quantities
+from gpusched.cel import quantities
 
 Obj = dict[str, Any]
 

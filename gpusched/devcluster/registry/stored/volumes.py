@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gpusched.cel.quantities import parse_amount
 from gpusched.devcluster.apimachinery.field_errors import FieldError, forbidden, invalid, required
 from gpusched.devcluster.apimachinery.metadata import name_errors
-from gpusched.devcluster.apimachinery.quantities import parse_amount
 from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 
 Obj = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
+from gpusched.cel.schema_nodes import Doc, Json
 from gpusched.devcluster.apiserver.reading.tables.ages import age_text, duration_text, seconds_of
-from gpusched.devcluster.schema.types import Doc, Json
 
 Cell = Callable[[Doc, float], Json]
 """From an object and the time in epoch seconds to the value of a cell."""

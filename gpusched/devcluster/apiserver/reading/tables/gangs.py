@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusched.cel.schema_nodes import Doc
 from gpusched.devcluster.apiserver.reading.tables.columns import (
     AGE,
     NAME,
@@ -9,7 +10,6 @@ from gpusched.devcluster.apiserver.reading.tables.columns import (
     Columns,
     nested_value,
 )
-from gpusched.devcluster.schema.types import Doc
 
 _SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled")
 _DISRUPTED = "DisruptionTarget"

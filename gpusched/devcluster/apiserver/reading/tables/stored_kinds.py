@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gpusched.cel.schema_nodes import Doc, Json
 from gpusched.devcluster.apiserver.reading.tables.columns import (
     AGE,
     NAME,
@@ -17,7 +18,6 @@ from gpusched.devcluster.apiserver.reading.tables.columns import (
     selector_text,
     wide_only,
 )
-from gpusched.devcluster.schema.types import Doc, Json
 
 _NONE = "<none>"
 _UNSET = "<unset>"

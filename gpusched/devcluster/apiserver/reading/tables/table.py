@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 import msgspec
 
+from gpusched.cel.schema_nodes import Doc, Json
 from gpusched.devcluster.apiserver.reading.tables.ages import duration_text, seconds_of
 from gpusched.devcluster.apiserver.reading.tables.columns import (
     EVENTS,
@@ -31,7 +32,6 @@ from gpusched.devcluster.apiserver.reading.tables.workloads import (
     row_conditions,
 )
 from gpusched.devcluster.schema.build import load_shipped
-from gpusched.devcluster.schema.types import Doc, Json
 
 __all__ = ["Columns", "IncludeObject", "columns_for", "custom_columns", "table"]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.cel.schema_nodes import Doc
 from gpusched.devcluster.apiserver.reading.tables.ages import age_text
 from gpusched.devcluster.apiserver.reading.tables.columns import (
     AGE,
@@ -16,7 +17,6 @@ from gpusched.devcluster.apiserver.reading.tables.columns import (
     duration_cell,
     nested_value,
 )
-from gpusched.devcluster.schema.types import Doc
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.cel.checker import type_text
-from gpusched.devcluster.cel.compilation import FAULTS, compile_expression, error_message
-from gpusched.devcluster.cel.errors import CelError
-from gpusched.devcluster.cel.evaluation import METER, CostExceededError, CostMeter
-from gpusched.devcluster.cel.libraries.authorization import AUTHORIZER
-from gpusched.devcluster.cel.signatures import Type
+from gpusched.cel.checker import type_text
+from gpusched.cel.compilation import FAULTS, compile_expression, error_message
+from gpusched.cel.errors import CelError
+from gpusched.cel.evaluation import METER, CostExceededError, CostMeter
+from gpusched.cel.libraries.authorization import AUTHORIZER
+from gpusched.cel.signatures import Type
 
 Obj = dict[str, Any]
 Env = dict[str, Any]

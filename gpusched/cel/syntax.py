@@ -15,8 +15,8 @@ from typing import Final
 import attrs
 
 from gpusched.base.errors import GpuschedError
-from gpusched.devcluster.cel.errors import ExpressionIssue
-from gpusched.devcluster.cel.values import KEYWORDS
+from gpusched.cel.errors import ExpressionIssue
+from gpusched.cel.values import KEYWORDS
 
 _TOKEN: Final = re.compile(
     r"""

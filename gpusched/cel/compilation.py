@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpusched.devcluster.cel.checker import check_types
-from gpusched.devcluster.cel.errors import CelError
-from gpusched.devcluster.cel.evaluation import compile_tree
-from gpusched.devcluster.cel.signatures import Type
-from gpusched.devcluster.cel.syntax import CelSyntaxError, parse_expression
+from gpusched.cel.checker import check_types
+from gpusched.cel.errors import CelError
+from gpusched.cel.evaluation import compile_tree
+from gpusched.cel.signatures import Type
+from gpusched.cel.syntax import CelSyntaxError, parse_expression
 
 FAULTS = (
     CelError, ValueError, TypeError, RuntimeError, KeyError, ArithmeticError, IndexError,

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import attrs
 
-from gpusched.devcluster.cel.errors import CelError
+from gpusched.cel.errors import CelError
 
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gpusched.devcluster.cel.errors import ExpressionIssue
-from gpusched.devcluster.cel.evaluation import TYPE_NAMES, VARIABLES, qualified_function
-from gpusched.devcluster.cel.libraries.authorization import (
+from gpusched.cel.errors import ExpressionIssue
+from gpusched.cel.evaluation import TYPE_NAMES, VARIABLES, qualified_function
+from gpusched.cel.libraries.authorization import (
     AUTHORIZER,
     METHODS,
     REQUESTED,
     RESOURCE_CHECK,
 )
-from gpusched.devcluster.cel.libraries.functions import FUNCTIONS
-from gpusched.devcluster.cel.signatures import (
+from gpusched.cel.libraries.functions import FUNCTIONS
+from gpusched.cel.schema_nodes import SchemaNode
+from gpusched.cel.signatures import (
     ARITHMETIC,
     OPTIONAL,
     OPTIONALS,
@@ -27,8 +28,8 @@ from gpusched.devcluster.cel.signatures import (
     misuse_message,
     result_of,
 )
-from gpusched.devcluster.cel.standard import CONVERSIONS
-from gpusched.devcluster.cel.syntax import (
+from gpusched.cel.standard import CONVERSIONS
+from gpusched.cel.syntax import (
     CallNode,
     Expr,
     IndexNode,
@@ -38,8 +39,7 @@ from gpusched.devcluster.cel.syntax import (
     NameNode,
     SelectNode,
 )
-from gpusched.devcluster.cel.values import KEYWORDS, escape_identifier
-from gpusched.devcluster.schema.types import SchemaNode
+from gpusched.cel.values import KEYWORDS, escape_identifier
 
 _LITERALS: Final = {bool: "bool", int: "int", float: "double", str: "string", bytes: "bytes"}
 _TIMES: Final = {

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from gpusched.devcluster.apimachinery.quantities import QuantityFormatError, parse_quantity
-from gpusched.devcluster.cel.errors import CelError
-from gpusched.devcluster.cel.libraries.authorization import AUTHORIZATION
-from gpusched.devcluster.cel.libraries.extensions import LIBRARIES, Semver
+from gpusched.cel.errors import CelError
+from gpusched.cel.libraries.authorization import AUTHORIZATION
+from gpusched.cel.libraries.extensions import LIBRARIES, Semver
+from gpusched.cel.quantities import QuantityFormatError, parse_quantity
 
 _QUANTITY = "\x00quantity"
 Quantity = dict[str, str]

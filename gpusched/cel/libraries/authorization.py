@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.devcluster.cel.errors import CelError
+from gpusched.cel.errors import CelError
 
 AUTHORIZER: Final = "kubernetes.authorization.Authorizer"
 PATH_CHECK: Final = "kubernetes.authorization.PathCheck"

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from gpusched.devcluster.cel.errors import CelError, OptionalValue
-from gpusched.devcluster.cel.values import seconds_of_duration
+from gpusched.cel.errors import CelError, OptionalValue
+from gpusched.cel.values import seconds_of_duration
 
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 

@@ -14,6 +14,11 @@ import attrs
 import msgspec
 
 from gpusched.base.errors import GpuschedError
+from gpusched.cel.checker import declared_type
+from gpusched.cel.compilation import FAULTS, compile_expression, error_message
+from gpusched.cel.errors import OptionalValue
+from gpusched.cel.schema_nodes import Doc, Json, SchemaNode, join
+from gpusched.cel.values import cel_value
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate,
@@ -23,12 +28,7 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
 )
 from gpusched.devcluster.apimachinery.json_values import json_equal
-from gpusched.devcluster.cel.checker import declared_type
-from gpusched.devcluster.cel.compilation import FAULTS, compile_expression, error_message
-from gpusched.devcluster.cel.errors import OptionalValue
-from gpusched.devcluster.cel.values import cel_value
 from gpusched.devcluster.schema.schema import SCHEMA_PATH, Schema
-from gpusched.devcluster.schema.types import Doc, Json, SchemaNode, join
 
 _LITERAL = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _TOKENS = re.compile(r"[A-Za-z_]\w*")

@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from gpusched.devcluster.schema.types import Json, SchemaNode
+from gpusched.cel.schema_nodes import Json, SchemaNode
 
 KEYWORDS = frozenset(
     [

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gpusched.base.errors import GpuschedError
-from gpusched.devcluster.cel.errors import CelError, OptionalValue
-from gpusched.devcluster.cel.libraries.authorization import REQUESTED, AuthorizerVariable
-from gpusched.devcluster.cel.libraries.functions import FUNCTIONS
-from gpusched.devcluster.cel.standard import CONVERSIONS, OPERATORS
-from gpusched.devcluster.cel.syntax import (
+from gpusched.cel.errors import CelError, OptionalValue
+from gpusched.cel.libraries.authorization import REQUESTED, AuthorizerVariable
+from gpusched.cel.libraries.functions import FUNCTIONS
+from gpusched.cel.standard import CONVERSIONS, OPERATORS
+from gpusched.cel.syntax import (
     CallNode,
     Expr,
     IndexNode,
@@ -29,7 +29,7 @@ from gpusched.devcluster.cel.syntax import (
     NameNode,
     SelectNode,
 )
-from gpusched.devcluster.cel.values import KEYWORDS
+from gpusched.cel.values import KEYWORDS
 
 METER: Final = "\x00meter"
 """The variable under which an environment carries its meter; no expression can name it."""
