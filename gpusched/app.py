@@ -43,6 +43,7 @@ from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
 from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
+from gpusched.io.leader.seal_key_copy import SealKeyCopy
 from gpusched.io.observe.daemon_events import RESTORED
 from gpusched.io.observe.device_events import LayoutEvents, SlotEvents
 from gpusched.io.observe.endpoints import HttpEndpoints
@@ -131,6 +132,8 @@ class App:
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._restored = ""
+        self._seal_key = ""
+        """The key of the seal as this process saw it last."""
         self._recorder: DecisionRecorder | None = None
         self._fault: BaseException | None = None
         self._caught_up = False
@@ -501,6 +504,13 @@ class App:
     async def _term(self, api: ApiClient) -> None:
         options = self.options
         election = options.config.leader_election
+        copy = SealKeyCopy(
+            api,
+            namespace=election.lease_namespace,
+            lease=election.lease_name,
+            clock=options.clock,
+            create_if_missing=not api.in_cluster,
+        )
         elector = Elector(
             api,
             identity=f"{options.identity}_{options.rng.getrandbits(40):010x}",
@@ -514,14 +524,17 @@ class App:
             if api.in_cluster
             else lambda: make_namespace(api, election.lease_namespace),
             new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
+            known_key=self._seal_key,
+            key_copy=copy,
         )
         self.leadership.elector = elector
         self._caught_up = False
         term = asyncio.create_task(elector.run(), name="elector")
-        lead = asyncio.create_task(self._lead(elector), name="lead")
+        lead = asyncio.create_task(self._lead(elector, copy), name="lead")
         try:
             why = await term
         finally:
+            self._seal_key = elector.known_key
             lead.cancel()
             term.cancel()
             self.telemetry.set_leader(leading=False)
@@ -532,7 +545,7 @@ class App:
             self.telemetry.cache_reset("leadership")
             self._over.set()
 
-    async def _lead(self, elector: Elector) -> None:
+    async def _lead(self, elector: Elector, copy: SealKeyCopy) -> None:
         """What a new leader does first: look again at everything, then decide."""
         await elector.acquired()
         self.telemetry.set_leader(leading=True)
@@ -550,6 +563,8 @@ class App:
             )  # fmt: skip
             self._restored = ""
         self.cycle.wake()
+        if elector.seal_key:
+            await copy.keep(elector.seal_key)
 
     def _daemon_event_object(self) -> ObjectRef:
         """Our own pod, else the Lease: where an operator looks for events about the daemon."""

@@ -6,9 +6,10 @@ r"""Which pod holds what on which node: bound pods, foreign ones too, and our ow
 An assumption never expires by time: it is confirmed, forgotten, or contradicted by the API,
 which is then right. The ledger is a function of what the API shows and of what is assumed.
 
-Slots that we gave are sure: what is assumed, and what carries our seal. Slots that a pod only
-says it has count as long as no sure ones, and no others said before in order of UIDs, are among
-them; else its slots are unknown, and it is charged for as many as it asks for.
+Slots that we gave are sure: what is assumed, and what carries our seal. Of slots that a pod only
+says it has those count that are not sure ones of others, and it is charged for as many as it asks
+for: the rest of them is taken from what is left. So where the key of our seal was lost, no forged
+claim makes us give away a slot that a pod truly has, and none takes more than it asks for.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gpusched.api.meta.units import DEVICE, unit_of
 from gpusched.base.limits import COLUMN_MAX
 
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_RANGES: Final[Mapping[str, range]] = MappingProxyType({})
 
 
 class HoldingState(Enum):
@@ -92,6 +94,8 @@ class Ledger:
         self._holdings: dict[UID, Holding] = {}
         self._by_node: dict[str, dict[UID, Holding]] = {}
         self._doubted: dict[str, set[UID]] = {}
+        self._counted: dict[str, dict[UID, int]] = {}
+        """What ``slots_of`` found on a node since it changed last."""
         self.dirty: set[str] = set()
 
     def get(self, uid: UID) -> Holding | None:
@@ -105,6 +109,7 @@ class Ledger:
             return
         if known is not None:
             self.drop(holding.uid)
+        self._counted.pop(holding.node, None)
         self._holdings[holding.uid] = holding
         self._by_node.setdefault(holding.node, {})[holding.uid] = holding
         if holding.doubted:
@@ -116,6 +121,7 @@ class Ledger:
         holding = self._holdings.pop(uid, None)
         if holding is None:
             return
+        self._counted.pop(holding.node, None)
         on_node = self._by_node[holding.node]
         del on_node[uid]
         if not on_node:
@@ -144,42 +150,43 @@ class Ledger:
         return self._doubted.get(node, ())
 
     def slots_of(self, holding: Holding) -> int:
-        """The slots of one that is held here, as far as they count; 0 when they are not known."""
+        """The slots of one that is held here; 0 when not all of them count for it alone."""
         if not holding.doubted:
             return holding.slots
-        return self._believed(holding.node).get(holding.uid, 0)
+        node = holding.node
+        if node not in self._counted:
+            self._counted[node] = self._believed(node)
+        believed = self._counted[node].get(holding.uid, 0)
+        return believed if believed == holding.slots else 0
 
-    def _believed(self, node: str) -> dict[UID, int]:
-        """The slots of all on a node that have them by their own word, as far as they count."""
+    def _believed(self, node: str, ranges: Mapping[str, range] = NO_RANGES) -> dict[UID, int]:
+        """The slots of all on a node that have them by their own word, as far as they count.
+
+        Args:
+            node: its name.
+            ranges: its slots by the resource that they are pieces of, as far as they are known.
+        """
         doubted = self._doubted.get(node)
         if not doubted:
             return {}
-        whole = shared = 0
         here = self._by_node[node]
+        whole = shared = 0
         for held in here.values():
             if not held.doubted and held.share is None:
                 whole |= held.slots
             elif not held.doubted:
                 shared |= held.slots
         found: dict[UID, int] = {}
-        opened = asked = 0
+        shares: list[Holding] = []
         for uid in sorted(doubted):
-            held, slots = here[uid], here[uid].slots
-            if held.share is None:
-                found[uid] = slots = 0 if slots & (whole | shared) else slots
-                whole |= slots
+            held = here[uid]
+            slots = held.slots & ~_slots_of_others(held, ranges)
+            if held.share is not None:
+                shares.append(attrs.evolve(held, slots=slots))
                 continue
-            part = min(DEVICE, (held.requests or NOTHING).get(shared_resource()) or DEVICE)
-            if slots & whole:
-                slots = 0
-            elif not slots & shared:
-                # Together they open no more GPUs than they ask for.
-                slots = 0 if opened * DEVICE > asked else slots
-                opened += slots != 0
-                shared |= slots
-            asked += part
-            found[uid] = slots
-        return found
+            found[uid] = slots & ~(whole | shared)
+            whole |= found[uid]
+        return found | _believed_shares(shares, whole, shared)
 
     def use(
         self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS
@@ -196,7 +203,8 @@ class Ledger:
             labels: of the node, which say how much memory its GPUs have.
         """
         sums = _NodeSums()
-        believed = self._believed(node)
+        ranges = slot_ranges(allocatable)
+        believed = self._believed(node, ranges)
         for uid, holding in self._by_node.get(node, {}).items():
             if holding.doubted and believed[uid] != holding.slots:
                 sums.take(attrs.evolve(holding, slots=believed[uid]))
@@ -205,7 +213,6 @@ class Ledger:
         amounts = sums.amounts
         if sums.full:
             return NodeHoldings({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
-        ranges = slot_ranges(allocatable)
         if sums.shares:
             sums.take_shared(ranges.get(shared_resource(), range(0)), gpu_memory_of_labels(labels))
         free = 0
@@ -255,8 +262,9 @@ class _NodeSums:
                 ours[name] = min(COLUMN_MAX, ours.get(name, 0) + amount)
         if holding.share is None:
             self.taken |= holding.slots
-            if holding.gpus and not holding.slots:
-                self.unknown[holding.gpu] = self.unknown.get(holding.gpu, 0) + holding.gpus
+            unknown = holding.gpus - holding.slots.bit_count()
+            if unknown > 0:
+                self.unknown[holding.gpu] = self.unknown.get(holding.gpu, 0) + unknown
 
     def take_shared(self, numbers: range, gpu_memory: int) -> None:
         """Shares, which open the slots that they are on; called once, with the shared slots.
@@ -303,6 +311,63 @@ class _NodeSums:
             self.leaving[name] = min(COLUMN_MAX, self.leaving.get(name, 0) + amount)
         if ours:
             self.ours[name] = min(COLUMN_MAX, self.ours.get(name, 0) + amount)
+
+
+def _slots_of_others(holding: Holding, ranges: Mapping[str, range]) -> int:
+    """Slots of resources that a pod does not ask for: no word of its own makes them its own."""
+    own = holding.gpu if holding.share is None else shared_resource()
+    others = 0
+    for gpu, numbers in ranges.items():
+        if gpu != own:
+            others |= slot_mask(numbers)
+    return others
+
+
+def _believed_shares(shares: Iterable[Holding], whole: int, shared: int) -> dict[UID, int]:
+    """Slots of shares that have them by their own word: 0 for those that do not count.
+
+    Together they open as many GPUs as they need when they are packed, those first of which most
+    is claimed: where shares of ours left, the others of ours may be spread wider than that, and
+    only their seal shows it.
+
+    Args:
+        shares: with the slots that they claim.
+        whole: slots that are taken as a whole.
+        shared: slots that are open for shares of which we know that we put them there.
+    """
+    found: dict[UID, int] = {}
+    parts: dict[UID, int] = {}
+    claimed: dict[int, int] = {}
+    for held in shares:
+        found[held.uid] = held.slots if held.slots & shared and not held.slots & whole else 0
+        if found[held.uid]:
+            continue
+        price = (held.requests or NOTHING).get(shared_resource()) or DEVICE
+        parts[held.uid] = min(DEVICE, price)
+        if held.slots and not held.slots & whole:
+            claimed[held.slots] = claimed.get(held.slots, 0) + parts[held.uid]
+    needed = _gpus_when_packed(parts.values(), most=len(claimed))
+    opened = set(sorted(claimed, key=lambda slots: (-claimed[slots], slots))[:needed])
+    return found | {
+        held.uid: held.slots for held in shares if held.uid in parts and held.slots in opened
+    }
+
+
+def _gpus_when_packed(parts: Iterable[int], *, most: int) -> int:
+    """GPUs that hold these shares, in thousandths, up to ``most`` of them.
+
+    By first fit decreasing (Johnson, 1973).
+    """
+    rooms: list[int] = []
+    for part in sorted(parts, reverse=True):
+        if len(rooms) >= most:
+            break
+        fitting = next((n for n, room in enumerate(rooms) if room >= part), None)
+        if fitting is None:
+            rooms.append(DEVICE - part)
+        else:
+            rooms[fitting] -= part
+    return len(rooms)
 
 
 def gpus_of(requests: Resources | None) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from gpusched.base.clock import Clock
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import ApiResponse, api_error, explain_denied
+from gpusched.io.leader.seal_key_copy import SealKeyCopy
 from gpusched.io.observe.logs import Logger
 from gpusched.leader.lease_machine import LeaseMachine
 from gpusched.leader.lease_state import (
@@ -92,6 +93,8 @@ class Elector:
         create_namespace: makes the namespace of the Lease, where it is missing.
         new_key: makes a key for ``api.serializer.seal``, as text; the first leader keeps it in the
             Lease, where all later leaders find it.
+        known_key: the key that this process saw in terms before; empty for none.
+        key_copy: where the key is found when the Lease was lost.
 
     Raises:
         ConfigError: with these durations two leaders could overlap.
@@ -109,12 +112,15 @@ class Elector:
         create_if_missing: bool = False,
         on_restored: Callable[[str], None] = lambda _sentence: None,
         new_key: Callable[[], str] | None = None,
+        known_key: str = "",
+        key_copy: SealKeyCopy | None = None,
         create_namespace: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         check_timing(timing)
         self._create_namespace = create_namespace
         self._new_key = new_key
-        self._key = ""
+        self._key = known_key
+        self._key_copy = key_copy
         self._on_restored = on_restored
         self._renewed: list[str] = []
         """Times in our last answered write and in those after it: one of them is in the Lease."""
@@ -167,6 +173,11 @@ class Elector:
     def seal_key(self) -> str:
         """The key of our seal as the Lease has it; empty until we lead."""
         return self._key if self.leading else ""
+
+    @property
+    def known_key(self) -> str:
+        """The key that was last seen, in whichever term; empty for none."""
+        return self._key
 
     @property
     def lease_uid(self) -> str:
@@ -269,6 +280,9 @@ class Elector:
     async def _answer(self, call: CallLease) -> Event:
         """Do the call; whatever happens becomes an event within its time."""
         try:
+            if call.op in {LeaseOperation.TAKE, LeaseOperation.CREATE}:
+                async with asyncio.timeout(call.timeout_s):
+                    await self._settle_key(new_lease=call.op is LeaseOperation.CREATE)
             async with asyncio.timeout(call.timeout_s):
                 answer = await self._request(call)
         except TimeoutError:
@@ -341,6 +355,8 @@ class Elector:
         spec = parsed.get("spec")
         spec = spec if isinstance(spec, dict) else {}
         self._object = {**parsed, "spec": spec}
+        if not self.leading:
+            self._key = self._found_key() or self._key
         holder = spec.get("holderIdentity")
         transitions = _valid_count(spec.get("leaseTransitions"))
         duration = spec.get("leaseDurationSeconds")
@@ -391,18 +407,29 @@ class Elector:
             spec["acquireTime"] = now
         return {"apiVersion": _API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
 
-    def _add_key(self, metadata: dict[str, Any]) -> None:
-        """Keep the key in the Lease: the one that is there, else ours, else a new one.
+    async def _settle_key(self, *, new_lease: bool) -> None:
+        """The key for a term that begins: the Lease's, else that of its copy, else a new one.
 
-        Ours comes first while we lead, so that bindings of one term are sealed alike.
+        Raises:
+            ApiError: the copy cannot be read, so that it is not known whether there is a key.
         """
+        if new_lease or not self._found_key():
+            new = self._new_key or (lambda: "")
+            known = self._key
+            self._key = (
+                await self._key_copy.settle(known, new) if self._key_copy else known or new()
+            )
+
+    def _found_key(self) -> str:
+        """The key in the Lease as it was read last; empty for none."""
+        notes = (self._object.get("metadata") or {}).get("annotations")
+        found = notes.get(KEY) if isinstance(notes, dict) else None
+        return str(found) if is_seal_key(found) else ""
+
+    def _add_key(self, metadata: dict[str, Any]) -> None:
+        """Keep the key in the Lease: ours comes first, so that one term seals its bindings alike."""
         notes = metadata.get("annotations")
         notes = dict(notes) if isinstance(notes, dict) else {}
-        found = notes.get(KEY)
-        if not self.leading and is_seal_key(found):
-            self._key = str(found)
-        elif not self._key and self._new_key is not None:
-            self._key = self._new_key()
         if self._key:
             metadata["annotations"] = {**notes, KEY: self._key}
 

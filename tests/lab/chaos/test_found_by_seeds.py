@@ -158,3 +158,36 @@ def test_a_gang_that_gives_all_that_it_grew_by_back_is_not_bound():
     ]  # fmt: skip
     run = play_script(parse_script({"seed": 20, "daemons": 1, "steps": steps}))
     assert [str(each) for each in run.seen] == []
+
+
+def test_shares_keep_their_gpus_when_the_lease_is_deleted():
+    """Seed 9145: two halves on one GPU and one on the next, then pods with whole ones."""
+    halves = [{"name": "w0", "count": 3, "share": 0.5}]
+    roles = [
+        {"name": "w0", "count": 2, "gpus": 1},
+        {"name": "w1", "count": 2, "gpus": 1},
+        {"name": "w2", "count": 1, "gpus": 8},
+    ]
+    run = play_script(
+        parse_script(
+            {
+                "seed": 9145,
+                "daemons": 2,
+                "steps": [
+                    {"at": 0.0, "do": "node", "name": "n1", "gpus": 8, "rack": "r1"},
+                    {"at": 0.0, "do": "queue", "name": "q0", "capability": 5},
+                    {"at": 0.0, "do": "queue", "name": "q1", "deserved": 2},
+                    {"at": 0.0, "do": "queue", "name": "q1b", "parent": "q1", "deserved": 1},
+                    {"at": 0.0, "do": "gang", "name": "g0", "queue": "q0", "grouped": False,
+                     "min": 3, "roles": halves, "suspended": False, "by": "jobs"},
+                    {"at": 1.0, "do": "start", "slot": 1},
+                    {"at": 19.0, "do": "lease", "how": "delete"},
+                    {"at": 23.0, "do": "gang", "name": "g1", "queue": "q1b", "rack": "preferred",
+                     "lasts": 25, "min": 2, "roles": roles, "by": "jobs"},
+                ],
+            }
+        )
+    )  # fmt: skip
+
+    assert [str(each) for each in run.seen] == []
+    assert run.counts["binding"] > 3

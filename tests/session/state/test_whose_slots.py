@@ -68,10 +68,48 @@ def test_a_claim_that_meets_nobody_counts():
 
 
 def test_two_that_both_only_say_so():
-    """The first by UID has them, the other is charged all the same: nothing is given twice."""
+    """The first by UID has them; what else the other claims is not free: it may be the honest one."""
     made = ledger(holding("b", 0, 1), holding("a", 1, 2))
     assert (slots(made, "a"), slots(made, "b")) == ((1, 2), ())
-    assert free(made) == ((0, 3, 4, 5), 4)
+    assert free(made) == ((3, 4, 5, 6), 4)
+
+
+def test_no_claim_without_a_seal_gives_the_slots_of_another_away():
+    """The key was lost: a pod with four GPUs, and one with one GPU that claims one of them."""
+    made = ledger(holding("honest", 0, 1, 2, 3), holding("a-liar", 0))
+    assert free(made) == ((4, 5, 6), 3)
+
+
+def test_claims_on_pieces_of_another_kind_do_not_count():
+    """Slots 8 and 9 are slices: a pod with whole GPUs can claim none, nor one with a share."""
+    mig = "nvidia.com/mig-1g.5gb"
+    offers = EIGHT.plus(Resources.of({mig: 2}))
+    made = ledger(holding("whole", 8), holding("part", 9, share=300))
+    use = made.use("n", offers)
+    assert slot_numbers(use.free_slots) == (0, 1, 2, 3, 4, 5, 8, 9)
+    assert use.amounts.get(mig, 0) == 0
+
+
+def test_shares_that_fit_on_no_fewer_gpus_are_where_they_say():
+    """Three of more than a half: whatever the order of their names, they need three GPUs."""
+    made = ledger(*(holding(f"s{slot}", slot, share=600) for slot in range(3)))
+    assert [slots(made, f"s{slot}") for slot in range(3)] == [(0,), (1,), (2,)]
+    assert free(made) == ((3, 4, 5, 6, 7), 5)
+
+
+def test_halves_of_a_gang_are_where_they_say():
+    """Two of them on one GPU and the third on the next, in every order of their names."""
+    for alone in range(3):
+        made = ledger(*(holding(f"s{n}", int(n == alone), share=500) for n in range(3)))
+        assert free(made) == ((2, 3, 4, 5, 6, 7), 6)
+
+
+def test_shares_open_those_gpus_first_of_which_most_is_claimed():
+    """Tiny shares that claim every GPU do not move the one that needs most of one."""
+    tiny = (holding(f"a{slot}", slot, share=10) for slot in range(1, 8))
+    made = ledger(holding("honest", 0, share=900), *tiny)
+    assert slots(made, "honest") == (0,)
+    assert free(made)[1] >= 5
 
 
 def test_a_claim_counts_again_when_the_better_one_is_gone():

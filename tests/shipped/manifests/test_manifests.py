@@ -130,15 +130,15 @@ def test_the_daemon_holds_exactly_the_published_rights():
     assert granted == DAEMON_RIGHTS
 
 
-def test_the_daemon_touches_one_lease_only():
-    """Leadership is one named Lease in its own namespace, and the manifest brings that Lease."""
+def test_the_daemon_touches_two_leases_only():
+    """Leadership, and the copy of the seal's key, in its own namespace; the manifest brings both."""
     role = one("rbac.yaml", "Role")
-    lease = one("lease.yaml", "Lease")
+    lease, copy = load("lease.yaml")
     assert role["rules"] == [
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
-            "resourceNames": [lease["metadata"]["name"]],
+            "resourceNames": [lease["metadata"]["name"], copy["metadata"]["name"]],
             "verbs": ["get", "update"],
         }
     ]
@@ -146,7 +146,8 @@ def test_the_daemon_touches_one_lease_only():
     election = load_file(str(CONF / "gpusched.yaml")).leader_election
     assert election.lease_name == lease["metadata"]["name"]
     assert election.lease_namespace == lease["metadata"]["namespace"]
-    assert lease["spec"] == {}, "a second apply must not undo what the leader wrote"
+    assert copy["metadata"]["name"] == f"{election.lease_name}-seal"
+    assert lease["spec"] == copy["spec"] == {}, "a second apply must not undo what the leader wrote"
 
 
 def test_bindings_point_at_roles_and_accounts_that_exist():
