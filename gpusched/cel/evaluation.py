@@ -29,7 +29,7 @@ from gpusched.cel.syntax import (
     NameNode,
     SelectNode,
 )
-from gpusched.cel.values import KEYWORDS
+from gpusched.cel.values import KEYWORDS, DefaultMap
 
 METER: Final = "\x00meter"
 """The variable under which an environment carries its meter; no expression can name it."""
@@ -171,6 +171,8 @@ def member_value(value: Any, key: Any) -> Any:
             key = int(key)
         if key in value:
             return value[key]
+        if isinstance(value, DefaultMap) and isinstance(key, str):
+            return {}
         raise CelError(f"no such key: {key}")
     if isinstance(value, list):
         if isinstance(key, bool) or not isinstance(key, (int, float)) or key != int(key):

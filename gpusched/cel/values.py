@@ -50,6 +50,10 @@ _UNITS = {
 }
 
 
+class DefaultMap(dict[str, Any]):
+    """A map of maps: one that it lacks is empty, though ``in`` says that it is not there."""
+
+
 def escape_identifier(key: str) -> str | None:
     """Name of a field inside a rule; None when no rule can name it."""
     for plain, spelled in _ESCAPES:

@@ -156,7 +156,8 @@ def _flatten(values: list[Any], depth: int = 1) -> list[Any]:
     return list(itertools.chain.from_iterable(parts))
 
 
-def _semver(text: Any, *_normalize: bool) -> Semver:
+def semver_value(text: Any, *_normalize: bool) -> Semver:
+    """A semantic version from its text; CelError when it is none."""
     found = _SEMVER.fullmatch(text)
     if found is None:
         raise CelError(f'Semver "{text}" is invalid')
@@ -213,8 +214,8 @@ LIBRARIES: Final[dict[str, Callable[..., Any]]] = {
     "sort": sorted,
     "distinct": _distinct,
     "flatten": _flatten,
-    "semver": _semver,
-    "isSemver": _works(_semver),
+    "semver": semver_value,
+    "isSemver": _works(semver_value),
     "major": lambda v: v.numbers[0],
     "minor": lambda v: v.numbers[1],
     "patch": lambda v: v.numbers[2],

@@ -25,6 +25,11 @@ def _pack(value: Fraction) -> Quantity:
     return {_QUANTITY: f"{value.numerator}/{value.denominator}"}
 
 
+def quantity_of_billionths(amount: int) -> Quantity:
+    """A quantity as expressions compute with it."""
+    return _pack(Fraction(amount, 10**9))
+
+
 def _unpack(quantity: Any) -> Fraction:
     if not isinstance(quantity, dict) or _QUANTITY not in quantity:
         raise TypeError("no such overload: a quantity is expected")

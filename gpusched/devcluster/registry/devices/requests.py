@@ -6,11 +6,9 @@ Shared by resource claims and their templates, and in part by device classes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
-from gpusched.cel.compilation import compile_expression
-from gpusched.cel.signatures import Type
+from gpusched.cel.device_selectors import selector_complaint
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     invalid,
@@ -28,20 +26,6 @@ LIST_MAX: Final = 32
 _ALTERNATIVES_MAX: Final = 8
 _EXPRESSION_MAX: Final = 10 * 1024
 _MODES: Final = ("All", "ExactCount")
-_BY_DOMAIN: Final[Type] = ("map", "string", ("map", "string", "dyn"))
-_DEVICE: Final[Type] = (
-    "record",
-    "kubernetes.DRADevice",
-    {
-        "driver": "string",
-        "attributes": _BY_DOMAIN,
-        "capacity": _BY_DOMAIN,
-        "allowMultipleAllocations": "bool",
-    },
-)
-"""The type of ``device``, the one variable of a selector."""
-_SELECTOR_FUNCTIONS: Final[dict[str, Type]] = {"includes": "bool"}
-"""Functions of selectors that other expressions of Kubernetes do not have, with their results."""
 _REFERENCE_TEXT: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
@@ -170,18 +154,8 @@ def selector_list_errors(selectors: Any, at: str) -> Iterator[FieldError]:
         field = f"{at}[{i}].cel.expression"
         if len(text) > _EXPRESSION_MAX:
             yield too_long(field, _EXPRESSION_MAX)
-        elif why := selector_error(text):
+        elif why := selector_complaint(text):
             yield invalid(field, text, why)
-
-
-@lru_cache(maxsize=1024)
-def selector_error(text: str) -> str:
-    """Return why a device selector cannot be compiled; empty when it can.
-
-    Attributes are of any type, and an expression that is no boolean passes here.
-    """
-    _, _, why = compile_expression(text, {"device": _DEVICE}, _SELECTOR_FUNCTIONS)
-    return why
 
 
 def opaque_errors(config: Obj, at: str) -> list[FieldError]:

@@ -1,0 +1,175 @@
+"""Selectors of devices: CEL over the one variable ``device``, with the meaning that Kubernetes gives it.
+
+Domains that a device does not have are empty maps; a name that it does not have ends the evaluation
+in an error. Source of the limits: k8s.io/dynamic-resource-allocation, ``cel``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import attrs
+
+from gpusched.base.errors import GpuschedError
+from gpusched.cel.compilation import FAULTS, compile_expression, error_message
+from gpusched.cel.errors import CelError
+from gpusched.cel.evaluation import ADDED_FUNCTIONS, METER, CostExceededError, CostMeter
+from gpusched.cel.libraries.extensions import semver_value
+from gpusched.cel.libraries.functions import quantity_of_billionths
+from gpusched.cel.signatures import Type
+from gpusched.cel.values import DefaultMap
+
+SELECTOR_BYTES_MAX: Final = 10 * 1024
+"""Length of an expression that the API takes."""
+COST_MAX: Final = 1_000_000
+"""Units that one evaluation may cost."""
+_BY_DOMAIN: Final[Type] = ("map", "string", ("map", "string", "dyn"))
+DEVICE_TYPE: Final[Type] = (
+    "record",
+    "kubernetes.DRADevice",
+    {
+        "driver": "string",
+        "attributes": _BY_DOMAIN,
+        "capacity": _BY_DOMAIN,
+        "allowMultipleAllocations": "bool",
+    },
+)
+"""The type of ``device``, the one variable of a selector."""
+SELECTOR_FUNCTIONS: Final[dict[str, Type]] = {"includes": "bool"}
+"""Functions of selectors that other expressions of Kubernetes do not have, with their results."""
+_CACHED: Final = 4096
+
+
+class SelectorInvalid(GpuschedError):
+    """An expression that is no selector; ``str()`` says why in the words of the API server."""
+
+
+class SelectorFailed(GpuschedError):
+    """An expression without a value for a device; ``str()`` says why."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class DeviceView:
+    """One device as expressions see it.
+
+    Attributes:
+        variables: of an evaluation.
+        fault: why no expression can be evaluated on it; empty where all can.
+    """
+
+    variables: dict[str, Any]
+    fault: str = ""
+
+
+def make_device_view(
+    driver: str,
+    attributes: Mapping[str, object],
+    capacities: Mapping[str, int],
+    *,
+    shareable: bool,
+) -> DeviceView:
+    """A device prepared for selectors.
+
+    Args:
+        driver: that publishes it.
+        attributes: by qualified name; booleans, ints, texts, tuples of such values, and objects
+            with a ``text`` for semantic versions; an empty tuple for a value of no known type.
+        capacities: billionths by qualified name.
+        shareable: whether several claims may hold shares of it.
+    """
+    found: dict[str, dict[str, Any]] = DefaultMap()
+    fault = ""
+    for name, value in attributes.items():
+        domain, _, short = name.partition("/")
+        try:
+            found.setdefault(domain, {})[short] = _attribute(value)
+        except CelError:
+            fault = fault or f"attribute {short}: unsupported attribute value"
+    amounts: dict[str, dict[str, Any]] = DefaultMap()
+    for name, amount in capacities.items():
+        domain, _, short = name.partition("/")
+        amounts.setdefault(domain, {})[short] = quantity_of_billionths(amount)
+    device = {
+        "driver": driver,
+        "attributes": found,
+        "capacity": amounts,
+        "allowMultipleAllocations": shareable,
+    }
+    return DeviceView({"device": device, ADDED_FUNCTIONS: {"includes": _includes}}, fault)
+
+
+def _attribute(value: object) -> Any:
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, tuple):
+        if not value:
+            raise CelError("unsupported attribute value")
+        return [_attribute(each) for each in value]
+    return semver_value(str(getattr(value, "text", "")))
+
+
+def _includes(values: Any, wanted: Any) -> bool:
+    """Whether an attribute is this value, or a list with it."""
+    return wanted in values if isinstance(values, list) else bool(values == wanted)
+
+
+@attrs.frozen(slots=True, eq=False)
+class DeviceSelector:
+    """A compiled selector.
+
+    Attributes:
+        text: of the expression.
+    """
+
+    text: str
+    _run: Callable[[dict[str, Any]], Any]
+
+    def matches(self, view: DeviceView) -> bool:
+        """Whether the device is selected.
+
+        Raises:
+            SelectorFailed: the expression has no value for it, or costs too much.
+        """
+        if view.fault:
+            raise SelectorFailed(view.fault)
+        try:
+            value = self._run({**view.variables, METER: CostMeter(COST_MAX)})
+        except CostExceededError as why:
+            raise SelectorFailed(str(why)) from None
+        except RecursionError:
+            raise SelectorFailed("expression recursion limit exceeded") from None
+        except FAULTS as why:
+            raise SelectorFailed(error_message(why)) from None
+        if not isinstance(value, bool):
+            raise SelectorFailed(f"expression result of type {type(value).__name__}, not bool")
+        return value
+
+
+@lru_cache(maxsize=_CACHED)
+def selector_complaint(text: str) -> str:
+    """Why an expression cannot be compiled as a selector; empty when it can."""
+    return compile_expression(text, {"device": DEVICE_TYPE}, SELECTOR_FUNCTIONS)[2]
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_selector(text: str) -> DeviceSelector:
+    """A selector from its text, compiled once.
+
+    Raises:
+        SelectorInvalid: it is too long, means nothing, or has no boolean result.
+    """
+    if not text:
+        raise SelectorInvalid("CEL expression empty (unsupported selector type?)")
+    if len(text.encode()) > SELECTOR_BYTES_MAX:
+        raise SelectorInvalid(
+            f"CEL compile error: expression has {len(text.encode())} bytes, more than "
+            f"{SELECTOR_BYTES_MAX}"
+        )
+    run, result, complaint = compile_expression(text, {"device": DEVICE_TYPE}, SELECTOR_FUNCTIONS)
+    if run is None:
+        raise SelectorInvalid(f"CEL compile error: {complaint}")
+    if result not in ("bool", "dyn"):
+        raise SelectorInvalid("CEL compile error: must evaluate to bool")
+    return DeviceSelector(text, run)
