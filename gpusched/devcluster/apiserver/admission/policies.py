@@ -12,7 +12,6 @@ from gpusched.cel.libraries.authorization import (
     AuthorizationQuestion,
     Decide,
 )
-from gpusched.cel.policies import CompiledPolicy, compile_policy
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apiserver.admission.policy_evaluation import (
     Denial,
@@ -31,6 +30,7 @@ from gpusched.devcluster.apiserver.rbac.authorizer import RbacAuthorizer
 from gpusched.devcluster.apiserver.rbac.rules import AccessRequest, User, account_user
 from gpusched.devcluster.apiserver.reading.representations import view_function
 from gpusched.devcluster.apiserver.server_state import ServerState
+from gpusched.devcluster.registry.policy.cel_policies import CompiledPolicy, compile_policy
 
 Obj = dict[str, Any]
 

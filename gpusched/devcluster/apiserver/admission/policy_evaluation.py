@@ -13,7 +13,9 @@ from gpusched.cel.libraries.authorization import (
     Decide,
     ResourceCheck,
 )
-from gpusched.cel.policies import (
+from gpusched.devcluster.apiserver.admission_attributes import Attributes
+from gpusched.devcluster.apiserver.rbac.tokens import user_info
+from gpusched.devcluster.registry.policy.cel_policies import (
     BINDING_UNITS,
     CONDITION_UNITS,
     BudgetError,
@@ -23,8 +25,6 @@ from gpusched.cel.policies import (
     PolicyExpression,
     Validation,
 )
-from gpusched.devcluster.apiserver.admission_attributes import Attributes
-from gpusched.devcluster.apiserver.rbac.tokens import user_info
 
 Obj = dict[str, Any]
 Env = dict[str, Any]

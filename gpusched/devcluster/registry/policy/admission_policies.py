@@ -6,15 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from gpusched.cel.policies import (
-    NOTE,
-    TEXT,
-    TRUTH,
-    PolicyExpression,
-    compile_expression_of_policy,
-    compiled_variables,
-    variable_types,
-)
 from gpusched.cel.values import KEYWORDS
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
@@ -27,6 +18,15 @@ from gpusched.devcluster.apimachinery.field_errors import (
 )
 from gpusched.devcluster.apimachinery.metadata import key_errors, subdomain_problems
 from gpusched.devcluster.apimachinery.selector_validation import selector_errors
+from gpusched.devcluster.registry.policy.cel_policies import (
+    NOTE,
+    TEXT,
+    TRUTH,
+    PolicyExpression,
+    compile_expression_of_policy,
+    compiled_variables,
+    variable_types,
+)
 from gpusched.devcluster.registry.strategy import Strategy
 
 Obj = dict[str, Any]

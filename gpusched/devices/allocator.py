@@ -1,0 +1,669 @@
+"""Devices for all claims of one pod, or of several pods at once, on one node: an exact search.
+
+The rules are those of Kubernetes' structured allocator (k8s.io/dynamic-resource-allocation): requests
+in their order, alternatives best first, devices of a request as a set. Where that allocator takes the
+first device that fits, candidates are ordered here so that what is left stays useful: what is
+broken already before what is whole, the fullest share that suffices, the smallest group of devices
+that have a value in common. Devices that no rule tells apart are tried once, and claims that are
+alike get their devices in one order, so that a refusal does not go through all permutations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+from gpusched.api.affinity.selector import NodeTerm, Requirement
+from gpusched.api.devices.dynamic.claims import (
+    AllocatedDevice,
+    AllocationMode,
+    ClaimAllocation,
+    DeviceConstraint,
+)
+from gpusched.api.devices.dynamic.slices import AttributeValue, CapacityPolicy
+from gpusched.devices.inventory import (
+    DeviceId,
+    DeviceInventory,
+    Mismatch,
+    NodeDevices,
+    Pool,
+    PoolDevice,
+    PoolId,
+)
+from gpusched.devices.requests import RESULTS_MAX, ReadyClaim, ReadyRequest
+from gpusched.devices.usage import DeviceHolding, DeviceUsage
+
+STEPS_MAX: Final = 20_000
+"""Devices that one search tries before it gives up without a proof."""
+_REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
+_SHARE: Final = "share"
+"""Stands for the id of a share until its claim is written."""
+
+
+class AllocationOutcome(StrEnum):
+    """How a search ended. BOUNDED is no proof of anything."""
+
+    ALLOCATED = "allocated"
+    NONE = "none"
+    ERROR = "error"
+    """The claim cannot be judged, on any node."""
+    BOUNDED = "bounded"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Allocation:
+    """Devices for claims, or why there are none.
+
+    Attributes:
+        claims: one for each claim, in their order; empty where there are none.
+        ranks: of the alternatives taken, summed over all requests; 0 is best.
+        message: why not, without its subject.
+        steps: devices that were tried.
+    """
+
+    outcome: AllocationOutcome
+    claims: tuple[ClaimAllocation, ...] = ()
+    ranks: int = 0
+    message: str = ""
+    steps: int = 0
+
+
+class _ClaimFault(Exception):
+    """A claim that cannot be judged."""
+
+
+class _OutOfSteps(Exception):
+    """The search has tried as much as it may."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Candidate:
+    """A device that a request may take.
+
+    Attributes:
+        number: in the order in which candidates of this search are tried.
+        kind: what rules see of it beside what is taken; equal devices have equal ones.
+    """
+
+    number: int
+    device: PoolDevice
+    pool: Pool
+    kind: int
+
+
+@attrs.define(slots=True, eq=False)
+class _Taken:
+    """A device given in this search, with what undoes it."""
+
+    claim: int
+    request: ReadyRequest
+    candidate: _Candidate
+    share: bool
+    consumed: tuple[tuple[str, int], ...]
+    narrowed: list[tuple[int, frozenset[object] | None]]
+
+
+def allocate(
+    inventory: DeviceInventory,
+    usage: DeviceUsage,
+    node: NodeDevices,
+    claims: Sequence[ReadyClaim],
+    *,
+    alike: Sequence[int] = (),
+    steps_max: int = STEPS_MAX,
+) -> Allocation:
+    """Give all claims their devices on one node, or prove that there is no way.
+
+    Args:
+        inventory: with the classes.
+        usage: of all devices; the same afterwards.
+        node: its devices.
+        claims: in the order in which they are served.
+        alike: for each claim the number of an earlier claim with which it may change places with all
+            that belongs to it, -1 for none; empty for none at all.
+        steps_max: devices that are tried before the search gives up.
+    """
+    fault = next((each.fault for each in claims if each.fault), "")
+    if fault:
+        return Allocation(outcome=AllocationOutcome.ERROR, message=fault)
+    search = _Search(inventory, usage, node, claims, alike=alike, steps_max=steps_max)
+    try:
+        found = search.run()
+    except _ClaimFault as why:
+        return Allocation(outcome=AllocationOutcome.ERROR, message=str(why), steps=search.steps)
+    except _OutOfSteps:
+        return Allocation(outcome=AllocationOutcome.BOUNDED, steps=search.steps)
+    finally:
+        search.undo_all()
+    if not found:
+        return Allocation(outcome=AllocationOutcome.NONE, steps=search.steps)
+    return Allocation(
+        outcome=AllocationOutcome.ALLOCATED,
+        claims=search.results,
+        ranks=search.ranks,
+        steps=search.steps,
+    )
+
+
+class _Search:
+    """One search; ``usage`` follows what is given and is put back at the end."""
+
+    def __init__(
+        self,
+        inventory: DeviceInventory,
+        usage: DeviceUsage,
+        node: NodeDevices,
+        claims: Sequence[ReadyClaim],
+        *,
+        alike: Sequence[int],
+        steps_max: int,
+    ) -> None:
+        self._inventory = inventory
+        self._usage = usage
+        self._node = node
+        self._claims = claims
+        self._alike = alike or [-1] * len(claims)
+        self._steps_max = steps_max
+        self.steps = 0
+        self.ranks = 0
+        self.results: tuple[ClaimAllocation, ...] = ()
+        self._taken: list[_Taken] = []
+        self._states: list[list[frozenset[object] | None]] = [
+            [None] * len(claim.constraints) for claim in claims
+        ]
+        self._distinct: list[list[Counter[object]]] = [
+            [Counter() for _ in claim.constraints] for claim in claims
+        ]
+        self._admin: Counter[tuple[PoolId, str, str]] = Counter()
+        """Counters that devices given for administration take inside of this search."""
+        self._chosen: list[list[tuple[int, ReadyRequest]]] = [[] for _ in claims]
+        self._first: list[int] = [0] * len(claims)
+        """Number of the first device of each claim."""
+        self._selected: dict[tuple[str, ...], list[_Candidate | Mismatch]] = {}
+        self._candidates = self._ordered_candidates()
+        self._all: dict[ReadyRequest, list[_Candidate]] = {}
+
+    # -- candidates --------------------------------------------------------------------------
+    def _ordered_candidates(self) -> list[_Candidate]:
+        """All devices that can be used here, those first whose use leaves the most for others."""
+        every = [
+            (device, part.pool)
+            for part in self._node.pools
+            if part.pool.complete and not part.pool.fault
+            for device in part.devices
+        ]
+        if self._fails_on_any(every):
+            ordered = every  # the answer depends on the order that Kubernetes has
+        else:
+            groups = self._group_sizes(every)
+            keyed = [
+                (self._leaves(device, pool, groups), number)
+                for number, (device, pool) in enumerate(every)
+            ]
+            ordered = [every[number] for _, number in sorted(keyed)]
+        kinds: dict[object, int] = {}
+        return [
+            _Candidate(number, device, pool, kinds.setdefault(self._kind(device, pool), len(kinds)))
+            for number, (device, pool) in enumerate(ordered)
+        ]
+
+    def _fails_on_any(self, every: Sequence[tuple[PoolDevice, Pool]]) -> bool:
+        return any(
+            isinstance(device.selected(selectors), Mismatch)
+            for selectors in self._selectors()
+            for device, _ in every
+        )
+
+    def _selectors(self) -> list[tuple[str, ...]]:
+        found = {
+            request.selectors: None
+            for claim in self._claims
+            for alternatives in claim.requests
+            for request in alternatives
+        }
+        return list(found)
+
+    def _compared(self) -> list[str]:
+        """Attributes that constraints compare."""
+        found = {
+            rule.match or rule.distinct: None
+            for claim in self._claims
+            for rule in claim.constraints
+        }
+        return list(found)
+
+    def _group_sizes(self, every: Sequence[tuple[PoolDevice, Pool]]) -> Counter[object]:
+        """Free devices by value of each attribute that is to match."""
+        matched = [
+            name
+            for name in self._compared()
+            if any(rule.match == name for claim in self._claims for rule in claim.constraints)
+        ]
+        sizes: Counter[object] = Counter()
+        for device, _ in every:
+            if self._usage.holding(device.id) is None:
+                for name in matched:
+                    for value in _values(device, name) or ():
+                        sizes[name, value] += 1
+        return sizes
+
+    def _leaves(
+        self, device: PoolDevice, pool: Pool, groups: Counter[object]
+    ) -> tuple[bool, int, int, int, int]:
+        """A key by which devices come first that are worth least to others."""
+        held = self._usage.holding(device.id)
+        rest = 0
+        if device.device.shareable and held is not None:
+            rest = sum(
+                (each.amount - held.consumed.get(each.name, 0)) * 1000 // max(1, each.amount)
+                for each in device.device.capacities
+            )
+        broken, room, size = False, 0, 0
+        for part in device.device.consumes:
+            for name, amount in part.counters:
+                total = pool.counters[part.name, name]
+                used = self._usage.counter(pool.id, part.name, name)
+                broken = broken or used > 0
+                room += (total - used) * 1000 // max(1, total)
+                size += amount * 1000 // max(1, total)
+        group = min(
+            (
+                groups[name, value]
+                for name in self._compared()
+                for value in _values(device, name) or ()
+                if (name, value) in groups
+            ),
+            default=0,
+        )
+        fresh = (bool(device.device.consumes) and not broken) or (
+            device.device.shareable and held is None
+        )
+        return (fresh, group, room, rest, size)
+
+    def _kind(self, device: PoolDevice, pool: Pool) -> object:
+        """Everything that this search reads of a device but its name."""
+        content = device.device
+        counters = tuple((pool.id, part.name, part.counters) for part in content.consumes)
+        return (
+            pool.id.driver,
+            tuple(
+                found if isinstance(found := device.selected(each), bool) else found.message
+                for each in self._selectors()
+            ),
+            tuple(_values(device, name) for name in self._compared()),
+            content.capacities,
+            counters,
+            device.taints,
+            content.shareable,
+            device.reach,
+            content.binds_to_node,
+            content.binding_conditions,
+        )
+
+    # -- search ------------------------------------------------------------------------------
+    def run(self) -> bool:
+        """Whether all claims have their devices; then ``results`` has them."""
+        self._all = self._list_all()
+        if not self._enough_devices():
+            return False
+        if not self._serve(0, 0):
+            return False
+        self.results = tuple(self._result(number) for number in range(len(self._claims)))
+        self.ranks = sum(rank for chosen in self._chosen for rank, _ in chosen)
+        return True
+
+    def undo_all(self) -> None:
+        """Put usage back."""
+        while self._taken:
+            self._give_back()
+
+    def _enough_devices(self) -> bool:
+        """False where requests of one sort need more whole devices than are free."""
+        needed: Counter[tuple[str, ...]] = Counter()
+        for claim in self._claims:
+            for alternatives in claim.requests:
+                request = alternatives[0].request
+                if (
+                    len(alternatives) == 1
+                    and request.mode is AllocationMode.EXACT
+                    and not request.admin
+                ):
+                    needed[alternatives[0].selectors] += request.count
+        for selectors, count in needed.items():
+            room = 0
+            for each in self._candidates:
+                answer = each.device.selected(selectors)
+                if isinstance(answer, Mismatch) or (answer and each.device.device.shareable):
+                    room = count  # what the search comes to first decides
+                    break
+                room += bool(answer) and self._usage.holding(each.device.id) is None
+            if room < count:
+                return False
+        return True
+
+    def _serve(self, claim: int, request: int) -> bool:
+        """Serve what is left from this request of this claim on."""
+        if claim == len(self._claims):
+            return True
+        ready = self._claims[claim]
+        if request == len(ready.requests):
+            return self._serve(claim + 1, 0)
+        for rank, each in enumerate(ready.requests[request]):
+            self._chosen[claim].append((rank, each))
+            if self._serve_alternative(claim, request, each):
+                return True
+            self._chosen[claim].pop()
+        return False
+
+    def _serve_alternative(self, claim: int, request: int, chosen: ReadyRequest) -> bool:
+        given = sum(each.claim == claim for each in self._taken)
+        if chosen.request.mode is AllocationMode.ALL:
+            return self._take_all(claim, request, chosen, given)
+        if given + chosen.request.count > RESULTS_MAX:
+            return False
+        start = 0
+        if request == 0 and self._alike[claim] >= 0:
+            start = self._first[self._alike[claim]]
+        return self._take_some(claim, request, chosen, chosen.request.count, start)
+
+    def _take_some(
+        self, claim: int, request: int, chosen: ReadyRequest, left: int, start: int
+    ) -> bool:
+        if left == 0:
+            return self._serve(claim, request + 1)
+        tried: set[object] = set()
+        for candidate in self._candidates[start:]:
+            if self._is_in_use(candidate, chosen, claim):
+                continue
+            if not self._is_selected(candidate, chosen):
+                continue
+            key = (candidate.kind, self._state_of(candidate))
+            if key in tried:
+                continue
+            tried.add(key)
+            if not self._take(claim, chosen, candidate):
+                continue
+            if request == 0 and left == chosen.request.count:
+                self._first[claim] = candidate.number
+            if self._take_some(claim, request, chosen, left - 1, candidate.number + 1):
+                return True
+            self._give_back()
+        return False
+
+    def _list_all(self) -> dict[ReadyRequest, list[_Candidate]]:
+        """Devices of each request that asks for all, as they were before this search."""
+        found: dict[ReadyRequest, list[_Candidate]] = {}
+        for claim in self._claims:
+            for alternatives in claim.requests:
+                for each in alternatives:
+                    if each.request.mode is AllocationMode.ALL:
+                        found[each] = self._all_devices(claim, each)
+        return found
+
+    def _all_devices(self, claim: ReadyClaim, chosen: ReadyRequest) -> list[_Candidate]:
+        for part in self._node.pools:
+            if not part.pool.complete:
+                raise _ClaimFault(
+                    f"claim {claim.name}, request {chosen.name}: asks for all devices, but pool "
+                    f"{part.pool.id.pool} of {part.pool.id.driver} is not complete"
+                )
+        found = [
+            each
+            for each in self._candidates
+            if self._is_selected(each, chosen) and self._consumed(each.device, chosen) is not None
+        ]
+        if len(found) > RESULTS_MAX:
+            raise _ClaimFault(
+                f"claim {claim.name}, request {chosen.name}: {len(found)} devices, and a claim may "
+                f"get {RESULTS_MAX}"
+            )
+        return found
+
+    def _take_all(self, claim: int, request: int, chosen: ReadyRequest, given: int) -> bool:
+        """Every device that matches: one that cannot be had ends it, on this node."""
+        wanted = self._all[chosen]
+        if not wanted or given + len(wanted) > RESULTS_MAX:
+            return False
+        before = len(self._taken)
+        for candidate in wanted:
+            if self._is_in_use(candidate, chosen, claim) or not self._take(
+                claim, chosen, candidate, must=True
+            ):
+                break
+        else:
+            if self._serve(claim, request + 1):
+                return True
+        while len(self._taken) > before:
+            self._give_back()
+        return False
+
+    def _is_selected(self, candidate: _Candidate, chosen: ReadyRequest) -> bool:
+        answer = candidate.device.selected(chosen.selectors)
+        if isinstance(answer, Mismatch):
+            pool = candidate.device.id
+            raise _ClaimFault(
+                f"request {chosen.name}: selector on device {'/'.join(pool)}: {answer.message}"
+            )
+        return answer
+
+    def _is_in_use(self, candidate: _Candidate, chosen: ReadyRequest, claim: int) -> bool:
+        device = candidate.device
+        held = self._usage.holding(device.id)
+        if chosen.request.admin or (device.device.shareable and not (held and held.whole)):
+            return any(
+                each.claim == claim
+                and each.candidate.device is device
+                and (chosen.request.admin or each.request is chosen)
+                for each in self._taken
+            )
+        return held is not None
+
+    def _state_of(self, candidate: _Candidate) -> object:
+        """What is taken of a device, as far as it tells equal ones apart."""
+        held = self._usage.holding(candidate.device.id)
+        if held is None:
+            return None
+        return (held.whole, held.shares, tuple(sorted(held.consumed.items())))
+
+    # -- one device --------------------------------------------------------------------------
+    def _take(
+        self, claim: int, chosen: ReadyRequest, candidate: _Candidate, *, must: bool = False
+    ) -> bool:
+        self.steps += 1
+        if self.steps > self._steps_max:
+            raise _OutOfSteps
+        device, request = candidate.device, chosen.request
+        for taint in device.taints:
+            if taint.effect in _REPELS and not any(
+                each.tolerates(taint) for each in request.tolerations
+            ):
+                return False
+        consumed = self._consumed(device, chosen)
+        if consumed is None or not self._has_counters(candidate, admin=request.admin):
+            return False
+        narrowed = self._narrow(claim, chosen, device)
+        if narrowed is None:
+            if must:
+                raise _ClaimFault(
+                    f"claim {self._claims[claim].name}, request {chosen.name}: all devices are asked "
+                    f"for, and with {'/'.join(device.id)} a constraint of the claim does not hold"
+                )
+            return False
+        share = device.device.shareable
+        if request.admin:
+            for place, amount in _counters_of(candidate):
+                self._admin[place] += amount
+        else:
+            self._usage.add_device(device.id, share=share, consumed=consumed)
+        self._taken.append(_Taken(claim, chosen, candidate, share, consumed, narrowed))
+        return True
+
+    def _give_back(self) -> None:
+        last = self._taken.pop()
+        device = last.candidate.device
+        if last.request.request.admin:
+            for place, amount in _counters_of(last.candidate):
+                self._admin[place] -= amount
+        else:
+            self._usage.add_device(device.id, share=last.share, consumed=last.consumed, times=-1)
+        rules = self._claims[last.claim].constraints
+        for number, before in last.narrowed:
+            if rules[number].match:
+                self._states[last.claim][number] = before
+            else:
+                self._distinct[last.claim][number].subtract(
+                    _values(device, rules[number].distinct) or ()
+                )
+
+    def _narrow(
+        self, claim: int, chosen: ReadyRequest, device: PoolDevice
+    ) -> list[tuple[int, frozenset[object] | None]] | None:
+        """Apply the constraints that are about a request; None where the device breaks one."""
+        done: list[tuple[int, frozenset[object] | None]] = []
+        rules: Sequence[DeviceConstraint] = self._claims[claim].constraints
+        changes: list[tuple[int, frozenset[object]]] = []
+        for number in chosen.constraints:
+            rule = rules[number]
+            values = _values(device, rule.match or rule.distinct)
+            if not values:
+                return None
+            if rule.match:
+                before = self._states[claim][number]
+                common = values if before is None else before & values
+                if not common:
+                    return None
+                changes.append((number, common))
+            elif any(self._distinct[claim][number][value] for value in values):
+                return None
+            else:
+                changes.append((number, values))
+        for number, values in changes:
+            done.append((number, self._states[claim][number]))
+            if rules[number].match:
+                self._states[claim][number] = values
+            else:
+                self._distinct[claim][number].update(values)
+        return done
+
+    def _has_counters(self, candidate: _Candidate, *, admin: bool) -> bool:
+        """Whether the pool's counters suffice for a device that is not in use yet."""
+        held = self._usage.holding(candidate.device.id)
+        if held is not None and not admin:
+            return True  # a share of a device that consumes its counters already
+        pool = candidate.pool
+        return all(
+            self._usage.counter(*place) + self._admin[place] + amount
+            <= pool.counters[place[1], place[2]]
+            for place, amount in _counters_of(candidate)
+        )
+
+    def _consumed(
+        self, device: PoolDevice, chosen: ReadyRequest
+    ) -> tuple[tuple[str, int], ...] | None:
+        """What a share takes of the device's capacities; None where they do not suffice."""
+        driver = device.id.driver
+        asked = {
+            name if "/" in name else f"{driver}/{name}": amount
+            for name, amount in chosen.request.capacity
+        }
+        content = device.device
+        if asked and not asked.keys() <= {each.name for each in content.capacities}:
+            return None
+        if not content.shareable:
+            fits = all(asked.get(each.name, 0) <= each.amount for each in content.capacities)
+            return () if fits else None
+        held = self._usage.holding(device.id) or DeviceHolding()
+        found = []
+        for each in content.capacities:
+            amount = share_of_capacity(each.amount, each.policy, asked.get(each.name))
+            if amount is None or held.consumed.get(each.name, 0) + amount > each.amount:
+                return None
+            found.append((each.name, amount))
+        return tuple(found)
+
+    # -- result ------------------------------------------------------------------------------
+    def _result(self, claim: int) -> ClaimAllocation:
+        taken = [each for each in self._taken if each.claim == claim]
+        chosen = [each for _, each in self._chosen[claim]]
+        return ClaimAllocation(
+            devices=tuple(
+                AllocatedDevice(
+                    request=each.request.name,
+                    driver=each.candidate.device.id.driver,
+                    pool=each.candidate.device.id.pool,
+                    device=each.candidate.device.id.device,
+                    admin=each.request.request.admin,
+                    share=_SHARE if each.share else "",
+                    consumed=each.consumed,
+                    tolerations=each.request.request.tolerations,
+                    binding_conditions=each.candidate.device.device.binding_conditions,
+                    failure_conditions=each.candidate.device.device.failure_conditions,
+                )
+                for each in taken
+            ),
+            nodes=_node_terms(self._node.node, [each.candidate.device for each in taken]),
+            configs=self._claims[claim].configs(chosen, self._inventory.classes),
+        )
+
+
+def share_of_capacity(
+    capacity: int, policy: CapacityPolicy | None, asked: int | None
+) -> int | None:
+    """What a share takes of a capacity, rounded up to what its policy gives; None for none.
+
+    Args:
+        capacity: of the whole device, billionths.
+        policy: of its shares.
+        asked: by the request, None where it names no amount.
+    """
+    if policy is None:
+        return capacity if asked is None else asked
+    if asked is None:
+        return capacity if policy.default is None else policy.default
+    if policy.values:
+        return next((each for each in policy.values if each >= asked), None)
+    amount = asked if policy.least is None else max(asked, policy.least)
+    if policy.step:
+        base = policy.least or 0
+        amount = base + -(-(amount - base) // policy.step) * policy.step
+    return None if policy.most is not None and amount > policy.most else amount
+
+
+def _counters_of(candidate: _Candidate) -> Iterator[tuple[tuple[PoolId, str, str], int]]:
+    for part in candidate.device.device.consumes:
+        for name, amount in part.counters:
+            yield (candidate.pool.id, part.name, name), amount
+
+
+def _values(device: PoolDevice, attribute: str) -> frozenset[object] | None:
+    """Values of an attribute with their types, a list's elements each; None without the attribute."""
+    value = next((held for name, held in device.device.attributes if name == attribute), None)
+    if value is None:
+        return None
+    listed: tuple[AttributeValue, ...] = value if isinstance(value, tuple) else (value,)
+    return frozenset((type(each).__name__, each) for each in listed)
+
+
+def _node_terms(node: str, devices: Sequence[PoolDevice]) -> tuple[NodeTerm, ...] | None:
+    """Nodes from which all of the devices can be used; None for every node."""
+    labels: dict[Requirement, None] = {}
+    fields: dict[Requirement, None] = {}
+    for each in devices:
+        if each.device.binds_to_node or each.reach.node:
+            here = Requirement("metadata.name", "In", (node,))
+            return (NodeTerm(fields=(here,)),)
+        for term in (each.reach.terms or ())[:1]:
+            labels.update(dict.fromkeys(term.labels))
+            fields.update(dict.fromkeys(term.fields))
+    if not labels and not fields:
+        return None
+    return (NodeTerm(labels=tuple(labels), fields=tuple(fields)),)
+
+
+def device_text(device: DeviceId) -> str:
+    """Driver, pool and name in one text, as Kubernetes writes it."""
+    return "/".join(device)

@@ -1,0 +1,135 @@
+"""How many pods at once find devices on a node: of one sort, or of several that compete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from gpusched.devices.allocator import STEPS_MAX, AllocationOutcome, allocate
+from gpusched.devices.inventory import DeviceInventory, NodeDevices
+from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.usage import DeviceUsage
+
+
+@attrs.frozen(slots=True)
+class PodCount:
+    """How many pods fit.
+
+    Attributes:
+        most: that are proven to fit together.
+        bounded: whether more might, as the search for them was not finished.
+        fault: why the claims cannot be judged, empty where they can.
+    """
+
+    most: int
+    bounded: bool = False
+    fault: str = ""
+
+
+def count_pods(
+    inventory: DeviceInventory,
+    usage: DeviceUsage,
+    node: NodeDevices,
+    claims: Sequence[ReadyClaim],
+    *,
+    most: int,
+    steps_max: int = STEPS_MAX,
+) -> PodCount:
+    """How many pods with claims like these find devices on a node at the same time.
+
+    The claims of fewer pods can be served wherever those of more can, so counting goes up until the
+    first number that has no allocation.
+    """
+    if not claims:
+        return PodCount(most)
+    for pods in range(1, most + 1):
+        found = allocate(
+            inventory,
+            usage,
+            node,
+            list(claims) * pods,
+            alike=_alike(len(claims), pods),
+            steps_max=steps_max,
+        )
+        if found.outcome is not AllocationOutcome.ALLOCATED:
+            bounded = found.outcome is AllocationOutcome.BOUNDED
+            fault = found.message if found.outcome is AllocationOutcome.ERROR else ""
+            return PodCount(pods - 1, bounded, fault)
+    return PodCount(most)
+
+
+def mixes(
+    inventory: DeviceInventory,
+    usage: DeviceUsage,
+    node: NodeDevices,
+    kinds: Sequence[Sequence[ReadyClaim]],
+    *,
+    most: Sequence[int],
+    steps_max: int = STEPS_MAX,
+) -> tuple[tuple[int, ...], ...]:
+    """The maximal counts of several kinds of pods that find devices on a node together.
+
+    Args:
+        inventory: with the classes.
+        usage: of all devices.
+        node: its devices.
+        kinds: claims of one pod of each kind.
+        most: pods of each kind that are asked about.
+        steps_max: devices that one search tries; what is not found within them counts as none.
+
+    Returns:
+        Counts by kind, none of them below another in every place, sorted. Every smaller count fits.
+    """
+    known: dict[tuple[int, ...], bool] = {}
+
+    def fits(counts: tuple[int, ...]) -> bool:
+        if counts not in known:
+            claims: list[ReadyClaim] = []
+            alike: list[int] = []
+            for kind, pods in zip(kinds, counts, strict=True):
+                alike += [
+                    each + len(claims) if each >= 0 else -1 for each in _alike(len(kind), pods)
+                ]
+                claims += list(kind) * pods
+            known[counts] = (
+                allocate(inventory, usage, node, claims, alike=alike, steps_max=steps_max).outcome
+                is AllocationOutcome.ALLOCATED
+            )
+        return known[counts]
+
+    found: list[tuple[int, ...]] = []
+
+    def extend(prefix: tuple[int, ...]) -> None:
+        place = len(prefix)
+        rest = len(kinds) - place - 1
+        if place == len(kinds):
+            if not any(all(a <= b for a, b in zip(prefix, held, strict=True)) for held in found):
+                found.append(prefix)
+            return
+        for count in range(most[place], -1, -1):
+            counts = (*prefix, count)
+            if fits((*counts, *([0] * rest))):
+                extend(counts)
+
+    extend(())
+    return tuple(sorted(_maximal(found)))
+
+
+def _maximal(counts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return [
+        each
+        for each in counts
+        if not any(
+            each != other and all(a <= b for a, b in zip(each, other, strict=True))
+            for other in counts
+        )
+    ]
+
+
+def _alike(claims: int, pods: int) -> list[int]:
+    """For the first claim of each pod the first claim of the pod before it."""
+    found = [-1] * (claims * pods)
+    for pod in range(1, pods):
+        found[pod * claims] = (pod - 1) * claims
+    return found

@@ -1,0 +1,338 @@
+"""Devices of the cluster by pool, and those that a node reaches: what drivers publish, made believable.
+
+Of a pool only slices of its newest generation count, and only when all of them are there. Pools whose
+slices contradict each other are named and not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from gpusched.api.devices.dynamic.catalog import DeviceCatalog
+from gpusched.api.devices.dynamic.claims import DeviceClass
+from gpusched.api.devices.dynamic.slices import (
+    Device,
+    DeviceTaint,
+    DeviceTaintRule,
+    NodeReach,
+    ResourceSlice,
+)
+from gpusched.cel.device_selectors import (
+    DeviceView,
+    SelectorFailed,
+    SelectorInvalid,
+    compile_selector,
+    make_device_view,
+)
+
+
+class PoolId(NamedTuple):
+    """Driver and name of a pool."""
+
+    driver: str
+    pool: str
+
+
+class DeviceId(NamedTuple):
+    """Driver, pool and name of a device."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+@attrs.frozen(slots=True)
+class Mismatch:
+    """Why a selector has no value for a device; not the same as a device that does not match."""
+
+    message: str
+
+
+@attrs.define(slots=True, eq=False)
+class PoolDevice:
+    """A device with its place in a pool.
+
+    Attributes:
+        reach: nodes from which it can be used.
+        taints: of the slice and of rules.
+        matches: answers of selectors that were asked already, by the texts of all of them.
+    """
+
+    id: DeviceId
+    device: Device
+    reach: NodeReach
+    taints: tuple[DeviceTaint, ...]
+    matches: dict[tuple[str, ...], bool | Mismatch] = attrs.field(factory=dict)
+
+    def selected(self, selectors: tuple[str, ...]) -> bool | Mismatch:
+        """Whether all of these CEL expressions hold for it; the first that has no value ends it."""
+        known = self.matches.get(selectors)
+        if known is None:
+            known = self.matches[selectors] = self._evaluate(selectors)
+        return known
+
+    def _evaluate(self, selectors: tuple[str, ...]) -> bool | Mismatch:
+        view = self.make_view()
+        for text in selectors:
+            try:
+                if not compile_selector(text).matches(view):
+                    return False
+            except (SelectorInvalid, SelectorFailed) as why:
+                return Mismatch(str(why))
+        return True
+
+    def make_view(self) -> DeviceView:
+        """The device as CEL expressions see it."""
+        device = self.device
+        return make_device_view(
+            self.id.driver,
+            dict(device.attributes),
+            {each.name: each.amount for each in device.capacities},
+            shareable=device.shareable,
+        )
+
+
+@attrs.frozen(slots=True, eq=False)
+class Pool:
+    """One pool of one driver, in its newest generation.
+
+    Attributes:
+        devices: in the order of the slices' names and of the API.
+        counters: amounts in billionths by (set, counter).
+        complete: whether all slices of the generation are there.
+        fault: why it is not used, empty where it can be.
+        slices: of the pool, those for other nodes and of older generations too.
+        binding: whether any device has binding conditions; such pools are used last.
+    """
+
+    id: PoolId
+    generation: int
+    devices: tuple[PoolDevice, ...]
+    counters: Mapping[tuple[str, str], int]
+    complete: bool
+    fault: str
+    slices: tuple[ResourceSlice, ...]
+    binding: bool
+
+
+@attrs.frozen(slots=True, eq=False)
+class ReachablePool:
+    """Devices of one pool that a node reaches."""
+
+    pool: Pool
+    devices: tuple[PoolDevice, ...]
+
+
+@attrs.frozen(slots=True, eq=False)
+class NodeDevices:
+    """All devices that one node reaches.
+
+    Attributes:
+        node: its name.
+        pools: those without binding conditions first, then by driver and name.
+    """
+
+    node: str
+    pools: tuple[ReachablePool, ...]
+
+
+class DeviceInventory:
+    """Pools of one moment; those whose slices did not change are taken over from the last one.
+
+    A pool is what a node sees of it: slices that are not for the node do not count, for its
+    generation either, as in Kubernetes' own allocators.
+
+    Args:
+        catalog: of the snapshot.
+        before: the inventory of an earlier snapshot, whose pools and answers are used again.
+    """
+
+    def __init__(self, catalog: DeviceCatalog, before: DeviceInventory | None = None) -> None:
+        self.classes = catalog.classes
+        self.rules = catalog.taint_rules
+        reusable = (
+            before is not None
+            and before.rules == self.rules
+            and not any(rule.device_class for rule in self.rules)
+        )
+        self._known = before.made_pools if before is not None and reusable else {}
+        self.made_pools: dict[tuple[PoolId, tuple[str, ...]], Pool] = {}
+        """Pools by the names of the slices that they are made of, too."""
+        self._slices: dict[PoolId, list[ResourceSlice]] = {}
+        self._local: dict[str, dict[PoolId, list[ResourceSlice]]] = {}
+        self._wide: dict[PoolId, list[ResourceSlice]] = {}
+        for each in catalog.slices:
+            key = PoolId(each.driver, each.pool)
+            self._slices.setdefault(key, []).append(each)
+            if each.reach is not None and each.reach.node:
+                self._local.setdefault(each.reach.node, {}).setdefault(key, []).append(each)
+            else:
+                self._wide.setdefault(key, []).append(each)
+        self._of_node: dict[str, NodeDevices] = {}
+
+    def node_devices(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
+        """Devices that a node reaches, worked out once for each node."""
+        known = self._of_node.get(node)
+        if known is None:
+            known = self._of_node[node] = self._reachable(node, labels)
+        return known
+
+    def device(self, key: DeviceId) -> Device | None:
+        """The device as the newest slice has it; None where no slice has it."""
+        found = None
+        newest = -1
+        for each in self._slices.get(PoolId(key.driver, key.pool), ()):
+            if each.generation > newest:
+                for device in each.devices:
+                    if device.name == key.device:
+                        found, newest = device, each.generation
+        return found
+
+    def _reachable(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
+        of_pool = {key: list(slices) for key, slices in self._local.get(node, {}).items()}
+        for key, slices in self._wide.items():
+            for each in slices:
+                if _slice_reaches(each, node, labels):
+                    of_pool.setdefault(key, []).append(each)
+        found = []
+        for key in sorted(of_pool):
+            pool = self._pool(key, of_pool[key])
+            devices = tuple(each for each in pool.devices if _reaches(each.reach, node, labels))
+            found.append(ReachablePool(pool, devices))
+        found.sort(key=lambda each: each.pool.binding)
+        return NodeDevices(node, tuple(found))
+
+    def _pool(self, key: PoolId, slices: Sequence[ResourceSlice]) -> Pool:
+        names = (key, tuple(sorted(each.name for each in slices)))
+        made = self.made_pools.get(names)
+        if made is None:
+            made = self._known.get(names)
+            if made is None or not _same_slices(made.slices, self._slices[key]):
+                made = _make_pool(
+                    key, slices, self._slices[key], rules=self.rules, classes=self.classes
+                )
+            self.made_pools[names] = made
+        return made
+
+    def shares_pools(self, node: str) -> bool:
+        """Whether a node reaches devices that other nodes may reach too."""
+        return bool(self._wide) or node not in self._local
+
+
+_NOWHERE = NodeReach()
+
+
+def _same_slices(old: Sequence[ResourceSlice], new: Sequence[ResourceSlice]) -> bool:
+    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+
+
+def _slice_reaches(part: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
+    if part.reach is not None:
+        return _reaches(part.reach, node, labels)
+    return not part.devices or any(
+        _reaches(each.reach or _NOWHERE, node, labels) for each in part.devices
+    )
+
+
+def _reaches(reach: NodeReach, node: str, labels: Mapping[str, str]) -> bool:
+    if reach.node:
+        return reach.node == node
+    if reach.everywhere:
+        return True
+    return any(term.matches(labels, name=node) for term in reach.terms or ())
+
+
+def _make_pool(
+    key: PoolId,
+    slices: Sequence[ResourceSlice],
+    everywhere: Sequence[ResourceSlice],
+    *,
+    rules: Sequence[DeviceTaintRule],
+    classes: Mapping[str, DeviceClass],
+) -> Pool:
+    """A pool from the slices that a node reaches; those for other nodes count for completeness."""
+    newest = max(each.generation for each in slices)
+    current = sorted(
+        (each for each in everywhere if each.generation == newest), key=lambda each: each.name
+    )
+    counters = {
+        (counter_set.name, name): amount
+        for part in current
+        for counter_set in part.counters
+        for name, amount in counter_set.counters
+    }
+    here = {id(each) for each in slices}
+    devices = [
+        PoolDevice(
+            DeviceId(key.driver, key.pool, device.name),
+            device,
+            part.reach or device.reach or _NOWHERE,
+            device.taints,
+        )
+        for part in current
+        if id(part) in here
+        for device in part.devices
+    ]
+    counts = {each.slices for each in current}
+    complete = len(counts) == 1 and len(current) == max(counts)
+    # What is missing of a pool that is not complete may be what contradicts nothing.
+    fault = _contradiction(current, counters) if complete else ""
+    pool = Pool(
+        id=key,
+        generation=newest,
+        devices=tuple(devices),
+        counters=counters,
+        complete=complete,
+        fault=fault,
+        slices=tuple(everywhere),
+        binding=any(each.device.binding_conditions for each in devices),
+    )
+    if rules:
+        for each in pool.devices:
+            added = tuple(rule.taint for rule in rules if _rule_taints(rule, each, classes))
+            each.taints = (*each.taints, *added)
+    return pool
+
+
+def _contradiction(slices: Sequence[ResourceSlice], counters: Mapping[tuple[str, str], int]) -> str:
+    """Why a complete pool cannot be used, empty where it can."""
+    sets: set[str] = set()
+    devices: set[str] = set()
+    for part in slices:
+        for counter_set in part.counters:
+            if counter_set.name in sets:
+                return f"has counter set {counter_set.name} twice"
+            sets.add(counter_set.name)
+        for device in part.devices:
+            if device.name in devices:
+                return f"has device {device.name} twice"
+            devices.add(device.name)
+            missing = _missing_counter(device, counters)
+            if missing:
+                return f"has device {device.name}, which consumes {missing} of no counter set"
+    return ""
+
+
+def _missing_counter(device: Device, counters: Mapping[tuple[str, str], int]) -> str:
+    for part in device.consumes:
+        for name, _ in part.counters:
+            if (part.name, name) not in counters:
+                return f"{part.name}/{name}"
+    return ""
+
+
+def _rule_taints(
+    rule: DeviceTaintRule, device: PoolDevice, classes: Mapping[str, DeviceClass]
+) -> bool:
+    """Whether a rule taints a device; a selector without a value taints nothing."""
+    driver, pool, name = device.id
+    if (rule.driver or driver, rule.pool or pool, rule.device or name) != device.id:
+        return False
+    if rule.device_class:
+        found = classes.get(rule.device_class)
+        if found is None or device.selected(found.selectors) is not True:
+            return False
+    return not rule.selectors or device.selected(rule.selectors) is True
