@@ -274,6 +274,10 @@ class Cache:
         for listener in self.on_doubt if why else ():
             listener(pod, why)
 
+    def member_pods(self, gang: GangKey) -> list[Pod]:
+        """All pods that belong to a gang, as far as they can be believed."""
+        return [self.by_uid[uid] for uid in self.families.members(gang) if uid in self.by_uid]
+
     # -- what is on its way ----------------------------------------------------------------
     def mark_leaving(self, uid: UID, *, leaving: bool = True) -> None:
         """An eviction is under way, or is not any more: shown at once, see ``Overlay``."""

@@ -40,6 +40,8 @@ class GroupState:
         admitted, preempted: conditions of the same names as (holds, reason, message); None where
             nothing is to be said.
         has_members: whether as many members exist without a gate as it needs.
+        never_started: whether no member has a node, and the object cannot be believed: what it
+            says of a start nobody of us wrote.
     """
 
     phase: str
@@ -54,6 +56,7 @@ class GroupState:
     admitted: tuple[bool, str, str] | None = None
     preempted: tuple[bool, str, str] | None = None
     has_members: bool = True
+    never_started: bool = False
 
 
 _VOLCANO_REASONS: Final = {
@@ -121,6 +124,8 @@ def _coscheduling(uid: UID, known: Obj, state: GroupState, now: float) -> bytes 
 def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None:
     """Kubernetes' own condition, which is never taken back, and ours, which say how it stands now.
 
+    It is taken back where it is forged: on a group that is refused and has no member on a node.
+
     As kube-scheduler does, its own says nothing while too few members exist; ours do.
     """
     conditions = _listed(known)
@@ -128,6 +133,11 @@ def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None
     if state.kind == COMPOSITE:
         own = TREE_INITIALLY_SCHEDULED
     shown = {each.get("type"): each.get("status") for each in conditions}
+    if state.never_started:
+        says = (False, _waiting_reason(state), state.message)
+        for kind in {SCHEDULED, INITIALLY_SCHEDULED, own} & shown.keys():
+            _set_condition(conditions, kind, says, now=now, generation=state.generation)
+        shown = dict.fromkeys(shown, "False")
     started = "True" in (shown.get(SCHEDULED), shown.get(INITIALLY_SCHEDULED), shown.get(own))
     if shown.get(own) != "True" and (started or state.has_members or own in shown):
         holds = started or state.is_scheduled

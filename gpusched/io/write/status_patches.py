@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -10,8 +11,8 @@ import attrs
 import msgspec
 
 from gpusched import API_VERSION
-from gpusched.api.foreign.kinds import NATIVE, VOLCANO
-from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS
+from gpusched.api.foreign.kinds import COMPOSITES, POD_GROUPS, VOLCANO
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta import wire
 from gpusched.api.meta.identity import (
@@ -22,7 +23,7 @@ from gpusched.api.meta.identity import (
     ResourceVersion,
     format_time,
 )
-from gpusched.api.pod.pod import GANG_WHOLE, Pod
+from gpusched.api.pod.pod import GANG_WHOLE, Pod, PodPhase
 from gpusched.api.policy.kinds import Topology
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, patches, requests
@@ -52,6 +53,10 @@ GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
 """Kinds of gangs with an object of their own that carries a status."""
 MEMBERS_LACK: Final = frozenset({Reason.NOT_ENOUGH_MEMBERS, Reason.GATED})
 """Reasons for which nothing was tried: pods are still to come."""
+_WRITTEN_GROUPS: Final = {
+    each.group: each.source for each in (*POD_GROUPS.values(), *COMPOSITES.values()) if each.writes
+}
+"""Projects to whose groups we write, by the API group of their kind."""
 _PLURALS: Final = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
 """Kinds of ours that have conditions."""
 
@@ -89,6 +94,9 @@ class StatusCache(Protocol):
 
     def pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
+
+    def member_pods(self, gang: GangKey) -> Iterable[Pod]:
+        """All pods that belong to a gang."""
 
     def withdraw_nomination(self, uid: UID, reason: str) -> None:
         """A promise of a waiting pod holds no more, though the API shows it yet."""
@@ -486,21 +494,11 @@ class RejectedWrite:
         rejected = self.rejected
         shown, version = _base(written, rejected.resource_version, rejected.status)
         ask = PendingReason(reason=Reason.INVALID_SPEC, message=f"{rejected.field}: {rejected.why}")
-        kinds = ("Admitted", "Scheduled") if rejected.kind in GROUP_KINDS else ("Ready",)
-        says = [
-            _condition(
-                TOLD_AS[kind] if _is_native(rejected) else kind,
-                ask,
-                holds=False,
-                generation=rejected.generation,
-            )
-            for kind in kinds
-        ]
         try:
-            body = requests.status_patch(rejected.uid, shown, {}, says=says, now=now)
-        except (msgspec.MsgspecError, AttributeError, TypeError):
+            body = self._patch(cache, shown, ask, now)
+        except (msgspec.MsgspecError, AttributeError, TypeError, ValueError):
             # The status is what cannot be believed: it is written anew.
-            body = requests.status_patch(rejected.uid, b"{}", {}, says=says, now=now)
+            body = self._patch(cache, b"{}", ask, now)
         if body is None:
             return None
         path = self._path(cache)
@@ -510,12 +508,28 @@ class RejectedWrite:
             path, MERGE_PATCH, _patch_for_version(body, version), rejected.resource_version
         )
 
+    def _patch(
+        self, cache: StatusCache, shown: bytes, ask: PendingReason, now: float
+    ) -> bytes | None:
+        """What its author is told, in the words of the project whose kind it is."""
+        rejected, source = self.rejected, _foreign_source(self.rejected)
+        if source:
+            return foreign_status.foreign_group_status_patch(
+                source, rejected.uid, shown, _rejected_state(cache, rejected, ask), now=now
+            )
+        kinds = ("Admitted", "Scheduled") if rejected.kind in GROUP_KINDS else ("Ready",)
+        says = [
+            _condition(kind, ask, holds=False, generation=rejected.generation) for kind in kinds
+        ]
+        return requests.status_patch(rejected.uid, shown, {}, says=says, now=now)
+
     def _path(self, cache: StatusCache) -> str:
         """Of the object's status; empty where its kind is not served any more."""
         rejected = self.rejected
         namespace, name = quote(rejected.key.namespace), quote(rejected.key.name)
-        if _is_native(rejected):
-            served = cache.foreign.served.get((rejected.kind, NATIVE))
+        source = _foreign_source(rejected)
+        if source:
+            served = cache.foreign.served.get((rejected.kind, source))
             return served.status_path(namespace, name) if served is not None else ""
         path = _PLURALS[rejected.kind]
         if rejected.kind == "PodGroup":
@@ -590,12 +604,48 @@ def _written_condition(status: bytes) -> tuple[str, str]:
 
 
 def has_conditions(rejected: Rejected) -> bool:
-    """Whether it is said on the object: it is of a kind of ours that has conditions, or native."""
-    return (rejected.kind in _PLURALS and not rejected.api_version) or _is_native(rejected)
+    """Whether it is said on the object: a kind of ours that has conditions, or a group we write to."""
+    return (rejected.kind in _PLURALS and not rejected.api_version) or bool(
+        _foreign_source(rejected)
+    )
 
 
-def _is_native(rejected: Rejected) -> bool:
-    return rejected.kind in GROUP_KINDS and rejected.api_version.startswith("scheduling.k8s.io/")
+def _foreign_source(rejected: Rejected) -> str:
+    """The project of a group whose status we write; empty for all other objects."""
+    if rejected.kind not in GROUP_KINDS or not rejected.api_version:
+        return ""
+    return _WRITTEN_GROUPS.get(rejected.api_version.partition("/")[0], "")
+
+
+def _rejected_state(
+    cache: StatusCache, rejected: Rejected, ask: PendingReason
+) -> foreign_status.GroupState:
+    """Where a group of another project stands that cannot be believed: its pods are what they are."""
+    key = GangKey(rejected.kind, rejected.key.namespace, rejected.key.name)
+    pods = list(cache.member_pods(key))
+    phases = Counter(pod.phase for pod in pods)
+    placed = sum(pod.holds for pod in pods)
+    served = cache.foreign.served.get((rejected.kind, _foreign_source(rejected)))
+    why = (False, str(ask.reason), ask.message)
+    return foreign_status.GroupState(
+        phase="Running" if placed else "Pending",
+        is_scheduled=False,
+        reason=ask.reason,
+        message=ask.message,
+        counts=(
+            placed,
+            phases[PodPhase.RUNNING],
+            phases[PodPhase.SUCCEEDED],
+            phases[PodPhase.FAILED],
+        ),
+        min_member=0,
+        kind=rejected.kind,
+        api_version=served.api_version if served is not None else rejected.api_version,
+        generation=rejected.generation,
+        admitted=why,
+        has_members=False,
+        never_started=not placed and not phases[PodPhase.SUCCEEDED],
+    )
 
 
 Write = (
