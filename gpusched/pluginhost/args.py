@@ -14,6 +14,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import attrs
@@ -29,6 +30,12 @@ class _MistypedError(ValueError):
     """A value that does not fit its field; ``str()`` says what was expected."""
 
 
+@lru_cache(maxsize=256)
+def _type_hints(cls: type) -> Mapping[str, Any]:
+    """Annotations of a class, resolved; compiling them anew is two thirds of loading a policy."""
+    return types.MappingProxyType(typing.get_type_hints(cls))
+
+
 def args_class(plugin: str, cls: type) -> type[attrs.AttrsInstance] | None:
     """The type of the plugin's field ``args``, None when it takes no arguments.
 
@@ -39,7 +46,7 @@ def args_class(plugin: str, cls: type) -> type[attrs.AttrsInstance] | None:
         raise PluginFault(plugin, "load", f"{cls.__qualname__} is not an attrs class")
     if "args" not in attrs.fields_dict(cls):
         return None
-    hint = run_foreign_code(plugin, "load", lambda: typing.get_type_hints(cls)["args"])
+    hint = run_foreign_code(plugin, "load", lambda: _type_hints(cls)["args"])
     if not (isinstance(hint, type) and attrs.has(hint)):
         raise PluginFault(plugin, "load", f"the type of its args, {hint!r}, is no attrs class")
     return hint
@@ -59,7 +66,7 @@ def build_args(
         ConfigError: unknown or mistyped or missing arguments, one sentence each.
         PluginFault: the class itself cannot be used.
     """
-    hints = run_foreign_code(choice.name, "load", lambda: typing.get_type_hints(cls))
+    hints = run_foreign_code(choice.name, "load", lambda: _type_hints(cls))
     fields = {
         argument_key(field, hints[field.name]): field for field in attrs.fields(cls) if field.init
     }
@@ -115,7 +122,7 @@ def old_words(cls: type[attrs.AttrsInstance], choice: PluginChoice, *, config: C
         choice: the plugin as configured.
         config: knows where it was written.
     """
-    hints = run_foreign_code(choice.name, "load", lambda: typing.get_type_hints(cls))
+    hints = run_foreign_code(choice.name, "load", lambda: _type_hints(cls))
     fields = {argument_key(field, hints[field.name]): field for field in attrs.fields(cls)}
     formerly = _former_keys(fields)
     where = f"plugin {quoted(choice.name)}"

@@ -17,7 +17,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.base.errors import SolverFault
 from gpusched.placement.admission.model import AdmissionLimit
 from gpusched.placement.admission.pools import PoolConstraint, PooledBatch
-from gpusched.placement.cpsat.solver import configure_solver
+from gpusched.placement.cpsat.solver import configure_solver, new_solver_model
 from gpusched.placement.model.problem import Effort, SearchOutcome
 
 
@@ -80,7 +80,7 @@ class AdmissionJob:
         """
         from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
-        model = cp_model.CpModel()
+        model = new_solver_model()
         built = _AdmissionModel(model, self)
         total = sum(w * a for w, a in zip(self.weights, built.admits, strict=True))
         free = [number for number in range(len(self.weights)) if number not in self.must]

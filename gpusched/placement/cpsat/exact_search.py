@@ -24,6 +24,7 @@ from gpusched.placement.cpsat.pattern_model import (
     build_pattern_model,
 )
 from gpusched.placement.cpsat.patterns import CellPatterns, build_cell_patterns
+from gpusched.placement.cpsat.solver import new_solver_model
 from gpusched.placement.model.problem import NODES, SearchOutcome
 from gpusched.placement.model.verify import objective_values
 
@@ -92,9 +93,7 @@ def solve_exactly(
         return AreaResult(
             outcome=SearchOutcome.UNKNOWN
         )  # building a model takes as long as solving it
-    from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
-
-    model = cp_model.CpModel()
+    model = new_solver_model()
     made = build_gang_model(
         model,
         field=area.field,
@@ -275,9 +274,7 @@ def members_that_do_not_fit(area: SearchArea, book: SolverBudget) -> int:
     """How many members at least do not fit in an area, 0 when that is not known."""
     if book.left <= 0:
         return 0
-    from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
-
-    model = cp_model.CpModel()
+    model = new_solver_model()
     made = build_gang_model(
         model,
         field=area.field,

@@ -21,6 +21,7 @@ from gpusched.placement.cpsat.exact_search import AreaResult, SearchArea, solve_
 from gpusched.placement.cpsat.gang_model import GangModel, build_gang_model
 from gpusched.placement.cpsat.model_values import hint_solution
 from gpusched.placement.cpsat.pattern_model import EXACT_MAX, SolverBudget, pattern_model_size
+from gpusched.placement.cpsat.solver import new_solver_model
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.placement.model.verify import objective_names, objective_values
 
@@ -163,9 +164,7 @@ def _widened(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> Ar
 
 def _choose(area: SearchArea, book: SolverBudget, cuts: RackCuts) -> _RackChoice:
     """One pass: each level as few domains as what is known allows, widest first."""
-    from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
-
-    model = cp_model.CpModel()
+    model = new_solver_model()
     made = build_gang_model(
         model, field=area.field, flows=area.flows, room=area.rooms.alone, cells=area.cells
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from gpusched.base.errors import SolverFault
-from gpusched.placement.cpsat.solver import configure_solver
+from gpusched.placement.cpsat.solver import configure_solver, new_solver_model
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.placement.victims.loss_limits import NO_LIMITS, BundleLoss, LossLimits
 from gpusched.placement.victims.loss_model import add_loss_limits
@@ -149,7 +149,7 @@ class VictimModel:
         """
         from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
-        model = cp_model.CpModel()
+        model = new_solver_model()
         leaves = [model.new_bool_var(f"b{number}") for number in range(len(self.costs))]
         counts = [self._row(model, leaves, row, number) for number, row in enumerate(self.rows)]
         self._totals(model, counts, leaves)
