@@ -46,6 +46,9 @@ def decide_contained(
     )
     if isinstance(outcome, AttemptResult):
         memory.settle(snapshot, mode, None)
+        outcome, mode = _without_needless_orders(
+            snapshot, setting, memory, aside=aside, mode=mode, decided=outcome
+        )
         if outcome.hooks or outcome.failing_orders:
             held = _without_failing_hooks(
                 snapshot, setting, memory, known=known, mode=mode, decided=outcome
@@ -63,6 +66,34 @@ def decide_contained(
     new = memory.set_aside(snapshot, found.culprits)
     memory.settle(snapshot, found.mode, found.last)
     return ContainedResult(decided=found.decided, contained=new)
+
+
+def _without_needless_orders(
+    snapshot: Snapshot,
+    setting: AttemptSetting,
+    memory: Containment,
+    *,
+    aside: frozenset[Suspect],
+    mode: SessionMode,
+    decided: AttemptResult,
+) -> tuple[AttemptResult, SessionMode]:
+    """Without orders that fail for the one object that they are asked about.
+
+    Whether it is the object or the order, there is nothing to be put in order: the session is
+    held without it, and the next one asks again, as others may have come by then.
+    """
+    failing = {each.name: each.fault for each in decided.failing_orders if each.objects <= 1}
+    if not failing:
+        return decided, mode
+    plain = attrs.evolve(mode, unordered=tuple(sorted({*mode.unordered, *failing})))
+    outcome = _attempt_without(snapshot, setting, memory, aside=aside, mode=plain)
+    if isinstance(outcome, SessionFault):
+        return decided, mode
+    # A quarantined hook is asked about one of many only: it is known to fail for all.
+    lasting = not failing.keys().isdisjoint(memory.lasting_mode.unordered)
+    memory.settle(snapshot, plain, next(iter(failing.values())), lasting=lasting)
+    said = tuple(dict.fromkeys((*decided.faults, *outcome.faults)))
+    return attrs.evolve(outcome, faults=said), plain
 
 
 def _without_failing_hooks(
@@ -101,8 +132,7 @@ def _without_failing_orders(
     failing = {
         each.name: each.fault
         for each in held.decided.failing_orders
-        # Where one gang waits, it may be the gang; a quarantined hook is asked about one only.
-        if each.objects > 1 or each.name in memory.last_mode.unordered
+        if each.objects > 1  # of those that fail for one see above
     }
     if not failing:
         return held

@@ -105,6 +105,8 @@ class Degraded:
         again: when a full session is tried again at the latest, seconds since the epoch.
         times: how often in a row that failed.
         why: where there is no fault, what is known.
+        gangs: that there were when an order was found to fail for all: others may show that it
+            answers.
     """
 
     mode: SessionMode
@@ -113,6 +115,7 @@ class Degraded:
     again: float
     times: int = 1
     why: str = ""
+    gangs: frozenset[GangKey] = frozenset()
 
     @property
     def message(self) -> str:
@@ -121,9 +124,9 @@ class Degraded:
         why = self.why
         if self.fault is not None:
             why = f"the scheduler failed in {self.fault.stage} ({self.fault.message})"
-        return f"sessions go without {off}: {why}; tried in full again within " + _duration_text(
-            self.again - self.since
-        )
+        wait_s = self.again - self.since
+        when = f"within {_duration_text(wait_s)}" if wait_s else "in the next session"
+        return f"sessions go without {off}: {why}; tried in full again {when}"
 
 
 @attrs.frozen
@@ -178,9 +181,10 @@ class Containment:
         return tuple(each for _, each in sorted(self._aside.items()))
 
     @property
-    def last_mode(self) -> SessionMode:
-        """The mode in force when this session began, before it was tried in full."""
-        return self._before.mode if self._before is not None else FULL_MODE
+    def lasting_mode(self) -> SessionMode:
+        """The mode of sessions before this one, unless each of them was tried in full first."""
+        before = self._before
+        return before.mode if before is not None and before.again > before.since else FULL_MODE
 
     def begin(self, snapshot: Snapshot) -> tuple[dict[Suspect, SessionFault], SessionMode]:
         """Objects left out of this session with their faults, and the mode in which it begins."""
@@ -197,7 +201,8 @@ class Containment:
         mode = FULL_MODE
         if self.degraded is not None:
             mode = self.degraded.mode
-            if snapshot.now >= self.degraded.again:
+            others = self.degraded.gangs and not _gangs(snapshot) <= self.degraded.gangs
+            if snapshot.now >= self.degraded.again or others:
                 mode, self.degraded = FULL_MODE, None
         return {suspect: each.fault for suspect, each in self._aside.items()}, mode
 
@@ -228,15 +233,35 @@ class Containment:
         for suspect in suspects:
             self._aside.pop(suspect, None)
 
-    def settle(self, snapshot: Snapshot, mode: SessionMode, fault: SessionFault | None) -> None:
-        """Note in which mode this session could be held."""
+    def settle(
+        self,
+        snapshot: Snapshot,
+        mode: SessionMode,
+        fault: SessionFault | None,
+        *,
+        lasting: bool = True,
+    ) -> None:
+        """Note in which mode this session could be held.
+
+        Args:
+            snapshot: of the session.
+            mode: in which it was held.
+            fault: for which it is not the full one.
+            lasting: whether the next sessions begin in it, else the next one is tried in full.
+        """
         if mode == FULL_MODE:
             self.degraded = None
             return
         before = self._before
         if self.degraded is not None and mode == self.degraded.mode:
             return
+        if not lasting:
+            since = before.since if before is not None and before.mode == mode else snapshot.now
+            self.degraded = Degraded(mode=mode, fault=fault, since=since, again=since, times=0)
+            return
         times = before.times + 1 if before is not None else 1
+        if before is not None and before.gangs and snapshot.now < before.again:
+            times = before.times  # tried for the sake of others that came
         wait_s = min(limits.DEGRADED_RETRY_S * 2 ** (times - 1), limits.DEGRADED_RETRY_MAX_S)
         self.degraded = Degraded(
             mode=mode,
@@ -245,6 +270,7 @@ class Containment:
             again=snapshot.now + wait_s,
             times=times,
             why=before.why if before is not None and fault is None else "",
+            gangs=_gangs(snapshot) if mode.unordered else frozenset(),
         )
 
     def begin_reduced(self, mode: SessionMode, *, now: float, why: str, times: int) -> None:
@@ -267,6 +293,11 @@ class Containment:
         if self._session_cache is None or self._session_cache[0] != nodes:
             self._session_cache = (nodes, SessionCache())
         return self._session_cache[1]
+
+
+def _gangs(snapshot: Snapshot) -> frozenset[GangKey]:
+    """Keys of all gangs that wait or run."""
+    return frozenset((*snapshot.placed_gangs, *(gang.key for gang in snapshot.gangs)))
 
 
 def object_fingerprints(snapshot: Snapshot, suspects: Iterable[Suspect]) -> dict[Suspect, object]:

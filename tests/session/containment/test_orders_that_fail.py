@@ -106,3 +106,48 @@ def test_an_order_of_others_that_fails_for_one_gang_leaves_it_out_and_says_so():
     assert c.then.reason("bad") == "BackOff"
     assert "plugin asked failed in hook gang_order: Planted" in c.then.why("bad")
     assert c.decision.degraded is None
+
+
+def with_order(hook, bad, kind):
+    """Two nodes and two queues under a policy whose order raises for these gangs."""
+    policy = load_policy(DEFAULT)
+    policy = attrs.evolve(policy, tiers=((kind(hook, bad),), *policy.tiers))
+    return Given(now=1100.0, policy=policy).nodes(2, gpus=8).queue("a").queue("b")
+
+
+@pytest.mark.parametrize("hook", ["queue_turn", "gang_order", "queue_order"])
+@pytest.mark.parametrize("kind", [Asked, Foreign])
+def test_a_gang_that_waits_alone_needs_no_order(hook, kind):
+    """Whatever its order would be, it is the first: it starts, and the fault is told."""
+    c = with_order(hook, None, kind)
+    c.gang("only", pods=1, gpus=8, queue="a", created=1.0)
+    for _ in sessions(c, 4):
+        assert c.then.started() == ["only"]
+        assert set_aside(c) == []
+        assert c.decision.degraded.mode.off == (f"asked.{hook}",)
+        assert "tried in full again in the next session" in c.decision.degraded.message
+
+
+@pytest.mark.parametrize("kind", [Asked, Foreign])
+def test_queues_need_no_order_where_one_of_them_waits(kind):
+    """Its gangs start by their own order."""
+    c = with_order("queue_order", None, kind)
+    c.gang("one", pods=1, gpus=8, queue="a", created=1.0)
+    c.gang("two", pods=1, gpus=8, queue="a", created=2.0)
+    for _ in sessions(c, 3):
+        assert {"one", "two"} == set(c.then.started())
+        assert set_aside(c) == []
+
+
+def test_a_gang_of_which_orders_fail_is_found_when_another_one_comes():
+    """Alone it waited for room; beside another it is set aside, and the order counts again."""
+    c = with_order("gang_order", "bad", Asked)
+    c.gang("bad", pods=3, gpus=8, queue="a", created=1.0)
+    for _ in sessions(c, 2):
+        assert set_aside(c) == []
+        assert "needs 3 pods" in c.then.why("bad")
+    c.gang("good", pods=1, gpus=8, queue="a", created=2.0)
+    c.when.one_session()
+    assert c.then.started() == ["good"]
+    assert set_aside(c) == ["bad"]
+    assert c.decision.degraded is None
