@@ -33,6 +33,8 @@ from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.seal import NO_SEAL, SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
+from gpusched.cache.claimable.device_stores import DeviceObjectStores
+from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
 from gpusched.cache.gangs.job_runtimes import JobStore
@@ -47,7 +49,6 @@ from gpusched.cache.queues.gpu_charges import GpuCharges
 from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore
-from gpusched.cache.volume_stores import VolumeStores
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
 
 
@@ -75,6 +76,7 @@ class Cache:
         self.rows = DeviceNodeRows(self._changed)
         self.residents = PodsByNode()
         self.storage = VolumeStores(self._changed)
+        self.devices = DeviceObjectStores(self._changed, self.rows.slices)
         self.pods: dict[ObjectKey, Pod] = {}
         self.charged: dict[ObjectKey, Rejected] = {}
         """Rejected pods by key; those that are bound hold their node's room all the same."""
@@ -604,6 +606,7 @@ class Cache:
             pods_by_node=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
             nominated_foreign_pods=self.residents.awaited(),
             volumes=self.storage.view(),
+            devices=self.devices.view(),
             population=self.families.sizes.shares(),
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 from gpusched.api.meta.identity import GangKey
@@ -59,6 +60,7 @@ class Snapshot:
         pods_by_node: all pods on nodes, of every scheduler.
         nominated_foreign_pods: unbound pods of other schedulers that are nominated to a node, sorted by key.
         volumes: claims of volumes, volumes and their classes.
+        devices: that drivers publish, classes of them, and claims.
         now: seconds since the epoch, for ages and display.
         population: sizes of GPU requests and how many of a thousand pods have them.
         move_records: the last move of each gang that was moved of late, sorted.
@@ -88,3 +90,4 @@ class Snapshot:
     idle_gangs: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
+    devices: DeviceCatalog = NO_DEVICES

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gpusched.api.devices import published_devices
+from gpusched.api.devices.dynamic.decode import CODECS
 from gpusched.api.devices.gpu_layout import (
     FLAT,
     GpuLayout,
@@ -159,8 +160,7 @@ def device_slice(devices_, *, driver="gpu.nvidia.com", generation=1, parts=1, na
             "devices": devices_,
         },
     }
-    parsed = msgspec.json.decode(msgspec.json.encode(raw), type=published_devices.ResourceSlice)
-    return published_devices.decode_resource_slice(parsed)
+    return published_devices.gpu_slice(CODECS["ResourceSlice"].entity_of(msgspec.json.encode(raw)))
 
 
 def gpu(number, *, kind="gpu", **attributes):

@@ -25,7 +25,6 @@ _AFFINITY: Final = msgspec.json.Decoder(wire.Affinity)
 _TOLERATIONS: Final = msgspec.json.Decoder(list[wire.WireToleration])
 _SPREAD: Final = msgspec.json.Decoder(list[wire.SpreadConstraint])
 _PORTS: Final = msgspec.json.Decoder(list[wire.WireContainerPort])
-_CLAIMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 
 _EFFECTS: Final = frozenset({"", "NoSchedule", "NoExecute", "PreferNoSchedule"})
@@ -264,10 +263,3 @@ def parse_host_ports(raws: Iterable[bytes]) -> tuple[HostPort, ...]:
             if port.host_port and port.host_port > 0
         )
     return tuple(sorted(found))
-
-
-def uses_claims(raw: bytes) -> str:
-    """The phrase for resource claims, empty for none."""
-    if decode_part(_CLAIMS, raw, field="spec.resourceClaims"):
-        return "uses resource claims"
-    return ""

@@ -7,11 +7,13 @@ NUMA node, and how strictly the kubelet keeps pods inside one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
 from msgspec import Struct
 
+from gpusched.api.devices.dynamic.slices import AttributeValue, ResourceSlice
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
     check_identity,
@@ -20,7 +22,7 @@ from gpusched.api.meta.fields import (
     read_uid,
 )
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.api.meta.identity import UID, InvalidObject, ResourceVersion
+from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.wire import Metadata, Quantities
 from gpusched.base.limits import SLOTS_PER_NODE_MAX
@@ -103,91 +105,35 @@ class NumaZones:
     zones: tuple[NumaZone, ...]
 
 
-# -- ResourceSlice ------------------------------------------------------------------------------
-class _WireDeviceAttribute(Struct, gc=False, rename={"number": "int", "text": "string"}):
-    number: int | None = None
-    text: str | None = None
-    ints: list[int] | None = None
-    strings: list[str] | None = None
-
-
-class _WireDevice(Struct, gc=False):
-    name: str = ""
-    attributes: dict[str, _WireDeviceAttribute] | None = None
-    basic: _BasicDevice | None = None
-
-
-class _BasicDevice(Struct, gc=False):
-    attributes: dict[str, _WireDeviceAttribute] | None = None
-
-
-class _WireDevicePool(Struct, gc=False, frozen=True, rename="camel"):
-    name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 1
-
-
-class _SliceSpec(Struct, gc=False, frozen=True, rename="camel"):
-    driver: str = ""
-    node_name: str | None = None
-    pool: _WireDevicePool = _WireDevicePool()
-    devices: list[_WireDevice] | None = None
-
-
-class WireResourceSlice(Struct, gc=False):
-    """A ResourceSlice on the wire."""
-
-    metadata: Metadata
-    spec: _SliceSpec = _SliceSpec()
-
-
-def decode_resource_slice(parsed: WireResourceSlice) -> DeviceSlice:
-    """A ResourceSlice; of drivers that have no GPUs nothing is kept.
-
-    Raises:
-        InvalidObject: a field of it is missing, malformed or out of bounds.
-    """
-    metadata, spec = parsed.metadata, parsed.spec
-    check_identity(metadata, namespaced=False)
-    configured = gpu_resources().drivers
-    gpus = spec.driver in configured or spec.driver.partition(".")[0] in GPU_DRIVERS
-    devices = [_device(each) for each in (spec.devices if gpus else None) or ()]
-    if len(devices) > SLOTS_PER_NODE_MAX:
-        raise InvalidObject("spec.devices", f"has {len(devices)} devices")
+def gpu_slice(part: ResourceSlice) -> DeviceSlice:
+    """What a ResourceSlice tells of a node's whole GPUs; of drivers that have none nothing is kept."""
+    first = part.driver.partition(".")[0]
+    gpus = part.driver in gpu_resources().drivers or first in GPU_DRIVERS
+    devices = [
+        PublishedDevice(each.name, _texts(each.attributes))
+        for each in (part.devices[:SLOTS_PER_NODE_MAX] if gpus else ())
+    ]
     return DeviceSlice(
-        name=metadata.name,
-        uid=read_uid(metadata),
-        resource_version=read_resource_version(metadata),
-        node=(spec.node_name or "") if gpus else "",
-        driver=spec.driver,
-        pool=spec.pool.name,
-        generation=spec.pool.generation,
-        parts=spec.pool.resource_slice_count,
-        devices=tuple(
-            each
-            for each in devices
-            if each.get("type") in (_WHOLE | {spec.driver.partition(".")[0]})
-        ),
+        name=part.name,
+        uid=part.uid,
+        resource_version=part.resource_version,
+        node=part.reach.node if gpus and part.reach is not None else "",
+        driver=part.driver,
+        pool=part.pool,
+        generation=part.generation,
+        parts=part.slices,
+        devices=tuple(each for each in devices if each.get("type") in (_WHOLE | {first})),
     )
 
 
-def _device(parsed: _WireDevice) -> PublishedDevice:
-    found = parsed.attributes or (parsed.basic.attributes if parsed.basic else None) or {}
-    texts = {}
-    for name, value in found.items():
-        text = _text(value)
-        if text:
-            texts[name.rpartition("/")[2].lower()] = text
-    return PublishedDevice(parsed.name, tuple(sorted(texts.items())))
-
-
-def _text(value: _WireDeviceAttribute) -> str:
-    if value.text is not None:
-        return value.text
-    if value.number is not None:
-        return str(value.number)
-    first = (value.strings or value.ints or [""])[0]
-    return str(first)
+def _texts(attributes: Iterable[tuple[str, AttributeValue]]) -> tuple[tuple[str, str], ...]:
+    """Texts and numbers by lower-case name without the domain; of lists the first one."""
+    found: dict[str, str] = {}
+    for name, value in attributes:
+        first = value[0] if isinstance(value, tuple) and value else value
+        if isinstance(first, int | str) and not isinstance(first, bool) and str(first):
+            found[name.rpartition("/")[2].lower()] = str(first)
+    return tuple(sorted(found.items()))
 
 
 # -- NodeResourceTopology --------------------------------------------------------------------
@@ -267,11 +213,8 @@ def _zone(parsed: _WireZone) -> NumaZone:
     )
 
 
-SLICES: Final = KindCodec(
-    "ResourceSlice", wire_type=WireResourceSlice, entity=decode_resource_slice
-)
 ZONES: Final = KindCodec(
     "NodeResourceTopology", wire_type=NodeResourceTopology, entity=decode_numa_zones
 )
-CODECS: Final = {"ResourceSlice": SLICES, "NodeResourceTopology": ZONES}
+CODECS: Final = {"NodeResourceTopology": ZONES}
 """By kind."""

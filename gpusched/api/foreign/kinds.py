@@ -167,14 +167,26 @@ WORKLOADS: Final[Mapping[str, ForeignKind]] = {
     )
 }
 """By kind."""
-DEVICE_KINDS: Final[Mapping[str, ForeignKind]] = {
-    "ResourceSlice": ForeignKind(
+_DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+DYNAMIC_DEVICE_KINDS: Final[Mapping[str, ForeignKind]] = {
+    kind: ForeignKind(
         group="resource.k8s.io",
-        versions=("v1", "v1beta2", "v1beta1"),
-        plural="resourceslices",
-        kind="ResourceSlice",
-        namespaced=False,
-    ),
+        versions=versions,
+        plural=f"{kind.lower()}{'es' if kind.endswith('s') else 's'}",
+        kind=kind,
+        namespaced=kind in {"ResourceClaim", "ResourceClaimTemplate"},
+    )
+    for kind, versions in (
+        ("ResourceSlice", _DEVICE_VERSIONS),
+        ("DeviceClass", _DEVICE_VERSIONS),
+        ("DeviceTaintRule", ("v1beta2", "v1alpha3")),
+        ("ResourceClaimTemplate", _DEVICE_VERSIONS),
+        ("ResourceClaim", _DEVICE_VERSIONS),
+    )
+}
+"""Of dynamic resource allocation, by kind; claims after what they name."""
+DEVICE_KINDS: Final[Mapping[str, ForeignKind]] = {
+    **DYNAMIC_DEVICE_KINDS,
     "NodeResourceTopology": ForeignKind(
         group="topology.node.k8s.io",
         versions=("v1alpha2",),

@@ -172,7 +172,7 @@ def _started_by_us(parsed: job_wire.WireJob) -> dict[str, Any]:
     if _controlled(parsed):
         return {}
     return {
-        "template": _template(spec.template),
+        "template": _template(spec.template, parsed.metadata.namespace),
         "admitted": parse_time(admitted),
         "seal": (notes.seal or "")[:FOREIGN_TEXT_MAX],
         "full_parallelism": _count("gpusched.io/parallelism", notes.parallelism),
@@ -186,14 +186,16 @@ def _count(name: str, text: str | None) -> int:
     return parse_number(text, field=f"metadata.annotations[{name}]", low=1, high=GANG_PODS_MAX)
 
 
-def _template(template: job_wire.PodTemplate) -> JobTemplate | None:
+def _template(template: job_wire.PodTemplate, namespace: str) -> JobTemplate | None:
     spec = decode_part(_POD_SPEC, bytes(template.spec), field="spec.template.spec")
     if spec is None:
         return None
     metadata = template.metadata or pod_wire.PodMetadata()
     labels = interned(metadata.labels or {})
     return JobTemplate(
-        pod_class=intern_pod_class(spec, read_gpu_share(labels, metadata.annotations)),
+        pod_class=intern_pod_class(
+            spec, read_gpu_share(labels, metadata.annotations), namespace=namespace
+        ),
         scheduler=spec.scheduler_name or DEFAULT_SCHEDULER,
         labels=labels,
         priority_class=spec.priority_class_name or "",

@@ -72,13 +72,15 @@ _SPEC: Final = msgspec.json.Decoder(pod_wire.PodSpec)
 _NOTES: Final = msgspec.json.Decoder(pod_wire.PodAnnotations)
 
 
-def intern_pod_class(spec: pod_wire.PodSpec, share: GpuShare | None = None) -> PodClass:
-    """The class of a pod with this spec and share, one object with all equal ones.
+def intern_pod_class(
+    spec: pod_wire.PodSpec, share: GpuShare | None = None, *, namespace: str = ""
+) -> PodClass:
+    """The class of a pod with this spec and share in a namespace, one object with all equal ones.
 
     Raises:
         InvalidObject: a part of the spec that cannot be believed.
     """
-    return _classes.of(spec, share=share)
+    return _classes.of(spec, share=share, namespace=namespace)
 
 
 def decode_pod(parsed: pod_wire.WirePod) -> Pod:
@@ -94,7 +96,12 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     phase = _PHASES.get(status.phase)
     if phase is None:
         raise InvalidObject("status.phase", f"{quoted(status.phase)} is no phase of a pod")
-    pod_class = _classes.of(spec, status if spec.node_name else None, read_gpu_share(labels, notes))
+    pod_class = _classes.of(
+        spec,
+        status if spec.node_name else None,
+        read_gpu_share(labels, notes),
+        namespace=metadata.namespace,
+    )
     bound = _NOT_BOUND
     if spec.node_name and notes is not None:
         bound = _binding_notes(notes, pod_class)
@@ -150,7 +157,14 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
         refusal=_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
         broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
+        generated_claims=_generated_claims(status) if pod_class.claims else (),
     )
+
+
+def _generated_claims(status: pod_wire.PodStatus) -> tuple[tuple[str, str], ...]:
+    """Names of claims that were made for the pod, by what the pod calls them."""
+    found = status.resource_claim_statuses or ()
+    return tuple(sorted((each.name, each.resource_claim_name or "") for each in found))
 
 
 def _family(

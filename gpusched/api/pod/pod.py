@@ -10,6 +10,7 @@ import msgspec
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Toleration
+from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion
@@ -53,6 +54,8 @@ class PodClass:
             ``api.devices.numa``.
         unsupported: a rule in the spec that this version cannot honour, empty for none.
         share: the part of one GPU that it asks for, None for none; ``gpus`` is 0 then.
+        claims: of devices, as its pods name them, in the order of the spec.
+        namespace: in which the claims are; empty for pods without any.
     """
 
     digest: str
@@ -74,6 +77,8 @@ class PodClass:
     uses_claims: bool = False
     aligned: tuple[Resources, ...] = ()
     share: GpuShare | None = None
+    claims: tuple[PodClaim, ...] = ()
+    namespace: str = ""
 
     @property
     def gpu_thousandths(self) -> int:
@@ -158,6 +163,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         seal: as read; whether it fits is found out in the cache.
         slots_error: why what it says about its slots does not count; empty when it does.
         may_preempt: whether room may be made for it by evicting others (preemptionPolicy).
+        generated_claims: names of claims for devices that were made for it from templates, empty where
+            none is needed, by the name that the pod has for each; sorted.
         broken_since: since when its condition ``GANG_WHOLE`` is False, seconds since the epoch; 0.0
             where it is not.
     """
@@ -202,6 +209,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seal: str = ""
     slots_error: str = ""
     broken_since: float = 0.0
+    generated_claims: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> ObjectKey:

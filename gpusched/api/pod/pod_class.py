@@ -16,8 +16,10 @@ import attrs
 import msgspec
 
 from gpusched.api.affinity import decode
+from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import accelerator, gpu_request
+from gpusched.api.meta.fields import decode_part
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.resources import Resources
@@ -29,6 +31,7 @@ from gpusched.api.pod.requests import NO_GRANTS, PodGrants, read_grants
 from gpusched.base.limits import CLASS_BYTES_MAX
 
 _SIDECAR: Final = "Always"
+_CLAIMS: Final = msgspec.json.Decoder(list[pod_wire.WirePodClaim])
 _ENTRY_BYTES: Final = 512
 """What an entry costs beside the text of its key, by estimate."""
 
@@ -48,6 +51,8 @@ class PodClasses:
         spec: pod_wire.PodSpec,
         status: pod_wire.PodStatus | None = None,
         share: GpuShare | None = None,
+        *,
+        namespace: str = "",
     ) -> PodClass:
         """The class of a pod with this spec.
 
@@ -55,6 +60,7 @@ class PodClasses:
             spec: of the pod.
             status: of a bound pod, whose containers may have been resized in place.
             share: that its annotations ask for.
+            namespace: of the pod; of claims for devices, where it has any.
 
         Raises:
             InvalidObject: a part of the spec that cannot be believed.
@@ -66,10 +72,12 @@ class PodClasses:
             key = (*key, *gpus.names, gpus.main.name, *gpus.slice_prefixes)
         if share is not None:
             key = (*key, f"share {share.thousandths} {share.memory}")
+        if spec.resource_claims:
+            key = (*key, namespace)
         known = self._by_bytes.get(key)
         if known is not None:
             return known
-        made = _parse(spec, granted, share)
+        made = _parse(spec, granted, share, namespace)
         kept = self._by_digest.setdefault(made.digest, made)
         self._remember(key, kept)
         return kept
@@ -135,8 +143,11 @@ def _requests(spec: pod_wire.PodSpec, granted: PodGrants | None) -> Resources:
     )
 
 
-def _parse(spec: pod_wire.PodSpec, granted: PodGrants | None, share: GpuShare | None) -> PodClass:
+def _parse(
+    spec: pod_wire.PodSpec, granted: PodGrants | None, share: GpuShare | None, namespace: str
+) -> PodClass:
     needs = _requests(spec, granted)
+    claims = _device_claims(spec) if spec.resource_claims else ()
     gpu, gpus = gpu_request(needs)
     if share is not None:
         needs, gpu = add_share_requests(needs, share), shared_resource()
@@ -155,7 +166,7 @@ def _parse(spec: pod_wire.PodSpec, granted: PodGrants | None, share: GpuShare | 
         affinity=affinity.required,
         preferred=affinity.preferred,
         tolerations=decode.parse_tolerations(bytes(spec.tolerations)),
-        unsupported=decode.uses_claims(bytes(spec.resource_claims)),
+        unsupported="uses resource claims" if claims else "",
         pod_affinity=affinity.pod_affinity,
         pod_anti_affinity=affinity.pod_anti_affinity,
         preferred_pod_affinity=affinity.preferred_pod_affinity,
@@ -166,8 +177,22 @@ def _parse(spec: pod_wire.PodSpec, granted: PodGrants | None, share: GpuShare | 
         uses_claims=has_claims(spec),
         aligned=_aligned(spec),
         share=share,
+        claims=claims,
+        namespace=namespace if claims else "",
     )
     return attrs.evolve(made, digest=class_digest(made))
+
+
+def _device_claims(spec: pod_wire.PodSpec) -> tuple[PodClaim, ...]:
+    found = decode_part(_CLAIMS, bytes(spec.resource_claims), field="spec.resourceClaims") or ()
+    return tuple(
+        PodClaim(
+            name=each.name,
+            claim=each.resource_claim_name or "",
+            template=each.resource_claim_template_name or "",
+        )
+        for each in found
+    )
 
 
 def _aligned(spec: pod_wire.PodSpec) -> tuple[Resources, ...]:
@@ -204,5 +229,10 @@ def has_claims(spec: pod_wire.PodSpec) -> bool:
 
 def class_digest(content: PodClass) -> str:
     """Hexadecimal digest of all fields of a pod class whose own digest is still empty."""
-    canonical = msgspec.json.encode(attrs.astuple(content))
+    fields = attrs.astuple(content)
+    if (
+        not content.claims
+    ):  # pods without claims are the classes that they were before there were any
+        fields = fields[:-2]
+    canonical = msgspec.json.encode(fields)
     return hashlib.blake2b(canonical, digest_size=16).hexdigest()

@@ -109,6 +109,14 @@ class PodWorkloadRef(Struct, gc=False, rename="camel"):
     pod_group_replica_key: str | None = None
 
 
+class WirePodClaim(Struct, gc=False, rename="camel"):
+    """A claim for devices: by its name, or by the template that it is made from."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Struct, gc=False, rename="camel"):
     """The part of a pod's spec that scheduling reads."""
 
@@ -141,6 +149,13 @@ class ContainerStatus(Struct, gc=False, rename="camel"):
     resources: Raw = ABSENT
 
 
+class PodClaimStatus(Struct, gc=False, rename="camel"):
+    """The claim that was made for a pod from a template; without a name none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     """The part of a pod's status that scheduling reads."""
 
@@ -149,6 +164,7 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     nominated_node_name: str | None = None
     start_time: str | None = None
     conditions: list[WireCondition] | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: Raw = ABSENT

@@ -98,10 +98,7 @@ class DeviceNodeRows(NodeColumnRows):
         self._refusals = KubeletRefusals()
         self.slices: DeviceStore[DeviceSlice] = DeviceStore(lambda each: each.node, self._again)
         self.zones: DeviceStore[NumaZones] = DeviceStore(lambda each: each.name, self._again)
-        self.shelves: dict[str, DeviceStore[Any]] = {
-            "ResourceSlice": self.slices,
-            "NodeResourceTopology": self.zones,
-        }
+        self.shelves: dict[str, DeviceStore[Any]] = {"NodeResourceTopology": self.zones}
         """By kind."""
         self.on_doubt: list[Callable[[Node, tuple[LayoutIssue, ...], bool], None]] = []
         """Told of each node as it is shown of which something cannot be believed, and whether

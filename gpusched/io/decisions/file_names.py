@@ -18,6 +18,36 @@ import msgspec
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Requirement, Selector, Taint, Toleration
+from gpusched.api.devices.dynamic.catalog import DeviceCatalog
+from gpusched.api.devices.dynamic.claims import (
+    AllocatedConfig,
+    AllocatedDevice,
+    AllocationMode,
+    ClaimAllocation,
+    ClaimConsumer,
+    DeviceClaimSpec,
+    DeviceClass,
+    DeviceCondition,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceToleration,
+    OpaqueConfig,
+    PodClaim,
+    RequestAlternatives,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from gpusched.api.devices.dynamic.slices import (
+    CapacityPolicy,
+    CounterSet,
+    Device,
+    DeviceCapacity,
+    DeviceTaint,
+    DeviceTaintRule,
+    NodeReach,
+    ResourceSlice,
+    Version,
+)
 from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import GpuTypeRequest
@@ -137,6 +167,33 @@ TAGS: Final[dict[type[Any], str]] = {
     StorageClass: "storage-class",
     PersistentVolume: "volume",
     PersistentVolumeClaim: "claim",
+    # devices
+    DeviceCatalog: "devices",
+    ResourceSlice: "resource-slice",
+    Device: "device",
+    Version: "device-version",
+    CapacityPolicy: "capacity-policy",
+    DeviceCapacity: "device-capacity",
+    CounterSet: "counter-set",
+    DeviceTaint: "device-taint",
+    NodeReach: "node-reach",
+    DeviceTaintRule: "device-taint-rule",
+    DeviceClass: "device-class",
+    OpaqueConfig: "opaque-config",
+    DeviceToleration: "device-toleration",
+    DeviceRequest: "device-request",
+    AllocationMode: "allocation-mode",
+    RequestAlternatives: "device-request-alternatives",
+    DeviceConstraint: "device-constraint",
+    DeviceClaimSpec: "device-claim-spec",
+    AllocatedDevice: "allocated-device",
+    AllocatedConfig: "allocated-config",
+    ClaimAllocation: "claim-allocation",
+    ClaimConsumer: "claim-consumer",
+    DeviceCondition: "device-condition",
+    ResourceClaim: "resource-claim",
+    ResourceClaimTemplate: "resource-claim-template",
+    PodClaim: "pod-claim",
     # what objects are made of
     GangKey: "gang-key",
     ObjectKey: "object-key",

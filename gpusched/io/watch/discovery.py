@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from gpusched.api.devices import published_devices
+from gpusched.api.devices.dynamic import decode as dynamic_devices
 from gpusched.api.foreign import kinds, pod_groups, queues, workload_decode
 from gpusched.api.foreign.kinds import ForeignKind, ServedForeignKind
 from gpusched.api.gang.native_terms import COMPOSITE
@@ -269,6 +270,8 @@ class KindDiscovery:
 
 def foreign_codec(kind: ForeignKind) -> Any:
     """Reads a foreign kind."""
+    if kind.kind in kinds.DYNAMIC_DEVICE_KINDS:
+        return dynamic_devices.CODECS[kind.kind]
     if kind.kind in kinds.DEVICE_KINDS:
         return published_devices.CODECS[kind.kind]
     if not kind.source:

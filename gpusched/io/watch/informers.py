@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from gpusched import API_VERSION
-from gpusched.api.foreign.kinds import DEVICE_KINDS, OWN, ForeignKind
+from gpusched.api.foreign.kinds import DEVICE_KINDS, DYNAMIC_DEVICE_KINDS, OWN, ForeignKind
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
@@ -35,10 +35,10 @@ from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim,
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
+from gpusched.cache.claimable.volume_stores import VolumeKindStore
 from gpusched.cache.nodes.device_view import DeviceStore
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.cache.store import StoreLayer
-from gpusched.cache.volume_stores import VolumeKindStore
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.watch.kind_spec import KindSpec
@@ -279,6 +279,8 @@ def make_foreign_event_handler(
     elif kind.source:
         layers = cache.foreign.groups if kind.kind == "PodGroup" else cache.foreign.queues
         shelf, put, drop = _layer(layers.layer(kind.source))
+    elif kind.kind in DYNAMIC_DEVICE_KINDS:
+        shelf, put, drop = _layer(cache.devices.shelves[kind.kind])
     elif kind.kind in DEVICE_KINDS:
         shelf, put, drop = _layer(cache.rows.shelves[kind.kind])
     else:

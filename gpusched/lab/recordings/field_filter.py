@@ -99,7 +99,11 @@ class FieldFilters:
         if known is None:
             info = inspect.type_info(struct)
             assert isinstance(info, inspect.StructType)
+            made: list[ValueFilter] = []
+            # A struct that holds its own kind refers to what is being made.
+            self._known[struct] = lambda value: made[0](value)  # noqa: PLW0108 - not made yet
             known = self._known[struct] = keep_members(self._fields(info))
+            made.append(known)
         return known
 
     def _fields(self, info: inspect.StructType) -> Fields:

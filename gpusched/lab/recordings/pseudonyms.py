@@ -45,7 +45,9 @@ _AMOUNTS: Final = frozenset(
     }
 )  # fmt: skip
 """Members whose own members are named after resources."""
-_BY_NAME: Final = frozenset({"minTaskMember", "placement"})
+_OF_DEVICES: Final = frozenset({"capacity", "counters"})
+"""Members whose own members drivers name, where these are objects."""
+_BY_NAME: Final = frozenset({"minTaskMember", "placement", "consumedCapacity"})
 """Members whose own members users name."""
 _BY_ROLE: Final = "ReplicaSpecs"
 """Ends members whose own members are roles, in capitals that labels do not have."""
@@ -118,8 +120,8 @@ class Pseudonyms:
             return [self._resource(each) for each in part]
         if not isinstance(part, dict):
             return self._walk(part)
-        if name == "gpuTypes" or name in _AMOUNTS:
-            return self._gpu_types(part) if name == "gpuTypes" else self._amounts(part)
+        if name == "gpuTypes" or name in _AMOUNTS or name in _OF_DEVICES:
+            return self._named_by_others(name, part)
         if name == "annotations":
             return {self.pseudonym(key): self._note(key, each) for key, each in part.items()}
         if name in _LABELS:
@@ -128,6 +130,21 @@ class Pseudonyms:
         if renamed is None:
             return self._walk(part)
         return {renamed(key): self._walk(each) for key, each in part.items()}
+
+    def _named_by_others(self, name: str, part: Mapping[str, Any]) -> dict[str, Any]:
+        """What has members named after types of GPUs, resources, or what drivers count."""
+        if name == "gpuTypes":
+            return self._gpu_types(part)
+        if name in _OF_DEVICES and any(isinstance(each, dict) for each in part.values()):
+            return self._of_device(part)
+        return self._amounts(part)
+
+    def _of_device(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Capacities and counters, which drivers name; ``requests`` of a claim names them inside."""
+        if part.keys() == {"requests"}:
+            asked = part["requests"]
+            return {"requests": {self._attribute(key): self._walk(v) for key, v in asked.items()}}
+        return {self._attribute(key): self._walk(each) for key, each in part.items()}
 
     def _renamed(self, name: str) -> Callable[[str], str] | None:
         """How members of a member of this name are called; None where the schema names them."""

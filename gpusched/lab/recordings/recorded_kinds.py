@@ -8,7 +8,8 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.affinity import wire as wire_rules
-from gpusched.api.devices.published_devices import WireResourceSlice
+from gpusched.api.devices.dynamic import wire as wire_devices
+from gpusched.api.devices.dynamic.wire import WireResourceSlice
 from gpusched.api.foreign import kinds, native_wire
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.gang import wire as wire_groups
@@ -170,6 +171,7 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (wire_foreign.VolcanoQueueSpec, "affinity"): _never,
     (wire_foreign.KaiGroup, "status"): GroupStatus,
     (wire_foreign.KaiQueue, "status"): GroupStatus,
+    (wire_devices.WireOpaque, "parameters"): _never,
 }
 """Of what stays raw on the wire."""
 _MORE: Final[Mapping[type[Any], Fields]] = {

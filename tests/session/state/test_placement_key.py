@@ -10,6 +10,7 @@ import pytest
 
 from gpusched.api.affinity.pod_terms import PodTerm
 from gpusched.api.affinity.selector import Selector, Toleration
+from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
@@ -91,6 +92,7 @@ POD_UNREAD = {
     "rank": "orders equal pods", "block": "orders equal pods",
     "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
     "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
+    "generated_claims": "gangs with claims for devices are in no class of equal gangs",
     "slots_error": PLACED, "broken_since": PLACED, "gated": "a gated pod is in no task",
     "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
     "nominated": "is the nomination of this very gang, asked for by its key",
@@ -103,6 +105,7 @@ POD_CLASS = {
     "pod_affinity": (TERM,), "pod_anti_affinity": (TERM,), "preferred_pod_affinity": ((1, TERM),),
     "preferred_pod_anti_affinity": ((1, TERM),), "spread": ("x",), "soft_spread": ("x",),
     "ports": ("x",), "uses_claims": True, "aligned": (MANY,), "share": GpuShare(500),
+    "claims": (PodClaim(name="gpu", template="t"),),
 }  # fmt: skip
 
 
@@ -147,7 +150,14 @@ def names(kind: type) -> set[str]:
         (TopologyRequest, TOPOLOGY, {}),
         (SubGroup, SUB_GROUP, {}),
         (PodSet, POD_SET, {}),
-        (PodClass, POD_CLASS, {"digest": "is made of the others"}),
+        (
+            PodClass,
+            POD_CLASS,
+            {
+                "digest": "is made of the others",
+                "namespace": "is that of the claims, where there are any",
+            },
+        ),
         (Pod, POD, POD_UNREAD),
         (PodGroup, GROUP, GROUP_UNREAD),
     ],

@@ -67,6 +67,39 @@ def test_an_old_decision_can_be_written_anew(path: Path) -> None:
     assert msgspec.json.encode(encode(decode(written))) == msgspec.json.encode(written)
 
 
+OF_DEVICES = frozenset(
+    [
+        "devices",
+        "resource-slice",
+        "device",
+        "device-version",
+        "capacity-policy",
+        "device-capacity",
+        "counter-set",
+        "device-taint",
+        "node-reach",
+        "device-taint-rule",
+        "device-class",
+        "opaque-config",
+        "device-toleration",
+        "device-request",
+        "allocation-mode",
+        "device-request-alternatives",
+        "device-constraint",
+        "device-claim-spec",
+        "allocated-device",
+        "allocated-config",
+        "claim-allocation",
+        "claim-consumer",
+        "device-condition",
+        "resource-claim",
+        "resource-claim-template",
+        "pod-claim",
+    ]
+)
+"""Tags of dynamic resource allocation, which 0.1.0 did not read."""
+
+
 def test_the_old_decisions_are_of_many_kinds() -> None:
     """They hold every action that evicts or moves, every search, and most classes that have a tag."""
     tags, jobs, actions, parts = set[str](), set[str](), set[str](), set[str]()
@@ -85,6 +118,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "turn",
         "eviction-warning",
         "native-terms",
+        *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {
         "round", "refusal", "admission-job", "several-job", "victim-model"

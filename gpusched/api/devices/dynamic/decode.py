@@ -52,14 +52,14 @@ from gpusched.base.shared_texts import shared_text
 
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """The finalizer of claims that are allocated."""
-_DEVICES_MAX: Final = 4096
+_DEVICES_MAX: Final = 1024
 """Devices of one slice that are believed; the API takes 128."""
 _PARTS_MAX: Final = 1024
 """Attributes, capacities, counters or requests of one object that are believed; the API takes 64."""
 
 
 # -- ResourceSlice ---------------------------------------------------------------------------
-def decode_slice(parsed: wire.WireResourceSliceObject) -> ResourceSlice:
+def decode_slice(parsed: wire.WireResourceSlice) -> ResourceSlice:
     """A ResourceSlice.
 
     Raises:
@@ -466,7 +466,7 @@ def parse_allocation(parsed: wire.WireAllocation) -> ClaimAllocation:
 
 CODECS: Final = {
     "ResourceSlice": KindCodec(
-        "ResourceSlice", wire_type=wire.WireResourceSliceObject, entity=decode_slice
+        "ResourceSlice", wire_type=wire.WireResourceSlice, entity=decode_slice
     ),
     "DeviceClass": KindCodec(
         "DeviceClass", wire_type=wire.WireDeviceClass, entity=decode_device_class

@@ -115,7 +115,7 @@ class WireSliceSpec(Struct, gc=False, rename="camel"):
     shared_counters: list[WireCounterSet] | None = None
 
 
-class WireResourceSliceObject(Struct, gc=False):
+class WireResourceSlice(Struct, gc=False):
     """A ResourceSlice."""
 
     metadata: Metadata

@@ -1,0 +1,1 @@
+"""What may pods claim? Volumes and devices as the watches show them."""
