@@ -109,6 +109,7 @@ from gpusched.session.state.plan import (
     JobSuspendChange,
     PendingReason,
     Plan,
+    PodBind,
     PreemptionPlan,
     Undo,
 )
@@ -286,6 +287,7 @@ class, then by the field with that object, whose default says of which class it 
 
 LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
+    PodBind: frozenset({"claims"}),
     GangStop: frozenset({"turn", "keeps_minimum"}),
     GangStatus: frozenset({"told_members", "lost_members", "eviction_warning"}),
 }

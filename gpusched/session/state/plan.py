@@ -7,6 +7,7 @@ import hashlib
 import attrs
 import msgspec
 
+from gpusched.api.devices.dynamic.claims import ClaimAllocation
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.plan_suffix import plan_suffix
@@ -18,6 +19,19 @@ from gpusched.api.queue.queue import QueueUsage
 
 
 @attrs.frozen(slots=True)
+class ClaimBind:
+    """A claim for devices that one pod of a gang needs before it is bound.
+
+    Attributes:
+        allocation: to be written; None where the claim has one, which is reserved for the pod as well.
+    """
+
+    key: ObjectKey
+    uid: UID
+    allocation: ClaimAllocation | None = None
+
+
+@attrs.frozen(slots=True)
 class PodBind:
     """One pod to one node.
 
@@ -26,6 +40,7 @@ class PodBind:
         slots: bitmask of GPU slots, 0 when the pod takes none.
         rank: index inside the gang, -1 for none.
         requests: what the ledger charges.
+        claims: that are allocated and reserved for it first, in the order of its spec.
     """
 
     key: ObjectKey
@@ -35,10 +50,14 @@ class PodBind:
     slots: int
     rank: int
     requests: Resources
+    claims: tuple[ClaimBind, ...] = ()
 
-    def content(self) -> tuple[str, str, str, str, str, int]:
+    def content(self) -> tuple[object, ...]:
         """What identifies the decision."""
-        return (*self.key, self.uid, self.node, format_slots(self.slots), self.rank)
+        own = (*self.key, self.uid, self.node, format_slots(self.slots), self.rank)
+        if not self.claims:
+            return own
+        return (*own, [attrs.astuple(each) for each in self.claims])
 
 
 @attrs.frozen(slots=True, kw_only=True)
