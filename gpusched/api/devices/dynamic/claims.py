@@ -55,7 +55,7 @@ class OpaqueConfig:
     """
 
     driver: str
-    parameters: bytes
+    parameters: str
     requests: tuple[str, ...] = ()
 
 

@@ -261,7 +261,7 @@ def _config(parsed: wire.WireDeviceConfig) -> OpaqueConfig:
     opaque = parsed.opaque or wire.WireOpaque()
     return OpaqueConfig(
         driver=opaque.driver,
-        parameters=bytes(opaque.parameters),
+        parameters=bytes(opaque.parameters).decode(),
         requests=tuple(parsed.requests or ()),
     )
 
