@@ -102,7 +102,6 @@ from gpusched.placement.victims.solver_model import VictimModel
 from gpusched.placement.victims.solver_model import VictimModelResult as VictimAnswer
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import (
-    ClaimBind,
     Eviction,
     GangBind,
     GangStatus,
@@ -196,7 +195,6 @@ TAGS: Final[dict[type[Any], str]] = {
     ResourceClaim: "resource-claim",
     ResourceClaimTemplate: "resource-claim-template",
     PodClaim: "pod-claim",
-    ClaimBind: "claim-bind",
     # what objects are made of
     GangKey: "gang-key",
     ObjectKey: "object-key",

@@ -29,7 +29,7 @@ from gpusched.io.decisions.file_names import FIELDS, LATER, TAGS, WITHIN, fields
 from gpusched.io.decisions.plan_json import plan_as_json
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import PendingReason, Plan, TopologyStatus
+from gpusched.session.state.plan import ClaimBind, PendingReason, Plan, TopologyStatus
 
 OF_0_1_0: dict[str, Any] = json.loads(
     Path(__file__).with_name("0.1.0").joinpath("names.json").read_text()
@@ -173,6 +173,7 @@ def test_plans_have_the_fields_of_0_1_0() -> None:
         )
         for cls, way in reached(Plan).items()
         if cls not in TAGS
+        and cls is not ClaimBind  # which came later, with a field that may be left out
     }
     assert sorted(now.values()) == sorted(OF_0_1_0["plan"].values())
 
