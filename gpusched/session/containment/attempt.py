@@ -30,6 +30,7 @@ from gpusched.session.containment.suspects import (
 )
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import shorten
+from gpusched.session.preempt.claims.lasting_starts import withdraw_starts_of_no_length
 from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
 from gpusched.session.preempt.stopped_gangs import stop_gangs
 from gpusched.session.state.plan import Plan
@@ -187,6 +188,7 @@ def _run_session(
             stop_gangs(session)
         failed = _run_actions(session, policy.actions, skipped, stage, setting.ended)
         if not failed:
+            withdraw_starts_of_no_length(session)
             break
         # Half of what it did may stand on the workbench: decide again as if it were not there.
         skipped.add(failed)

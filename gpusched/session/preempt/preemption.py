@@ -80,6 +80,8 @@ class Preemption:
         supposing: Victims | None = None,
     ) -> None:
         self._supposing = supposing is not None
+        self._supposed_withdrawn: tuple[WithdrawOperation, ...] = ()
+        """Places of this session that the claim supposed last would take back."""
         self._session = session
         self._rules = rules
         self._reason = reason
@@ -309,6 +311,7 @@ class Preemption:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         if self._supposing:
+            self._supposed_withdrawn = statement.withdrawn
             statement.discard()
             return _PreemptionResult.CLAIMED
         unstable = self._unstable_victim(claimant, statement)
@@ -342,6 +345,19 @@ class Preemption:
             return False
         need = claimant.members_at_start
         return self._try_on_types(gang, claimant, self._class_key(claimant), need) is None
+
+    def takes_back_starts(self, gang: Gang) -> bool:
+        """Take back the starts that would be evicted for a gang; whether there were any."""
+        if not self.would_claim(gang) or not self._supposed_withdrawn:
+            return False
+        statement = self._session.statement()
+        for each in self._supposed_withdrawn:
+            path = self._session.queue_path(each.gang)
+            statement.withdraw(each.gang, each.assignment, path=path)
+        withdrawn = statement.withdrawn
+        statement.commit()
+        self._withdraw(gang, withdrawn)
+        return True
 
     def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A victim that would have a third gang evicted in turn, where that is to be avoided."""
