@@ -73,9 +73,11 @@ from gpusched.session.preempt.claims.claimants import (
     reclaim_rules,
 )
 from gpusched.session.preempt.claims.growing_gangs import GrowingGangs, growth_rules
+from gpusched.session.preempt.claims.late_claims import LateClaims, late_claims
 from gpusched.session.preempt.claims.native_extras import extras_of_native_groups, extras_rules
 from gpusched.session.preempt.preemption import Preemption, session_victims
 from gpusched.session.preempt.victim_selection import VictimRules
+from gpusched.session.preempt.victims import Victims
 from gpusched.session.rebalance.consolidation import Consolidation
 from gpusched.session.start.gang_start import GangStarts, withdraw_idle_nominations
 from gpusched.session.start.growth import grow, grow_in_turn
@@ -109,6 +111,7 @@ __all__ = [
     "Hooks",
     "HostPort",
     "Key",
+    "LateClaims",
     "Moving",
     "Node",
     "NodeRows",
@@ -142,6 +145,7 @@ __all__ = [
     "Toleration",
     "Verdict",
     "VictimRules",
+    "Victims",
     "View",
     "VolumeCatalog",
     "accelerator",
@@ -160,6 +164,7 @@ __all__ = [
     "grow_in_turn",
     "growth_rules",
     "in_queue_order",
+    "late_claims",
     "less",
     "make_reservations",
     "nodes_text",

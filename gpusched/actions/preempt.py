@@ -17,9 +17,11 @@ from gpusched.plugin import (
     Reason,
     Session,
     VictimRules,
+    Victims,
     extras_of_native_groups,
     extras_rules,
     gang_text,
+    late_claims,
     pods_text,
     preempt_rules,
     preemption_claimants,
@@ -40,7 +42,12 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """Make room for gangs of the queues in which something of lower priority runs."""
-        victims = session_victims(session)
+        self._make_room(session, session_victims(session))
+        late_claims(session).add(lambda victims: self._make_room(session, victims, late=victims))
+
+    def _make_room(
+        self, session: Session, victims: Victims, *, late: Victims | None = None
+    ) -> None:
         lowest = victims.lowest
 
         def has_lower(gang: Gang) -> bool:
@@ -49,23 +56,27 @@ class Preempt:
         claimants = preemption_claimants(session, has_lower)
         if claimants:
             with session.pipelining():
-                self._preemption(session, preempt_rules()).serve_all(claimants)
+                self._preemption(session, preempt_rules(), late).serve_all(claimants)
         extras = extras_of_native_groups(session, has_lower)
         if extras:
             with session.pipelining():
-                self._serve_extras(session, extras)
+                self._serve_extras(session, extras, late)
 
-    def _serve_extras(self, session: Session, extras: list[list[Gang]]) -> None:
+    def _serve_extras(
+        self, session: Session, extras: list[list[Gang]], late: Victims | None
+    ) -> None:
         """Make room for members of running groups, for as many of each as find victims."""
         for rules in extras_rules():
-            room = self._preemption(session, rules)
+            room = self._preemption(session, rules, late)
             asking = [list(claimants) for claimants in extras]
             while any(asking) and not room.full:
                 turn = [claimants.pop(0) for claimants in asking if claimants]
                 room.serve_all([each for each in turn if not session.nominations.has(each)])
 
-    def _preemption(self, session: Session, rules: VictimRules) -> Preemption:
-        return Preemption(session, rules, reason=Reason.PREEMPTED, message=_victim_message)
+    def _preemption(self, session: Session, rules: VictimRules, late: Victims | None) -> Preemption:
+        return Preemption(
+            session, rules, reason=Reason.PREEMPTED, message=_victim_message, late=late
+        )
 
 
 def _victim_message(gang: Gang, evictions: Sequence[EvictOperation]) -> str:

@@ -19,10 +19,12 @@ from gpusched.plugin import (
     Reason,
     Session,
     VictimRules,
+    Victims,
     accelerator,
     format_quantity,
     gang_text,
     growth_rules,
+    late_claims,
     preemption_claimants,
     reclaim_rules,
     session_victims,
@@ -47,31 +49,41 @@ class Reclaim:
         hooks = session.hooks
         if not hooks.reclaim_checks or not hooks.reclaim_gates:
             return
-        victims = session_victims(session)
+        self._make_room(session, session_victims(session))
+        late_claims(session).add(lambda victims: self._make_room(session, victims, late=victims))
+
+    def _make_room(
+        self, session: Session, victims: Victims, *, late: Victims | None = None
+    ) -> None:
+        hooks = session.hooks
         queues = list(victims.queues)
         only = queues[0] if len(queues) == 1 else ""
         claimants = preemption_claimants(session, lambda gang: bool(queues) and gang.queue != only)
         with session.pipelining():
             if claimants:
-                room = self._preemption(session, reclaim_rules(victims))
+                room = self._preemption(session, reclaim_rules(victims), late)
                 room.serve_all(claimants, hooks.reclaim_checks)
             if hooks.growth_checks and queues:
-                self._make_room_to_grow(session, claimants)
+                self._make_room_to_grow(session, claimants, victims, late)
 
-    def _make_room_to_grow(self, session: Session, waiting: Sequence[Gang]) -> None:
+    def _make_room_to_grow(
+        self, session: Session, waiting: Sequence[Gang], victims: Victims, late: Victims | None
+    ) -> None:
         """Take back members above a minimum for others that are above theirs and due as much."""
-        victims = session_victims(session)
-        growing = GrowingGangs(session, waiting, victims)
-        room = self._preemption(session, growth_rules(victims))
+        if late is not None and not late.any_start_has_spare_members():
+            return
+        growing = GrowingGangs(session, waiting, victims, tells=late is None)
+        room = self._preemption(session, growth_rules(victims), late)
         while (claimants := growing.next_claimants()) and not room.full:
             room.serve_all(claimants, [growing.may_claim])
 
-    def _preemption(self, session: Session, rules: VictimRules) -> Preemption:
+    def _preemption(self, session: Session, rules: VictimRules, late: Victims | None) -> Preemption:
         return Preemption(
             session,
             rules,
             reason=Reason.RECLAIMED,
             message=lambda gang, evictions: _victim_message(session, gang, evictions),
+            late=late,
         )
 
 

@@ -30,7 +30,7 @@ from gpusched.session.containment.suspects import (
 )
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import shorten
-from gpusched.session.preempt.claims.lasting_starts import withdraw_starts_of_no_length
+from gpusched.session.preempt.claims.late_claims import late_claims
 from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
 from gpusched.session.preempt.stopped_gangs import stop_gangs
 from gpusched.session.state.plan import Plan
@@ -48,6 +48,7 @@ ActionTimer = Callable[[str], None]
 
 OPEN_STAGE: Final = "open"
 STOPS_STAGE: Final = "stops"
+LATE_CLAIMS_STAGE: Final = "late claims"
 WAITING_STAGE: Final = "waiting"
 _PLAN_PARTS: Final[tuple[tuple[str, Callable[[Session], Any]], ...]] = (
     ("binds", build_gang_binds),
@@ -67,7 +68,7 @@ _PLAN_FIELDS: Final = {
     "queue statuses": "queues",
     "topology statuses": "topologies",
 }
-OPTIONAL_STAGES: Final = frozenset({"backfill", WAITING_STAGE})
+OPTIONAL_STAGES: Final = frozenset({"backfill", LATE_CLAIMS_STAGE, WAITING_STAGE})
 """Stages that only improve the plan."""
 SKIPPABLE_STAGES: Final = frozenset({STOPS_STAGE, *OPTIONAL_STAGES, *_PLAN_FIELDS})
 """Stages without which all others are what they are."""
@@ -188,7 +189,10 @@ def _run_session(
             stop_gangs(session)
         failed = _run_actions(session, policy.actions, skipped, stage, setting.ended)
         if not failed:
-            withdraw_starts_of_no_length(session)
+            stage.enter(LATE_CLAIMS_STAGE)
+            if LATE_CLAIMS_STAGE not in mode.skipped:
+                late_claims(session).make()
+                setting.ended(LATE_CLAIMS_STAGE)
             break
         # Half of what it did may stand on the workbench: decide again as if it were not there.
         skipped.add(failed)

@@ -35,6 +35,8 @@ from gpusched.session.framework.reasons import (
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.preempt.claims.claimants import claim_rules
+from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
+from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.role_victims import RoleVictimSearch
@@ -48,6 +50,8 @@ _MODEL_TRIES_MAX = 4
 """Choices of the model that policies, or places in full detail, may refuse."""
 _TRIES_MAX = 8
 """Choices for one claimant that policies may refuse before it waits for another session."""
+_STARTS_LOOKED_AT = 16
+"""Starts of one queue for which policies are asked whether one may leave; of more, one may."""
 
 EvictionMessage = Callable[[Gang, Sequence[EvictOperation]], str]
 """The message for victims, given the claimant and the evictions for it."""
@@ -58,6 +62,11 @@ class _PreemptionResult(Enum):
     REFUSED = "refused"
     """A policy objects to a victim, which is excluded now."""
     NO_PLACE = "no place"
+    LEFT = "left to the next session"
+    """It would take back no start of this session, and is no late claim therefore."""
+
+
+_ENDS_SEARCH = frozenset({_PreemptionResult.CLAIMED, _PreemptionResult.LEFT})
 
 
 class Preemption:
@@ -68,6 +77,8 @@ class Preemption:
         rules: which gangs may be victims, before policies are asked.
         reason: that victims are told.
         message: that victims are told.
+        supposing: victims of which none is evicted: it is only asked for whom some would be.
+        late: victims that lose members only with a start of this session that is taken back.
     """
 
     def __init__(
@@ -78,15 +89,15 @@ class Preemption:
         reason: Reason,
         message: EvictionMessage,
         supposing: Victims | None = None,
+        late: Victims | None = None,
     ) -> None:
         self._supposing = supposing is not None
-        self._supposed_withdrawn: tuple[WithdrawOperation, ...] = ()
-        """Places of this session that the claim supposed last would take back."""
+        self._late = late is not None
         self._session = session
         self._rules = rules
         self._reason = reason
         self._message = message
-        self._victims = session_victims(session) if supposing is None else supposing
+        self._victims = supposing or late or session_victims(session)
         if rules.only_spare:
             self._victims = self._victims.only_spare_members()
         self._chooser = VictimSelector(session, self._victims, rules)
@@ -104,6 +115,12 @@ class Preemption:
         """The class of the claimant that is served, whatever types of GPUs it is tried on."""
         self._chains_for: GangKey | None = None
         """A claimant that has waited so long that its victims may have others evicted in turn."""
+        self._starts: dict[str, list[Gang]] = {}
+        """Gangs that this session starts, by queue; only for late claims."""
+        for start in started_gangs(session).values() if late is not None else ():
+            self._starts.setdefault(start.queue, []).append(start)
+        self._late_classes: set[ClaimantClass] = set()
+        """Classes of late claimants that were asked."""
         self._unstable: dict[ClaimantClass, Gang] = {}
         """A victim that stays for each class of claimants, as it would have others evicted."""
 
@@ -141,8 +158,42 @@ class Preemption:
             if checks and first_refusal(checks, gang).refuses:
                 barred.add(kind)
                 del left[kind]
-            else:
+            elif not self._late:
                 self._serve(gang, claimants[gang.key], kind)
+            elif not self._serve_late(gang, claimants[gang.key], kind):
+                barred.add(kind)
+
+    def _serve_late(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
+        """Make a claim if it takes back starts of this session; whether one was made."""
+        if not self._asks_late(claimant, kind):
+            return False
+        self._late_classes.add(kind)
+        before = len(self._session.nominations.plans)
+        self._serve(gang, claimant, kind)
+        return len(self._session.nominations.plans) > before
+
+    def _asks_late(self, claimant: Gang, kind: ClaimantClass) -> bool:
+        """Whether starts may leave for a claimant, and it was not asked on these facts yet."""
+        if kind not in self._late_classes and len(self._late_classes) >= CLASSES_MAX:
+            return False
+        known = late_claims(self._session)
+        if known.is_known(self._late_key(kind), claimant.members_at_start):
+            return False
+        rules, hooks = self._rules, self._session.hooks
+        for queue in rules.queues(claimant):
+            starts = self._starts.get(queue, ())
+            if len(starts) > _STARTS_LOOKED_AT:
+                return True
+            for start in starts:
+                if (
+                    rules.may_be_victim(claimant, start)
+                    and not first_refusal(
+                        hooks.victim_filters, claimant, start, rules.action
+                    ).refuses
+                    and self._victims.running(start) is not None
+                ):
+                    return True
+        return False
 
     def _serve(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
@@ -167,6 +218,7 @@ class Preemption:
                 self._hopeless[kind, placement_key(claimant, without=without)] = known
             else:
                 self._hopeless[kind] = known
+                late_claims(self._session).note_refusal(self._late_key(kind), need)
         unstable = self._unstable.get(kind)
         if (
             unstable is not None
@@ -178,8 +230,12 @@ class Preemption:
             self._chains_for = None
             if reach is None:
                 return True
-        self._tell(gang, need, known[1], unstable)
+        if not self._late:  # it was told before
+            self._tell(gang, need, known[1], unstable)
         return False
+
+    def _late_key(self, kind: ClaimantClass) -> Hashable:
+        return (self._rules.action, self._rules.only_spare, kind)
 
     def _may_chain_from(self, gang: Gang) -> float:
         """From when a gang that waits may have victims that evict others, seconds since the epoch."""
@@ -243,7 +299,7 @@ class Preemption:
             if chosen is None:
                 break
             result = self._claim(gang, claimant, kind, chosen)
-            if result is _PreemptionResult.CLAIMED:
+            if result in _ENDS_SEARCH:
                 return None
             refused = refused or result is _PreemptionResult.REFUSED
             if result is _PreemptionResult.NO_PLACE:
@@ -269,7 +325,7 @@ class Preemption:
             )
             if chosen is None:
                 return False
-            if self._claim(gang, claimant, kind, chosen) is _PreemptionResult.CLAIMED:
+            if self._claim(gang, claimant, kind, chosen) in _ENDS_SEARCH:
                 return True
             refused.append(frozenset(seat.member.pod.uid for part in chosen for seat in part.seats))
             gangs = self._chooser.allowed(claimant, kind)
@@ -311,9 +367,11 @@ class Preemption:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         if self._supposing:
-            self._supposed_withdrawn = statement.withdrawn
             statement.discard()
             return _PreemptionResult.CLAIMED
+        if self._late and not statement.withdrawn:
+            statement.discard()
+            return _PreemptionResult.LEFT
         unstable = self._unstable_victim(claimant, statement)
         if unstable is not None:
             statement.discard()
@@ -345,19 +403,6 @@ class Preemption:
             return False
         need = claimant.members_at_start
         return self._try_on_types(gang, claimant, self._class_key(claimant), need) is None
-
-    def takes_back_starts(self, gang: Gang) -> bool:
-        """Take back the starts that would be evicted for a gang; whether there were any."""
-        if not self.would_claim(gang) or not self._supposed_withdrawn:
-            return False
-        statement = self._session.statement()
-        for each in self._supposed_withdrawn:
-            path = self._session.queue_path(each.gang)
-            statement.withdraw(each.gang, each.assignment, path=path)
-        withdrawn = statement.withdrawn
-        statement.commit()
-        self._withdraw(gang, withdrawn)
-        return True
 
     def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A victim that would have a third gang evicted in turn, where that is to be avoided."""

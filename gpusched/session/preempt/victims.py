@@ -142,6 +142,12 @@ class Victims:
         spare._only_spare = True  # noqa: SLF001 - it is one of its own kind
         return spare
 
+    def any_start_has_spare_members(self) -> bool:
+        """Whether a gang that was given places in this session could lose a member and go on."""
+        spare = self.only_spare_members()
+        started = started_gangs(self._session).values()
+        return any(spare.running(gang) is not None for gang in started)
+
     def running(self, gang: Gang) -> RunningGang | None:
         """What the gang could lose; None when nothing. Valid until a member of it is claimed."""
         if gang.key not in self._running:

@@ -37,10 +37,14 @@ class GrowingGangs:
         session: after gangs were placed and claims for minima were made.
         waiting: gangs that wait for their minimum and for which others might be evicted.
         victims: of the session.
+        tells: whether gangs are told why no room is made for their growth.
     """
 
-    def __init__(self, session: Session, waiting: Sequence[Gang], victims: Victims) -> None:
+    def __init__(
+        self, session: Session, waiting: Sequence[Gang], victims: Victims, *, tells: bool = True
+    ) -> None:
         self._session = session
+        self._tells = tells
         queues = list(victims.queues)
         self._only = queues[0] if len(queues) == 1 else ""
         self._minima = self._waiting_minima(waiting)
@@ -101,7 +105,7 @@ class GrowingGangs:
             pods = tuple(in_pod_order(pods, self._session.hooks.pod_orders))
             asked = attrs.evolve(pod_set, pods=pods)
             count = self._allowed(gang, asked)
-            if not count and pods:
+            if not count and pods and self._tells:
                 self._tell(gang, self.may_claim(growing_claimant(gang, [(asked, 1)])))
             count = min(count, -(-count // alike))
             while count:
