@@ -87,9 +87,12 @@ class Victims:
         session: whose snapshot is looked at.
         nominated: whether gangs count as running where they are nominated: only to suppose what
             would be evicted once they are there.
+        only_starts: whether only gangs that were given places in this session are looked at.
     """
 
-    def __init__(self, session: Session, *, nominated: bool = False) -> None:
+    def __init__(
+        self, session: Session, *, nominated: bool = False, only_starts: bool = False
+    ) -> None:
         self._session = session
         self._only_spare = False
         self._nominated = nominated_gangs(session) if nominated else {}
@@ -104,7 +107,7 @@ class Victims:
         running = {
             key: gang
             for key, gang in session.snapshot.placed_gangs.items()
-            if gang.terms.preemptible and gang.placed
+            if gang.terms.preemptible and gang.placed and not only_starts
         }
         # What this session gave counts, also where it is not taken back: a gang that was made whole
         # again must not lose a member as if it were broken still.

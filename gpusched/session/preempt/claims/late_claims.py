@@ -23,6 +23,8 @@ ROUNDS_MAX: Final = 4
 """Times that waiting gangs are asked after the last action of one session."""
 CLASSES_MAX: Final = 32
 """Classes of gangs that one action asks in one round: each costs about as much as a claim."""
+RUNNING_MAX: Final = 200
+"""Gangs that run and may leave together with starts; where there are more, only starts leave."""
 
 ClaimRound = Callable[[Victims], None]
 """An action's claims, made once more with these victims and only over starts of this session."""
@@ -67,7 +69,8 @@ class LateClaims:
             before = len(session.nominations.plans)
             if not started_gangs(session):
                 return
-            victims = Victims(session)
+            many = len(session.snapshot.placed_gangs) > RUNNING_MAX
+            victims = Victims(session, only_starts=many)
             for claims in self._rounds:
                 claims(victims)
             if len(session.nominations.plans) == before:
