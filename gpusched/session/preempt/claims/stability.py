@@ -1,34 +1,41 @@
 """Whether a gang that is evicted would have a third gang evicted once it is made again.
 
-Two gangs would lose work for one claim. So before a claim is kept, each of its victims is asked on
-the state after it: whether it finds room as a waiting gang without anybody's leaving, and if not,
-whether an action of this session would evict others for it. A victim for which that is so stays
-where it is, and the claim is made with others or not at all.
+Two gangs would lose work for one claim. So before a claim is kept, its victims are asked on the
+state after it, all together and in their turn: whether a gang that ends finds room as a waiting one
+without anybody's leaving, and if not, whether an action of this session would evict others for it;
+and of members that are lost above a minimum, whether others would give members for their growth. A
+victim for which that is so stays where it is, and the claim is made with others or not at all.
 
-The bounds: victims that go on without the members they lose are not asked, nor more than
-``VICTIMS_ASKED_MAX`` gangs of one claim, nor more than ``TRIALS_MAX`` in one session.
+The bounds: no more than ``VICTIMS_ASKED_MAX`` gangs of one claim are asked, those that end first, and
+no more than ``TRIALS_MAX`` searches are made in one session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
 import attrs
 import msgspec
 
-from gpusched.api.meta.identity import GangKey
-from gpusched.api.meta.resources import total
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.pod.pod import PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
+from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.framework.plugin import Capability
 from gpusched.session.framework.queue_accounts import less
 from gpusched.session.framework.verdict import first_refusal
-from gpusched.session.preempt.claims.claimants import claim_rules
+from gpusched.session.preempt.claims.claimants import claim_rules, preemption_claimants
+from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
+from gpusched.session.preempt.claims.session_starts import gang_with_starts
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import EvictOperation, Statement
+from gpusched.session.state.statement import Assignment, EvictOperation, Statement
 
 VICTIMS_ASKED_MAX: Final = 8
 """Gangs of one claim that are asked; those of lost work first would be no better than any."""
@@ -61,22 +68,78 @@ class ChainCheck:
             claimant: for which room is made.
             statement: with its evictions and its places, not committed yet.
         """
-        remade = remade_victims(statement.evictions)[:VICTIMS_ASKED_MAX]
+        session = self._session
+        remade = remade_victims(statement.evictions, session.nominations.evicted)
         if not remade:
             return None
+        ends = [each for each in remade if each.ends]
+        asked = [*ends, *(each for each in remade if not each.ends)][:VICTIMS_ASKED_MAX]
+        by_key = {each.gang.key: each for each in asked}
+        with ExitStack() as supposed:
+            supposed.enter_context(self._charged(claimant, statement.assignments))
+            for gang in in_queue_order(session, [each.gang for each in asked]):
+                each = by_key[gang.key]
+                rules = claim_rules(session, self._known_victims()) if each.ends else ()
+                if each.ends and not any(rule.allow(gang) for rule in rules):
+                    continue
+                found = self._finds_room(gang, supposed) if each.ends else ()
+                if found is None:
+                    evicts = self._evicts(gang, statement)
+                else:
+                    grows = attrs.evolve(each, gang=gang_with_starts(session, gang, found))
+                    evicts = self._evicts_to_grow(grows, claimant, statement, supposed)
+                if evicts:
+                    return each.victim
+        return None
+
+    def _evicts_to_grow(
+        self, remade: RemadeGang, claimant: Gang, statement: Statement, supposed: ExitStack
+    ) -> bool:
+        """Whether members that a gang has lost would have others evicted, after a statement."""
         session = self._session
-        path = session.queue_path(claimant)
-        places = [(path, place.pod.pod_class.requests, 1) for place in statement.assignments]
-        with session.queue_accounts.assuming(places):
-            return next((victim for victim, gang in remade if self._evicts(gang, statement)), None)
+        if not session.hooks.growth_checks or Capability.RECLAIM not in session.capabilities:
+            return False
+        for growing in self._growing(remade, claimant):
+            if self._trials >= TRIALS_MAX or self._finds_room(growing, supposed) is not None:
+                return False
+            left = Victims(session, nominated=True)
+            left.claimed(statement.evictions, statement.withdrawn)
+            self._trials += 1
+            if self._trial(growth_rules(left), left, growing):
+                return True
+        return False
+
+    def _growing(self, remade: RemadeGang, claimant: Gang) -> Iterator[Gang]:
+        """The gang with the members that it has lost and may ask for: all of a class, then fewer."""
+        session, gang = self._session, remade.gang
+        checks = session.hooks.growth_checks
+        minima: Resources | None = None
+        for pod_set in gang.pod_sets:
+            lost = tuple(pod for pod in pod_set.pods if pod.uid in remade.lost)
+            asked, count = attrs.evolve(pod_set, pods=lost), len(lost)
+            while count:
+                growing = growing_claimant(gang, [(asked, count)])
+                count //= 2
+                if first_refusal(checks, growing, NOTHING).refuses:
+                    continue
+                if minima is None:
+                    minima = self._waiting_minima(gang.queue, claimant)
+                if not first_refusal(checks, growing, minima).refuses:
+                    yield growing
+
+    def _waiting_minima(self, queue: str, claimant: Gang) -> Resources:
+        """What other gangs of a queue request that wait for their minimum and may claim it."""
+        session = self._session
+        return total(
+            session.view.minimum(gang)
+            for gang in preemption_claimants(session, lambda gang: gang.queue == queue)
+            if gang.key != claimant.key
+            and not first_refusal(session.hooks.reclaim_checks, gang).refuses
+        )
 
     def _evicts(self, gang: Gang, statement: Statement) -> bool:
-        """Whether others would be evicted for a gang that waits, after a statement."""
+        """Whether others would be evicted for a gang that finds no room, after a statement."""
         session = self._session
-        if not any(rules.allow(gang) for rules in claim_rules(session, self._known_victims())):
-            return False
-        if finds_room(session, gang):
-            return False
         left = Victims(session, nominated=True)
         left.claimed(statement.evictions, statement.withdrawn)
         for rules in claim_rules(session, left):
@@ -88,6 +151,27 @@ class ChainCheck:
                     return True
         return False
 
+    def _finds_room(self, gang: Gang, supposed: ExitStack) -> tuple[Assignment, ...] | None:
+        """Places that a gang which waits finds as things are, within its quotas; None for none.
+
+        They are not there for those that are asked after it.
+        """
+        session = self._session
+        if first_refusal(session.hooks.quota_checks, gang).refuses:
+            return None
+        statement = session.statement()
+        supposed.callback(statement.discard)
+        if place_ignoring_reservations(session, gang, statement) or not statement.assignments:
+            return None
+        supposed.enter_context(self._charged(gang, statement.assignments))
+        return tuple(statement.assignments)
+
+    def _charged(self, gang: Gang, places: Sequence[Assignment]) -> AbstractContextManager[None]:
+        """Inside, the gang's queues are charged with these places."""
+        path = self._session.queue_path(gang)
+        moves = [(path, place.pod.pod_class.requests, 1) for place in places]
+        return self._session.queue_accounts.assuming(moves)
+
     def _known_victims(self) -> Victims:
         """Gangs that run or are nominated, those of a claim that is looked at included."""
         claims = len(self._session.nominations.plans)
@@ -96,18 +180,35 @@ class ChainCheck:
         return self._known[1]
 
 
-def finds_room(session: Session, gang: Gang) -> bool:
-    """Whether a gang that waits finds room as things are, within its quotas."""
-    if first_refusal(session.hooks.quota_checks, gang).refuses:
-        return False
-    statement = session.statement()
-    found = place_ignoring_reservations(session, gang, statement) is None
-    statement.discard()
-    return found
+@attrs.frozen(eq=False)
+class RemadeGang:
+    """A gang that loses members, as it waits when they were made again.
+
+    Attributes:
+        victim: the gang as it is before.
+        gang: the gang as it is then.
+        lost: members that wait in place of those that leave.
+    """
+
+    victim: Gang
+    gang: Gang
+    lost: AbstractSet[UID]
+
+    @property
+    def ends(self) -> bool:
+        """Whether it does not go on without the members that it loses."""
+        return bool(self.gang.missing_members or not self.gang.placed)
 
 
-def remade_victims(evictions: Sequence[EvictOperation]) -> list[tuple[Gang, Gang]]:
-    """Gangs that end, each with the gang that waits when its members were made again."""
+def remade_victims(
+    evictions: Sequence[EvictOperation], gone: AbstractSet[UID] = frozenset()
+) -> list[RemadeGang]:
+    """Gangs that lose members, each as it waits when these were made again.
+
+    Args:
+        evictions: of one claim.
+        gone: members that leave by claims before it; with them a gang may end that goes on else.
+    """
     leaving: dict[GangKey, list[EvictOperation]] = {}
     for each in evictions:
         leaving.setdefault(each.gang.key, []).append(each)
@@ -117,9 +218,10 @@ def remade_victims(evictions: Sequence[EvictOperation]) -> list[tuple[Gang, Gang
         native = gang.pod_group is not None and gang.pod_group.native is not None
         if native and all(each.member.pod.owner is None for each in operations):
             continue  # no controller makes pods of a native group again that have none
-        remade = remade_gang(gang, [each.member for each in operations])
-        if remade.missing_members or not remade.placed:
-            found.append((gang, remade))
+        leaves = {each.member.pod.uid for each in operations}
+        leaves |= {each.pod.uid for each in gang.placed if each.pod.uid in gone}
+        remade = remade_gang(gang, [each for each in gang.placed if each.pod.uid in leaves])
+        found.append(RemadeGang(gang, remade, leaves))
     return found
 
 
