@@ -197,6 +197,7 @@ def _run_session(
         # Half of what it did may stand on the workbench: decide again as if it were not there.
         skipped.add(failed)
         faults += session.hooks.faults
+        session.dissolve()
     parts: dict[str, Any] = {}
     for name, build in _PLAN_PARTS:
         stage.enter(name)
@@ -205,7 +206,7 @@ def _run_session(
     stage.enter(WAITING_STAGE)
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
     setting.session_cache.only(snapshot.gangs, snapshot.placed_gangs)
-    return AttemptResult(
+    result = AttemptResult(
         snapshot=snapshot,
         plan=Plan(revision=snapshot.revision, **parts),
         waiting=waiting,
@@ -218,6 +219,8 @@ def _run_session(
             for name, error in session.outcomes.untold_queues.items()
         ),
     )
+    session.dissolve()
+    return result
 
 
 def _reduced_policy(policy: Policy, mode: SessionMode) -> Policy:

@@ -166,6 +166,15 @@ class Session:
             opened = self.hooks.guard.wrap(plugin.name, "open", plugin.open, self._not_opened)
             opened(self.hooks, self.view)
 
+    def dissolve(self) -> None:
+        """Take the session apart when its plan is made; nothing of it can be asked afterwards.
+
+        Hooks, view and parts refer to each other. Without this a thousand objects, and arrays of
+        every node, would stay in memory after each session until Python looks for cycles.
+        """
+        for part in (self.hooks.pairs, self.hooks, self.view, self.node_usage, self):
+            vars(part).clear()
+
     def _not_opened(self, fault: PluginFault, _hooks: Hooks, _view: View) -> None:
         self.hooks.faults.append(str(fault))
         self.outcomes.close(f"{fault}; nothing is placed until it works or is removed")
