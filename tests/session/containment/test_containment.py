@@ -61,9 +61,9 @@ def places(name, **how):
     return planting.called_with(name, c.when.one_session)
 
 
-def function(label):
-    """Owner and name of one of them."""
-    return next((owner, name) for each, owner, name, _ in planting.functions() if each == label)
+def functions():
+    """Owner and name of each of them, by label."""
+    return {label: (owner, name) for label, owner, name, _ in planting.functions()}
 
 
 @pytest.mark.parametrize("pods", [1, 9])
@@ -74,11 +74,12 @@ def test_wherever_it_raises_for_a_gang_the_others_go_on(monkeypatch, pods):
     expected = outcome(without)
     labels = places("bad", pods=pods)
     assert len(labels) > 40
+    known = functions()
     for label in labels:
         c = crowd("bad", pods=pods)
         fired = []
         with monkeypatch.context() as patch:
-            plant(patch, *function(label), on="bad", fired=fired)
+            plant(patch, *known[label], on="bad", fired=fired)
             c.when.one_session()
         assert fired, label
         assert c.decision.degraded is None, label

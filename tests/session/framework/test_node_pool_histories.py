@@ -14,6 +14,7 @@ from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.queue.queue import NodePool
 from gpusched.testing import entities
+from tests.populations import examples
 from tests.session.preempt.test_no_ping_pong import QUIET, ROUNDS, History
 
 pytestmark = pytest.mark.long
@@ -113,7 +114,7 @@ def amount(gpus: int | None) -> Resources:
     return NOTHING if gpus is None else Resources.of({entities.GPU: gpus * DEVICE})
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(10, whole=40), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_claims_on_pools_and_on_the_whole_come_to_rest(seed):
     """No two gangs evict each other, a quiet cluster stays quiet, and no cap is ever exceeded."""

@@ -17,6 +17,7 @@ from gpusched.api.queue.queue import NodePool
 from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU
 from gpusched.testing.given import Given
+from tests.populations import examples
 
 pytestmark = pytest.mark.long
 
@@ -85,7 +86,7 @@ def opened(c):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(10, whole=40), deadline=None)
 @generated(
     st.fixed_dictionaries(dict.fromkeys(NAMES, queue)),
     st.fixed_dictionaries(dict.fromkeys(POOLS, st.integers(1, 4))),

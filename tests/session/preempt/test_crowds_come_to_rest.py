@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from tests.populations import one_of
 from tests.session.crowds import MIN_RUNTIME_S, Crowd, Pair
 
 pytestmark = pytest.mark.long
@@ -65,9 +66,8 @@ def live(seed: int) -> tuple[int, int]:
     return crowd.evicted, crowd.made
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 20))
-def test_evictions_end_where_nothing_changes(first):
-    """Twenty histories each: evictions are few for what there is, and then all is quiet."""
-    lives = [live(seed) for seed in range(first, first + 20)]
+def test_evictions_end_where_nothing_changes():
+    """Evictions are few for what there is, and then all is quiet."""
+    lives = [live(seed) for seed in one_of(5, range(SEEDS))]
     # A generator that evicts nobody would prove nothing.
-    assert sum(evicted for evicted, _ in lives) >= 40, lives
+    assert sum(evicted for evicted, _ in lives) >= 2 * len(lives), lives

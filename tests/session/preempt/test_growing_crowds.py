@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from gpusched.testing import entities
+from tests.populations import one_of
 from tests.session.crowds import Crowd, Pair
 
 QUIET = 60
@@ -128,7 +129,7 @@ def live(seed: int) -> int:
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_growing_crowds_come_to_rest_and_nobody_is_owed_an_extra(first):
-    """Ten histories each, no gang below its minimum in any of them."""
-    evicted = [live(seed) for seed in range(first, first + 10)]
+    """No gang is below its minimum in any history."""
+    evicted = [live(seed) for seed in one_of(5, range(first, first + 10))]
     # A generator in which nobody takes anything would prove nothing.
-    assert sum(evicted) >= 20, evicted
+    assert sum(evicted) >= 2 * len(evicted), evicted

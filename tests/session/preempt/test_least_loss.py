@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.populations import one_of
 from tests.session.preempt.least_loss import SHAPES, judge, random_world
 
 pytestmark = pytest.mark.long
@@ -15,9 +16,9 @@ SOUND = ("as good", "fits", "no way")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_set_of_victims_that_queues_allow_loses_less(shape, queues):
     """One pod set, several roles or sub-groups; preemption, and reclaim from one to three queues."""
-    found = [judge(random_world(seed, shape, queues)) for seed in range(25)]
+    found = [judge(random_world(seed, shape, queues)) for seed in one_of(3, range(25))]
     assert {each.verdict for each in found if each.verdict not in SOUND} == set()
-    assert sum(each.verdict == "as good" for each in found) >= 5
+    assert sum(each.verdict == "as good" for each in found) >= len(found) / 5
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpusched.session.state.plan import Plan
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
+from tests.populations import examples
 
 pytestmark = pytest.mark.long
 
@@ -112,7 +113,7 @@ class History:
         )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(10, whole=40), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_evictions_end_where_nothing_changes(seed):
     """No gang evicts another and is evicted for it in turn; a quiet cluster stays quiet."""
@@ -134,7 +135,7 @@ def test_evictions_end_where_nothing_changes(seed):
         history.rng.choice((history.submit, history.submit, history.finish))()
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(5, whole=20), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_nobody_leaves_for_a_gang_that_does_not_start(seed):
     """Every claimant for whom somebody was evicted starts with its whole minimum."""

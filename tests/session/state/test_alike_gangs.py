@@ -22,6 +22,7 @@ from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
 from gpusched.testing.authors import cluster_under
 from gpusched.testing.given import Given
+from tests.populations import one_of
 
 pytestmark = pytest.mark.long
 
@@ -118,7 +119,7 @@ def stripped(plan: Plan) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", one_of(4, range(24)))
 def test_a_session_with_memory_decides_as_one_without(seed):
     """Plans, order, sentences, places in queues and expected starts, some sessions in a row."""
     crowd = Crowd(seed)

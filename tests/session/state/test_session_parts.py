@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ LOWEST_FIRST = (
 PARTS = ("placements", "nominations", "outcomes")
 
 
+@cache
 def _trees() -> dict[Path, ast.Module]:
     """Syntax trees of sessions and actions, by path."""
     folders = (ROOT, ROOT.parent / "actions")
