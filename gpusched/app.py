@@ -600,7 +600,7 @@ class App:
         if self.cycle is not None:
             self.cycle.pauses.settled(settled)
         if settled.phase is CommitPhase.BOUND:
-            status.bound(settled.gang.uid)
+            status.bound(settled.gang)
 
     def _commit_known(self, gang: GangKey) -> None:
         if self.cycle is not None:

@@ -372,6 +372,75 @@ def test_explain_a_composite_group(cluster, capsys):
     ]
 
 
+def serve_a_tree(cluster):
+    """Two levels of groups: one that runs in part, one that waits, and one that cannot be read."""
+    version = "/apis/scheduling.k8s.io/v1alpha3"
+    below = f"{version}/namespaces/team-a"
+    top = native_group("job", gang={"minGroupCount": 2})
+    inner = native_group("workers", gang={"minGroupCount": 1})
+    inner["spec"] |= {"parentCompositePodGroupName": "job"}
+    rack = {"topology": [{"key": "example.com/rack"}]}
+    leaves = [native_group(name, gang={"minCount": 2}) for name in ("a", "b", "lead")]
+    for leaf, parent in zip(leaves, ("workers", "workers", "job"), strict=True):
+        leaf["spec"] |= {"parentCompositePodGroupName": parent, "schedulingConstraints": rack}
+    odd = native_group("odd", gang={"minCount": "many"})
+    odd["spec"]["parentCompositePodGroupName"] = "job"
+    runs = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    starts = {"phase": "Pending", "conditions": []}
+    pods = [
+        *(pod(f"a-{n}", schedulingGroup={"podGroupName": "a"}, nodeName="n") for n in range(3)),
+        *(pod(f"b-{n}", schedulingGroup={"podGroupName": "b"}) for n in range(2)),
+    ]
+    for each, status in zip(pods, (runs, runs, starts), strict=False):
+        each["status"] = status
+    cluster.objects |= {
+        "/apis": {"groups": [{"name": "scheduling.k8s.io", "versions": [{"version": "v1alpha3"}]}]},
+        version: {"resources": [{"name": "podgroups"}, {"name": "compositepodgroups"}]},
+        f"{below}/podgroups": [*leaves, odd],
+        f"{below}/podgroups/b": leaves[1],
+        f"{below}/compositepodgroups": [top, inner],
+        f"{below}/compositepodgroups/job": top,
+        f"{below}/compositepodgroups/workers": inner,
+        "/api/v1/namespaces/team-a/pods": pods,
+        "/api/v1/namespaces/team-a/events": [],
+    }
+
+
+TREE = """\
+GROUP                          NEEDS            PLACED   READY   LEVEL
+CompositePodGroup job          2 groups         1 of 3
+|- CompositePodGroup workers   1 group          1 of 2
+|  |- PodGroup a               2 pods           3 of 3   2       example.com/rack
+|  `- PodGroup b               2 pods           0 of 2   0       example.com/rack
+|- PodGroup lead               2 pods           0 of 0   0       example.com/rack
+`- PodGroup odd                cannot be read   0 of 0   0
+"""
+
+
+@pytest.mark.parametrize("asked", ["job", "workers", "b"])
+def test_explain_draws_the_tree_that_a_group_is_in(cluster, capsys, asked):
+    """Each group under its parent with what it needs and has, whichever of them is asked about."""
+    serve_a_tree(cluster)
+    assert main(["explain", "podgroup", asked]) == 0
+    assert TREE in capsys.readouterr().out
+    assert main(["explain", "podgroup", asked, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tree"]
+    assert [(row["name"], row["depth"], row["placed"]) for row in rows] == [
+        ("job", 0, 1), ("workers", 1, 1), ("a", 2, 3), ("b", 2, 0), ("lead", 1, 0), ("odd", 1, 0),
+    ]  # fmt: skip
+
+
+def test_groups_that_are_in_each_other_are_drawn_once(cluster, capsys):
+    """A circle has no top and no end."""
+    serve_a_tree(cluster)
+    below = "/apis/scheduling.k8s.io/v1alpha3/namespaces/team-a"
+    top = cluster.objects[f"{below}/compositepodgroups"][0]
+    top["spec"]["parentCompositePodGroupName"] = "workers"
+    assert main(["explain", "podgroup", "job"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("CompositePodGroup job ") == out.count("CompositePodGroup workers ") == 1
+
+
 def test_explain_a_pod_group(cluster, capsys):
     """Phase, queue, place, needs, what was said, members and events, on one screen."""
     labels = {"gpusched.io/pod-group": "llm"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,8 @@ from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_out
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
 from gpusched.cli.inspect.explanation import GangObjects
-from gpusched.cli.inspect.pod_groups import find_group, groups_of_tree
+from gpusched.cli.inspect.group_tree import describe_tree, leaves_below, read_groups, tree_of
+from gpusched.cli.inspect.pod_groups import API, find_group
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
@@ -29,6 +30,7 @@ _KINDS: Final = {
 }
 """Kinds of objects that have the name, the first of which counts, by the word of the user."""
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
+_KUBERNETES: Final = "scheduling.k8s.io/"
 _JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 _PATHS: Final = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs/{name}",
@@ -118,6 +120,7 @@ async def gather(
     kind, owner = found
     asked = owner if kind == "Pod" else None
     pods = await _members(api, owner, kind=kind, namespace=namespace)
+    tree: list[dict[str, Any]] = []
     groups = {_group_of(pod) for pod in pods} - {""} if kind in {"Job", "Pod"} else set()
     if len(groups) == 1 and (kind, group := groups.pop()) != ("Job", name):
         above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
@@ -125,6 +128,16 @@ async def gather(
             name = group
             kind, owner = above
             pods = await _members(api, owner, kind=kind, namespace=namespace)
+    if kind in {"PodGroup", COMPOSITE} and str(owner.get(API)).startswith(_KUBERNETES):
+        every = await read_groups(api, namespace)
+        found_tree = tree_of(every, kind, name)
+        if found_tree:
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            all_pods = await list_objects(api, path, what="pods")
+            tree = describe_tree(found_tree, all_pods, _group_of)
+            if kind == COMPOSITE:
+                below = leaves_below(every, name)
+                pods = _by_name(pod for pod in all_pods if _group_of(pod) in below)
     if asked is not None and value_at(asked, "metadata", "uid") not in {
         value_at(pod, "metadata", "uid") for pod in pods
     }:
@@ -140,6 +153,7 @@ async def gather(
         owner=owner,
         pods=tuple(pods),
         events=tuple(await _events(api, namespace, subjects)),
+        tree=tuple(tree),
         now=SystemClock().now(),
     )
 
@@ -180,21 +194,27 @@ def _group_of(pod: dict[str, Any]) -> str:
 async def _members(
     api: ApiClient, owner: dict[str, Any], *, kind: str, namespace: str
 ) -> list[dict[str, Any]]:
-    """Pods that belong to the object, by name."""
+    """Pods that belong to the object, by name; those of a tree are found with the tree."""
     if kind == "Pod":
         return [owner]
+    if kind == COMPOSITE:
+        return []
     name = str(value_at(owner, "metadata", "name"))
     path = f"/api/v1/namespaces/{namespace}/pods"
     found: list[dict[str, Any]] = []
     for label in {"PodGroup": _GROUP_LABELS, "Job": (_JOB_LABEL,)}.get(kind, ()):
         query = {"labelSelector": f"{label}={name}"}
         found += await list_objects(api, path, what="pods", query=query)
-    if kind in {"PodGroup", COMPOSITE} and not found:
+    if kind == "PodGroup" and not found:
         # Annotations and the field of native groups cannot be selected on: look at every pod.
-        groups = {name} if kind == "PodGroup" else await groups_of_tree(api, namespace, name)
-        every = await list_objects(api, path, what="pods") if groups else []
-        found = [pod for pod in every if _group_of(pod) in groups]
-    by_name = {str(value_at(pod, "metadata", "name")): pod for pod in found}
+        every = await list_objects(api, path, what="pods")
+        found = [pod for pod in every if _group_of(pod) == name]
+    return _by_name(found)
+
+
+def _by_name(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each pod once, in the order of their names."""
+    by_name = {str(value_at(pod, "metadata", "name")): pod for pod in pods}
     return [by_name[member] for member in sorted(by_name)]
 
 

@@ -20,6 +20,7 @@ from gpusched.api.meta.quantity import QuantityError, format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age, table
+from gpusched.cli.inspect.group_tree import render_tree
 
 _EVENTS_SHOWN: Final = 8
 _MEMBERS_NAMED: Final = 3
@@ -43,6 +44,7 @@ class GangObjects:
         pods: members, sorted by name.
         events: about the owner, then about members.
         now: seconds since the Unix epoch, for ages.
+        tree: of a group of Kubernetes in a tree, each group of it with what it needs and has.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class GangObjects:
     pods: tuple[dict[str, Any], ...]
     events: tuple[dict[str, Any], ...]
     now: float
+    tree: tuple[dict[str, Any], ...] = ()
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -78,6 +81,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
             {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
         "turn": _turn(evidence),
+        "tree": list(evidence.tree),
         "conditions": conditions,
         "pendingPods": waiting,
         "promised": _promised(evidence),
@@ -107,6 +111,8 @@ def render_explanation(story: dict[str, Any]) -> str:
     facts += [("why", why) for why in _reasons(story)]
     facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
     lines.append(table(facts, indent="  "))
+    if story["tree"]:
+        lines += ["", render_tree([_printable(row) for row in story["tree"]])]
     if story["conditions"]:
         header = ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
         keys = ("type", "status", "reason", "age", "message")
@@ -123,6 +129,11 @@ def render_explanation(story: dict[str, Any]) -> str:
         rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
         lines += ["", table([header, *rows])]
     return "\n".join(lines)
+
+
+def _printable(row: dict[str, Any]) -> dict[str, Any]:
+    """A group of a tree, its level without anything that a terminal would obey."""
+    return {**row, "level": _text(row["level"])}
 
 
 def _turn(evidence: GangObjects) -> dict[str, Any] | None:

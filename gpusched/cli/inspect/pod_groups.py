@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Final
 
 import attrs
@@ -66,7 +66,7 @@ async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
     raw = list(own)
     told = [{**item, API: API_VERSION} for item in own]
     refused = []
-    served = await _served(api)
+    served = await served_kinds(api)
     if missing is not None and not served:
         raise missing
     for kind, codec, api_version in served:
@@ -103,7 +103,7 @@ async def find_group(
             return "PodGroup", own
     if not {"PodGroup", COMPOSITE} & set(kinds):
         return None
-    for kind, codec, api_version in await _served(api):
+    for kind, codec, api_version in await served_kinds(api):
         if kind.kind not in kinds:
             continue
         path = f"/apis/{api_version}/namespaces/{namespace}/{kind.plural}/{name}"
@@ -116,33 +116,7 @@ async def find_group(
     return None
 
 
-async def groups_of_tree(api: ApiClient, namespace: str, name: str) -> frozenset[str]:
-    """Names of the PodGroups under a CompositePodGroup, at any depth."""
-    parents: dict[tuple[str, str], str] = {}
-    for kind, _, api_version in await _served(api):
-        if kind.source != foreign_kinds.NATIVE:
-            continue
-        path = f"/apis/{api_version}/namespaces/{namespace}/{kind.plural}"
-        for item in await list_objects(api, path, what=kind.name):
-            parent = value_at(item, "spec", "parentCompositePodGroupName")
-            parents[kind.kind, str(value_at(item, "metadata", "name"))] = str(parent or "")
-    return frozenset(
-        each for kind, each in parents if kind != COMPOSITE and _is_below(each, name, parents)
-    )
-
-
-def _is_below(group: str, top: str, parents: Mapping[tuple[str, str], str]) -> bool:
-    """Whether a PodGroup stands under a tree; parents that name each other end the way up."""
-    above, seen = parents["PodGroup", group], set[str]()
-    while above and above not in seen:
-        if above == top:
-            return True
-        seen.add(above)
-        above = parents.get((COMPOSITE, above), "")
-    return False
-
-
-async def _served(
+async def served_kinds(
     api: ApiClient,
 ) -> list[tuple[ForeignKind, KindCodec[Any, PodGroup], str]]:
     """Kinds of other projects that the server has, each with its best group and version."""

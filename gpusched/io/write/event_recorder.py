@@ -2,7 +2,8 @@
 
 An object's latest news replaces news that was not sent yet, so a gang that waited for half a
 second leaves no trace of it. One reason is told once a minute an object. Events give way to
-all other traffic; what does not fit the queue is dropped, the oldest first, and counted.
+all other traffic; what does not fit the queue is dropped, the oldest first, and counted. News of
+single pods of a gang that started come last: they take half of the queue at most.
 """
 
 from __future__ import annotations
@@ -103,7 +104,13 @@ class EventRecorder:
         """Events that were never told: no room in the queue, or the API did not take them."""
 
     def record(
-        self, note: EventNote, *, topic: str = "", settle_s: float = 0.0, line: str = ""
+        self,
+        note: EventNote,
+        *,
+        topic: str = "",
+        settle_s: float = 0.0,
+        line: str = "",
+        once: bool = False,
     ) -> None:
         """Tell it when it may be told, unless newer news about the object comes first.
 
@@ -112,7 +119,12 @@ class EventRecorder:
             topic: what is told once a minute; the event's reason unless given.
             settle_s: seconds to wait for newer news.
             line: newer news replaces older of the same line only; most objects have one.
+            once: told once in the life of the object, after which nothing need be known of it;
+                dropped where half of the queue is taken.
         """
+        if once and self._queued >= limits.EVENT_QUEUE_MAX // 2:
+            self._drop(f"{self._queued} events wait")
+            return
         uid = UID(f"{note.regarding.uid}/{line}") if line else note.regarding.uid
         topic = topic or note.reason
         known = self._objects.get(uid)
@@ -128,7 +140,7 @@ class EventRecorder:
             return
         now = self._clock.monotonic()
         due = max(now + settle_s, at + limits.EVENT_PERIOD_S)
-        known.news = (topic, note)
+        known.news, known.gone = (topic, note), once
         if due <= now:
             self._put(uid)
         else:

@@ -10,10 +10,12 @@ from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.gang_membership import PART, WITHOUT_OBJECT
 from gpusched.api.serializer.requests import EventNote, ObjectRef
 from gpusched.io.write.status_patches import GROUP_KINDS, StatusCache, find_group
-from gpusched.session.state.plan import GangStatus, PendingReason
+from gpusched.session.state.plan import GangStatus, PendingReason, PodBind
 
 WAITS: Final = "FailedScheduling"
 """As kube-scheduler's users know it."""
+SCHEDULED: Final = "Scheduled"
+"""The same, of what starts: on each pod, and on the gang's object with what was decided."""
 FAILS_IF_EVICTED: Final = "FailsIfEvicted"
 WARNING_LINE: Final = "warnings"
 """What an author should change is told beside why the gang waits, and neither replaces the other."""
@@ -33,6 +35,17 @@ def pod_event(key: ObjectKey, uid: UID, ask: PendingReason) -> EventNote:
         reason=WAITS,
         action="Scheduling",
         note=ask.message,
+    )
+
+
+def assigned_event(bind: PodBind) -> EventNote:
+    """That this pod was bound, in the words of kube-scheduler."""
+    return EventNote(
+        regarding=ObjectRef("Pod", bind.key, bind.uid),
+        type="Normal",
+        reason=SCHEDULED,
+        action="Binding",
+        note=f"Successfully assigned {bind.key} to {bind.node}",
     )
 
 
@@ -67,7 +80,7 @@ def gang_event(status: GangStatus, cache: StatusCache) -> EventNote:
     return EventNote(
         regarding=ref,
         type="Normal" if status.is_scheduled else "Warning",
-        reason="Scheduled" if status.is_scheduled else WAITS,
+        reason=SCHEDULED if status.is_scheduled else WAITS,
         action="Binding" if status.is_scheduled else "Scheduling",
         note=status.scheduled.message,
         why="" if status.is_scheduled else status.scheduled.reason,

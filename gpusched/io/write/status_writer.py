@@ -34,6 +34,7 @@ from gpusched.io.write.gang_events import (
     FAILS_IF_EVICTED,
     WAITS,
     WARNING_LINE,
+    assigned_event,
     event_object,
     gang_event,
     pod_event,
@@ -58,7 +59,13 @@ from gpusched.io.write.status_patches import (
 )
 from gpusched.session.allocate.gang_repair import STARTED
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import GangStatus, PendingReason, QueueStatus, TopologyStatus
+from gpusched.session.state.plan import (
+    GangBind,
+    GangStatus,
+    PendingReason,
+    QueueStatus,
+    TopologyStatus,
+)
 
 _NOT_STARTED: Final = frozenset({"Pending", "Inqueue"})
 _CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
@@ -215,9 +222,14 @@ class StatusWriter:
             _remember_latest(self._said, topology.uid, topology)
             self._submit_topology(topology)
 
-    def bound(self, gang: UID) -> None:
-        """This process has brought a gang to its nodes: worth an event, once it is scheduled."""
-        _remember_latest(self._bound, gang, None)
+    def bound(self, gang: GangBind) -> None:
+        """This process has brought a gang to its nodes: worth an event, once it is scheduled.
+
+        Its pods are told at once, as kube-scheduler tells each: people describe pods.
+        """
+        _remember_latest(self._bound, gang.uid, None)
+        for bind in gang.binds:
+            self.events.record(assigned_event(bind), once=True)
 
     def reject(self, rejected: Rejected) -> None:
         """Tell the author of an object that it cannot be believed, once a generation."""
@@ -324,8 +336,8 @@ class StatusWriter:
         self._tell_pods(status, ask)
         was_scheduled, reason, message = self._shown(status, before)
         if status.is_scheduled:
-            # What was to be told about waiting is no longer true.
-            self.events.withdraw(status.uid)
+            # What was to be told about waiting is no longer true; that a pod is bound is.
+            self.events.withdraw(status.uid, reason=WAITS if status.gang.kind == "Pod" else "")
             if not was_scheduled:
                 self._tell(status)
         elif reason != status.scheduled.reason or without_numbers(message) != without_numbers(
@@ -416,8 +428,10 @@ class StatusWriter:
             self._objects.pop(uid, None)
 
     def _tell(self, status: GangStatus) -> None:
-        if status.is_scheduled and status.gang.kind in WITHOUT_OBJECT:
-            return  # there is nothing that it could be told on
+        if status.is_scheduled and (
+            status.gang.kind in WITHOUT_OBJECT or event_object(status, self._cache).kind == "Pod"
+        ):
+            return  # there is nothing that it could be told on, or the pod was told
         settle_s = 0.0 if status.is_scheduled else limits.STATUS_PERIOD_S
         self.events.record(
             gang_event(status, self._cache), topic=status.scheduled.reason, settle_s=settle_s

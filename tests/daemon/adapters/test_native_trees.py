@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.cli.inspect.explain import gather
+from gpusched.cli.inspect.explanation import explain_gang, render_explanation
+from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import ANY, SCHEMAS, install
 from tests.daemon.adapters.test_native_status import GROUPS, member, running
 
@@ -277,5 +280,35 @@ def test_pods_of_one_tree_have_one_priority_and_one_scheduler(play, what):
         word = "several priorities (0, 100)" if what == "priority" else "several schedulers"
         await w.until(lambda: word in told(w, TREES, "root")[OURS][2])
         assert running(w, "a") == []
+
+    play(scenario)
+
+
+def test_explain_shows_the_tree_of_a_running_cluster(play):
+    """Given a tree of which one group cannot start, it shows what each group has."""
+
+    async def scenario(w):
+        await ready(w, 3)
+        tree(w, "job", 2)
+        rack = {"topology": [{"key": "gpusched.io/rack"}]}
+        leaf(w, "lead", 1, "job")
+        tree(w, "workers", 1, "job")
+        leaf(w, "a", 2, "workers", schedulingConstraints=rack)
+        leaf(w, "b", 2, "workers", schedulingConstraints=rack)
+        for group, count in (("lead", 1), ("a", 2), ("b", 2)):
+            pods_of(w, group, count)
+        await w.until(lambda: len(w.running()) == 3)
+        api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+        w.closing.append(api.close)
+        found = await gather(api, namespace="default", name="workers")
+        drawn = render_explanation(explain_gang(found)).split("\n\n")[1]
+        assert drawn.splitlines() == [
+            "GROUP                          NEEDS      PLACED   READY   LEVEL",
+            "CompositePodGroup job          2 groups   2 of 2",
+            "|- CompositePodGroup workers   1 group    1 of 2",
+            "|  |- PodGroup a               2 pods     2 of 2   2       gpusched.io/rack",
+            "|  `- PodGroup b               2 pods     0 of 2   0       gpusched.io/rack",
+            "`- PodGroup lead               1 pod      1 of 1   1",
+        ]
 
     play(scenario)

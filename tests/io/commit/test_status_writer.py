@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected, ResourceVersion
+from gpusched.api.meta.resources import NOTHING
 from gpusched.base import limits
 from gpusched.io.write.status_writer import StatusWriter
-from gpusched.session.state.plan import GangStatus, PendingReason
+from gpusched.session.state.plan import GangBind, GangStatus, PendingReason, PodBind
 
 LACK = PendingReason(reason="InsufficientResources", message="needs 2 nodes; 1 fits now")
 QUOTA = PendingReason(reason="WaitingForQuota", message="queue q has 0 of 8 GPUs left")
@@ -386,6 +387,21 @@ def test_a_rejected_object_is_told_once_a_generation(told):
     told(scenario)
 
 
+def bound_gang(name, kind, *pods):
+    """What this process bound: these pods of a gang, all to one node."""
+    binds = tuple(
+        PodBind(
+            key=ObjectKey("default", pod), uid=UID(f"u-{pod}"), node="n", node_uid=UID("u-n"),
+            slots=0, rank=-1, requests=NOTHING,
+        )
+        for pod in pods
+    )  # fmt: skip
+    return GangBind(
+        gang=GangKey(kind, "default", name), uid=UID(f"u-{name}"), generation=0, queue="",
+        min_member=1, placed=0, binds=binds,
+    )  # fmt: skip
+
+
 def test_a_lone_pod_is_told_scheduled_by_the_one_who_bound_it(told, pod):
     """After a restart the pods of earlier leaders are not announced again."""
 
@@ -394,13 +410,14 @@ def test_a_lone_pod_is_told_scheduled_by_the_one_who_bound_it(told, pod):
             "u-a": pod("a", "u-a", 5, node="n", fence="me/1"),
             "u-b": pod("b", "u-b", 5, node="n", fence="other/0"),
         }
-        writer.bound(UID("u-job2"))
+        writer.bound(bound_gang("job2", "Job"))
+        writer.bound(bound_gang("a", "Pod", "a"))
         statuses = [says_status(DONE, name=n, kind="Pod") for n in ("a", "b")]
         statuses += [says_status(DONE, name=n, kind="Job") for n in ("job1", "job2")]
         writer.submit(statuses, [])
         await asyncio.sleep(2)
         about = [b["regarding"]["name"] for b in given.cluster.bodies("POST", "/events")]
-        assert about == ["a", "job2"]
+        assert sorted(about) == ["a", "job2"]
 
     told(scenario)
 

@@ -94,3 +94,28 @@ def test_events_of_others_are_not_dropped(play, monkeypatch):
         await writer.close()
 
     play(scenario)
+
+
+def test_pods_of_a_large_gang_take_half_of_the_queue(play, monkeypatch):
+    """Given more pods that were bound than that, then news about others find room; all is forgotten."""
+    monkeypatch.setattr(limits, "EVENT_QUEUE_MAX", 20)
+
+    async def scenario(given):
+        given.cluster.default = lambda _request, body: web.json_response(body, status=201)
+        writer = EventRecorder(
+            given.api, given.rate_limiter, lease=given.lease, clock=given.clock,
+            telemetry=given.telemetry, instance="i", on_fault=given.faults.append,
+        )  # fmt: skip
+        for number in range(60):
+            writer.record(note("large", number), once=True)
+        for number in range(10):
+            writer.record(note("quiet", number))
+        await writer.flush()
+        told = [path for _, method, path, _ in given.cluster.seen if method == "POST"]
+        assert sum("/namespaces/large/" in path for path in told) == 10
+        assert sum("/namespaces/quiet/" in path for path in told) == 10
+        assert writer.dropped == 50
+        assert all(uid.startswith("quiet") for uid in writer._objects)
+        await writer.close()
+
+    play(scenario)

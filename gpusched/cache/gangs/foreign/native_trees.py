@@ -231,9 +231,10 @@ def spec_of_tree(origin: GangSpec, tree: GroupTree) -> GangSpec:
     error = origin.error
     have = _child_count(tree, root)
     if not error[0] and have < least:
+        groups = "1 group" if least == 1 else f"{least} groups together"
         error = (
             "NotEnoughMembers",
-            f"needs {least} groups together; {have} {'exists' if have == 1 else 'exist'}",
+            f"needs {groups}; {have} {'exists' if have == 1 else 'exist'}",
         )
     leaves, holders = split_sub_groups(parts)
     return attrs.evolve(
