@@ -100,7 +100,7 @@ class Preemption:
         self._victims = supposing or late or session_victims(session)
         if rules.only_spare:
             self._victims = self._victims.only_spare_members()
-        self._chooser = VictimSelector(session, self._victims, rules)
+        self._chooser = VictimSelector(session, self._victims, rules, any_will_do=self._supposing)
         self._roles = RoleVictimSearch(
             session, self._victims, action=rules.action, budget_s=session.effort.budget_s
         )

@@ -79,9 +79,18 @@ class VictimSelector:
         session: in which is evicted.
         victims: of the session.
         rules: of the action.
+        any_will_do: whether it is only asked if there are victims: no cheaper ones are searched.
     """
 
-    def __init__(self, session: Session, victims: Victims, rules: VictimRules) -> None:
+    def __init__(
+        self,
+        session: Session,
+        victims: Victims,
+        rules: VictimRules,
+        *,
+        any_will_do: bool = False,
+    ) -> None:
+        self._any_will_do = any_will_do
         self._session = session
         self._victims = victims
         self._rules = rules
@@ -300,6 +309,8 @@ class VictimSelector:
         """A cheaper choice in this area, where one may exist and there is time to look."""
         settings = self._session.placement
         if settings.solver != "cpsat" or self._budget <= 0:
+            return None
+        if best is not None and self._any_will_do:
             return None
         if not pool.fixed:
             return None  # whose turn it is to lose comes before what is lost

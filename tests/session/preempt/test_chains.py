@@ -6,6 +6,7 @@ import pytest
 
 from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.pod.pod import PodPhase
+from gpusched.session.preempt.claims import stability
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.session.running import runs
@@ -91,3 +92,17 @@ def test_a_victim_that_starts_with_its_minimum_does_not_grow_over_others(given, 
     high(c, gpus=2, node_selector={"kind": "a"})
     c.when.one_session()
     assert c.then.evicted() == evicted
+
+
+def test_equal_victims_are_searched_for_once(given, monkeypatch):
+    """What stays for a claimant stays with all of its class, and takes one search of the session's."""
+    monkeypatch.setattr(stability, "TRIALS_MAX", 1)
+    c = given
+    for number in range(3):
+        c.node(f"n{number}", gpus=2, labels={"kind": "a"})
+        runs(c, f"own{number}", f"n{number}", gpus=2, queue="owner")
+    c.queue("owner", limits={"deserved": {entities.GPU: 8}})
+    runs(c.node("n3", gpus=2), "lent", "n3", gpus=2, queue="guest")
+    high(c, gpus=2, node_selector={"kind": "a"})
+    c.when.one_session()
+    assert c.then.evicted() == []

@@ -7,12 +7,13 @@ and of members that are lost above a minimum, whether others would give members 
 victim for which that is so stays where it is, and the claim is made with others or not at all.
 
 The bounds: no more than ``VICTIMS_ASKED_MAX`` gangs of one claim are asked, those that end first, and
-no more than ``TRIALS_MAX`` searches are made in one session.
+no more than ``TRIALS_MAX`` searches are made in one session. What stays for a claimant stays with all
+of its class until the next claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
@@ -23,6 +24,7 @@ import msgspec
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.pod.pod import PodPhase
+from gpusched.cache.gangs.equivalence import Omit, placement_key
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.queue_order import in_queue_order
@@ -58,6 +60,9 @@ class ChainCheck:
         self._session = session
         self._trial = trial
         self._trials = 0
+        self._stay: set[Hashable] = set()
+        """Classes of a claimant and of a victim that stays, from one claim to the next."""
+        self._stay_at = 0
         self._known: tuple[int, Victims] | None = None
         """Victims, and the number of claims with which they were looked up."""
 
@@ -72,6 +77,9 @@ class ChainCheck:
         remade = remade_victims(statement.evictions, session.nominations.evicted)
         if not remade:
             return None
+        if self._stay_at != len(session.nominations.plans):
+            self._stay_at = len(session.nominations.plans)
+            self._stay.clear()
         ends = [each for each in remade if each.ends]
         asked = [*ends, *(each for each in remade if not each.ends)][:VICTIMS_ASKED_MAX]
         by_key = {each.gang.key: each for each in asked}
@@ -82,9 +90,14 @@ class ChainCheck:
                 rules = claim_rules(session, self._known_victims()) if each.ends else ()
                 if each.ends and not any(rule.allow(gang) for rule in rules):
                     continue
+                alike = (placement_key(claimant), placement_key(gang, without=Omit.LENGTH))
+                if alike in self._stay:
+                    return each.victim
                 found = self._finds_room(gang, supposed) if each.ends else ()
                 if found is None:
                     evicts = self._evicts(gang, statement)
+                    if evicts:
+                        self._stay.add(alike)
                 else:
                     grows = attrs.evolve(each, gang=gang_with_starts(session, gang, found))
                     evicts = self._evicts_to_grow(grows, claimant, statement, supposed)
