@@ -25,20 +25,24 @@ SELECTOR_BYTES_MAX: Final = 10 * 1024
 """Length of an expression that the API takes."""
 COST_MAX: Final = 1_000_000
 """Units that one evaluation may cost."""
-_BY_DOMAIN: Final[Type] = ("map", "string", ("map", "string", "dyn"))
+_ATTRIBUTES: Final[Type] = ("map", "string", ("map", "string", "dyn"))
+_QUANTITY: Final[Type] = ("record", "kubernetes.Quantity", {})
+_CAPACITIES: Final[Type] = ("map", "string", ("map", "string", _QUANTITY))
 DEVICE_TYPE: Final[Type] = (
     "record",
     "kubernetes.DRADevice",
     {
         "driver": "string",
-        "attributes": _BY_DOMAIN,
-        "capacity": _BY_DOMAIN,
+        "attributes": _ATTRIBUTES,
+        "capacity": _CAPACITIES,
         "allowMultipleAllocations": "bool",
     },
 )
 """The type of ``device``, the one variable of a selector."""
 SELECTOR_FUNCTIONS: Final[dict[str, Type]] = {"includes": "bool"}
 """Functions of selectors that other expressions of Kubernetes do not have, with their results."""
+_RESULTS: Final = ("bool", "dyn")
+_NOT_BOOLEAN: Final = "must evaluate to bool"
 _CACHED: Final = 4096
 
 
@@ -150,7 +154,8 @@ class DeviceSelector:
 @lru_cache(maxsize=_CACHED)
 def selector_complaint(text: str) -> str:
     """Why an expression cannot be compiled as a selector; empty when it can."""
-    return compile_expression(text, {"device": DEVICE_TYPE}, SELECTOR_FUNCTIONS)[2]
+    _, result, complaint = compile_expression(text, {"device": DEVICE_TYPE}, SELECTOR_FUNCTIONS)
+    return complaint or ("" if result in _RESULTS else _NOT_BOOLEAN)
 
 
 @lru_cache(maxsize=_CACHED)
@@ -170,6 +175,6 @@ def compile_selector(text: str) -> DeviceSelector:
     run, result, complaint = compile_expression(text, {"device": DEVICE_TYPE}, SELECTOR_FUNCTIONS)
     if run is None:
         raise SelectorInvalid(f"CEL compile error: {complaint}")
-    if result not in ("bool", "dyn"):
-        raise SelectorInvalid("CEL compile error: must evaluate to bool")
+    if result not in _RESULTS:
+        raise SelectorInvalid(f"CEL compile error: {_NOT_BOOLEAN}")
     return DeviceSelector(text, run)
