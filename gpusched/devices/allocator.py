@@ -247,7 +247,7 @@ class _Search:
         for device, _ in every:
             if self._usage.holding(device.id) is None:
                 for name in matched:
-                    for value in _values(device, name) or ():
+                    for value in attribute_values(device, name) or ():
                         sizes[name, value] += 1
         return sizes
 
@@ -274,7 +274,7 @@ class _Search:
             (
                 groups[name, value]
                 for name in self._compared()
-                for value in _values(device, name) or ()
+                for value in attribute_values(device, name) or ()
                 if (name, value) in groups
             ),
             default=0,
@@ -294,7 +294,7 @@ class _Search:
                 found if isinstance(found := device.selected(each), bool) else found.message
                 for each in self._selectors()
             ),
-            tuple(_values(device, name) for name in self._compared()),
+            tuple(attribute_values(device, name) for name in self._compared()),
             content.capacities,
             counters,
             device.taints,
@@ -516,7 +516,7 @@ class _Search:
                 self._states[last.claim][number] = before
             else:
                 self._distinct[last.claim][number].subtract(
-                    _values(device, rules[number].distinct) or ()
+                    attribute_values(device, rules[number].distinct) or ()
                 )
 
     def _narrow(
@@ -528,7 +528,7 @@ class _Search:
         changes: list[tuple[int, frozenset[object]]] = []
         for number in chosen.constraints:
             rule = rules[number]
-            values = _values(device, rule.match or rule.distinct)
+            values = attribute_values(device, rule.match or rule.distinct)
             if not values:
                 return None
             if rule.match:
@@ -639,7 +639,7 @@ def _counters_of(candidate: _Candidate) -> Iterator[tuple[tuple[PoolId, str, str
             yield (candidate.pool.id, part.name, name), amount
 
 
-def _values(device: PoolDevice, attribute: str) -> frozenset[object] | None:
+def attribute_values(device: PoolDevice, attribute: str) -> frozenset[object] | None:
     """Values of an attribute with their types, a list's elements each; None without the attribute."""
     value = next((held for name, held in device.device.attributes if name == attribute), None)
     if value is None:

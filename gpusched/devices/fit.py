@@ -34,22 +34,34 @@ def count_pods(
     claims: Sequence[ReadyClaim],
     *,
     most: int,
+    beside: Sequence[ReadyClaim] = (),
     steps_max: int = STEPS_MAX,
 ) -> PodCount:
     """How many pods with claims like these find devices on a node at the same time.
 
     The claims of fewer pods can be served wherever those of more can, so counting goes up until the
     first number that has no allocation.
+
+    Args:
+        inventory: with the classes.
+        usage: of all devices.
+        node: its devices.
+        claims: of one pod.
+        most: pods that are asked about.
+        beside: claims of other pods that are served, too, with any devices.
+        steps_max: devices that one search tries.
     """
     if not claims:
         return PodCount(most)
+    first = [-1] * len(beside)
     for pods in range(1, most + 1):
+        alike = [each + len(beside) if each >= 0 else -1 for each in _alike(len(claims), pods)]
         found = allocate(
             inventory,
             usage,
             node,
-            list(claims) * pods,
-            alike=_alike(len(claims), pods),
+            [*beside, *list(claims) * pods],
+            alike=[*first, *alike],
             steps_max=steps_max,
         )
         if found.outcome is not AllocationOutcome.ALLOCATED:

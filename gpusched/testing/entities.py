@@ -62,7 +62,8 @@ def pod_class(
     preferred_pod_affinity, preferred_pod_anti_affinity, spread, soft_spread, ports.
     """
     more_rules: dict[str, Any] = {
-        kind: terms if isinstance(terms, bool) else tuple(terms) for kind, terms in rules.items()
+        kind: terms if isinstance(terms, bool | str) else tuple(terms)
+        for kind, terms in rules.items()
     }
     requests = resources({PODS: 1, "cpu": cpu, "memory": memory, gpu: gpus, **(more or {})})
     name, count = gpu_request(requests)

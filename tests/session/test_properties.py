@@ -37,6 +37,7 @@ from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.session.framework.pod_counts import PodCountCache, PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.state.nodes.device_room import DeviceCache, DeviceRoom
 from gpusched.session.state.statement import Statement
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given
@@ -242,7 +243,12 @@ def test_rollback_is_identity(seed):
     snapshot = c.cache.snapshot(0.0)
     node_usage = NodeUsage(snapshot.nodes)
     pod_counts = PodCounts(node_usage, snapshot.pods_by_node, PodCountCache())
-    statement = Statement(node_usage, QueueAccounts(snapshot.queues), pod_counts)
+    statement = Statement(
+        node_usage,
+        QueueAccounts(snapshot.queues),
+        pod_counts,
+        lambda: DeviceRoom(snapshot.devices, node_usage, DeviceCache()),
+    )
     row = snapshot.nodes.row["spare"]
     marks = [(statement.checkpoint(), node_usage.used.copy(), list(node_usage.free_slots))]
     for number in range(4):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+import attrs
 
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.devices.dynamic.claims import (
@@ -52,11 +55,19 @@ class DeviceObjectStores:
 
     def __init__(self, changed: Callable[[], None], layouts: DeviceStore[DeviceSlice]) -> None:
         self._listener = changed
-        self.slices = SliceStore(self._forget, layouts)
-        self.classes: ListedKindStore[DeviceClass] = ListedKindStore(self._forget)
-        self.claims: ListedKindStore[ResourceClaim] = ListedKindStore(self._forget)
-        self.templates: ListedKindStore[ResourceClaimTemplate] = ListedKindStore(self._forget)
-        self.rules: ListedKindStore[DeviceTaintRule] = ListedKindStore(self._forget)
+        self.slices = SliceStore(partial(self._forget, "slices"), layouts)
+        self.classes: ListedKindStore[DeviceClass] = ListedKindStore(
+            partial(self._forget, "classes")
+        )
+        self.claims: ListedKindStore[ResourceClaim] = ListedKindStore(
+            partial(self._forget, "claims")
+        )
+        self.templates: ListedKindStore[ResourceClaimTemplate] = ListedKindStore(
+            partial(self._forget, "templates")
+        )
+        self.rules: ListedKindStore[DeviceTaintRule] = ListedKindStore(
+            partial(self._forget, "taint_rules")
+        )
         self.shelves: dict[str, ListedKindStore[Any]] = {
             "ResourceSlice": self.slices,
             "DeviceClass": self.classes,
@@ -65,23 +76,29 @@ class DeviceObjectStores:
             "DeviceTaintRule": self.rules,
         }
         """By kind."""
-        self._view: DeviceCatalog | None = NO_DEVICES
+        self._changed: set[str] = set()
+        self._view = NO_DEVICES
 
-    def _forget(self) -> None:
-        self._view = None
+    def _forget(self, part: str) -> None:
+        self._changed.add(part)
         self._listener()
 
     def view(self) -> DeviceCatalog:
-        """This moment; the same object until something changes."""
-        if self._view is None:
-            self._view = DeviceCatalog(
-                slices=tuple(item for _, item in sorted(self.slices.items.items())),
-                classes=MappingProxyType(
-                    {key.name: item for key, item in sorted(self.classes.items.items())}
-                ),
-                claims=MappingProxyType(dict(sorted(self.claims.items.items()))),
-                templates=MappingProxyType(dict(sorted(self.templates.items.items()))),
-                taint_rules=tuple(item for _, item in sorted(self.rules.items.items())),
-                served=True,
-            )
+        """This moment; its parts are the same objects until something in them changes."""
+        if self._changed:
+            made = {part: self._part(part) for part in sorted(self._changed)}
+            self._view = attrs.evolve(self._view, served=True, **made)
+            self._changed.clear()
         return self._view
+
+    def _part(self, part: str) -> Any:
+        if part == "slices":
+            return tuple(item for _, item in sorted(self.slices.items.items()))
+        if part == "taint_rules":
+            return tuple(item for _, item in sorted(self.rules.items.items()))
+        if part == "classes":
+            return MappingProxyType(
+                {key.name: item for key, item in sorted(self.classes.items.items())}
+            )
+        store: ListedKindStore[Any] = self.claims if part == "claims" else self.templates
+        return MappingProxyType(dict(sorted(store.items.items())))

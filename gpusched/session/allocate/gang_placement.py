@@ -24,13 +24,14 @@ from gpusched.session.allocate.placement_problem import (
     placed_rows,
 )
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules, place_pod_by_pod
-from gpusched.session.allocate.start_members import choose_start_members
-from gpusched.session.allocate.sub_groups import unknown_sub_group_message
-from gpusched.session.allocate.unschedulable import (
+from gpusched.session.allocate.refusals.device_claims import claims_not_ready
+from gpusched.session.allocate.refusals.unschedulable import (
     certainty_text,
     explain_split_placement,
     explain_unsolved,
 )
+from gpusched.session.allocate.start_members import choose_start_members
+from gpusched.session.allocate.sub_groups import unknown_sub_group_message
 from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.choice import place_on_best_types
@@ -103,6 +104,9 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
     strange = unknown_sub_group_message(gang)
     if strange:
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, strange)
+    unready = claims_not_ready(session, gang)
+    if unready is not None:
+        return unready
     if _shared_freely(gang):
         return place_pod_by_pod(session, gang, statement, confines)
     if has_inter_pod_rules(session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]):
@@ -213,9 +217,13 @@ def _place_whole(
         if beyond is not None:
             return beyond
         if solution.counts.size:
-            apply_solution(session, gang, statement, problem, solution)
-            statement.proof, statement.terms = scoped_proof(gang, solution), solution.terms
-            return None
+            mark = statement.checkpoint()
+            if apply_solution(session, gang, statement, problem, solution):
+                statement.proof, statement.terms = scoped_proof(gang, solution), solution.terms
+                return None
+            # Pods of several kinds that compete for devices: amounts do not tell what fits together.
+            statement.rollback(mark)
+            return place_pod_by_pod(session, gang, statement, confines)
         if refusal is None:
             refusal = explain_unsolved(session, gang, solution, confines)
         if not sure or solution.outcome is not SearchOutcome.INFEASIBLE:

@@ -288,6 +288,8 @@ def apply_solution(
                 then.remove(pod_set.pod_class.gpus)
             if rules is not None and not session.pod_info(pod).class_fit.fits[row]:
                 return False
+            if pod_set.pod_class.claims and not session.devices.can_take(pod, row):
+                return False
             statement.assign(pod, row, request, then=tuple(then))
     return True
 

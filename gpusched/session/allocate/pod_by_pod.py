@@ -27,9 +27,9 @@ from gpusched.session.allocate.node_sets import (
     Unschedulable,
     candidate_node_sets,
 )
+from gpusched.session.allocate.refusals.unschedulable import explain_no_domain, explain_shortage
 from gpusched.session.allocate.start_members import choose_start_members, in_pod_order
 from gpusched.session.allocate.sub_groups import place_sub_groups
-from gpusched.session.allocate.unschedulable import explain_no_domain, explain_shortage
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement

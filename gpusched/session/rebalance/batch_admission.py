@@ -265,7 +265,9 @@ class BatchAdmission:
         pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
         return (
             plain
-            and not any(pod_set.pod_class.unsupported for pod_set in gang.pod_sets)
+            and not any(
+                each.pod_class.unsupported or each.pod_class.claims for each in gang.pod_sets
+            )
             and not has_inter_pod_rules(self._session, pod_sets)
         )
 

@@ -17,6 +17,7 @@ from gpusched.session.allocate.node_sets import (
     candidate_node_sets,
 )
 from gpusched.session.allocate.pod_by_pod import place_within_rows
+from gpusched.session.allocate.refusals.unschedulable import explain_shortage
 from gpusched.session.allocate.start_members import in_pod_order
 from gpusched.session.allocate.sub_groups import (
     complete_sub_group,
@@ -25,7 +26,6 @@ from gpusched.session.allocate.sub_groups import (
     rows_around_sub_group,
     sub_group_rows,
 )
-from gpusched.session.allocate.unschedulable import explain_shortage
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.session import Session

@@ -101,7 +101,7 @@ class EquivalenceClasses:
             or gang.sub_groups
             or (gang.expected_count and not gang.suspended)
             or gang.topology.max_wait_ns
-            or any(pod_set.pod_class.unsupported for pod_set in gang.pod_sets)
+            or any(each.pod_class.unsupported or each.pod_class.claims for each in gang.pod_sets)
         ):
             return None
         timeless = self._class_for(gang, Omit.NAMESPACE | Omit.LENGTH, None)

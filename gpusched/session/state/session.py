@@ -45,6 +45,7 @@ from gpusched.session.state.nodes.class_info import (
     PodClassInfos,
 )
 from gpusched.session.state.nodes.cluster_map import ClusterMap
+from gpusched.session.state.nodes.device_room import DeviceRoom
 from gpusched.session.state.nodes.gpu_types import (
     NodeGpuTypes,
     slowest_speed,
@@ -130,7 +131,7 @@ class Session:
             self.hooks.usages,
         )
         self.class_infos = PodClassInfos(
-            self.node_usage, self.pod_counts, self.hooks, session_cache
+            self.node_usage, self.pod_counts, self.hooks, session_cache, lambda: self.devices
         )
         self.view.ask_filters(self.class_infos.accepting)
         self.types_given: dict[GangKey, tuple[int, ...]] = {}
@@ -178,6 +179,11 @@ class Session:
     def _not_opened(self, fault: PluginFault, _hooks: Hooks, _view: View) -> None:
         self.hooks.faults.append(str(fault))
         self.outcomes.close(f"{fault}; nothing is placed until it works or is removed")
+
+    @cached_property
+    def devices(self) -> DeviceRoom:
+        """Devices of the session, worked out when the first pod with claims is looked at."""
+        return DeviceRoom(self.snapshot.devices, self.node_usage, self.cache.devices)
 
     # -- gangs and queues --------------------------------------------------------------------
     @cached_property
@@ -287,7 +293,9 @@ class Session:
     # -- moving ------------------------------------------------------------------------------
     def statement(self) -> Statement:
         """An empty batch of moves."""
-        return Statement(self.node_usage, self.queue_accounts, self.pod_counts)
+        return Statement(
+            self.node_usage, self.queue_accounts, self.pod_counts, lambda: self.devices
+        )
 
     def evict(self, statement: Statement, gang: Gang, member: Placed) -> None:
         """Add to a statement that a member leaves. Its node must exist.

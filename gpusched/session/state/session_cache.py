@@ -20,6 +20,7 @@ from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.node_pools import NodePoolCache
 from gpusched.session.framework.pod_counts import PodCountCache
 from gpusched.session.state.equivalence import EquivalenceClasses, GangCache
+from gpusched.session.state.nodes.device_room import DeviceCache
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.topology.levels import TopologyLevel, topology_levels, with_label_levels
@@ -99,6 +100,8 @@ class SessionCache:
         """Nodes of node pools, and amounts that gangs hold there."""
         self.gpu_types = GpuTypeCache()
         """Types of nodes' GPUs."""
+        self.devices = DeviceCache()
+        """Pools of devices, and how many pods fit nodes that are alike."""
         self.tables = TableCache()
         """Tables of nodes that placement sorts by."""
         self.equivalence = EquivalenceClasses()

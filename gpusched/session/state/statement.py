@@ -9,7 +9,7 @@ held for a pod until the pods that leave are gone. It names no GPU slots yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -23,6 +23,7 @@ from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.placement.model.problem import Term
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.state.nodes.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import numa_slot_masks
 from gpusched.topology.slot_choice import choose_slots
 
@@ -104,11 +105,17 @@ class Statement:
         accounts: of the queues; places are charged when the statement is committed, evictions
             and nominations taken back at once, so that policies see them while victims are chosen.
         pod_counts: pods on each node, for rules between pods.
+        devices: of the session; asked for only by pods with claims.
     """
 
     def __init__(
-        self, node_usage: NodeUsage, accounts: QueueAccounts, pod_counts: PodCounts
+        self,
+        node_usage: NodeUsage,
+        accounts: QueueAccounts,
+        pod_counts: PodCounts,
+        devices: Callable[[], DeviceRoom],
     ) -> None:
+        self._devices = devices
         self._node_usage = node_usage
         self._pod_counts = pod_counts
         self._accounts = accounts
@@ -165,6 +172,8 @@ class Statement:
         free = node_usage.free_on(row, request.columns)
         if (free < request.amounts).any():
             raise InvariantBroken(f"pod {pod.key} does not fit {node_usage.nodes.nodes[row].name}")
+        if pod.pod_class.claims:
+            self._devices().take(pod, row, nominated=node_usage.later)
         share = request.share is not None
         gpu = node_usage.gpu_to_join(row, request) if share else None
         if node_usage.later:
@@ -206,6 +215,8 @@ class Statement:
         """
         self._must_be_open()
         self._node_usage.release(row, request, slots=member.slots)
+        if member.pod.pod_class.claims:
+            self._devices().leave(member.pod)
         self._pod_counts.leave(member.pod, row)
         self._accounts.release(path, member.pod.pod_class.requests)
         self._moves.append(EvictOperation(gang, member, row, request, tuple(path)))
@@ -220,6 +231,8 @@ class Statement:
         """
         self._must_be_open()
         self._node_usage.reserve(place.row, place.request, gpu=place.gpu, times=-1)
+        if place.pod.pod_class.claims:
+            self._devices().give_back(place.pod, nominated=True)
         self._pod_counts.nominate(place.pod, place.row, times=-1)
         self._accounts.nominate(path, place.pod.pod_class.requests, times=-1)
         if lasting:
@@ -246,9 +259,12 @@ class Statement:
             self._undo(self._moves.pop())
 
     def _undo(self, move: Operation) -> None:
+        self._undo_devices(move)
         node_usage = self._node_usage
         if isinstance(move, EvictOperation):
             node_usage.release(move.row, move.request, slots=move.member.slots, times=-1)
+            if move.member.pod.pod_class.claims:
+                self._devices().leave(move.member.pod, times=-1)
             self._pod_counts.leave(move.member.pod, move.row, times=-1)
             self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
         elif isinstance(move, UnnominateOperation):
@@ -273,6 +289,16 @@ class Statement:
         else:
             node_usage.remove(move.row, move.request, slots=move.slots)
             self._pod_counts.place(move.pod, move.row, times=-1)
+
+    def _undo_devices(self, move: Operation) -> None:
+        """The devices of a pod with claims follow its place."""
+        place = move if isinstance(move, Assignment) else getattr(move, "assignment", None)
+        if place is None or not place.pod.pod_class.claims:
+            return
+        if isinstance(move, Assignment):
+            self._devices().give_back(place.pod, nominated=place.is_nomination)
+        else:
+            self._devices().take_again(place.pod, place.row, nominated=place.is_nomination)
 
     def commit(self) -> tuple[Assignment, ...]:
         """Make the moves final; returns the places among them."""

@@ -22,6 +22,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
                 place.slots,
                 place.pod.rank,
                 place.pod.pod_class.requests,
+                session.devices.claim_binds(place.pod) if place.pod.pod_class.claims else (),
             )
             for place in places
         ]

@@ -6,7 +6,7 @@ one info. The others share theirs with pods for which all rules have the same ke
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,7 +18,7 @@ from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints, NodeColumns, RequestVector, pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
-from gpusched.placement.model.class_fit import ClassFit
+from gpusched.placement.model.class_fit import Caps, ClassFit
 from gpusched.session.framework.hooks import Filter, Hooks
 from gpusched.session.framework.inter_pod_rules import (
     InterPodGate,
@@ -30,6 +30,7 @@ from gpusched.session.framework.inter_pod_rules import (
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.view import NodeRows
 from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.nodes.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import make_numa_limit
 from gpusched.session.state.session_cache import SessionCache
 
@@ -84,6 +85,7 @@ class PodClassInfos:
         pod_counts: pods on each node.
         hooks: what plugins registered.
         session_cache: filter results cached from earlier sessions.
+        devices: of the session; asked for only by classes with claims.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class PodClassInfos:
         pod_counts: PodCounts,
         hooks: Hooks,
         session_cache: SessionCache,
+        devices: Callable[[], DeviceRoom],
     ) -> None:
+        self._devices = devices
         self._node_usage = node_usage
         self._pod_counts = pod_counts
         self._hooks = hooks
@@ -245,6 +249,8 @@ class PodClassInfos:
             return points
 
         caps = make_numa_limit(node_usage, pod_class)
+        if pod_class.claims:
+            caps = _both(caps, self._devices().caps(pod_class))
         class_fit = ClassFit(
             node_usage, request, allowed=allowed, score=score, gate=gate, caps=caps
         )
@@ -256,6 +262,18 @@ def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes
     for mask in refused:
         allowed &= ~mask
     return allowed
+
+
+def _both(first: Caps | None, second: Caps | None) -> Caps | None:
+    """What lowers as both do."""
+    if first is None or second is None:
+        return first or second
+
+    def lower(rows: Sequence[int] | slice, fits: Ints) -> None:
+        first(rows, fits)
+        second(rows, fits)
+
+    return lower
 
 
 def _refuse_nothing(_pod: PodClass, _nodes: Sequence[object]) -> None:

@@ -22,6 +22,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.placement.model.problem import Certificate, SearchOutcome, Solution
 from gpusched.session.allocate.node_sets import ALL_NODES, LevelConstraint, NodeSet, Unschedulable
+from gpusched.session.allocate.refusals.device_claims import device_shortage
 from gpusched.session.allocate.start_members import choose_start_members
 from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.reasons import (
@@ -478,6 +479,9 @@ def explain_shortage(
             ),
         )
     info = session.pod_info(pod)
+    lacking = device_shortage(session, pod_set.pod_class, count, area)
+    if lacking is not None:
+        return lacking
     if info.gate is None and info.class_fit.total(area.rows, most=count) >= count:
         alone = pods_with_requests_text(count, pod_set.pod_class)
         message = f"{alone} find no place beside the gang's other members, though alone they would"

@@ -1,0 +1,1 @@
+"""Why does a gang find no place? The reason and the sentence, with numbers."""

@@ -1,0 +1,378 @@
+"""Devices of one session: how many pods of a class find theirs on a node, and which each pod gets.
+
+Where devices are decided everything else is, too: a class's fit on a node counts them, a statement
+that gives a place takes them, and one that is rolled back gives them back. Pods that were given
+places on a node in this session may change devices among themselves, as nothing of it was sent yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.api.affinity.selector import NodeTerm
+from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
+from gpusched.api.devices.dynamic.claims import ClaimAllocation, PodClaim, ResourceClaim
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Ints
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.errors import InvariantBroken
+from gpusched.devices.allocator import AllocationOutcome, allocate
+from gpusched.devices.fit import PodCount, count_pods
+from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
+from gpusched.devices.node_signature import NodeSignatures
+from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
+from gpusched.devices.usage import DeviceUsage
+from gpusched.placement.model.class_fit import Caps
+from gpusched.session.state.plan import ClaimBind
+
+_PODS_MAX: Final = 64
+"""Pods of one class on one node whose devices are counted at once."""
+
+
+class DeviceCache:
+    """What outlives a session: pools made of slices, and how many pods fit nodes that are alike."""
+
+    def __init__(self) -> None:
+        self._catalog = NO_DEVICES
+        self._inventory: DeviceInventory | None = None
+        self.counts: dict[Hashable, PodCount] = {}
+        self.signatures = NodeSignatures()
+
+    def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
+        """The inventory of a catalog; the same object for the same slices, classes and rules."""
+        known, before = self._inventory, self._catalog
+        if (
+            known is None
+            or before.slices is not catalog.slices
+            or before.classes is not catalog.classes
+            or before.taint_rules is not catalog.taint_rules
+        ):
+            known = self._inventory = DeviceInventory(catalog, known)
+            self.counts.clear()
+            self.signatures.clear()
+        self._catalog = catalog
+        return known
+
+
+@attrs.frozen(slots=True, eq=False)
+class ClassClaims:
+    """Claims of the pods of one class.
+
+    Attributes:
+        own: that each pod gets allocated for itself, in the order of the spec.
+        nodes: for each claim that has an allocation and limits the nodes, its terms.
+        fault: why no pod of the class can be placed, empty where they can.
+    """
+
+    own: tuple[ReadyClaim, ...] = ()
+    nodes: tuple[tuple[NodeTerm, ...], ...] = ()
+    fault: str = ""
+
+
+@attrs.define(slots=True, eq=False)
+class _Given:
+    """What one pod was given in this session."""
+
+    row: int
+    claims: ClassClaims
+    allocations: tuple[ClaimAllocation, ...]
+
+
+class DeviceRoom:
+    """Free devices of a session, now and once the pods that leave are gone.
+
+    Args:
+        catalog: of the snapshot.
+        node_usage: of the session, which says whether it looks at later.
+        cache: kept from session to session.
+    """
+
+    def __init__(self, catalog: DeviceCatalog, node_usage: NodeUsage, cache: DeviceCache) -> None:
+        self._catalog = catalog
+        self._node_usage = node_usage
+        self._cache = cache
+        self.inventory = cache.inventory(catalog)
+        self._now = DeviceUsage(self.inventory)
+        self._later = DeviceUsage(self.inventory)
+        self._held: dict[UID, list[ClaimAllocation]] = {}
+        for claim in catalog.claims.values():
+            if claim.allocation is None:
+                continue
+            self._now.add(claim.allocation.devices)
+            self._later.add(claim.allocation.devices)
+            if len(claim.reserved_for) == 1:
+                self._held.setdefault(claim.reserved_for[0].uid, []).append(claim.allocation)
+        self._classes: dict[str, ClassClaims] = {}
+        self._given: dict[UID, _Given] = {}
+        self._nominated: dict[UID, _Given] = {}
+        self._uncertain: set[tuple[str, int]] = set()
+
+    # -- classes -----------------------------------------------------------------------------
+    def class_claims(self, pod_class: PodClass) -> ClassClaims:
+        """Claims of a class, made ready for allocation once."""
+        known = self._classes.get(pod_class.digest)
+        if known is None:
+            known = self._classes[pod_class.digest] = self._read_claims(pod_class)
+        return known
+
+    def _read_claims(self, pod_class: PodClass) -> ClassClaims:
+        if not self._catalog.served:
+            return ClassClaims(
+                fault="uses resource claims, and this API server serves no resource.k8s.io"
+            )
+        own: list[ReadyClaim] = []
+        nodes: list[tuple[NodeTerm, ...]] = []
+        for each in pod_class.claims:
+            key = ObjectKey(pod_class.namespace, each.claim or each.template)
+            if each.template:
+                template = self._catalog.templates.get(key)
+                if template is None:
+                    return ClassClaims(
+                        fault=f"names ResourceClaimTemplate {key.name}, which is not there"
+                    )
+                own.append(make_ready(each.name, template.spec, self.inventory.classes))
+                continue
+            claim = self._catalog.claims.get(key)
+            if claim is None or claim.deleting:
+                how = "is being deleted" if claim is not None else "is not there"
+                return ClassClaims(fault=f"names ResourceClaim {key.name}, which {how}")
+            if claim.allocation is None:
+                own.append(make_ready(each.name, claim.spec, self.inventory.classes))
+            elif claim.allocation.nodes is not None:
+                nodes.append(claim.allocation.nodes)
+        fault = next((each.fault for each in own if each.fault), "")
+        return ClassClaims(tuple(own), tuple(nodes), fault and f"cannot be given devices: {fault}")
+
+    def shared_claim(self, pod_class: PodClass) -> str:
+        """Name of a claim without devices that all pods of a class would share; empty for none."""
+        for each in pod_class.claims:
+            claim = self._catalog.claims.get(ObjectKey(pod_class.namespace, each.claim))
+            if each.claim and claim is not None and claim.allocation is None:
+                return claim.name
+        return ""
+
+    def shortage_text(self, pod_class: PodClass, rows: Sequence[int]) -> str:
+        """Which request of which claim matches how many devices on some rows, and how many are free."""
+        found = []
+        for claim in self.class_claims(pod_class).own:
+            for alternatives in claim.requests:
+                request = alternatives[-1]
+                matching, free = self._matching(request, rows)
+                found.append(
+                    f"claim {claim.name}, request {request.name}: {matching} devices match, {free} free"
+                )
+        return "; ".join(found)
+
+    def _matching(self, request: ReadyRequest, rows: Sequence[int]) -> tuple[int, int]:
+        matching: set[DeviceId] = set()
+        free: set[DeviceId] = set()
+        for row in rows:
+            node = self._node_usage.nodes.nodes[row]
+            for part in self.inventory.node_devices(node.name, node.labels).pools:
+                for device in part.devices:
+                    if device.selected(request.selectors) is True:
+                        matching.add(device.id)
+                        if self._usage.holding(device.id) is None:
+                            free.add(device.id)
+        return len(matching), len(free)
+
+    def caps(self, pod_class: PodClass) -> Caps | None:
+        """What lowers how many pods of a class fit some rows; None for classes without claims."""
+        if not pod_class.claims:
+            return None
+
+        def lower(rows: Sequence[int] | slice, fits: Ints) -> None:
+            numbers = range(len(fits)) if isinstance(rows, slice) else rows
+            for position, row in enumerate(numbers):
+                if fits[position]:
+                    fits[position] = self.count(pod_class, row, most=int(fits[position]))
+
+        return lower
+
+    def count(self, pod_class: PodClass, row: int, *, most: int) -> int:
+        """How many more pods of a class find devices on a row, ``most`` at most."""
+        claims = self.class_claims(pod_class)
+        node = self._node_usage.nodes.nodes[row]
+        if claims.fault or not all(
+            any(term.matches(node.labels, name=node.name) for term in terms)
+            for terms in claims.nodes
+        ):
+            return 0
+        if not claims.own:
+            return most
+        devices = self.inventory.node_devices(node.name, node.labels)
+        usage = self._usage
+        most = min(most, _PODS_MAX)
+        beside = self._placed_on(row, nominated=self._node_usage.later)
+        if beside:
+            return self._count_beside(claims, devices, list(beside.values()), most=most)
+        signature = self._cache.signatures.signature(devices, usage, claims.own)
+        key = (signature, tuple(each.spec for each in claims.own), most)
+        known = self._cache.counts.get(key)
+        if known is None:
+            known = count_pods(self.inventory, usage, devices, claims.own, most=most)
+            self._cache.counts[key] = known
+        if known.bounded:
+            self._uncertain.add((pod_class.digest, row))
+        return known.most
+
+    def _count_beside(
+        self, claims: ClassClaims, devices: NodeDevices, beside: Sequence[_Given], *, most: int
+    ) -> int:
+        """The same where pods were given places in this session, which may change their devices."""
+        nominated = self._node_usage.later
+        for each in beside:
+            self._move(each.allocations, nominated=nominated, times=-1)
+        found = count_pods(
+            self.inventory,
+            self._usage,
+            devices,
+            claims.own,
+            most=most,
+            beside=[claim for each in beside for claim in each.claims.own],
+        )
+        for each in beside:
+            self._move(each.allocations, nominated=nominated, times=1)
+        return found.most
+
+    def _placed_on(self, row: int, *, nominated: bool) -> dict[UID, _Given]:
+        """Pods that this session placed on a row and that have devices of their own."""
+        given = self._nominated if nominated else self._given
+        return {uid: each for uid, each in given.items() if each.row == row and each.allocations}
+
+    def is_bounded(self, pod_class: PodClass) -> bool:
+        """Whether on some node more pods of the class might fit than were found in time."""
+        return any(digest == pod_class.digest for digest, _ in self._uncertain)
+
+    # -- places ------------------------------------------------------------------------------
+    @property
+    def _usage(self) -> DeviceUsage:
+        return self._later if self._node_usage.later else self._now
+
+    def can_take(self, pod: Pod, row: int) -> bool:
+        """Whether a pod finds devices on a row, now or later as the session looks at it."""
+        return self._find(pod, row, nominated=self._node_usage.later) is not None
+
+    def take(self, pod: Pod, row: int, *, nominated: bool) -> None:
+        """Give a pod its devices on a row; others that this session placed there may change theirs.
+
+        Args:
+            pod: that gets the place.
+            row: of the node.
+            nominated: whether the place is a nomination, whose devices are free later.
+
+        Raises:
+            InvariantBroken: there are none; the caller read another fit.
+        """
+        found = self._find(pod, row, nominated=nominated)
+        if found is None:
+            raise InvariantBroken(f"pod {pod.key} finds no devices on row {row}")
+        given = self._nominated if nominated else self._given
+        for uid in found:
+            if uid in given:
+                self._move(given[uid].allocations, nominated=nominated, times=-1)
+        for uid, place in found.items():
+            self._move(place.allocations, nominated=nominated, times=1)
+            given[uid] = place
+        self._touch(row)
+
+    def give_back(self, pod: Pod, *, nominated: bool) -> None:
+        """Undo ``take``; a nomination of an earlier session has no devices yet."""
+        place = (self._nominated if nominated else self._given).pop(pod.uid, None)
+        if place is not None:
+            self._move(place.allocations, nominated=nominated, times=-1)
+            self._touch(place.row)
+
+    def take_again(self, pod: Pod, row: int, *, nominated: bool) -> None:
+        """Undo ``give_back``; where a nomination of an earlier session had none, nothing happens."""
+        if not nominated or self._find(pod, row, nominated=True) is not None:
+            self.take(pod, row, nominated=nominated)
+
+    def _touch(self, row: int) -> None:
+        """Other nodes may reach what was taken on this one."""
+        if self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name):
+            self._node_usage.touched_rows.extend(range(len(self._node_usage.nodes)))
+
+    def _move(self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int) -> None:
+        for each in allocations:
+            self._later.add(each.devices, times=times)
+            if not nominated:
+                self._now.add(each.devices, times=times)
+
+    def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, _Given] | None:
+        """Devices for the pod alone, else for all that this session placed on the row with it."""
+        claims = self.class_claims(pod.pod_class)
+        if not claims.own:
+            return {pod.uid: _Given(row, claims, ())}
+        node = self._node_usage.nodes.nodes[row]
+        devices = self.inventory.node_devices(node.name, node.labels)
+        usage = self._later if nominated else self._now
+        alone = allocate(self.inventory, usage, devices, claims.own)
+        if alone.outcome is AllocationOutcome.ALLOCATED:
+            return {pod.uid: _Given(row, claims, alone.claims)}
+        everyone = self._placed_on(row, nominated=nominated)
+        if not everyone:
+            return None
+        for each in everyone.values():
+            self._move(each.allocations, nominated=nominated, times=-1)
+        everyone[pod.uid] = _Given(row, claims, ())
+        asked = [claim for each in everyone.values() for claim in each.claims.own]
+        found = allocate(self.inventory, usage, devices, asked)
+        for each in everyone.values():
+            self._move(each.allocations, nominated=nominated, times=1)
+        if found.outcome is not AllocationOutcome.ALLOCATED:
+            return None
+        left = iter(found.claims)
+        return {
+            uid: _Given(row, each.claims, tuple(next(left) for _ in each.claims.own))
+            for uid, each in everyone.items()
+        }
+
+    # -- victims -----------------------------------------------------------------------------
+    def leave(self, pod: Pod, *, times: int = 1) -> None:
+        """A pod leaves its node: what is reserved for it alone is free later; -1 takes it back."""
+        for each in self._held.get(pod.uid, ()):
+            self._later.add(each.devices, times=-times)
+
+    # -- the plan ----------------------------------------------------------------------------
+    def claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
+        """The claim that a pod means by one of its names; None while there is none."""
+        name = named.claim or dict(pod.generated_claims).get(named.name, "")
+        return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
+
+    def missing_claim(self, pod: Pod) -> str:
+        """The name that a pod has for a claim which is not made yet; empty where all are there."""
+        for each in pod.pod_class.claims:
+            claim = self.claim_of(pod, each)
+            if claim is None and each.name not in _unneeded(pod):
+                return each.name
+        return ""
+
+    def held_claim(self, pod: Pod) -> str:
+        """The name of a claim made for a pod that has devices from an earlier attempt; else empty."""
+        for each in pod.pod_class.claims:
+            claim = self.claim_of(pod, each) if each.template else None
+            if claim is not None and claim.allocation is not None:
+                return claim.name
+        return ""
+
+    def claim_binds(self, pod: Pod) -> tuple[ClaimBind, ...]:
+        """What is written of a pod's claims before it is bound."""
+        given = self._given.get(pod.uid)
+        left = iter(() if given is None else given.allocations)
+        found = []
+        for each in pod.pod_class.claims:
+            claim = self.claim_of(pod, each)
+            if claim is not None:
+                allocation = next(left) if claim.allocation is None or each.template else None
+                found.append(ClaimBind(claim.key, claim.uid, allocation))
+        return tuple(found)
+
+
+def _unneeded(pod: Pod) -> frozenset[str]:
+    """Names of claims that the API says the pod does not need."""
+    return frozenset(name for name, claim in pod.generated_claims if not claim)

@@ -1,0 +1,142 @@
+"""Gangs whose pods claim devices: nodes and devices are one decision."""
+
+from __future__ import annotations
+
+from gpusched.devices.inventory import DeviceId
+from tests.session.devices.conftest import ROOT, exactly, gpu, nic
+
+
+def given_devices(plan):
+    """Devices by pod, as the plan has them."""
+    return {
+        bind.key.name: [
+            DeviceId(each.driver, each.pool, each.device)
+            for claim in bind.claims
+            for each in claim.allocation.devices
+        ]
+        for gang in plan.binds
+        for bind in gang.binds
+    }
+
+
+def test_each_pod_of_a_gang_gets_a_device_of_its_own(given, devices):
+    given.nodes(2)
+    for node in ("node-0", "node-1"):
+        devices.on_node(node, [gpu(number) for number in range(2)])
+    devices.template("one", exactly("r", "gpu"))
+    devices.gang("g", 4, template="one")
+    plan = given.when.one_session()
+    found = given_devices(plan)
+    assert sorted(found) == ["g-0", "g-1", "g-2", "g-3"]
+    assert len({each for held in found.values() for each in held}) == 4
+    for gang in plan.binds:
+        for bind in gang.binds:
+            assert bind.claims[0].allocation.devices[0].pool == bind.node
+
+
+def test_a_gang_that_finds_too_few_devices_starts_no_pod(given, devices):
+    given.nodes(2)
+    devices.on_node("node-0", [gpu(0), gpu(1)])
+    devices.template("one", exactly("r", "gpu"))
+    devices.gang("g", 3, template="one")
+    given.when.one_session()
+    assert given.then.started() == []
+    assert "claim c, request r: 2 devices match, 2 free" in given.then.why("g")
+
+
+def test_devices_that_others_hold_are_not_given(given, devices):
+    given.nodes(1)
+    devices.on_node("node-0", [gpu(0), gpu(1)])
+    devices.template("one", exactly("r", "gpu"))
+    devices.put(
+        "ResourceClaim", "theirs", namespace="default",
+        status={
+            "allocation": {
+                "devices": {
+                    "results": [
+                        {"request": "r", "driver": "gpu.example.com", "pool": "node-0", "device": "gpu-0"}
+                    ]
+                }
+            }
+        },
+    )  # fmt: skip
+    devices.pod("a", template="one", queue="default")
+    devices.pod("b", template="one", queue="default")
+    found = given_devices(given.when.one_session())
+    assert list(found.values()) == [[DeviceId("gpu.example.com", "node-0", "gpu-1")]]
+    (waits,) = {"a", "b"} - set(found)
+    assert "2 devices match, 0 free" in given.then.why(waits)
+
+
+def test_gpu_and_nic_are_under_one_root(given, devices):
+    """Two GPUs and one NIC a root: only two of four GPUs find a NIC beside them."""
+    given.nodes(3)
+    for number in range(3):
+        devices.on_node(f"node-{number}", [gpu(at) for at in range(4)])
+        devices.on_node(f"node-{number}", [nic(0), nic(1)], driver="nic.example.com")
+    devices.template(
+        "pair", exactly("g", "gpu"), exactly("n", "nic"), constraints=[{"matchAttribute": ROOT}]
+    )
+    devices.gang("big", 7, template="pair")
+    devices.gang("fits", 6, template="pair")
+    found = given_devices(given.when.one_session())
+    assert sorted(found) == [f"fits-{number}" for number in range(6)]
+    for first, second in found.values():
+        assert int(first.device[-1]) // 2 == int(second.device[-1])
+
+
+def test_whole_or_half_takes_halves_where_both_pods_start_so(given, devices):
+    """The wish for a whole device keeps no other member of the gang from running."""
+    given.nodes(1)
+    slots = [{"name": "slots", "counters": {"slot": {"value": "4"}}}]
+
+    def part(name, amount):
+        consumed = [{"counterSet": "slots", "counters": {"slot": {"value": amount}}}]
+        kind = {"kind": {"string": "whole" if amount == "4" else "half"}}
+        return {"name": name, "consumesCounters": consumed, "attributes": kind}
+
+    parts = [part("whole", "4"), part("half-0", "2"), part("half-1", "2")]
+    devices.on_node("node-0", parts, counters=slots)
+
+    def alternative(kind):
+        text = f'device.attributes["gpu.example.com"].kind == "{kind}"'
+        return {
+            "name": kind, "deviceClassName": "gpu", "selectors": [{"cel": {"expression": text}}]
+        }  # fmt: skip
+
+    devices.template(
+        "any", {"name": "r", "firstAvailable": [alternative("whole"), alternative("half")]}
+    )
+    devices.gang("g", 2, template="any")
+    found = given_devices(given.when.one_session())
+    assert sorted(held[0].device for held in found.values()) == ["half-0", "half-1"], (
+        given.then.why("g")
+    )
+
+
+def test_a_pod_whose_claim_is_not_made_yet_waits_with_the_reason(given, devices):
+    given.nodes(1)
+    devices.on_node("node-0", [gpu(0)])
+    devices.template("one", exactly("r", "gpu"))
+    devices.pod("a", template="one", made=False, queue="default")
+    given.when.one_session()
+    assert "waits for its claim c to be made" in given.then.why("a")
+
+
+def test_a_template_that_is_not_there_is_named(given, devices):
+    given.nodes(1)
+    devices.template("one", exactly("r", "gpu"))
+    devices.pod("a", template="one", queue="default")
+    devices.given.cache.devices.templates.drop(
+        next(iter(devices.given.cache.devices.templates.items))
+    )
+    given.when.one_session()
+    assert "names ResourceClaimTemplate one, which is not there" in given.then.why("a")
+
+
+def test_a_class_that_is_not_there_is_named(given, devices):
+    given.nodes(1)
+    devices.template("one", exactly("r", "tpu"))
+    devices.pod("a", template="one", queue="default")
+    given.when.one_session()
+    assert "there is no DeviceClass tpu" in given.then.why("a")
