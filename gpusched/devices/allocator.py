@@ -11,7 +11,7 @@ alike get their devices in one order, so that a refusal does not go through all 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -24,10 +24,11 @@ from gpusched.api.devices.dynamic.claims import (
     ClaimAllocation,
     DeviceConstraint,
 )
-from gpusched.api.devices.dynamic.slices import AttributeValue, CapacityPolicy
+from gpusched.api.devices.dynamic.slices import CapacityPolicy
 from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
+    LookedAt,
     Mismatch,
     NodeDevices,
     Pool,
@@ -184,6 +185,7 @@ class _Search:
         self._first: list[int] = [0] * len(claims)
         """Number of the first device of each claim."""
         self._selected: dict[tuple[str, ...], list[_Candidate | Mismatch]] = {}
+        self._looked_at = looked_at_by(claims)
         self._candidates = self._ordered_candidates()
         self._all: dict[ReadyRequest, list[_Candidate]] = {}
 
@@ -214,40 +216,22 @@ class _Search:
     def _fails_on_any(self, every: Sequence[tuple[PoolDevice, Pool]]) -> bool:
         return any(
             isinstance(device.selected(selectors), Mismatch)
-            for selectors in self._selectors()
+            for selectors in self._looked_at[0]
             for device, _ in every
         )
-
-    def _selectors(self) -> list[tuple[str, ...]]:
-        found = {
-            request.selectors: None
-            for claim in self._claims
-            for alternatives in claim.requests
-            for request in alternatives
-        }
-        return list(found)
-
-    def _compared(self) -> list[str]:
-        """Attributes that constraints compare."""
-        found = {
-            rule.match or rule.distinct: None
-            for claim in self._claims
-            for rule in claim.constraints
-        }
-        return list(found)
 
     def _group_sizes(self, every: Sequence[tuple[PoolDevice, Pool]]) -> Counter[object]:
         """Free devices by value of each attribute that is to match."""
         matched = [
             name
-            for name in self._compared()
+            for name in self._looked_at[1]
             if any(rule.match == name for claim in self._claims for rule in claim.constraints)
         ]
         sizes: Counter[object] = Counter()
         for device, _ in every:
             if self._usage.holding(device.id) is None:
                 for name in matched:
-                    for value in attribute_values(device, name) or ():
+                    for value in device.compared(name) or ():
                         sizes[name, value] += 1
         return sizes
 
@@ -273,8 +257,8 @@ class _Search:
         group = min(
             (
                 groups[name, value]
-                for name in self._compared()
-                for value in attribute_values(device, name) or ()
+                for name in self._looked_at[1]
+                for value in device.compared(name) or ()
                 if (name, value) in groups
             ),
             default=0,
@@ -284,25 +268,12 @@ class _Search:
         )
         return (fresh, group, room, rest, size)
 
-    def _kind(self, device: PoolDevice, pool: Pool) -> object:
+    def _kind(self, device: PoolDevice, pool: Pool) -> Hashable:
         """Everything that this search reads of a device but its name."""
-        content = device.device
-        counters = tuple((pool.id, part.name, part.counters) for part in content.consumes)
-        return (
-            pool.id.driver,
-            tuple(
-                found if isinstance(found := device.selected(each), bool) else found.message
-                for each in self._selectors()
-            ),
-            tuple(attribute_values(device, name) for name in self._compared()),
-            content.capacities,
-            counters,
-            device.taints,
-            content.shareable,
-            device.reach,
-            content.binds_to_node,
-            content.binding_conditions,
-        )
+        number = self._inventory.kind(device, self._looked_at)
+        if device.reach.node and not device.device.consumes:
+            return number
+        return (number, pool.id, device.reach)
 
     # -- search ------------------------------------------------------------------------------
     def run(self) -> bool:
@@ -516,7 +487,7 @@ class _Search:
                 self._states[last.claim][number] = before
             else:
                 self._distinct[last.claim][number].subtract(
-                    attribute_values(device, rules[number].distinct) or ()
+                    device.compared(rules[number].distinct) or ()
                 )
 
     def _narrow(
@@ -528,7 +499,7 @@ class _Search:
         changes: list[tuple[int, frozenset[object]]] = []
         for number in chosen.constraints:
             rule = rules[number]
-            values = attribute_values(device, rule.match or rule.distinct)
+            values = device.compared(rule.match or rule.distinct)
             if not values:
                 return None
             if rule.match:
@@ -610,6 +581,18 @@ class _Search:
         )
 
 
+def looked_at_by(claims: Sequence[ReadyClaim]) -> LookedAt:
+    """What the requests and constraints of some claims look at."""
+    selectors = {
+        request.selectors: None
+        for claim in claims
+        for alternatives in claim.requests
+        for request in alternatives
+    }
+    compared = {rule.match or rule.distinct: None for claim in claims for rule in claim.constraints}
+    return tuple(selectors), tuple(compared)
+
+
 def share_of_capacity(
     capacity: int, policy: CapacityPolicy | None, asked: int | None
 ) -> int | None:
@@ -637,15 +620,6 @@ def _counters_of(candidate: _Candidate) -> Iterator[tuple[tuple[PoolId, str, str
     for part in candidate.device.device.consumes:
         for name, amount in part.counters:
             yield (candidate.pool.id, part.name, name), amount
-
-
-def attribute_values(device: PoolDevice, attribute: str) -> frozenset[object] | None:
-    """Values of an attribute with their types, a list's elements each; None without the attribute."""
-    value = next((held for name, held in device.device.attributes if name == attribute), None)
-    if value is None:
-        return None
-    listed: tuple[AttributeValue, ...] = value if isinstance(value, tuple) else (value,)
-    return frozenset((type(each).__name__, each) for each in listed)
 
 
 def _node_terms(node: str, devices: Sequence[PoolDevice]) -> tuple[NodeTerm, ...] | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import attrs
 
-from gpusched.devices.allocator import STEPS_MAX, AllocationOutcome, allocate
+from gpusched.api.devices.dynamic.claims import AllocationMode
+from gpusched.devices.allocator import STEPS_MAX, Allocation, AllocationOutcome, allocate
 from gpusched.devices.inventory import DeviceInventory, NodeDevices
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.usage import DeviceUsage
@@ -39,8 +41,7 @@ def count_pods(
 ) -> PodCount:
     """How many pods with claims like these find devices on a node at the same time.
 
-    The claims of fewer pods can be served wherever those of more can, so counting goes up until the
-    first number that has no allocation.
+    The claims of fewer pods can be served wherever those of more can, so the number is found by halving.
 
     Args:
         inventory: with the classes.
@@ -51,24 +52,64 @@ def count_pods(
         beside: claims of other pods that are served, too, with any devices.
         steps_max: devices that one search tries.
     """
-    if not claims:
-        return PodCount(most)
-    first = [-1] * len(beside)
-    for pods in range(1, most + 1):
+    if not claims or most <= 0:
+        return PodCount(max(0, most))
+
+    def outcome(pods: int) -> Allocation:
         alike = [each + len(beside) if each >= 0 else -1 for each in _alike(len(claims), pods)]
-        found = allocate(
+        return allocate(
             inventory,
             usage,
             node,
             [*beside, *list(claims) * pods],
-            alike=[*first, *alike],
+            alike=[*([-1] * len(beside)), *alike],
             steps_max=steps_max,
         )
-        if found.outcome is not AllocationOutcome.ALLOCATED:
-            bounded = found.outcome is AllocationOutcome.BOUNDED
-            fault = found.message if found.outcome is AllocationOutcome.ERROR else ""
-            return PodCount(pods - 1, bounded, fault)
-    return PodCount(most)
+
+    found = outcome(most)
+    low, high = 0, most
+    if found.outcome is AllocationOutcome.ALLOCATED:
+        return PodCount(most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = outcome(middle)
+        if tried.outcome is AllocationOutcome.ALLOCATED:
+            low = middle
+        else:
+            high, found = middle, tried
+    fault = found.message if found.outcome is AllocationOutcome.ERROR else ""
+    return PodCount(low, found.outcome is AllocationOutcome.BOUNDED, fault)
+
+
+def most_by_devices(
+    usage: DeviceUsage, node: NodeDevices, claims: Sequence[ReadyClaim], most: int
+) -> int:
+    """No more pods than this find devices: so many are free for requests that have no alternative.
+
+    Args:
+        usage: of all devices.
+        node: its devices.
+        claims: of one pod.
+        most: pods that are asked about.
+    """
+    needed: Counter[tuple[str, ...]] = Counter()
+    for claim in claims:
+        for alternatives in claim.requests:
+            request = alternatives[0].request
+            if len(alternatives) == 1 and not request.admin:
+                exact = request.mode is AllocationMode.EXACT
+                needed[alternatives[0].selectors] += request.count if exact else 1
+    for selectors, count in needed.items():
+        free = 0
+        for part in node.pools:
+            for device in part.devices:
+                if device.selected(selectors) is not False:
+                    if device.device.shareable:
+                        free = most * count
+                        break
+                    free += usage.holding(device.id) is None
+        most = min(most, free // max(1, count))
+    return most
 
 
 def mixes(

@@ -6,7 +6,7 @@ slices contradict each other are named and not used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -14,6 +14,7 @@ import attrs
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.claims import DeviceClass
 from gpusched.api.devices.dynamic.slices import (
+    AttributeValue,
     Device,
     DeviceTaint,
     DeviceTaintRule,
@@ -51,6 +52,10 @@ class Mismatch:
     message: str
 
 
+LookedAt = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
+"""Selectors of all requests of some claims, and attributes that their constraints compare."""
+
+
 @attrs.define(slots=True, eq=False)
 class PoolDevice:
     """A device with its place in a pool.
@@ -59,6 +64,8 @@ class PoolDevice:
         reach: nodes from which it can be used.
         taints: of the slice and of rules.
         matches: answers of selectors that were asked already, by the texts of all of them.
+        values: of attributes that were compared already, with their types.
+        kinds: numbers of what searches saw of it, see ``DeviceInventory.kind``.
     """
 
     id: DeviceId
@@ -66,6 +73,16 @@ class PoolDevice:
     reach: NodeReach
     taints: tuple[DeviceTaint, ...]
     matches: dict[tuple[str, ...], bool | Mismatch] = attrs.field(factory=dict)
+    values: dict[str, frozenset[object] | None] = attrs.field(factory=dict)
+    kinds: dict[LookedAt, int] = attrs.field(factory=dict)
+
+    def compared(self, attribute: str) -> frozenset[object] | None:
+        """Values of an attribute, a list's elements each; None where the device lacks it."""
+        try:
+            return self.values[attribute]
+        except KeyError:
+            found = self.values[attribute] = _attribute_values(self.device, attribute)
+            return found
 
     def selected(self, selectors: tuple[str, ...]) -> bool | Mismatch:
         """Whether all of these CEL expressions hold for it; the first that has no value ends it."""
@@ -172,12 +189,24 @@ class DeviceInventory:
             else:
                 self._wide.setdefault(key, []).append(each)
         self._of_node: dict[str, NodeDevices] = {}
+        self.kind_numbers: dict[Hashable, int] = before.kind_numbers if before is not None else {}
+        """Shared by all inventories that follow each other, as are the devices with the numbers."""
 
     def node_devices(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
         """Devices that a node reaches, worked out once for each node."""
         known = self._of_node.get(node)
         if known is None:
             known = self._of_node[node] = self._reachable(node, labels)
+        return known
+
+    def kind(self, device: PoolDevice, looked_at: LookedAt) -> int:
+        """A number that devices share which are the same to claims, but for their names and pools."""
+        known = device.kinds.get(looked_at)
+        if known is None:
+            content = _looked_at(device, looked_at)
+            known = device.kinds[looked_at] = self.kind_numbers.setdefault(
+                content, len(self.kind_numbers)
+            )
         return known
 
     def device(self, key: DeviceId) -> Device | None:
@@ -295,6 +324,33 @@ def _make_pool(
             added = tuple(rule.taint for rule in rules if _rule_taints(rule, each, classes))
             each.taints = (*each.taints, *added)
     return pool
+
+
+def _looked_at(device: PoolDevice, looked_at: LookedAt) -> Hashable:
+    selectors, compared = looked_at
+    content = device.device
+    return (
+        device.id.driver,
+        tuple(
+            found if isinstance(found := device.selected(each), bool) else found.message
+            for each in selectors
+        ),
+        tuple(device.compared(name) for name in compared),
+        content.capacities,
+        content.consumes,
+        device.taints,
+        content.shareable,
+        content.binds_to_node,
+        content.binding_conditions,
+    )
+
+
+def _attribute_values(device: Device, attribute: str) -> frozenset[object] | None:
+    value = next((held for name, held in device.attributes if name == attribute), None)
+    if value is None:
+        return None
+    listed: tuple[AttributeValue, ...] = value if isinstance(value, tuple) else (value,)
+    return frozenset((type(each).__name__, each) for each in listed)
 
 
 def _contradiction(slices: Sequence[ResourceSlice], counters: Mapping[tuple[str, str], int]) -> str:

@@ -21,9 +21,9 @@ from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import AllocationOutcome, allocate
-from gpusched.devices.fit import PodCount, count_pods
+from gpusched.devices.fit import PodCount, count_pods, most_by_devices
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
-from gpusched.devices.node_signature import NodeSignatures
+from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
 from gpusched.devices.usage import DeviceUsage
 from gpusched.placement.model.class_fit import Caps
@@ -40,7 +40,6 @@ class DeviceCache:
         self._catalog = NO_DEVICES
         self._inventory: DeviceInventory | None = None
         self.counts: dict[Hashable, PodCount] = {}
-        self.signatures = NodeSignatures()
 
     def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
         """The inventory of a catalog; the same object for the same slices, classes and rules."""
@@ -53,7 +52,6 @@ class DeviceCache:
         ):
             known = self._inventory = DeviceInventory(catalog, known)
             self.counts.clear()
-            self.signatures.clear()
         self._catalog = catalog
         return known
 
@@ -110,6 +108,9 @@ class DeviceRoom:
         self._given: dict[UID, _Given] = {}
         self._nominated: dict[UID, _Given] = {}
         self._uncertain: set[tuple[str, int]] = set()
+        self._moves = 0
+        self._found: tuple[object, dict[UID, _Given] | None] = (None, None)
+        """The last answer of ``can_take``, with what was asked and after how many moves."""
 
     # -- classes -----------------------------------------------------------------------------
     def class_claims(self, pod_class: PodClass) -> ClassClaims:
@@ -206,11 +207,10 @@ class DeviceRoom:
             return most
         devices = self.inventory.node_devices(node.name, node.labels)
         usage = self._usage
-        most = min(most, _PODS_MAX)
-        beside = self._placed_on(row, nominated=self._node_usage.later)
-        if beside:
-            return self._count_beside(claims, devices, list(beside.values()), most=most)
-        signature = self._cache.signatures.signature(devices, usage, claims.own)
+        most = most_by_devices(usage, devices, claims.own, min(most, _PODS_MAX))
+        if not most:
+            return 0
+        signature = node_signature(self.inventory, usage, devices, claims.own)
         key = (signature, tuple(each.spec for each in claims.own), most)
         known = self._cache.counts.get(key)
         if known is None:
@@ -218,6 +218,10 @@ class DeviceRoom:
             self._cache.counts[key] = known
         if known.bounded:
             self._uncertain.add((pod_class.digest, row))
+        if known.most < most:
+            beside = self._placed_on(row, nominated=self._node_usage.later)
+            if beside:
+                return self._count_beside(claims, devices, list(beside.values()), most=most)
         return known.most
 
     def _count_beside(
@@ -255,7 +259,10 @@ class DeviceRoom:
 
     def can_take(self, pod: Pod, row: int) -> bool:
         """Whether a pod finds devices on a row, now or later as the session looks at it."""
-        return self._find(pod, row, nominated=self._node_usage.later) is not None
+        nominated = self._node_usage.later
+        found = self._find(pod, row, nominated=nominated)
+        self._found = ((pod.uid, row, nominated, self._moves), found)
+        return found is not None
 
     def take(self, pod: Pod, row: int, *, nominated: bool) -> None:
         """Give a pod its devices on a row; others that this session placed there may change theirs.
@@ -268,7 +275,9 @@ class DeviceRoom:
         Raises:
             InvariantBroken: there are none; the caller read another fit.
         """
-        found = self._find(pod, row, nominated=nominated)
+        question, found = self._found
+        if question != (pod.uid, row, nominated, self._moves):
+            found = self._find(pod, row, nominated=nominated)
         if found is None:
             raise InvariantBroken(f"pod {pod.key} finds no devices on row {row}")
         given = self._nominated if nominated else self._given
@@ -298,6 +307,7 @@ class DeviceRoom:
             self._node_usage.touched_rows.extend(range(len(self._node_usage.nodes)))
 
     def _move(self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int) -> None:
+        self._moves += 1
         for each in allocations:
             self._later.add(each.devices, times=times)
             if not nominated:
@@ -335,6 +345,7 @@ class DeviceRoom:
     # -- victims -----------------------------------------------------------------------------
     def leave(self, pod: Pod, *, times: int = 1) -> None:
         """A pod leaves its node: what is reserved for it alone is free later; -1 takes it back."""
+        self._moves += 1
         for each in self._held.get(pod.uid, ()):
             self._later.add(each.devices, times=-times)
 
