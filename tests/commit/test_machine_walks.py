@@ -36,6 +36,7 @@ from gpusched.commit.model import (
     TermSuperseded,
 )
 from gpusched.commit.observed_pod import ObservedPod
+from tests.populations import examples
 
 
 @attrs.define
@@ -148,7 +149,7 @@ OUTCOMES = ("honest", "watch-first", "lost-undone", "lost-late", "lost-done", "b
 TURNS = ("work", "work", "work", "show", "delete", "steal", "land", "fence", "depose")
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(100, whole=250), deadline=None)
 @given(data=st.data(), pods=st.integers(1, 5), extras=st.integers(0, 2), placed=st.integers(0, 2))
 def test_no_walk_leaves_a_gang_in_part(make_gang_and_group, data, pods, extras, placed):
     """Whatever fails: no pod is both confirmed and forgotten, no room is freed under a bound

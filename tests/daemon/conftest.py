@@ -378,8 +378,10 @@ class World:
         return lambda: count
 
     # -- looking -----------------------------------------------------------------------------
-    async def until(self, true: Callable[[], Any], within: float = 60.0) -> None:
-        """Wait, in virtual seconds; a daemon that broke fails the test at once."""
+    async def until(
+        self, true: Callable[[], Any], within: float = 60.0, *, every: float = 0.1
+    ) -> None:
+        """Wait and look again, in virtual seconds; a daemon that broke fails the test at once."""
         end = self.clock.monotonic() + within
         while not true():
             for daemon in self.daemons:
@@ -388,7 +390,7 @@ class World:
                     if error is not None:
                         raise error
             assert self.clock.monotonic() < end, f"not so within {within} s: {self.story()}"
-            await self.clock.sleep(0.1)
+            await self.clock.sleep(every)
 
     def story(self) -> str:
         """What a person would look at first."""

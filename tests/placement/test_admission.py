@@ -30,6 +30,7 @@ from gpusched.placement.model.problem import (
     search_in_process,
 )
 from tests.placement.windows import best_weight, divisible, tiny_window
+from tests.populations import one_of
 
 pytestmark = pytest.mark.long
 
@@ -73,7 +74,7 @@ def two_racks() -> AdmissionBatch:
     return AdmissionBatch(free=free, contenders=gangs)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", one_of(3, range(150)))
 def test_the_admitted_weight_is_that_of_trying_everything(seed: int) -> None:
     """Sizes that do not divide each other, filters, quotas, sub-groups, two resources."""
     rng = random.Random(seed)
@@ -88,7 +89,7 @@ def test_the_admitted_weight_is_that_of_trying_everything(seed: int) -> None:
         assert answer.weight == best
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_of(3, range(60)))
 def test_pools_alone_are_exact_where_sizes_divide_each_other_and_gpus_alone_bind(
     seed: int,
 ) -> None:

@@ -23,6 +23,7 @@ from gpusched.placement.pipeline.gang_placement import place_gang
 from tests.placement.brute import answers, least
 from tests.placement.test_several import AMPLE, agrees, domain_terms, too_high
 from tests.placement.tiny import tiny
+from tests.populations import one_of
 
 pytestmark = pytest.mark.long
 
@@ -102,7 +103,7 @@ def rigid(seed: int) -> Problem:
 
 @pytest.mark.parametrize("drawn", [nested, twins])
 def test_patterns_find_the_best_answer_of_all_or_prove_that_there_is_none(drawn) -> None:
-    wrong = {seed: said for seed in range(150) if (said := agrees(drawn(seed)))}
+    wrong = {seed: said for seed in one_of(3, range(150)) if (said := agrees(drawn(seed)))}
     assert wrong == {}
 
 
@@ -111,7 +112,7 @@ def test_the_master_over_racks_equals_it_in_every_term_of_domains(drawn, monkeyp
     monkeypatch.setattr(gang_search, "WHOLE_MAX", 0)
     monkeypatch.setattr(gang_search, "_APART_MAX", 0)
     wrong = {}
-    for seed in range(1_000, 1_100):
+    for seed in one_of(3, range(1_000, 1_100)):
         problem = drawn(seed)
         if said := agrees(problem, terms=domain_terms(problem)):
             wrong[seed] = said
@@ -142,7 +143,7 @@ def test_without_the_solver_nothing_starts_wrongly_and_most_that_fits_is_found(d
 def test_simpler_forms_have_the_same_answers_worth_the_same(drawn) -> None:
     """What the whole pipeline answers or proves, for problems that it makes simpler before."""
     wrong, fewer = {}, 0
-    for seed in range(3_000, 3_200):
+    for seed in one_of(3, range(3_000, 3_200)):
         problem = drawn(seed)
         try:
             best = least(problem)
@@ -158,7 +159,7 @@ def test_simpler_forms_have_the_same_answers_worth_the_same(drawn) -> None:
             if value[:terms] != best[:terms] or (said := too_high(found, best)):
                 wrong[seed] = f"{value} for {best}, {said if value == best else ''}"
     assert wrong == {}
-    assert fewer >= 30
+    assert fewer >= 10
 
 
 def test_slices_of_whole_groups_are_counted_like_groups() -> None:

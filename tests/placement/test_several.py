@@ -31,6 +31,7 @@ from gpusched.placement.model.verify import objective_names, objective_values, s
 from gpusched.placement.pipeline.solver_placement import place_by_solver
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
+from tests.populations import one_of
 
 pytestmark = pytest.mark.long
 
@@ -93,7 +94,7 @@ def too_high(found: Solution, best: tuple[int, ...]) -> str:
 
 def test_patterns_find_the_best_answer_of_all_or_prove_that_there_is_none() -> None:
     """Every term, on problems with and without sub-groups, filters, levels and open domains."""
-    wrong = {seed: said for seed in range(200) if (said := agrees(drawn(seed)))}
+    wrong = {seed: said for seed in one_of(3, range(200)) if (said := agrees(drawn(seed)))}
     assert wrong == {}
 
 

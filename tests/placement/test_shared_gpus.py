@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusched.arrays.shared_gpus import GpuShareRoom, SharedGpus
+from tests.populations import examples
 
 pytestmark = pytest.mark.long
 
@@ -60,7 +61,7 @@ def taken_one(gpus, spare, part, *, later):
     return GpuShareRoom(slots=free, whole=min(whole, left) if not later else whole, later=left), key
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(150, whole=500), deadline=None)
 @given(nodes(), PARTS, st.booleans())
 def test_as_many_fit_as_is_said(node, part, later):
     """One after the other, each on a GPU with room, exactly as many find a place as counted."""
@@ -76,7 +77,7 @@ def test_as_many_fit_as_is_said(node, part, later):
     assert found == said
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, whole=300), deadline=None)
 @given(nodes(), PARTS)
 def test_no_more_could_fit(node, part):
     """Whoever is put where gives no more than what is counted: tried in every way."""
@@ -98,7 +99,7 @@ def test_no_more_could_fit(node, part):
     assert said == most(0, spare.later)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70, whole=200), deadline=None)
 @given(nodes(), st.lists(st.tuples(PARTS, st.booleans()), max_size=6))
 def test_moves_are_taken_back_exactly(node, moves):
     """What is undone, newest first, leaves what was there."""

@@ -17,6 +17,7 @@ from gpusched.placement.victims.loss_limits import BundleLoss, LossLimits
 from gpusched.placement.victims.lower_bound import claimants_that_fit_at_most, victim_lower_bound
 from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
 from gpusched.placement.victims.search import find_cheaper_victims
+from tests.populations import examples
 
 pytestmark = pytest.mark.long
 
@@ -103,7 +104,7 @@ def valid(field: VictimSearchState, choice: VictimChoice, need: int) -> bool:
     return fits >= need
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(50, whole=150), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_a_choice_holds_spares_and_is_undone(seed):
     """It makes room, nobody in it could stay, and the field is as it was before."""
@@ -123,7 +124,7 @@ def test_a_choice_holds_spares_and_is_undone(seed):
         assert not valid(field, VictimChoice(rest, 0, ()), need)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(20, whole=60), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_the_model_finds_the_least_cost(seed):
     """Against enumeration: the greedy's cost or a cheaper one that is exactly the least."""
@@ -143,7 +144,7 @@ def test_the_model_finds_the_least_cost(seed):
         assert answer.choice.cost == best
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(20, whole=60), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_a_field_that_was_used_answers_as_a_new_one(seed):
     """After choices, exclusions and changed rows it chooses what a field made afresh would."""
@@ -167,7 +168,7 @@ def test_a_field_that_was_used_answers_as_a_new_one(seed):
         assert mine.cost == its.cost
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(50, whole=150), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_no_choice_costs_less_than_the_bound(seed):
     """Against enumeration; where the bound says that nobody's leaving helps, nothing does."""
@@ -181,7 +182,7 @@ def test_no_choice_costs_less_than_the_bound(seed):
         assert claimants_that_fit_at_most(field) >= need
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(15, whole=40), deadline=None, derandomize=True, database=None)
 @forall(st.integers(0, 10**6))
 def test_the_model_needs_no_choice_to_start_from(seed):
     """Without an incumbent it finds the least cost, or proves that no choice makes room."""

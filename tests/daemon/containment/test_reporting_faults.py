@@ -105,7 +105,7 @@ def test_what_looks_after_things_is_counted_where_it_fails(
         w.gang("one", 1)
         await w.until(lambda: w.running("one"))
         daemon.app.readers._auditors[0].soon()  # as after a stream that was cut off
-        await w.until(lambda: metric(daemon, "contained_faults_total"), within=300)
+        await w.until(lambda: metric(daemon, "contained_faults_total"), within=300, every=1)
         assert set(metric(daemon, "contained_faults_total")) == {(stage, "object")}
         assert f"{stage} failed" in daemon.app.readiness()[1]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.populations import one_of
+
 WRITES = 14
 """More than the scenario makes: the last ones show that nothing is left to die at."""
+DEATHS = [(at, at % 2 == way) for at in range(1, WRITES + 1) for way in (0, 1)]
+"""Each write, and whether it is done when the daemon dies; every second of these alternates."""
 
 
-@pytest.mark.parametrize("answered", [False, True])
-@pytest.mark.parametrize("kill_at", range(1, WRITES + 1))
+@pytest.mark.parametrize(("kill_at", "answered"), one_of(2, DEATHS))
 def test_death_at_any_write(play, kill_at, answered):
     """The successor completes what was begun: every pod is bound once, and both gangs run."""
 

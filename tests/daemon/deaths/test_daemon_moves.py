@@ -6,9 +6,12 @@ import pytest
 
 from gpusched.config.load import load_file
 from tests.daemon.conftest import GROUPS
+from tests.populations import one_of
 
 WRITES = 6
 """More than a move makes until its pods are gone: the last ones die at nothing."""
+DEATHS = [(at, at % 2 == way) for at in range(1, WRITES + 1) for way in (0, 1)]
+"""Each write, and whether it is done when the daemon dies; every second of these alternates."""
 
 
 @pytest.fixture
@@ -45,8 +48,7 @@ async def halves(w, config):
     assert homes == {"node-0", "node-1"}
 
 
-@pytest.mark.parametrize("answered", [False, True])
-@pytest.mark.parametrize("kill_at", range(1, WRITES + 1))
+@pytest.mark.parametrize(("kill_at", "answered"), one_of(2, DEATHS))
 def test_death_at_any_write_of_a_move(play, moving, kill_at, answered):
     """In the end all three gangs run: the one that waited, and both that were there before."""
 

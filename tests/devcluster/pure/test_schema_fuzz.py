@@ -13,6 +13,7 @@ from gpusched.devcluster.apiserver.patching.strategic import (
 )
 from gpusched.devcluster.registry.custom.validation import SchemaRefused, compile_version
 from gpusched.devcluster.schema.schema import load_builtin
+from tests.populations import examples
 
 scalars = (
     st.none() | st.booleans() | st.integers(-3, 9) | st.floats(-2, 2) | st.text("ab1", max_size=3)
@@ -77,7 +78,7 @@ typed = st.fixed_dictionaries(
 objects = st.dictionaries(names, values, max_size=4)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(75, whole=300))
 @given(typed, objects, objects)
 def test_any_schema_and_any_object(raw, obj, old):
     """A schema compiles or is refused with field errors; an object passes or gets field errors."""
@@ -139,7 +140,7 @@ PODS = st.dictionaries(st.sampled_from(["metadata", "spec", "status", "x"]), POD
 POD = load_builtin("", "v1", "Pod")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(75, whole=300))
 @given(PODS, PODS)
 def test_any_body_for_a_pod(obj, patch):
     """A body that decodes can be pruned, checked and patched; one that does not says why."""

@@ -23,7 +23,7 @@ import logging
 from gpusched.lab.chaos.scripts.generator import draw_script
 from gpusched.lab.chaos.play import play_script
 logging.disable(logging.CRITICAL)
-print(*(play_script(draw_script(seed)).digest for seed in (3, 5)))
+print(*(play_script(draw_script(seed)).digest for seed in (37, 159)))
 """
 
 

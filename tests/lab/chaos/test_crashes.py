@@ -13,6 +13,7 @@ import pytest
 from gpusched.lab.chaos import crashes
 from gpusched.lab.chaos.crashes import crash_points, lost_events, play_with_death, stale
 from gpusched.lab.scenario.file.read import read_paths
+from tests.populations import WHOLE
 
 LIBRARY = Path(__file__).parents[3] / "kwok-scenarios" / "library"
 
@@ -29,7 +30,10 @@ def scenario(name):
     return found
 
 
-@pytest.mark.parametrize(("name", "every"), [("gang-deadlock", 5), ("preempt-and-resume", 9)])
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [("gang-deadlock", 5 if WHOLE else 11), ("preempt-and-resume", 9 if WHOLE else 23)],
+)
 def test_death_at_writes(name, every):
     played = scenario(name)
     calm = play_with_death(played, None)

@@ -18,6 +18,7 @@ from gpusched.config.model import DEFAULT
 from gpusched.devcluster.cluster import ClusterOptions, start
 from gpusched.devcluster.control.adjustable_clock import AdjustableClock
 from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
+from tests.populations import one_of
 
 PROGRAM = Path(__file__).with_name("gang_lives.py")
 SPEED = 60.0
@@ -41,11 +42,13 @@ def _begin(seed: int, hash_seed: str) -> subprocess.Popen[str]:
     )
 
 
-def test_half_an_hour_is_the_same_bytes_in_three_processes_and_others_with_another_seed():
+def test_half_an_hour_is_the_same_bytes_in_any_process_and_others_with_another_seed():
     """Daemon, cluster, jobs and stages: no hash seed, port or load enters the history."""
-    running = [_begin(7, "0"), _begin(7, "1"), _begin(7, "4711"), _begin(8, "0")]
-    first, second, third, other = (json.loads(each.communicate()[0]) for each in running)
-    assert first == second == third
+    running = [_begin(7, hashes) for hashes in one_of(2, ("0", "1", "4711"))]
+    running.append(_begin(8, "0"))
+    first, *others, other = (json.loads(each.communicate()[0]) for each in running)
+    assert others
+    assert all(each == first for each in others)
     assert first["writes"] > 1000
     assert other["digest"] != first["digest"]
     assert sorted(first["complete"]) == ["blue", "green", "red", "white"]

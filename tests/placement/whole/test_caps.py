@@ -14,6 +14,7 @@ from gpusched.placement.pipeline.elastic_placement import EXTRA, place_most_memb
 from gpusched.placement.pipeline.gang_placement import place_gang
 from tests.placement.brute import answers, vectors
 from tests.placement.tiny import tiny
+from tests.populations import one_of
 
 pytestmark = pytest.mark.long
 
@@ -57,7 +58,7 @@ def best(problem: Problem) -> tuple[int, ...] | None:
 
 def test_caps_are_kept_and_nothing_better_is_missed() -> None:
     """Equal members to the last term, others in all terms about domains."""
-    for seed in range(PROBLEMS):
+    for seed in one_of(3, range(PROBLEMS)):
         problem = drawn(seed)
         right, answer = best(problem), place_gang(problem, AMPLE)
         assert not answer.faults, seed
@@ -71,7 +72,7 @@ def test_caps_are_kept_and_nothing_better_is_missed() -> None:
 
 def test_the_largest_number_that_fits_is_placed() -> None:
     """From none to five members, with caps: no larger number has any answer."""
-    for seed in range(PROBLEMS):
+    for seed in one_of(3, range(PROBLEMS)):
         problem = attrs.evolve(
             drawn(seed), members=0, minima=(), hope=0, placed=np.zeros(0, np.int64)
         )

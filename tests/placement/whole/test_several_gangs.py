@@ -11,6 +11,7 @@ from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.testing.given import Given
 from tests.placement.whole.clusters import NAMES, add_nodes, machines
 from tests.placement.whole.oracle import Kind, Machine, Question, best, broken, worth
+from tests.populations import one_of
 
 CLUSTERS = 60
 
@@ -87,7 +88,7 @@ def beside_the_others(
 @pytest.mark.long
 def test_what_gangs_claim_holds_beside_the_places_of_the_others() -> None:
     """Whoever started first and whoever grew: no gang that claims it could be more compact."""
-    assert [wrong for seed in range(CLUSTERS) for wrong in false_claims(seed)] == []
+    assert [wrong for seed in one_of(3, range(CLUSTERS)) for wrong in false_claims(seed)] == []
 
 
 def test_a_fixed_gang_gets_the_room_that_a_grown_one_left(given: Given) -> None:
