@@ -12,7 +12,9 @@ import yaml
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.command import Subparsers
 from gpusched.devcluster.controllers.bootstrap.initial_objects import read_documents
-from gpusched.devcluster.stages.node_pools import KIND, nodes_of
+from gpusched.devcluster.controllers.nodes.devices.device_entries import read_device_text
+from gpusched.devcluster.controllers.nodes.devices.published_slices import classes_of, slices_of
+from gpusched.devcluster.stages.node_pools import DEVICES_ANNOTATION, KIND, nodes_of
 
 REPLICAS_MAX = 100_000
 
@@ -33,17 +35,31 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the nodes of every pool in the files.
+    """Print the nodes of every pool in the files, and what stands for their devices.
 
     Raises:
-        ConfigError: a file cannot be read or a pool cannot be filled.
+        ConfigError: a file cannot be read, a pool cannot be filled, or its devices mean nothing.
     """
     if arguments.replicas is not None and not 0 <= arguments.replicas <= REPLICAS_MAX:
         raise UsageError(f"--replicas takes 0 to {REPLICAS_MAX}, not {arguments.replicas}")
     pools = [pool for file in arguments.files for pool in _pools(file)]
     nodes = [node for pool in pools for node in nodes_of(pool, replicas=arguments.replicas)]
-    yaml.dump_all(nodes, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+    yaml.dump_all(
+        [*nodes, *_published(nodes)], sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False
+    )
     return 0
+
+
+def _published(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Device classes and resource slices of the nodes; there is no driver to publish them."""
+    classes: dict[str, dict[str, Any]] = {}
+    slices: list[dict[str, Any]] = []
+    for node in nodes:
+        if text := node["metadata"]["annotations"].get(DEVICES_ANNOTATION):
+            entries = read_device_text(text)
+            classes |= {made["metadata"]["name"]: made for made in classes_of(entries)}
+            slices += slices_of(node["metadata"]["name"], entries)
+    return [*classes.values(), *slices]
 
 
 def _pools(file: Path) -> list[dict[str, Any]]:

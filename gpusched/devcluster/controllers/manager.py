@@ -22,6 +22,7 @@ from gpusched.devcluster.controllers.deployments.replica_sets import ReplicaSetC
 from gpusched.devcluster.controllers.disruption import DisruptionController
 from gpusched.devcluster.controllers.jobs.controller import JobController
 from gpusched.devcluster.controllers.jobs.gangs import JobGangs
+from gpusched.devcluster.controllers.nodes.devices.device_drivers import DeviceDrivers
 from gpusched.devcluster.controllers.nodes.lifecycle import NodeController
 from gpusched.devcluster.controllers.nodes.node_pools import NodePoolController
 from gpusched.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
@@ -88,5 +89,6 @@ def start_all(
         kwok = client.acting_as("kwok", account="kwok-controller")
         engine = StageEngine(kwok, (), clock=clock, rng=rng)
         running["node pools"] = NodePoolController(kwok, clock).run()
+        running["devices"] = DeviceDrivers(kwok, clock).run()
         running["stages"] = StageWatch(kwok, engine, clock).run()
     return [group.create_task(work, name=f"devcluster {name}") for name, work in running.items()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from gpusched.base.errors import ConfigError
 from gpusched.devcluster.stages.templates import execution
@@ -15,6 +17,8 @@ API_VERSION: Final = "devcluster.gpusched.io/v1alpha1"
 KIND: Final = "NodePool"
 POOL_LABEL: Final = "devcluster.gpusched.io/pool"
 """On every node of a pool: the pool's name."""
+DEVICES_ANNOTATION: Final = "devcluster.gpusched.io/devices"
+"""On a node: the devices that drivers publish for it, as a list in JSON."""
 _FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
 
 
@@ -38,6 +42,8 @@ def nodes_of(pool: Obj, *, replicas: int | None = None) -> list[Obj]:
     found: dict[str, Obj] = {}
     for index in range(count):
         node = _node(name, spec.get("template") or {}, index)
+        if spec.get("devices"):
+            node["metadata"]["annotations"][DEVICES_ANNOTATION] = devices_text(spec["devices"])
         own = node["metadata"]["name"]
         if own in found:
             raise NodePoolError(
@@ -46,6 +52,11 @@ def nodes_of(pool: Obj, *, replicas: int | None = None) -> list[Obj]:
             )
         found[own] = node
     return list(found.values())
+
+
+def devices_text(devices: Sequence[Any]) -> str:
+    """Entries of devices as the annotation of a node has them."""
+    return msgspec.json.encode(devices, order="sorted").decode()
 
 
 def _node(pool: str, template: Obj, index: int) -> Obj:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,22 @@ def test_nodes_and_queues_in_short(tmp_path: Path) -> None:
         "parent": "a", "deserved": {"cpu": "500m"}, "guarantee": {"resource": {"cpu": 1}},
     }  # fmt: skip
     assert (high["kind"], high["value"]) == ("PriorityClass", 1000)
+
+
+def test_devices_of_nodes(tmp_path: Path) -> None:
+    """They stand in an annotation of each node, and need the embedded cluster."""
+    found = scenario(
+        tmp_path,
+        """
+        nodes:
+        - {name: a, devices: [{kind: gpu, count: 8}, {kind: nic, without: [eth1]}]}
+        """,
+    )
+    annotation = found.before[0].obj["metadata"]["annotations"]["devcluster.gpusched.io/devices"]
+    assert json.loads(annotation) == [
+        {"kind": "gpu", "count": 8}, {"kind": "nic", "without": ["eth1"]},
+    ]  # fmt: skip
+    assert "devices of nodes need the embedded cluster" in found.embedded_only
 
 
 def test_a_pool_is_written_out(tmp_path: Path) -> None:

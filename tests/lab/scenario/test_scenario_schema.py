@@ -191,6 +191,7 @@ daemons: 2
 config: {cycle: {maxPeriod: 5s}}
 nodes:
 - {name: gpu, count: 4, gpus: 8, cpu: 96, memory: 1Ti, pods: 50, product: H100, perRack: 2, perBlock: 4, perZone: 4,
+   devices: [{kind: gpu, count: 8, model: H100, roots: 2, without: [gpu-1]}, {kind: channels}],
    labels: {a: b}, annotations: {a: b}, taints: [{key: a, effect: NoSchedule}], resources: {x.y/z: 4}}
 queues: [{name: a, deserved: 8, capability: {cpu: 100}, guarantee: 1, weight: 2, ordering: Fifo}]
 priorities: {high: 10}

@@ -8,6 +8,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.devcluster.stages.node_pools import DEVICES_ANNOTATION, devices_text
 from gpusched.lab.scenario.expansion.templates import compile_value, is_template
 from gpusched.lab.scenario.model.scenario import Obj
 
@@ -24,6 +25,7 @@ class NodesSpec:
 
     Attributes:
         name: nodes are ``name-0`` and so on, unless it holds ``{{ Index }}``.
+        devices: entries of devices that drivers publish for each node.
     """
 
     name: str = "node"
@@ -40,6 +42,7 @@ class NodesSpec:
     annotations: Mapping[str, str] = attrs.Factory(dict)
     taints: tuple[dict[str, Any], ...] = ()
     resources: Mapping[str, str] = attrs.Factory(dict)
+    devices: tuple[dict[str, Any], ...] = ()
 
 
 @attrs.define
@@ -110,6 +113,8 @@ def _node(nodes: NodesSpec, number: int, offsets: Mapping[str, int]) -> Obj:
             "annotations": {"kwok.x-k8s.io/node": "fake", **nodes.annotations},
         },
     }
+    if nodes.devices:
+        node["metadata"]["annotations"][DEVICES_ANNOTATION] = devices_text(nodes.devices)
     if nodes.taints:
         node["spec"] = {"taints": list(nodes.taints)}
     node["status"] = {"capacity": capacity, "allocatable": dict(capacity)}

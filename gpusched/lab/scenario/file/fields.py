@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gpusched.base.limits import GANG_PODS_MAX, SCENARIO_COUNT_MAX, SCENARIO_SEED_MAX
+from gpusched.devcluster.controllers.nodes.devices.device_entries import CHANNELS_MAX, KINDS
+from gpusched.devcluster.controllers.nodes.devices.gpu_models import MODELS
 from gpusched.lab.scenario.file.expectation_fields import EXPECTATION, TABLE
 from gpusched.lab.scenario.file.mappings import (
     ListType,
@@ -36,6 +38,20 @@ PATH_OR_OBJECT: Final = AnyType("a path or an object", (str, dict))
 PATTERN: Final = TextType("a name, or a pattern with *", r"[-a-z0-9.*]{1,253}", 253)
 
 # -- nodes and queues --------------------------------------------------------------------------
+_DEVICES: Final = MappingType(
+    "an entry of devices",
+    (
+        MappingField("kind", EnumType(KINDS), "What they are.", required=True),
+        MappingField("count", IntegerType(1, CHANNELS_MAX), "How many; 1 when left out."),
+        MappingField("model", EnumType(tuple(MODELS)), "Of GPUs; H100 when left out."),
+        MappingField(
+            "roots",
+            IntegerType(1, 64),
+            "PCIe roots they share; as many as the kind with the fewest devices when left out.",
+        ),
+        MappingField("without", ListType(TextType()), "Names of devices that are missing."),
+    ),
+)
 NODES: Final = MappingType(
     "an entry of nodes",
     (
@@ -62,6 +78,11 @@ NODES: Final = MappingType(
         MappingField("taints", ListType(_MAPPING), "Taints, as in a Node."),
         MappingField(
             "resources", MapType(QuantityType(), "names of resources"), "Other resources by name."
+        ),
+        MappingField(
+            "devices",
+            ListType(_DEVICES),
+            "Devices that drivers publish for each node (embedded cluster only).",
         ),
     ),
     schema_id="nodes",

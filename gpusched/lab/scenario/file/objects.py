@@ -21,6 +21,7 @@ from gpusched.config.yaml_tree import (
     list_names,
     quoted,
 )
+from gpusched.devcluster.controllers.nodes.devices.device_entries import read_device_entries
 from gpusched.devcluster.stages import node_pools
 from gpusched.lab.scenario.expansion import nodes
 from gpusched.lab.scenario.expansion.object_names import UNCHECKED
@@ -323,13 +324,20 @@ def read_nodes(entries: Sequence[MappingValues], reading: ReadContext) -> list[M
             annotations=found.get("annotations", {}),
             taints=tuple(json_value(each) for each in found.get("taints", ())),
             resources=found.get("resources", {}),
+            devices=tuple(_device_entry(each) for each in found.get("devices", ())),
         )
         place = reading.place(found.line)
         try:
+            read_device_entries(shape.devices)
             made += [Manifest(node, place) for node in nodes.nodes_of(shape, domains)]
         except ConfigError as error:
             reading.refuse(place, str(error))
     return made
+
+
+def _device_entry(found: MappingValues) -> dict[str, Any]:
+    """An entry of devices as JSON has it."""
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in found.values.items()}
 
 
 def read_priorities(found: MappingValues, reading: ReadContext) -> list[Manifest]:

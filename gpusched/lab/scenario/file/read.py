@@ -16,6 +16,7 @@ from gpusched.config.values import BadValueError
 from gpusched.config.yaml_parser import read_file
 from gpusched.config.yaml_tree import YamlNode, quoted
 from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures, read_features
+from gpusched.devcluster.stages.node_pools import DEVICES_ANNOTATION
 from gpusched.lab.scenario.file.checks import check_scenario
 from gpusched.lab.scenario.file.configuration import daemon_configuration
 from gpusched.lab.scenario.file.context import SUFFIXES, ReadContext, yaml_files
@@ -209,7 +210,7 @@ def _with_story(
         timeline=tuple(timeline),
         expect=tuple(expect),
         tables=tuple(read_table(each, reading) for each in spec.get("tables", ())),
-        embedded_only=_embedded_only(timeline),
+        embedded_only=_embedded_only(timeline, before),
     )
 
 
@@ -240,10 +241,13 @@ def _folder_objects(reading: ReadContext) -> list[Manifest]:
     return found
 
 
-def _embedded_only(timeline: Sequence[TimelineEntry]) -> str:
+def _embedded_only(timeline: Sequence[TimelineEntry], before: Sequence[Manifest]) -> str:
     for each in timeline:
         if isinstance(each.act, FaultAct):
             return f"{each.place}: a fault of the API server needs the embedded cluster"
         if isinstance(each.act, RestartAct):
             return f"{each.place}: a restart of the {each.act.what} needs the embedded cluster"
+    for one in before:
+        if DEVICES_ANNOTATION in (one.obj["metadata"].get("annotations") or {}):
+            return f"{one.place}: devices of nodes need the embedded cluster, which publishes them"
     return ""

@@ -1,0 +1,1 @@
+"""Which devices do fake nodes have, and how do their drivers publish them?"""
