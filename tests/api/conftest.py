@@ -31,76 +31,88 @@ def _pod() -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": "train-0-abcde",
-            "generateName": "train-0-",
-            "namespace": "team-a",
-            "uid": "9f3c7a10-0000-4000-8000-000000000001",
-            "resourceVersion": "1201",
-            "generation": 1,
-            "creationTimestamp": _WHEN,
-            "labels": {
-                "batch.kubernetes.io/job-completion-index": "3",
-                "batch.kubernetes.io/job-name": "train",
+        "metadata": _pod_metadata(),
+        "spec": _pod_spec(),
+        "status": _pod_status(),
+    }
+
+
+def _pod_metadata() -> Json:
+    return {
+        "name": "train-0-abcde",
+        "generateName": "train-0-",
+        "namespace": "team-a",
+        "uid": "9f3c7a10-0000-4000-8000-000000000001",
+        "resourceVersion": "1201",
+        "generation": 1,
+        "creationTimestamp": _WHEN,
+        "labels": {
+            "batch.kubernetes.io/job-completion-index": "3",
+            "batch.kubernetes.io/job-name": "train",
+        },
+        "annotations": {"batch.kubernetes.io/job-completion-index": "3", "other": "x"},
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u0"},
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": "train",
+                "uid": "u1",
+                "controller": True,
+                "blockOwnerDeletion": True,
             },
-            "annotations": {"batch.kubernetes.io/job-completion-index": "3", "other": "x"},
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u0"},
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": "train",
-                    "uid": "u1",
-                    "controller": True,
-                    "blockOwnerDeletion": True,
+        ],
+        "finalizers": ["batch.kubernetes.io/job-tracking"],
+        "managedFields": [_MANAGED],
+    }
+
+
+def _pod_spec() -> Json:
+    return {
+        "volumes": [{"name": "token", "projected": {"sources": [], "defaultMode": 420}}],
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example.com/train:1",
+                "env": [{"name": "RANK", "value": "3"}],
+                "resources": {
+                    "limits": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "4"},
+                    "requests": {"cpu": "7500m", "memory": "64Gi", "nvidia.com/gpu": "4"},
                 },
-            ],
-            "finalizers": ["batch.kubernetes.io/job-tracking"],
-            "managedFields": [_MANAGED],
-        },
-        "spec": {
-            "volumes": [{"name": "token", "projected": {"sources": [], "defaultMode": 420}}],
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.example.com/train:1",
-                    "env": [{"name": "RANK", "value": "3"}],
-                    "resources": {
-                        "limits": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "4"},
-                        "requests": {"cpu": "7500m", "memory": "64Gi", "nvidia.com/gpu": "4"},
-                    },
-                    "terminationMessagePath": "/dev/termination-log",
-                    "imagePullPolicy": "IfNotPresent",
-                }
-            ],
-            "restartPolicy": "Never",
-            "schedulerName": "gpusched",
-            "securityContext": {},
-            "tolerations": [
-                {
-                    "key": "node.kubernetes.io/not-ready",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-            ],
-            "priority": 100,
-            "priorityClassName": "high",
-        },
-        "status": {
-            "phase": "Pending",
-            "conditions": [
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "lastProbeTime": None,
-                    "lastTransitionTime": _WHEN,
-                    "reason": "Unschedulable",
-                    "message": "waits for quota",
-                }
-            ],
-            "qosClass": "Burstable",
-        },
+                "terminationMessagePath": "/dev/termination-log",
+                "imagePullPolicy": "IfNotPresent",
+            }
+        ],
+        "restartPolicy": "Never",
+        "schedulerName": "gpusched",
+        "securityContext": {},
+        "tolerations": [
+            {
+                "key": "node.kubernetes.io/not-ready",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            }
+        ],
+        "priority": 100,
+        "priorityClassName": "high",
+    }
+
+
+def _pod_status() -> Json:
+    return {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": _WHEN,
+                "reason": "Unschedulable",
+                "message": "waits for quota",
+            }
+        ],
+        "qosClass": "Burstable",
     }
 
 

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -71,56 +72,65 @@ def _in_one_more(parts, draw):
     return [around, *(attrs.evolve(part, parent="around") for part in parts)]
 
 
-def cluster(seed: int, order: int = 0) -> Given:
-    """Any cluster: nodes of several sizes, some used or outside of racks, gangs of several classes.
+@attrs.define
+class _ClusterDraw:
+    """A cluster being drawn from a seed; nothing of it is known before ``reveal``."""
 
-    Gangs have wishes for levels, roles and sub-groups now and then.
+    seed: int
+    cluster: Given = attrs.Factory(Given)
+    steps: list[Callable[[], object]] = attrs.Factory(list)
+    rng: random.Random = attrs.field(init=False)
 
-    Args:
-        seed: gives the content.
-        order: gives the order in which it becomes known.
-    """
-    rng = random.Random(seed)
-    c = Given()
-    steps = []
+    def __attrs_post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
 
-    def later(act, *args, **fields):
-        steps.append(lambda: act(*args, **fields))
+    def later(self, act, *args, **fields):
+        """Note something that will become known."""
+        self.steps.append(lambda: act(*args, **fields))
 
-    nodes = rng.randint(1, 6)
-    for number in range(nodes):
-        later(
-            c.node,
-            f"n{number}",
-            gpus=rng.choice([0, 4, 8]),
-            cpu=rng.choice([4000, 16000]),
-            pods=rng.choice([3, 110]),
-            labels={
-                "gpusched.io/block": f"b{number % 2}",
-                **rng.choice([{}, *[{"gpusched.io/rack": f"r{rack}"} for rack in range(3)]]),
-            },
-            layout=rng.choice([(), ((0, 1), (2, 3))]),
-        )
-    free = dict.fromkeys(range(nodes), 0)
-    for number in range(rng.randint(0, 4)):
-        where = rng.randrange(nodes)
-        later(
-            c.pod,
-            f"used{number}",
-            scheduler="other",
-            node=f"n{where}",
-            gpus=rng.choice([0, 1]),
-            slots=rng.choice([0, 1 << free[where]]),
-        )
-        free[where] += 1
-    for name in ("a", "b"):
-        later(c.queue, name, priority=rng.randint(0, 1))
-    for number in range(rng.randint(1, 6)):
+    def nodes(self) -> None:
+        """Nodes of several sizes, some outside of racks, and pods of others on some of them."""
+        rng = self.rng
+        nodes = rng.randint(1, 6)
+        for number in range(nodes):
+            self.later(
+                self.cluster.node,
+                f"n{number}",
+                gpus=rng.choice([0, 4, 8]),
+                cpu=rng.choice([4000, 16000]),
+                pods=rng.choice([3, 110]),
+                labels={
+                    "gpusched.io/block": f"b{number % 2}",
+                    **rng.choice([{}, *[{"gpusched.io/rack": f"r{rack}"} for rack in range(3)]]),
+                },
+                layout=rng.choice([(), ((0, 1), (2, 3))]),
+            )
+        free = dict.fromkeys(range(nodes), 0)
+        for number in range(rng.randint(0, 4)):
+            where = rng.randrange(nodes)
+            self.later(
+                self.cluster.pod,
+                f"used{number}",
+                scheduler="other",
+                node=f"n{where}",
+                gpus=rng.choice([0, 1]),
+                slots=rng.choice([0, 1 << free[where]]),
+            )
+            free[where] += 1
+
+    def queues(self) -> None:
+        """Two queues beside the default."""
+        for name in ("a", "b"):
+            self.later(self.cluster.queue, name, priority=self.rng.randint(0, 1))
+
+    def gang(self, number: int) -> None:
+        """A gang of one to six pods, with wishes for levels, roles and sub-groups now and then."""
+        rng = self.rng
         count = rng.randint(1, 6)
         name = f"g{number}"
         parts = rng.choice([0, 0, 0, 2])
-        later(
-            c.group,
+        self.later(
+            self.cluster.group,
             name,
             min_member=rng.randint(1, count),
             queue=rng.choice(["a", "b", "default"]),
@@ -132,12 +142,12 @@ def cluster(seed: int, order: int = 0) -> Given:
                     SubGroup(f"p{part}", rng.randint(1, 2), rng.choice(WISHES))
                     for part in range(parts)
                 ],
-                seed + number,
+                self.seed + number,
             ),
         )
         for pod in range(count):
-            later(
-                c.pod,
+            self.later(
+                self.cluster.pod,
                 f"{name}-{pod}",
                 group=name,
                 rank=pod,
@@ -147,10 +157,28 @@ def cluster(seed: int, order: int = 0) -> Given:
                 role="odd" if pod % 2 else "even",
                 sub_group=f"p{pod % parts}" if parts else "",
             )
-    random.Random(order).shuffle(steps)
-    for step in steps:
-        step()
-    return c
+
+    def reveal(self, order: int) -> Given:
+        """The cluster, when all of it has become known in that order."""
+        random.Random(order).shuffle(self.steps)
+        for step in self.steps:
+            step()
+        return self.cluster
+
+
+def cluster(seed: int, order: int = 0) -> Given:
+    """Any cluster: nodes of several sizes, some used or outside of racks, gangs of several classes.
+
+    Args:
+        seed: gives the content.
+        order: gives the order in which it becomes known.
+    """
+    draw = _ClusterDraw(seed)
+    draw.nodes()
+    draw.queues()
+    for number in range(draw.rng.randint(1, 6)):
+        draw.gang(number)
+    return draw.reveal(order)
 
 
 @QUICK
