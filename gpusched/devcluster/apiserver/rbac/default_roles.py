@@ -104,6 +104,16 @@ _SCHEDULER: Final[tuple[_Rule, ...]] = (
     ("storage.k8s.io", "csidrivers csinodes csistoragecapacities storageclasses", _READ),
     ("resource.k8s.io", "deviceclasses resourceclaims resourceslices", _READ),
     ("resource.k8s.io", "resourceclaims resourceclaims/status", ("patch", "update")),
+    ("resource.k8s.io", "resourceclaims/binding", ("patch", "update")),
+)
+_CLAIM_CONTROLLER: Final[tuple[_Rule, ...]] = (
+    ("core", "pods", _READ),
+    ("resource.k8s.io", "resourceclaimtemplates", _READ),
+    ("resource.k8s.io", "resourceclaims", ("create", "delete", *_READ)),
+    ("resource.k8s.io", "resourceclaims resourceclaims/status", ("patch", "update")),
+    ("resource.k8s.io", "resourceclaims/binding", ("patch", "update")),
+    ("core", "pods/status", ("patch", "update")),
+    ("core events.k8s.io", "events", ("create", "patch", "update")),
 )
 _INFO_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _DISCOVERY_PATHS: Final = (
@@ -136,6 +146,7 @@ def cluster_roles() -> Iterator[Obj]:
     yield _role("system:discovery", [_paths(_DISCOVERY_PATHS)])
     yield _role("system:public-info-viewer", [_paths(_INFO_PATHS)])
     yield _role("system:kube-scheduler", _rules(_SCHEDULER))
+    yield _role("system:controller:resource-claim-controller", _rules(_CLAIM_CONTROLLER))
 
 
 def cluster_role_bindings() -> Iterator[Obj]:
@@ -145,6 +156,13 @@ def cluster_role_bindings() -> Iterator[Obj]:
     yield _binding("system:discovery", "Group", EVERYONE)
     yield _binding("system:public-info-viewer", "Group", EVERYONE, "system:unauthenticated")
     yield _binding("system:kube-scheduler", "User", "system:kube-scheduler")
+    account = {
+        "kind": "ServiceAccount",
+        "name": "resource-claim-controller",
+        "namespace": "kube-system",
+    }
+    binding = _binding("system:controller:resource-claim-controller", "User")
+    yield {**binding, "subjects": [account]}
 
 
 def _head(kind: str, name: str, into: str = "") -> Obj:

@@ -31,6 +31,7 @@ from gpusched.devcluster.apiserver.patching.managed_fields import (
     track_create,
     track_update,
 )
+from gpusched.devcluster.apiserver.rbac.claim_status import claim_status_errors
 from gpusched.devcluster.apiserver.rbac.rules import User
 from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.registry import unsupported
@@ -43,6 +44,7 @@ Origin = Literal["put", "patch"]
 Check = Callable[[Obj, Obj | None], list[FieldError]]
 _NOBODY: Final = "unknown"
 """Manager of writes by clients that give no name."""
+_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 
 
 _CHECKED_METADATA: Final = ("labels", "annotations", "ownerReferences", "finalizers")
@@ -254,6 +256,12 @@ def write_object(
     errors = _update_errors(resource, new, old, options=options, subresource=subresource)
     # Real servers check metadata of an update twice and tell what they find both times.
     errors = [*immutable, *errors, *immutable]
+    if resource.storage == _CLAIMS and subresource == "status" and options.user is not None:
+        verb = "update" if origin == "put" else "patch"
+        errors = [
+            *claim_status_errors(core.store, options.user, new=new, old=old, verb=verb),
+            *errors,
+        ]
     if errors:
         raise status.invalid(resource.kind, resource.error_group, name, errors=errors)
     if not subresource:

@@ -289,3 +289,62 @@ def test_the_manifests_grant_the_daemon_its_rights():
     )
     assert not may(verb="delete", resource="pods", namespace="team-a")
     assert not may(verb="get", resource="secrets", namespace="gpusched-system")
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+RESULT = {"request": "r0", "driver": "d.example.com", "pool": "p", "device": "a"}
+ALLOCATION = {"devices": {"results": [RESULT]}}
+
+
+async def claim_of_bob(http, *rules):
+    """A claim whose status bob may write, and do what the rules say besides."""
+    status = {"resources": ["resourceclaims/status"], "verbs": ["patch", "update"]}
+    rules = [{"apiGroups": ["resource.k8s.io"], **rule} for rule in (status, *rules)]
+    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "bob"}
+    made = await http.post(f"{RBAC}/clusterroles", role("claims", *rules))
+    assert made.code == 201
+    made = await http.post(f"{RBAC}/clusterrolebindings", binding("claims", "claims", user))
+    assert made.code == 201
+    asked = {"requests": [{"name": "r0", "exactly": {"deviceClassName": "gpu"}}]}
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": asked}}
+    return (await http.post(CLAIMS, claim)).body
+
+
+async def test_allocations_need_the_right_to_bind(http):
+    """Since 1.36 a claim is allocated by whoever may write resourceclaims/binding, too."""
+    claim = await claim_of_bob(http)
+    claim["status"] = {"allocation": ALLOCATION}
+    code, refused = await as_user(http, "PUT", f"{CLAIMS}/c/status", BOB, claim)
+    assert code == 422
+    (cause,) = refused["details"]["causes"]
+    assert (cause["field"], cause["reason"]) == ("status", "FieldValueForbidden")
+    assert cause["message"] == (
+        "Forbidden: changing status.allocation or status.reservedFor requires "
+        'resource="resourceclaims/binding", verb="update" permission: resourceclaims.resource.k8s.io '
+        'is forbidden: User "bob" cannot update resource "resourceclaims/binding" in API group '
+        '"resource.k8s.io" at the cluster scope'
+    )
+    assert (await http.send("PUT", f"{CLAIMS}/c/status", claim)).code == 200
+
+
+async def test_those_who_may_bind_allocate_but_speak_for_no_driver(http):
+    """The right to bind is enough for allocations; devices of a status are their driver's."""
+    bind = {"resources": ["resourceclaims/binding"], "verbs": ["update"]}
+    driver = {
+        "resources": ["resourceclaims/driver"],
+        "verbs": ["arbitrary-node:update"],
+        "resourceNames": ["d.example.com"],
+    }
+    claim = await claim_of_bob(http, bind, driver)
+    claim["status"] = {"allocation": ALLOCATION}
+    code, claim = await as_user(http, "PUT", f"{CLAIMS}/c/status", BOB, claim)
+    assert code == 200
+    device = {"driver": "d.example.com", "pool": "p", "device": "a"}
+    claim["status"]["devices"] = [device]
+    code, claim = await as_user(http, "PUT", f"{CLAIMS}/c/status", BOB, claim)
+    assert code == 200
+    claim["status"]["devices"] = [device, {**device, "driver": "e.example.com"}]
+    code, refused = await as_user(http, "PUT", f"{CLAIMS}/c/status", BOB, claim)
+    assert code == 422
+    assert 'verb="[arbitrary-node:update]" permission' in refused["message"]
+    assert 'resourceclaims.resource.k8s.io "e.example.com" is forbidden' in refused["message"]
