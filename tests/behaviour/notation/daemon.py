@@ -11,11 +11,12 @@ from typing import Self
 
 from gpusched.app import App, AppOptions
 from gpusched.config.model import Config
+from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.cluster_run import ClusterRun
 
 
 class Restartable:
-    """An ``App`` over HTTP to the world's cluster; leaving the context ends it.
+    """An ``App`` that speaks to the world's cluster inside the loop; leaving the context ends it.
 
     Args:
         world: whose cluster and clock it uses.
@@ -59,6 +60,7 @@ class Restartable:
                 kubeconfig=str(self._kubeconfig),
                 identity=f"daemon-{self._starts}",
                 inline=True,
+                opened=sessions_to(self._world.cluster.in_process),
             )
         )
         self._starts += 1
