@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from itertools import islice
+from typing import ClassVar, Final
 
 import attrs
 
@@ -30,6 +31,9 @@ from gpusched.plugin import (
     session_victims,
     truncate_message,
 )
+
+GROWING_STARTS_MAX: Final = 32
+"""Gangs that start in a session and are asked whether they would grow over others that start in it."""
 
 
 @attrs.frozen
@@ -70,12 +74,30 @@ class Reclaim:
         self, session: Session, waiting: Sequence[Gang], victims: Victims, late: Victims | None
     ) -> None:
         """Take back members above a minimum for others that are above theirs and due as much."""
-        if late is not None and not late.any_start_has_spare_members():
+        if late is not None and (late.only_starts or not late.any_start_has_spare_members()):
             return
         growing = GrowingGangs(session, waiting, victims, tells=late is None)
         room = self._preemption(session, growth_rules(victims), late)
         while (claimants := growing.next_claimants()) and not room.full:
             room.serve_all(claimants, [growing.may_claim])
+        if late is not None:
+            self._take_back_for_growth(session, waiting, late)
+
+    def _take_back_for_growth(
+        self, session: Session, waiting: Sequence[Gang], victims: Victims
+    ) -> None:
+        """Gangs that start now, and would grow over others that start now, claim in the next session."""
+        growing = GrowingGangs(session, waiting, victims, tells=False, starting=True)
+        supposed = Preemption(
+            session,
+            growth_rules(victims),
+            reason=Reason.RECLAIMED,
+            message=lambda _gang, _evictions: "",
+            supposing=victims,
+        )
+        for claimants in islice(growing.claimants, GROWING_STARTS_MAX):
+            allowed = (each for each in claimants if not growing.may_claim(each).refuses)
+            any(supposed.takes_back_starts(each) for each in allowed)
 
     def _preemption(self, session: Session, rules: VictimRules, late: Victims | None) -> Preemption:
         return Preemption(

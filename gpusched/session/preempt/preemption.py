@@ -92,6 +92,8 @@ class Preemption:
         late: Victims | None = None,
     ) -> None:
         self._supposing = supposing is not None
+        self._would_withdraw: tuple[WithdrawOperation, ...] = ()
+        """Places of this session that the claim supposed last would take back."""
         self._late = late is not None
         self._session = session
         self._rules = rules
@@ -367,6 +369,7 @@ class Preemption:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         if self._supposing:
+            self._would_withdraw = statement.withdrawn
             statement.discard()
             return _PreemptionResult.CLAIMED
         if self._late and not statement.withdrawn:
@@ -403,6 +406,20 @@ class Preemption:
             return False
         need = claimant.members_at_start
         return self._try_on_types(gang, claimant, self._class_key(claimant), need) is None
+
+    def takes_back_starts(self, gang: Gang) -> bool:
+        """Take back starts of this session that would be evicted for a gang; whether there were any."""
+        if not self.would_claim(gang) or not self._would_withdraw:
+            return False
+        statement = self._session.statement()
+        for each in self._would_withdraw:
+            path = self._session.queue_path(each.gang)
+            statement.withdraw(each.gang, each.assignment, path=path)
+        withdrawn = statement.withdrawn
+        statement.commit()
+        self._victims.claimed((), withdrawn)
+        self._withdraw(gang, withdrawn)
+        return True
 
     def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A victim that would have a third gang evicted in turn, where that is to be avoided."""

@@ -95,6 +95,8 @@ class Victims:
     ) -> None:
         self._session = session
         self._only_spare = False
+        self.only_starts = only_starts
+        """Whether only gangs that were given places in this session are looked at."""
         self._nominated = nominated_gangs(session) if nominated else {}
         self._budgets = DisruptionBudgets(session.snapshot.budgets)
         self.left = self._budgets.left

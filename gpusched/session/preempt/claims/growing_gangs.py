@@ -8,7 +8,7 @@ equal parts of that, and whoever finds no victims for so many asks for half of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -20,6 +20,7 @@ from gpusched.session.allocate.sub_groups import MemberCounts, members_to_comple
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.preempt.claims.claimants import reclaim_rules
+from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
@@ -38,17 +39,26 @@ class GrowingGangs:
         waiting: gangs that wait for their minimum and for which others might be evicted.
         victims: of the session.
         tells: whether gangs are told why no room is made for their growth.
+        starting: whether they are gangs that start in this session, as they run then.
     """
 
     def __init__(
-        self, session: Session, waiting: Sequence[Gang], victims: Victims, *, tells: bool = True
+        self,
+        session: Session,
+        waiting: Sequence[Gang],
+        victims: Victims,
+        *,
+        tells: bool = True,
+        starting: bool = False,
     ) -> None:
         self._session = session
         self._tells = tells
+        self._starting = starting
         queues = list(victims.queues)
         self._only = queues[0] if len(queues) == 1 else ""
         self._minima = self._waiting_minima(waiting)
-        growing = [gang for gang in session.gangs if self._grows(gang)]
+        gangs = started_gangs(session).values() if starting else session.gangs
+        growing = [gang for gang in gangs if self._grows(gang)]
         of_queue = Counter(gang.queue for gang in growing)
         self._claimants = {
             gang.key: claimants
@@ -64,6 +74,11 @@ class GrowingGangs:
             for claimants in self._claimants.values()
             if claimants and not nominations.has(claimants[0])
         ]
+
+    @property
+    def claimants(self) -> Iterable[Sequence[Gang]]:
+        """Claimants of each gang: with all members for which it may ask, then with fewer."""
+        return self._claimants.values()
 
     def may_claim(self, claimant: Gang) -> Verdict:
         """Whether policies let others give members for this one."""
@@ -91,7 +106,7 @@ class GrowingGangs:
             and not gang.expected_count
             and session.outcomes.is_admitted(gang)
             and not session.nominations.has(gang)
-            and not session.placements.assigned(gang)
+            and (self._starting or not session.placements.assigned(gang))
             and not first_refusal(session.hooks.ready_checks, gang).refuses
         )
 

@@ -24,7 +24,8 @@ ROUNDS_MAX: Final = 4
 CLASSES_MAX: Final = 32
 """Classes of gangs that one action asks in one round: each costs about as much as a claim."""
 RUNNING_MAX: Final = 200
-"""Gangs that run and may leave together with starts; where there are more, only starts leave."""
+"""Gangs that run and may leave together with starts; where there are more, only starts leave, and
+only for gangs that wait for their minimum."""
 
 ClaimRound = Callable[[Victims], None]
 """An action's claims, made once more with these victims and only over starts of this session."""
@@ -62,14 +63,17 @@ class LateClaims:
         session = self._session
         if not self._rounds or not session.hooks.stable.starts:
             return
+        many = len(session.snapshot.placed_gangs) > RUNNING_MAX
         if not session.nominations.plans and self._facts == self._facts_then:
-            return
+            # Gangs that start with a part of their members may grow over others in the next session.
+            by_gang = session.placements.by_gang()
+            if many or not any(gang.pending > len(places) for gang, places in by_gang):
+                return
         session.work_budget.begin()
         for _ in range(ROUNDS_MAX):
             before = len(session.nominations.plans)
             if not started_gangs(session):
                 return
-            many = len(session.snapshot.placed_gangs) > RUNNING_MAX
             victims = Victims(session, only_starts=many)
             for claims in self._rounds:
                 claims(victims)
