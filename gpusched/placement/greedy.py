@@ -24,6 +24,7 @@ from gpusched.placement.model.problem import (
     SubGroupHolder,
     SubGroupMinimum,
 )
+from gpusched.placement.model.role_mixes import UNLIMITED
 
 
 def members_of_each_role(problem: Problem) -> tuple[int, ...] | None:
@@ -226,14 +227,23 @@ class _Filling:
     def _part(self, role: int) -> int:
         return self.problem.roles[role].part
 
-    def _rank(self, group: Sequence[int]) -> tuple[int, int, int]:
+    def _rank(self, group: Sequence[int]) -> tuple[int, int, int, int]:
         """Roles with the largest members first."""
         roles = [self.problem.roles[index] for index in group]
         return (
             -max(role.gpus for role in roles),
+            min(self._most_by_devices(index) for index in group),
             -max(int(role.request.max(initial=0)) for role in roles),
             group[0],
         )
+
+    def _most_by_devices(self, role: int) -> int:
+        """Members that the roomiest node takes where devices are competed for: few are large."""
+        mixes = self.problem.mixes
+        place = -1 if mixes is None else mixes.place_of(role)
+        if mixes is None or place < 0:
+            return UNLIMITED
+        return max((vector[place] for table in mixes.tables for vector in table), default=0)
 
     def _in_one(
         self, part: SubGroupMinimum, group: list[int], share: tuple[int, ...], rows: Bools
@@ -266,7 +276,13 @@ class _Filling:
         role = self.problem.roles[index]
         wanted = np.flatnonzero(role.request)
         alone = how_many_fit(self.free[:, wanted], role.request[wanted])
-        return np.where(rows, np.minimum(alone, role.fits - self.counts[index]), 0)
+        more = np.minimum(alone, role.fits - self.counts[index])
+        mixes = self.problem.mixes
+        place = -1 if mixes is None else mixes.place_of(index)
+        if mixes is not None and place >= 0:
+            held = np.stack([self.counts[list(roles)].sum(axis=0) for roles in mixes.roles])
+            more = np.minimum(more, mixes.room_beside(place, held))
+        return np.where(rows, more, 0)
 
     def one(self, index: int, count: int, rows: Bools) -> bool:
         """Place so many members of a role on these nodes, or none."""

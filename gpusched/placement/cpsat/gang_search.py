@@ -229,8 +229,7 @@ class GangSearchJob:
 def _whole(area: SearchArea, book: SolverBudget) -> GangSearchResult:
     short = demand_shortfall(area.field, area.rooms, area.cells)
     if short is not None:
-        roles, needed, room = short
-        proof = Certificate("role", -1, -1, roles, needed, room)
+        proof = _counted(area.field.problem, short)
         return GangSearchResult(outcome=SearchOutcome.INFEASIBLE, certificate=proof)
     lower = _lower(area, lower_bounds(area.field.problem))
     if area.start is not None and _met(area, lower):
@@ -246,6 +245,18 @@ def _whole(area: SearchArea, book: SolverBudget) -> GangSearchResult:
     return GangSearchResult(
         outcome=found.outcome, counts=found.counts, bounds=bounds, method=found.method
     )
+
+
+def _counted(problem: Problem, short: tuple[tuple[int, ...], int, int]) -> Certificate:
+    """Of the whole cluster, where sums over nodes tell that some members do not fit.
+
+    Sums of what roles that compete can have together cannot be counted again from amounts.
+    """
+    roles, needed, room = short
+    if problem.mixes is None:
+        return Certificate("role", -1, -1, roles, needed, room)
+    every = tuple(range(len(problem.roles)))
+    return Certificate("search", -1, -1, every, problem.members, problem.members - (needed - room))
 
 
 def _met(area: SearchArea, lower: dict[str, int]) -> bool:
@@ -416,7 +427,8 @@ def _none(
         proof = Certificate("domain", level, -1, every, problem.members, 0)
         return GangSearchResult(outcome=SearchOutcome.INFEASIBLE, certificate=proof)
     domain, roles, needed, room = max(breaches, key=lambda each: (each[3] / each[2], -each[0]))
-    proof = Certificate("domain", level, domain, roles, needed, room, breaches=breaches)
+    kind = "domain" if problem.mixes is None else "search"
+    proof = Certificate(kind, level, domain, roles, needed, room, breaches=breaches)
     return GangSearchResult(outcome=SearchOutcome.INFEASIBLE, certificate=proof)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from gpusched.arrays.columns import Ints
 from gpusched.base.errors import SolverFault
 from gpusched.placement.cpsat.gang_model import GangModel
-from gpusched.placement.cpsat.patterns import CellPatterns, node_caps
+from gpusched.placement.cpsat.patterns import CellPatterns, kinds_of_mixes, node_caps
 from gpusched.placement.cpsat.solver import SEARCH_STOPPER, configure_solver
 from gpusched.placement.model.problem import NO_COUNTS, Effort, Problem, SearchOutcome
 
@@ -314,6 +314,7 @@ def _singles(field: CellPatterns, made: GangModel) -> PatternModel:
             for mine, most in caps:
                 inside = [single[kind, row] for kind in mine if (kind, row) in single]
                 model.add(sum(inside) <= int(most[row]))
+            _one_mix(field, model, row, single)
         for kind in kinds:
             inside = [
                 single[kind, row] for row in field.rows[cell].tolist() if (kind, row) in single
@@ -322,6 +323,23 @@ def _singles(field: CellPatterns, made: GangModel) -> PatternModel:
     return PatternModel(
         groups=(), takes={}, single=single, cost=sum(used), exact=False, lossless=lossless
     )
+
+
+def _one_mix(field: CellPatterns, model: Any, row: int, single: dict[tuple[int, int], Any]) -> None:
+    """A node takes no more of the roles that compete than one of its maximal vectors has."""
+    mixes = field.problem.mixes
+    state = -1 if mixes is None else int(mixes.state[row])
+    if mixes is None or state < 0:
+        return
+    table = mixes.tables[state]
+    chosen = [model.new_bool_var(f"m{row}_{at}") for at in range(len(table))]
+    if chosen:
+        model.add_exactly_one(chosen)
+    for place, kinds in enumerate(kinds_of_mixes(mixes, field.kinds)):
+        inside = [single[kind, row] for kind in kinds if (kind, row) in single]
+        if inside:
+            most = sum(vector[place] * each for vector, each in zip(table, chosen, strict=True))
+            model.add(sum(inside) <= most)
 
 
 def _amounts(field: CellPatterns, model: Any, row: int, single: dict[tuple[int, int], Any]) -> bool:

@@ -8,7 +8,8 @@ inequalities of this form are what the models over racks are built of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from math import gcd
 from typing import Final
@@ -18,6 +19,7 @@ import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.placement.model.problem import NODES, MemberCap, Problem
+from gpusched.placement.model.role_mixes import RoleMixes
 
 PATTERNS_MAX: Final = 1_500
 """With more patterns than these members are counted node by node."""
@@ -123,13 +125,18 @@ def build_cell_patterns(problem: Problem) -> CellPatterns:
     kinds = _kinds(problem)
     limits = np.stack([kind.limit for kind in kinds], axis=1)  # (nodes, kinds)
     asks = np.stack([kind.request for kind in kinds])
-    active = (limits > 0).any(axis=1)
-    patterns = _patterns(problem.free[active], limits[active], asks)
+    active: Bools = np.any(limits > 0, axis=1)
+    patterns = _patterns(
+        problem.free[active],
+        limits[active],
+        asks,
+        mixed=partial(_mixed_somewhere, problem, kinds, active),
+    )
     if patterns is None:
         sign = np.zeros(problem.nodes, dtype=np.int64)
         able = np.ones((1, 1), dtype=np.bool_)
     else:
-        sign, able = _classes(problem, limits, patterns, asks, node_caps(problem, kinds))
+        sign, able = _classes(problem, kinds, patterns)
         seen = able.any(axis=0)
         patterns, able = patterns[seen], able[:, seen]
     if problem.levels:
@@ -188,13 +195,16 @@ def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
         quotient: Ints = np.full(problem.nodes, _AMOUNT_MAX, dtype=np.int64)
         if wanted.size:
             quotient = (problem.free[:, wanted] // role.request[wanted]).min(axis=1)
+        place = -1 if problem.mixes is None else problem.mixes.place_of(number)
+        if problem.mixes is not None and place >= 0:
+            quotient = np.minimum(quotient, problem.mixes.most_alone(place))
         naturals.append(quotient)
         able = role.fits > 0
         plain = bool((np.where(able, np.minimum(quotient, role.most), 0) == role.fits).all())
         price = b"" if role.price is None else role.price.tobytes()
         mine = tuple(index for index, cap in enumerate(problem.caps) if number in cap.roles)
         alone = -1 if plain else number
-        key = (role.request.tobytes(), role.gpus, price, able.tobytes(), alone, mine)
+        key = (role.request.tobytes(), role.gpus, price, able.tobytes(), alone, mine, place)
         found.setdefault(key, []).append(number)
     kinds = []
     for numbers in found.values():
@@ -216,8 +226,17 @@ def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
     return tuple(kinds)
 
 
-def _patterns(free: Ints, limits: Ints, asks: Ints) -> Ints | None:
-    """All patterns that might fit a node with the most of everything; None when too many."""
+def _patterns(
+    free: Ints, limits: Ints, asks: Ints, *, mixed: Callable[[Ints], Bools]
+) -> Ints | None:
+    """All patterns that might fit a node with the most of everything; None when too many.
+
+    Args:
+        free: of the nodes that take anything, shape (nodes, resources).
+        limits: of the same nodes, members of each kind alone, shape (nodes, kinds).
+        asks: of one member of each kind.
+        mixed: which patterns some node may have, as far as the mixes of roles go.
+    """
     room = free.max(axis=0, initial=0)
     found: Ints = np.zeros((1, len(asks)), dtype=np.int64)
     for kind in range(len(asks)):
@@ -227,6 +246,7 @@ def _patterns(free: Ints, limits: Ints, asks: Ints) -> Ints | None:
         found = np.repeat(found, count, axis=0)
         found[:, kind] = np.tile(np.arange(count), len(found) // count)
         found = found[(found @ asks <= room).all(axis=1)]
+        found = found[mixed(found)]
         if len(found) > PATTERNS_MAX:
             return None
     return found
@@ -234,7 +254,37 @@ def _patterns(free: Ints, limits: Ints, asks: Ints) -> Ints | None:
 
 def kinds_of_cap(kinds: Sequence[RoleClass], cap: MemberCap) -> list[int]:
     """Numbers of the kinds that a cap counts; each is counted as a whole or not at all."""
-    return [number for number, kind in enumerate(kinds) if set(kind.roles) <= set(cap.roles)]
+    return _kinds_within(kinds, cap.roles)
+
+
+def _kinds_within(kinds: Sequence[RoleClass], roles: Sequence[int]) -> list[int]:
+    return [number for number, kind in enumerate(kinds) if set(kind.roles) <= set(roles)]
+
+
+def kinds_of_mixes(mixes: RoleMixes, kinds: Sequence[RoleClass]) -> list[list[int]]:
+    """By place in the vectors the numbers of the kinds that count there, each as a whole."""
+    return [_kinds_within(kinds, roles) for roles in mixes.roles]
+
+
+def _by_place(mixes: RoleMixes, kinds: Sequence[RoleClass], patterns: Ints) -> Ints:
+    """Members by place of the vectors in each pattern, shape (patterns, places)."""
+    columns = [patterns[:, mine].sum(axis=1) for mine in kinds_of_mixes(mixes, kinds)]
+    return np.stack(columns, axis=1)
+
+
+def _mixed_somewhere(
+    problem: Problem, kinds: Sequence[RoleClass], active: Bools, patterns: Ints
+) -> Bools:
+    """Which patterns the mixes of roles allow on any of these nodes, shape (patterns,)."""
+    mixes = problem.mixes
+    tables = () if mixes is None else tuple(np.unique(mixes.state[active]).tolist())
+    if mixes is None or -1 in tables:
+        return np.ones(len(patterns), dtype=np.bool_)
+    placed = _by_place(mixes, kinds, patterns)
+    allowed: Bools = ~np.any(placed, axis=1)
+    for table in tables:
+        allowed |= mixes.allow(table, placed)
+    return allowed
 
 
 def node_caps(problem: Problem, kinds: Sequence[RoleClass]) -> list[tuple[list[int], Ints]]:
@@ -242,14 +292,11 @@ def node_caps(problem: Problem, kinds: Sequence[RoleClass]) -> list[tuple[list[i
     return [(kinds_of_cap(kinds, cap), cap.most) for cap in problem.caps if cap.level == NODES]
 
 
-def _classes(
-    problem: Problem,
-    limits: Ints,
-    patterns: Ints,
-    asks: Ints,
-    caps: Sequence[tuple[list[int], Ints]],
-) -> tuple[Ints, Bools]:
+def _classes(problem: Problem, kinds: Sequence[RoleClass], patterns: Ints) -> tuple[Ints, Bools]:
     """Class of each node, and which patterns each class can take."""
+    limits = np.stack([kind.limit for kind in kinds], axis=1)
+    asks = np.stack([kind.request for kind in kinds])
+    caps, mixes = node_caps(problem, kinds), problem.mixes
     need = patterns @ asks
     used = np.flatnonzero(asks.any(axis=0))
     room = np.minimum(problem.free[:, used], need[:, used].max(axis=0, initial=0))
@@ -258,7 +305,10 @@ def _classes(
         if caps
         else limits[:, :0]
     )
-    shapes, which = np.unique(np.hstack([room, limits, capped]), axis=0, return_inverse=True)
+    states = limits[:, :0] if mixes is None else mixes.state[:, None]
+    shapes, which = np.unique(
+        np.hstack([room, limits, capped, states]), axis=0, return_inverse=True
+    )
     able = np.ones((len(shapes), len(patterns)), dtype=np.bool_)
     for place, column in enumerate(used.tolist()):
         able &= need[None, :, column] <= shapes[:, place, None]
@@ -267,6 +317,10 @@ def _classes(
     for place, (mine, _) in enumerate(caps):
         column = len(used) + patterns.shape[1] + place
         able &= patterns[:, mine].sum(axis=1)[None, :] <= shapes[:, column, None]
+    if mixes is not None:
+        placed = _by_place(mixes, kinds, patterns)
+        for table in np.unique(mixes.state[mixes.state >= 0]).tolist():
+            able[shapes[:, -1] == table] &= mixes.allow(table, placed)[None, :]
     _, first, sign = np.unique(
         np.packbits(able, axis=1), axis=0, return_index=True, return_inverse=True
     )

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.placement.model.role_mixes import RoleMixes
 
 
 class SearchOutcome(StrEnum):
@@ -177,6 +178,8 @@ class Problem:
         states: of each node's free slots, for ``slots``, int64, shape (nodes,).
         slots: what taking slots costs; None when nothing is known of islands.
         caps: what rules between the members allow beside amounts, see ``MemberCap``.
+        mixes: which members of several roles a node takes together, where they compete for its
+            devices; None where amounts and ``Role.fits`` say all.
     """
 
     free: Ints
@@ -193,6 +196,7 @@ class Problem:
     states: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
     slots: SlotCosts | None = None
     caps: tuple[MemberCap, ...] = ()
+    mixes: RoleMixes | None = None
 
     @property
     def nodes(self) -> int:

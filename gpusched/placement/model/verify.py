@@ -35,6 +35,7 @@ def solution_errors(problem: Problem, counts: Ints) -> str:
         or _parts_trouble(problem, counts)
         or _holders_trouble(problem, counts)
         or _over_cap(problem, counts)
+        or _not_together(problem, counts)
     )
 
 
@@ -149,6 +150,20 @@ def _over_cap(problem: Problem, counts: Ints) -> str:
         if (held > cap.most).any():
             name = "node" if cap.level < 0 else problem.levels[cap.level].name
             return f"a {name} holds more members of roles {cap.roles} than it may"
+    return ""
+
+
+def _not_together(problem: Problem, counts: Ints) -> str:
+    """The first node with members of roles that its devices do not serve together."""
+    if problem.mixes is None:
+        return ""
+    places, tables = problem.mixes.roles, problem.mixes.tables
+    for node, state in enumerate(problem.mixes.state.tolist()):
+        held = [sum(int(counts[role, node]) for role in roles) for roles in places]
+        if state < 0 or not any(held):
+            continue
+        if not any(all(map(int.__le__, held, vector)) for vector in tables[state]):
+            return f"node {node} does not take {tuple(held)} members of roles {places} together"
     return ""
 
 

@@ -79,4 +79,5 @@ def _alone(problem: Problem, leader: int, members: int) -> Problem | None:
         members=members,
         minima=(),
         hope=0,
+        mixes=None,
     )

@@ -114,8 +114,8 @@ class IdenticalMembers:
 
 def as_identical_members(problem: Problem) -> IdenticalMembers | None:
     """The problem as one of members that are all alike; None when they are not."""
-    if problem.holders:
-        return None
+    if problem.holders or problem.mixes is not None:
+        return None  # members that compete in different ways are not alike
     every = tuple(range(len(problem.roles)))
     if any(cap.roles != every for cap in problem.caps) or (problem.caps and problem.parts):
         return None
