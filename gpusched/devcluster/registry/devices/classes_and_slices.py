@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -13,7 +12,11 @@ from gpusched.devcluster.apimachinery.field_errors import (
     required,
     too_many,
 )
-from gpusched.devcluster.apimachinery.metadata import name_errors
+from gpusched.devcluster.registry.devices.device_fields import (
+    counter_set_errors,
+    device_errors,
+    driver_errors,
+)
 from gpusched.devcluster.registry.devices.requests import (
     LIST_MAX,
     opaque_errors,
@@ -26,13 +29,7 @@ Obj = dict[str, Any]
 
 _DEVICES_MAX: Final = 128
 _DEVICES_TAINTED_MAX: Final = 64
-_ATTRIBUTES_MAX: Final = 32
 _NODES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
-_SEMVER: Final = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    r"(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
-    r"(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?"
-)
 
 
 class DeviceClassStrategy(Strategy):
@@ -86,11 +83,7 @@ def _at(spec: Obj, path: tuple[str, ...]) -> Any:
 
 
 def _slice_errors(spec: Obj) -> Iterator[FieldError]:
-    driver = spec.get("driver") or ""
-    if driver:
-        yield from name_errors(driver, field="spec.driver")
-    else:
-        yield required("spec.driver")
+    yield from driver_errors(spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
     yield from pool_errors(pool.get("name") or "", "spec.pool.name")
     slices, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
@@ -124,11 +117,18 @@ def _node_errors(spec: Obj) -> Iterator[FieldError]:
         yield invalid("spec.nodeSelector.nodeSelectorTerms", terms, why)
 
 
+def _is_advanced(device: Obj) -> bool:
+    """Whether a device has taints, takes of counters, or has lists among its attributes."""
+    attributes = (device.get("attributes") or {}).values()
+    lists = any(key.endswith("s") for value in attributes for key in value)
+    return bool(device.get("taints") or device.get("consumesCounters") or lists)
+
+
 def _device_list_errors(spec: Obj) -> Iterator[FieldError]:
     devices = spec.get("devices") or ()
     if devices and spec.get("sharedCounters"):
         yield invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
-    advanced = any(d.get("taints") or d.get("consumesCounters") for d in devices)
+    advanced = any(_is_advanced(device) for device in devices)
     most = _DEVICES_TAINTED_MAX if advanced else _DEVICES_MAX
     if len(devices) > most:
         yield too_many("spec.devices", len(devices), most)
@@ -138,27 +138,5 @@ def _device_list_errors(spec: Obj) -> Iterator[FieldError]:
         if name in seen:
             yield duplicate(f"{at}.name", name)
         seen.add(name)
-        yield from name_errors(name, field=f"{at}.name", label=True)
-        yield from _device_errors(device, at)
-
-
-def _device_errors(device: Obj, at: str) -> Iterator[FieldError]:
-    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
-    total = len(attributes) + len(capacity)
-    if total > _ATTRIBUTES_MAX:
-        why = f"the total number of attributes and capacities must not exceed {_ATTRIBUTES_MAX}"
-        yield invalid(at, total, why)
-    for name, value in sorted(attributes.items()):
-        field = f"{at}.attributes[{name}]"
-        if len(value) != 1:
-            yield invalid(field, value or "", "exactly one value must be specified")
-        version = value.get("version")
-        if version is not None and not _SEMVER.fullmatch(version):
-            why = "must be a string compatible with semver.org spec 2.0.0"
-            yield invalid(f"{field}.version", version, why)
-    if not device.get("allowMultipleAllocations"):
-        for name, value in sorted(capacity.items()):
-            if value.get("requestPolicy") is not None:
-                why = "Forbidden: allowMultipleAllocations must be true"
-                field = f"{at}.capacity[{name}].requestPolicy"
-                yield FieldError("Forbidden", field, why, "FieldValueForbidden")
+        yield from device_errors(device, at, per_device=bool(spec.get("perDeviceNodeSelection")))
+    yield from counter_set_errors(spec.get("sharedCounters") or (), "spec.sharedCounters")

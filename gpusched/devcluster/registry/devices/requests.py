@@ -11,6 +11,7 @@ from typing import Any, Final
 from gpusched.cel.device_selectors import selector_complaint
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
+    duplicate,
     invalid,
     not_supported,
     required,
@@ -18,6 +19,11 @@ from gpusched.devcluster.apimachinery.field_errors import (
     too_many,
 )
 from gpusched.devcluster.apimachinery.metadata import name_errors
+from gpusched.devcluster.registry.devices.device_fields import (
+    driver_errors,
+    qualified_errors,
+    toleration_errors,
+)
 
 Obj = dict[str, Any]
 
@@ -25,6 +31,7 @@ LIST_MAX: Final = 32
 """Most requests, constraints, configurations and selectors of one list."""
 _ALTERNATIVES_MAX: Final = 8
 _EXPRESSION_MAX: Final = 10 * 1024
+_CONSTRAINTS: Final = ("matchAttribute", "distinctAttribute")
 _MODES: Final = ("All", "ExactCount")
 _REFERENCE_TEXT: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
@@ -63,10 +70,14 @@ def claim_errors(spec: Obj, at: str) -> list[FieldError]:
     ]
     for i, request in enumerate(devices.get("requests") or ()):
         errors += _request_errors(request, f"{at}.requests[{i}]")
+    errors += _repeated(devices.get("requests") or (), f"{at}.requests")
     for i, constraint in enumerate(devices.get("constraints") or ()):
         here = f"{at}.constraints[{i}]"
         errors += _reference_list_errors(constraint.get("requests"), f"{here}.requests", names)
-        if not (constraint.get("matchAttribute") or constraint.get("distinctAttribute")):
+        key = next((k for k in _CONSTRAINTS if constraint.get(k) is not None), None)
+        if key is not None:
+            errors += qualified_errors(constraint[key], f"{here}.{key}", full=True)
+        else:
             why = (
                 'exactly one of "matchAttribute" or "distinctAttribute" is required, '
                 "but multiple fields are set"
@@ -95,8 +106,12 @@ def reference_errors(name: str, at: str, names: frozenset[str]) -> list[FieldErr
 
 
 def _reference_list_errors(found: Any, at: str, names: frozenset[str]) -> Iterator[FieldError]:
-    for i, name in enumerate(found or ()):
+    found = found or ()
+    for i, name in enumerate(found):
         yield from reference_errors(name, f"{at}[{i}]", names)
+    for i, name in enumerate(found):
+        if name in found[:i]:
+            yield duplicate(f"{at}[{i}]", name)
 
 
 def _request_errors(request: Obj, at: str) -> Iterator[FieldError]:
@@ -113,10 +128,18 @@ def _request_errors(request: Obj, at: str) -> Iterator[FieldError]:
         for i, choice in enumerate(choices):
             yield from _name_errors(choice, f"{at}.firstAvailable[{i}]")
             yield from _wanted_errors(choice, f"{at}.firstAvailable[{i}]")
+        yield from _repeated(choices, f"{at}.firstAvailable")
     elif exactly is not None:
         yield from _wanted_errors(exactly, f"{at}.exactly")
     else:
         yield required(at, "exactly one of `exactly` or `firstAvailable` is required")
+
+
+def _repeated(requests: Any, at: str) -> Iterator[FieldError]:
+    names = [request.get("name") or "" for request in requests]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            yield duplicate(f"{at}[{i}]", name)
 
 
 def _name_errors(request: Obj, at: str) -> list[FieldError]:
@@ -140,6 +163,8 @@ def _wanted_errors(request: Obj, at: str) -> Iterator[FieldError]:
         yield invalid(f"{at}.count", count, "must not be specified when allocationMode is 'All'")
     elif mode == "ExactCount" and count <= 0:
         yield invalid(f"{at}.count", count, "must be greater than zero")
+    for i, toleration in enumerate(request.get("tolerations") or ()):
+        yield from toleration_errors(toleration, f"{at}.tolerations[{i}]")
 
 
 def selector_list_errors(selectors: Any, at: str) -> Iterator[FieldError]:
@@ -163,12 +188,7 @@ def opaque_errors(config: Obj, at: str) -> list[FieldError]:
     opaque = config.get("opaque")
     if opaque is None:
         return [required(f"{at}.opaque")]
-    errors: list[FieldError] = []
-    driver = opaque.get("driver") or ""
-    if driver:
-        errors += name_errors(driver, field=f"{at}.opaque.driver")
-    else:
-        errors.append(required(f"{at}.opaque.driver"))
+    errors = list(driver_errors(opaque.get("driver") or "", f"{at}.opaque.driver"))
     if not isinstance(opaque.get("parameters"), dict):
         errors.append(required(f"{at}.opaque.parameters"))
     return errors

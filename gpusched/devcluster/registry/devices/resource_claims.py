@@ -16,6 +16,7 @@ from gpusched.devcluster.apimachinery.field_errors import (
     too_many,
 )
 from gpusched.devcluster.apimachinery.metadata import name_errors
+from gpusched.devcluster.registry.devices.device_fields import condition_errors
 from gpusched.devcluster.registry.devices.requests import (
     claim_errors,
     default_claim,
@@ -75,7 +76,8 @@ class ResourceClaimStrategy(Strategy):
     def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
         """Check reservations, and that an allocation is made or dropped but never changed."""
         now, was = new["status"], old.get("status") or {}
-        errors = list(_reservation_errors(now, was, deleted="deletionTimestamp" in old["metadata"]))
+        errors = list(_device_status_errors(now))
+        errors += _reservation_errors(now, was, deleted="deletionTimestamp" in old["metadata"])
         given, had = now.get("allocation"), was.get("allocation")
         if given is not None and had is not None:
             if given != had:
@@ -128,6 +130,25 @@ def _reservation_errors(now: Obj, was: Obj, *, deleted: bool) -> Iterator[FieldE
         yield forbidden(at, why)
 
 
+def _device_status_errors(now: Obj) -> Iterator[FieldError]:
+    """What drivers say of devices must be of devices that the claim has, each once."""
+    results = ((now.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    allocated = {_device_key(result) for result in results}
+    seen: set[str] = set()
+    for i, device in enumerate(now.get("devices") or ()):
+        key = _device_key(device)
+        if key not in allocated:
+            yield invalid(f"status.devices[{i}]", key, "must be an allocated device in the claim")
+        if key in seen:
+            yield duplicate(f"status.devices[{i}]", key)
+        seen.add(key)
+
+
+def _device_key(device: Obj) -> str:
+    parts = [device.get(key) or "" for key in ("driver", "pool", "device", "shareID")]
+    return "/".join(part for part in parts if part)
+
+
 def _allocation_errors(allocation: Obj, names: frozenset[str]) -> Iterator[FieldError]:
     results = (allocation.get("devices") or {}).get("results") or ()
     at = "status.allocation.devices.results"
@@ -142,6 +163,7 @@ def _allocation_errors(allocation: Obj, names: frozenset[str]) -> Iterator[Field
             else:
                 yield required(f"{at}[{i}].{key}")
         yield from pool_errors(result.get("pool") or "", f"{at}[{i}].pool")
+        yield from condition_errors(result, f"{at}[{i}]")
 
 
 def pool_errors(name: str, at: str) -> list[FieldError]:

@@ -220,3 +220,16 @@ async def test_admin_access_is_for_marked_namespaces(http):
     await http.patch("/api/v1/namespaces/default", label)
     assert (await http.post(CLAIMS, asked)).code == 201
     assert (await http.post(templates, template)).code == 201
+
+
+async def test_amounts_that_are_no_amounts(http):
+    """A policy whose amounts cannot be read is refused, and harms nothing."""
+    policy = {"default": "much", "validRange": {"min": "little", "step": "0"}}
+    memory = {"value": "1Gi", "requestPolicy": policy}
+    device = {"name": "a", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
+    spec = {**SLICE, "nodeName": "n", "devices": [device]}
+    refused = await http.post(f"{BASE}/resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+    assert refused.code in {400, 422}
+    memory["value"] = None
+    refused = await http.post(f"{BASE}/resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+    assert refused.code in {400, 422}
