@@ -29,6 +29,7 @@ from gpusched.placement.model.problem import (
     SearchOutcome,
     search_in_process,
 )
+from gpusched.placement.model.role_mixes import RoleMixes
 from tests.placement.windows import best_weight, divisible, tiny_window
 from tests.populations import one_of
 
@@ -139,6 +140,25 @@ def test_together_all_start_where_in_any_order_one_is_stranded() -> None:
     assert answer.outcome is SearchOutcome.OPTIMAL
     assert answer.admitted == (0, 1, 2, 3, 4, 5)
     checked(window, answer)
+
+
+def test_candidates_that_compete_for_devices_of_nodes_are_not_admitted_together() -> None:
+    """What devices one leaves to another is not known: no answer, and no proof."""
+    batch = two_racks()
+    mixes = [
+        RoleMixes(
+            roles=((0,),), state=np.zeros(each.problem.nodes, dtype=np.int64), tables=(((9,),),)
+        )
+        for each in batch.contenders
+    ]
+    with_mixes = tuple(
+        attrs.evolve(each, problem=attrs.evolve(each.problem, mixes=its))
+        for each, its in zip(batch.contenders, mixes, strict=True)
+    )
+    answer = admit_batch(attrs.evolve(batch, contenders=with_mixes), EFFORT)
+    assert (answer.outcome, answer.places) == (SearchOutcome.UNKNOWN, ())
+    one = attrs.evolve(batch, contenders=(with_mixes[0], *batch.contenders[1:]))
+    assert admit_batch(one, EFFORT).outcome is SearchOutcome.OPTIMAL
 
 
 def test_a_quota_row_is_kept_although_there_is_room() -> None:

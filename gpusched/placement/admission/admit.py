@@ -68,8 +68,13 @@ def admit_batch(
 
     Returns:
         An answer that was counted again. Without the solver: the best greedy order, never called
-        more than FEASIBLE unless all are admitted.
+        more than FEASIBLE unless all are admitted. None is given where several candidates have
+        mixes of roles: nothing tells what devices one candidate leaves to another.
     """
+    if sum(each.problem.mixes is not None for each in window.contenders) > 1:
+        return Admission(
+            outcome=SearchOutcome.UNKNOWN, bound=window.weight(range(len(window.contenders)))
+        )
     best = best_greedy_order(window)
     everything = window.weight(range(len(window.contenders)))
     found = _answer(window, best, bound=everything, method="greedy")
