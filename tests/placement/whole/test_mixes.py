@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from gpusched.placement.cpsat import gang_search
+from gpusched.placement.cpsat.patterns import build_cell_patterns
 from gpusched.placement.greedy import place_greedily
 from gpusched.placement.model.problem import Effort, Problem, Role, SearchOutcome
 from gpusched.placement.model.role_mixes import RoleMixes
@@ -23,11 +24,13 @@ from gpusched.placement.model.verify import objective_names, solution_errors
 from gpusched.placement.pipeline.certificates import certificate_errors
 from gpusched.placement.pipeline.elastic_placement import EXTRA, place_most_members
 from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.placement.tree.identical_members import as_identical_members
 from tests.placement.brute import answers, vectors
 from tests.placement.tiny import tiny
 
 AMPLE = Effort(budget_s=5.0)
 QUICK = attrs.evolve(AMPLE, solver=False, tables=False)
+QUICK_TABLES = attrs.evolve(AMPLE, solver=False)
 PROBLEMS = 150
 
 
@@ -229,26 +232,72 @@ def test_what_only_mixes_forbid_is_a_proof_of_the_search_and_no_shortage_of_an_a
     assert without.counts.sum() == 9
 
 
-def test_equal_roles_of_one_place_are_one_kind_of_members() -> None:
-    """Forty roles of sub-groups with halves are counted together: no more patterns than for two."""
-    nodes, replicas = 30, 20
+def replicas(nodes: int, count: int, members: int) -> Problem:
+    """Sub-groups that are no different: each has a role with whole GPUs and one with halves."""
     one = np.ones(1, dtype=np.int64)
-    fits = np.full(nodes, 1, dtype=np.int64)
-    roles = tuple(Role(request=one, most=1, fits=fits) for _ in range(2 * replicas))
-    wholes, halves = tuple(range(replicas)), tuple(range(replicas, 2 * replicas))
-    problem = Problem(
+    kinds = [
+        Role(request=one, most=members, fits=np.full(nodes, min(members, most), dtype=np.int64))
+        for most in (1, 2)
+    ]
+    return Problem(
         free=np.full((nodes, 1), 100, dtype=np.int64),
-        roles=roles,
-        members=2 * replicas,
+        roles=(kinds[0],) * count + (kinds[1],) * count,
+        members=2 * count * members,
         mixes=RoleMixes(
-            roles=(wholes, halves),
+            roles=(tuple(range(count)), tuple(range(count, 2 * count))),
             state=np.zeros(nodes, dtype=np.int64),
             tables=(((0, 2), (1, 0)),),
         ),
     )
+
+
+def test_equal_roles_of_one_place_are_one_kind_of_members() -> None:
+    """Forty roles of sub-groups are two kinds: no more patterns than for two roles."""
+    problem = replicas(90, 20, 3)
+    cells = build_cell_patterns(problem)
+    assert [len(kind.roles) for kind in cells.kinds] == [20, 20]
+    assert cells.patterns is not None
+    assert sorted(cells.patterns.tolist()) == [[0, 0], [0, 1], [0, 2], [1, 0]]
     answer = place_gang(problem, AMPLE)
-    assert answer.counts.sum() == 2 * replicas
-    assert np.count_nonzero(answer.counts.any(axis=0)) == nodes
+    assert answer.counts.sum() == 120
+    assert np.count_nonzero(answer.counts.any(axis=0)) == 90
+
+
+def test_roles_that_ask_for_the_same_amounts_and_compete_are_not_alike() -> None:
+    """The tables of equal members know nothing of devices: they leave it to others."""
+    problem = replicas(3, 1, 1)
+    assert as_identical_members(problem) is None
+    assert as_identical_members(attrs.evolve(problem, mixes=None)) is not None
+    answer = place_gang(problem, AMPLE)
+    assert not answer.faults
+    assert np.count_nonzero(answer.counts.any(axis=0)) == 2
+
+
+@pytest.mark.parametrize(("poor", "method"), [(0, "greedy"), (2, "tree")])
+def test_a_launcher_that_competes_goes_where_workers_leave_devices(poor: int, method: str) -> None:
+    """One node has no device left for the launcher beside its workers; tables may choose it."""
+    free = np.array([[8, 9], [8, 9], [8, 9]], dtype=np.int64)
+    worker, launcher = (
+        Role(request=np.array(ask), most=most, fits=np.full(3, most, dtype=np.int64), gpus=ask[0])
+        for ask, most in (([4, 1], 2), ([0, 1], 1))
+    )
+    problem = Problem(
+        free=free,
+        roles=(worker, launcher),
+        members=3,
+        minima=(((0,), 2), ((1,), 1)),
+        mixes=RoleMixes(
+            roles=((0,), (1,)),
+            state=np.where(np.arange(3) == poor, 0, 1).astype(np.int64),
+            tables=(((0, 1), (2, 0)), ((2, 1),)),
+        ),
+    )
+    answer = place_gang(problem, QUICK_TABLES)
+    assert (answer.method, answer.outcome) == (method, SearchOutcome.OPTIMAL)
+    assert not answer.counts[:, poor].all()
+    if method == "tree":
+        assert "nodes" in answer.proven
+        assert np.count_nonzero(answer.counts.any(axis=0)) == 1
 
 
 def test_same_answer_again_and_in_another_process_with_another_hash_seed(tmp_path: Path) -> None:
