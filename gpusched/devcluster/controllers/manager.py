@@ -23,6 +23,7 @@ from gpusched.devcluster.controllers.disruption import DisruptionController
 from gpusched.devcluster.controllers.jobs.controller import JobController
 from gpusched.devcluster.controllers.jobs.gangs import JobGangs
 from gpusched.devcluster.controllers.nodes.devices.device_drivers import DeviceDrivers
+from gpusched.devcluster.controllers.nodes.devices.taint_eviction import DeviceTaintEviction
 from gpusched.devcluster.controllers.nodes.lifecycle import NodeController
 from gpusched.devcluster.controllers.nodes.node_pools import NodePoolController
 from gpusched.devcluster.controllers.nodes.taint_eviction import TaintEvictionController
@@ -71,6 +72,7 @@ def start_all(
         "nodes": NodeController(manager("node-controller"), clock).run(),
         "disruption": DisruptionController(manager("disruption-controller"), clock).run(),
         "evictions": TaintEvictionController(manager("taint-eviction-controller"), clock).run(),
+        "device evictions": DeviceTaintEviction(manager("device-taint-eviction"), clock).run(),
         "quota": ResourceQuotaController(manager("resourcequota-controller"), clock).run(),
         "service accounts": ServiceAccountController(
             manager("service-account-controller"), clock
