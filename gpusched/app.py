@@ -57,10 +57,10 @@ from gpusched.io.watch.informer_factory import InformerFactory
 from gpusched.io.workers.rate_limiter import RateLimiter
 from gpusched.io.write.bind_calls import group_path
 from gpusched.io.write.binder import Binder, SettledGang
+from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_calls import PreemptionCalls
 from gpusched.io.write.preemption_executor import PreemptionExecutor
 from gpusched.io.write.status_writer import StatusWriter
-from gpusched.io.write.volume_binder import VolumeBinder
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.state.plan import Plan

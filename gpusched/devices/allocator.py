@@ -19,6 +19,7 @@ import attrs
 
 from gpusched.api.affinity.selector import NodeTerm, Requirement
 from gpusched.api.devices.dynamic.claims import (
+    SHARE,
     AllocatedDevice,
     AllocationMode,
     ClaimAllocation,
@@ -41,8 +42,6 @@ from gpusched.devices.usage import DeviceHolding, DeviceUsage
 STEPS_MAX: Final = 20_000
 """Devices that one search tries before it gives up without a proof."""
 _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
-_SHARE: Final = "share"
-"""Stands for the id of a share until its claim is written."""
 
 
 class AllocationOutcome(StrEnum):
@@ -568,7 +567,7 @@ class _Search:
                     pool=each.candidate.device.id.pool,
                     device=each.candidate.device.id.device,
                     admin=each.request.request.admin,
-                    share=_SHARE if each.share else "",
+                    share=SHARE if each.share else "",
                     consumed=each.consumed,
                     tolerations=each.request.request.tolerations,
                     binding_conditions=each.candidate.device.device.binding_conditions,

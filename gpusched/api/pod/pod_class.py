@@ -166,7 +166,7 @@ def _parse(
         affinity=affinity.required,
         preferred=affinity.preferred,
         tolerations=decode.parse_tolerations(bytes(spec.tolerations)),
-        unsupported="uses resource claims" if claims else "",
+        unsupported="",
         pod_affinity=affinity.pod_affinity,
         pod_anti_affinity=affinity.pod_anti_affinity,
         preferred_pod_affinity=affinity.preferred_pod_affinity,

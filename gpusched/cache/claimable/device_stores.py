@@ -11,15 +11,32 @@ import attrs
 
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.devices.dynamic.claims import (
+    ClaimAllocation,
+    ClaimConsumer,
     DeviceClass,
     ResourceClaim,
     ResourceClaimTemplate,
 )
 from gpusched.api.devices.dynamic.slices import DeviceTaintRule, ResourceSlice
 from gpusched.api.devices.published_devices import DeviceSlice, gpu_slice
-from gpusched.api.meta.identity import ObjectKey, Rejected
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected
 from gpusched.cache.claimable.volume_stores import VolumeKindStore as ListedKindStore
 from gpusched.cache.nodes.device_view import DeviceStore
+
+
+@attrs.frozen(slots=True)
+class AssumedClaim:
+    """A claim that is being written.
+
+    Attributes:
+        uid: of the claim; another one under its name is not meant.
+        allocation: that it gets; None where it has one.
+        consumers: that it is being reserved for.
+    """
+
+    uid: UID
+    allocation: ClaimAllocation | None
+    consumers: tuple[ClaimConsumer, ...]
 
 
 class SliceStore(ListedKindStore[ResourceSlice]):
@@ -76,8 +93,52 @@ class DeviceObjectStores:
             "DeviceTaintRule": self.rules,
         }
         """By kind."""
+        self.api_version = ""
+        """Group and version in which claims are served, empty where they are not."""
+        self._assumed: dict[ObjectKey, AssumedClaim] = {}
         self._changed: set[str] = set()
         self._view = NO_DEVICES
+
+    # -- what is on its way --------------------------------------------------------------------
+    def assume(self, key: ObjectKey, assumed: AssumedClaim) -> None:
+        """A claim is being given devices, or reserved: no session may give them again."""
+        known = self._assumed.get(key)
+        if known is not None and known.uid == assumed.uid:
+            assumed = attrs.evolve(
+                known,
+                allocation=known.allocation or assumed.allocation,
+                consumers=(*known.consumers, *assumed.consumers),
+            )
+        self._assumed[key] = assumed
+        self._forget("claims")
+
+    def forget(self, key: ObjectKey, consumer: UID) -> None:
+        """That pod's claim is not written after all."""
+        known = self._assumed.pop(key, None)
+        left = () if known is None else tuple(e for e in known.consumers if e.uid != consumer)
+        if known is not None and left:
+            self._assumed[key] = attrs.evolve(known, consumers=left)
+        self._forget("claims")
+
+    def is_assumed(self, key: ObjectKey) -> bool:
+        """Whether a claim is being written."""
+        return key in self._assumed
+
+    def _as_assumed(self, key: ObjectKey, claim: ResourceClaim) -> ResourceClaim:
+        assumed = self._assumed.get(key)
+        if assumed is None:
+            return claim
+        known = {each.uid for each in claim.reserved_for}
+        shown = claim.allocation is not None and all(e.uid in known for e in assumed.consumers)
+        if assumed.uid != claim.uid or shown:
+            del self._assumed[key]
+            return claim
+        more = tuple(each for each in assumed.consumers if each.uid not in known)
+        return attrs.evolve(
+            claim,
+            allocation=claim.allocation or assumed.allocation,
+            reserved_for=(*claim.reserved_for, *more),
+        )
 
     def _forget(self, part: str) -> None:
         self._changed.add(part)
@@ -100,5 +161,8 @@ class DeviceObjectStores:
             return MappingProxyType(
                 {key.name: item for key, item in sorted(self.classes.items.items())}
             )
-        store: ListedKindStore[Any] = self.claims if part == "claims" else self.templates
-        return MappingProxyType(dict(sorted(store.items.items())))
+        if part == "templates":
+            return MappingProxyType(dict(sorted(self.templates.items.items())))
+        return MappingProxyType(
+            {key: self._as_assumed(key, item) for key, item in sorted(self.claims.items.items())}
+        )

@@ -44,8 +44,8 @@ from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.workers.backoff import RetryBackoff
 from gpusched.io.workers.worker_thread import WorkerThread
+from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_executor import PreemptionExecutor
-from gpusched.io.write.volume_binder import VolumeBinder
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard, RunningCall
 from gpusched.session.backfill.start_estimates import published_start
@@ -340,6 +340,8 @@ class SessionCycle:
             for key, fault in self._preemption_executor.submit(decision.plan, snapshot.nodes):
                 self._set_gang_aside(key, "claims", fault, snapshot)
             self._recover_partial_gangs(snapshot)
+            with self.faults.contain("claims"):
+                self._binder.release_leftovers(snapshot.gangs)
             plan = decision.plan
             with self.faults.contain("status"):
                 kept = self._binder.kept_by_budgets

@@ -232,6 +232,8 @@ class KindDiscovery:
         _log.info("following", resource=kind.name, version=served.api_version)
         if kind.source:
             self._cache.foreign.served[kind.kind, kind.source] = served
+        if kind.kind == "ResourceClaim":
+            self._cache.devices.api_version = served.api_version
         reflector: Reflector[Any] = Reflector(
             self._api,
             KindSpec(kind.name, served.path, optional=True),

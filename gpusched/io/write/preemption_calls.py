@@ -191,15 +191,26 @@ class PreemptionCalls:
         path = f"/api/v1/persistentvolumes/{quote(volume.name)}"
         return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
+    async def patch_claim(self, path: str, body: Body, *, fence: str) -> str:
+        """Send a merge patch of a claim for devices, made anew for each try; why it was not done."""
+        return await self._patch(path, MERGE_PATCH, body, fence=fence, traffic=TrafficClass.BIND)
+
     async def _patch(
-        self, path: str, content_type: str, body: Body, *, fence: str, or_gone: bool = False
+        self,
+        path: str,
+        content_type: str,
+        body: Body,
+        *,
+        fence: str,
+        or_gone: bool = False,
+        traffic: TrafficClass = TrafficClass.EVICT,
     ) -> str:
         why = ""
         async with self._turns:
             for tries in range(limits.PREEMPTION_TRIES_MAX):
                 if tries:
                     await self._clock.sleep(limits.PREEMPTION_RETRY_S * tries)
-                await self._rate_limiter.turn(TrafficClass.EVICT)
+                await self._rate_limiter.turn(traffic)
                 made = body()
                 if isinstance(made, str):
                     return made

@@ -12,6 +12,10 @@ from gpusched.api.devices.dynamic.slices import DeviceTaint
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 
 NO_OWNER: Final = UID("")
+PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+"""The finalizer of claims that are allocated."""
+SHARE: Final = "share"
+"""Stands for the id of a share until its claim is written."""
 
 
 class AllocationMode(StrEnum):
@@ -237,8 +241,12 @@ class ResourceClaim:
     owner: UID = NO_OWNER
     deleting: bool = False
     created: float = 0.0
-    protected: bool = False
-    """Whether it has the finalizer without which no driver prepares its devices."""
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether it has the finalizer that keeps it while its devices are in use."""
+        return PROTECTION in self.finalizers
 
     @property
     def key(self) -> ObjectKey:

@@ -50,8 +50,6 @@ from gpusched.api.meta.identity import UID, InvalidObject, parse_time
 from gpusched.api.meta.quantity import QuantityError, parse_billionths
 from gpusched.base.shared_texts import shared_text
 
-PROTECTION: Final = "resource.kubernetes.io/delete-protection"
-"""The finalizer of claims that are allocated."""
 _DEVICES_MAX: Final = 1024
 """Devices of one slice that are believed; the API takes 128."""
 _PARTS_MAX: Final = 1024
@@ -320,7 +318,7 @@ def decode_resource_claim(parsed: wire.WireResourceClaim) -> ResourceClaim:
         owner=UID(owners[0]) if owners else UID(""),
         deleting=metadata.deletion_timestamp is not None,
         created=parse_time(created) if created else 0.0,
-        protected=PROTECTION in (metadata.finalizers or ()),
+        finalizers=tuple(metadata.finalizers or ()),
     )
 
 

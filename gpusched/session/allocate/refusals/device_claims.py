@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import how_many_fit
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.session.allocate.node_sets import NodeSet, Unschedulable
@@ -60,6 +63,8 @@ def device_shortage(
     """That devices are what so many pods of a class lack; None where something else is."""
     if not pod_class.claims:
         return None
+    if _room_without_devices(session, pod_class, count, area) < count:
+        return None
     devices = session.devices
     rows = range(len(session.node_usage.nodes)) if area.rows is None else area.rows.nonzero()[0]
     text = devices.shortage_text(pod_class, [int(row) for row in rows])
@@ -72,3 +77,15 @@ def device_shortage(
             f"{nodes_text(len(rows))}{bounded}: {text}"
         ),
     )
+
+
+def _room_without_devices(session: Session, pod_class: PodClass, count: int, area: NodeSet) -> int:
+    """How many pods of a class nodes would take if there were devices enough, ``count`` at most each."""
+    info = session.class_info(pod_class)
+    if info.request.missing:
+        return 0
+    fits = how_many_fit(
+        session.node_usage.free(slice(None), info.request.columns), info.request.amounts
+    )
+    open_rows = info.class_fit.allowed if area.rows is None else info.class_fit.allowed & area.rows
+    return int(np.minimum(np.where(open_rows, fits, 0), count).sum())

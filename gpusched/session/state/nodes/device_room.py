@@ -164,7 +164,7 @@ class DeviceRoom:
                 request = alternatives[-1]
                 matching, free = self._matching(request, rows)
                 found.append(
-                    f"claim {claim.name}, request {request.name}: {matching} devices match, {free} free"
+                    f"claim {claim.name}, request {request.name}: {_devices_text(matching)}, {free} free"
                 )
         return "; ".join(found)
 
@@ -382,6 +382,10 @@ class DeviceRoom:
                 allocation = next(left) if claim.allocation is None or each.template else None
                 found.append(ClaimBind(claim.key, claim.uid, allocation))
         return tuple(found)
+
+
+def _devices_text(matching: int) -> str:
+    return "1 device matches" if matching == 1 else f"{matching} devices match"
 
 
 def _unneeded(pod: Pod) -> frozenset[str]:

@@ -11,7 +11,7 @@ Gangs without such claims pass through at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.volumes.volume import PersistentVolumeClaim
@@ -19,11 +19,13 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.gang import Gang
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
 from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
 from gpusched.io.write.binder import Binder
+from gpusched.io.write.claims.device_claims import DeviceClaims, has_claims
 from gpusched.io.write.preemption_calls import PreemptionCalls
 from gpusched.session.state.plan import GangBind, PodBind, Undo
 
@@ -68,6 +70,7 @@ class VolumeBinder:
         self._contained = on_contained
         self._on_failed = on_failed
         self._under_way: dict[asyncio.Task[None], GangBind] = {}
+        self._devices = DeviceClaims(calls, cache, fence=lambda: lease.fence)
         self._changed = asyncio.Event()
         cache.storage.listeners.append(self._changed.set)
 
@@ -97,14 +100,21 @@ class VolumeBinder:
         self._binder.undo(undo)
 
     def submit(self, gang: GangBind) -> None:
-        """Bind a gang, once its volumes are there; the cache has just assumed it."""
-        if not any(self._open_claims(bind) for bind in gang.binds):
+        """Bind a gang, once its volumes and devices are there; the cache has just assumed it."""
+        devices = has_claims(gang)
+        if devices:
+            self._devices.assume(gang)
+        elif not any(self._open_claims(bind) for bind in gang.binds):
             self._binder.submit(gang)
             return
         carry = self._carry(gang, self._lease.fence)
         task = asyncio.get_running_loop().create_task(carry, name="volumes")
         self._under_way[task] = gang
         task.add_done_callback(self._done)
+
+    def release_leftovers(self, gangs: Sequence[Gang]) -> None:
+        """Take devices back from claims of pods that are not bound, see ``DeviceClaims``."""
+        self._devices.release_leftovers(gangs, self.has_open_commit)
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait for no volume any more, and let bindings come to rest; see ``Binder.drain``."""
@@ -117,6 +127,7 @@ class VolumeBinder:
         await self._binder.abandon()
 
     async def _leave(self) -> None:
+        await self._devices.drain()
         waiting = list(self._under_way)
         for task in waiting:
             task.cancel()
@@ -135,10 +146,11 @@ class VolumeBinder:
         finally:
             # Also when cancelled: places that are not used must not be held.
             if why:
+                self._devices.forget(gang)
                 for bind in gang.binds:
                     self._forget(bind)
         if why:
-            _log.warning("a gang gets no volumes", gang=gang.gang, why=why)
+            _log.warning("a gang's claims are not served", gang=gang.gang, why=why)
 
     def _forget(self, bind: PodBind) -> None:
         try:
@@ -170,7 +182,9 @@ class VolumeBinder:
             if self._lease.fence != fence:
                 return "another leads"
             why, waits_for = self._progress(gang)
-            if why or not waits_for:
+            if not why and not waits_for:
+                return await self._devices.write(gang, fence)
+            if why:
                 return why
             left_s = deadline - self._clock.monotonic()
             if left_s <= 0:

@@ -1,0 +1,140 @@
+"""Patches of ResourceClaims: the finalizer, devices with the pods they are reserved for, and nothing again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpusched.api.affinity.selector import NodeTerm, Requirement
+from gpusched.api.devices.dynamic.claims import (
+    PROTECTION,
+    SHARE,
+    AllocatedDevice,
+    ClaimAllocation,
+    ClaimConsumer,
+    DeviceToleration,
+)
+from gpusched.api.meta.identity import UID, ResourceVersion
+from gpusched.api.meta.quantity import format_billionths
+
+CONSUMERS_MAX: Final = 256
+"""Pods and groups that one claim may be reserved for."""
+_json: Final = msgspec.json.Encoder()
+
+
+def claim_finalizer_patch(uid: UID, version: ResourceVersion, finalizers: Sequence[str]) -> bytes:
+    """A merge patch of a claim: it stays while its devices are in use."""
+    metadata = {
+        "uid": uid, "resourceVersion": version, "finalizers": [*finalizers, PROTECTION]
+    }  # fmt: skip
+    return _json.encode({"metadata": metadata})
+
+
+def claim_status_patch(
+    uid: UID,
+    version: ResourceVersion,
+    *,
+    allocation: ClaimAllocation | None,
+    consumers: Sequence[ClaimConsumer],
+) -> bytes:
+    """A merge patch of a claim's status: its devices, and who may use them.
+
+    Args:
+        uid: of the claim.
+        version: as last seen: devices that somebody else gave it meanwhile are not taken away.
+        allocation: to be written; None where the claim keeps the one that it has.
+        consumers: all that it is reserved for then.
+    """
+    status: dict[str, Any] = {"reservedFor": [_consumer(each) for each in consumers]}
+    if allocation is not None:
+        status["allocation"] = _allocation(allocation, uid)
+    return _json.encode({"metadata": {"uid": uid, "resourceVersion": version}, "status": status})
+
+
+def claim_release_patch(uid: UID, version: ResourceVersion) -> bytes:
+    """A merge patch of a claim's status: it has no devices and nobody uses it."""
+    metadata = {"uid": uid, "resourceVersion": version}
+    return _json.encode({"metadata": metadata, "status": {"allocation": None, "reservedFor": None}})
+
+
+def _consumer(each: ClaimConsumer) -> dict[str, str]:
+    found = {"resource": each.resource, "name": each.name, "uid": str(each.uid)}
+    return {"apiGroup": each.group, **found} if each.group else found
+
+
+def _allocation(allocation: ClaimAllocation, claim: UID) -> dict[str, Any]:
+    devices: dict[str, Any] = {
+        "results": [
+            _result(each, _share_id(claim, number))
+            for number, each in enumerate(allocation.devices)
+        ]
+    }
+    if allocation.configs:
+        devices["config"] = [
+            {
+                "source": each.source,
+                **({"requests": list(each.config.requests)} if each.config.requests else {}),
+                "opaque": {
+                    "driver": each.config.driver,
+                    "parameters": msgspec.Raw(each.config.parameters.encode()),
+                },
+            }
+            for each in allocation.configs
+        ]
+    found: dict[str, Any] = {"devices": devices}
+    if allocation.nodes is not None:
+        found["nodeSelector"] = {"nodeSelectorTerms": [_term(each) for each in allocation.nodes]}
+    return found
+
+
+def _share_id(claim: UID, number: int) -> str:
+    """The id of a claim's share: made of the claim, so that a write that is repeated says the same."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{claim}/{number}"))
+
+
+def _result(each: AllocatedDevice, share: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "request": each.request, "driver": each.driver, "pool": each.pool, "device": each.device
+    }  # fmt: skip
+    if each.admin:
+        found["adminAccess"] = True
+    if each.share:
+        found["shareID"] = share if each.share == SHARE else each.share
+    if each.consumed:
+        found["consumedCapacity"] = {
+            name.removeprefix(f"{each.driver}/"): format_billionths(amount)
+            for name, amount in each.consumed
+        }
+    if each.tolerations:
+        found["tolerations"] = [_toleration(one) for one in each.tolerations]
+    if each.binding_conditions:
+        found["bindingConditions"] = list(each.binding_conditions)
+    if each.failure_conditions:
+        found["bindingFailureConditions"] = list(each.failure_conditions)
+    return found
+
+
+def _toleration(each: DeviceToleration) -> dict[str, Any]:
+    found: dict[str, Any] = {"operator": each.operator}
+    texts = {"key": each.key, "value": each.value, "effect": each.effect}
+    found.update({name: value for name, value in texts.items() if value})
+    if each.seconds is not None:
+        found["tolerationSeconds"] = each.seconds
+    return found
+
+
+def _term(term: NodeTerm) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if term.labels:
+        found["matchExpressions"] = [_requirement(each) for each in term.labels]
+    if term.fields:
+        found["matchFields"] = [_requirement(each) for each in term.fields]
+    return found
+
+
+def _requirement(each: Requirement) -> dict[str, Any]:
+    found: dict[str, Any] = {"key": each.key, "operator": each.operator}
+    return {**found, "values": list(each.values)} if each.values else found
