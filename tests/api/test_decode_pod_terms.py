@@ -6,15 +6,32 @@ import pytest
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import Requirement, Selector, Taint
+from gpusched.api.devices.dynamic.claims import PodClaim
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def test_only_resource_claims_are_not_honoured(wire, pod):
-    """A hard rule we cannot keep is told."""
-    pod["spec"]["resourceClaims"] = [{"name": "c"}]
-    assert wire.read("pods", pod).pod_class.unsupported == "uses resource claims"
+def test_claims_for_devices_are_part_of_the_class(wire, pod):
+    """By name, by template, and with the namespace that they are in; pods without any have none."""
+    plain = wire.read("pods", pod).pod_class
+    assert (plain.claims, plain.namespace) == ((), "")
+    pod["spec"]["resourceClaims"] = [
+        {"name": "c", "resourceClaimName": "shared"},
+        {"name": "t", "resourceClaimTemplateName": "own"},
+    ]
+    pod["status"] = {
+        **pod.get("status", {}),
+        "resourceClaimStatuses": [{"name": "t", "resourceClaimName": "p-t-x"}],
+    }
+    read = wire.read("pods", pod)
+    assert read.pod_class.claims == (
+        PodClaim(name="c", claim="shared"),
+        PodClaim(name="t", template="own"),
+    )
+    assert read.pod_class.namespace == pod["metadata"]["namespace"]
+    assert read.generated_claims == (("t", "p-t-x"),)
+    assert read.pod_class.digest != plain.digest
 
 
 def test_affinity_to_pods(wire, pod):

@@ -88,4 +88,11 @@ def test_kinds_of_other_projects_are_granted_as_they_are_used():
     wanted |= {(kind.group, f"{kind.plural}/status", "patch") for kind in ALL if kind.writes}
     # Volcano's PodGroup has no status of its own: it is patched as a whole.
     wanted.add(("scheduling.volcano.sh", "podgroups", "patch"))
+    # Claims get their devices before a gang is bound.
+    wanted |= {
+        ("resource.k8s.io", "resourceclaims", "patch"),
+        ("resource.k8s.io", "resourceclaims/status", "patch"),
+        ("resource.k8s.io", "resourceclaims/binding", "patch"),
+        ("resource.k8s.io", "resourceclaims/binding", "update"),
+    }
     assert granted("rbac-adapters.yaml") == wanted
