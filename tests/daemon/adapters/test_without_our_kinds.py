@@ -96,8 +96,7 @@ def test_a_kind_that_was_there_is_waited_for(play):
         daemon = w.daemon()
         await w.until(lambda: daemon.leading and not daemon.app.unready())
         w.client.delete(CRDS, None, "queues.scheduling.gpusched.io")
-        await w.clock.sleep(120)
-        assert "kubectl apply -k manifests/" in daemon.app.unready()
+        await w.until(lambda: "kubectl apply -k manifests/" in daemon.app.unready(), within=180)
         install(w, "queues")
         await w.until(lambda: not daemon.app.unready(), within=90)
 
