@@ -11,12 +11,15 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import Problem, SearchOutcome, Solution
 from gpusched.placement.pipeline.elastic_placement import EXTRA, place_most_members
 from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.session.allocate.member_rules.own_pod_rules import (
+    contradiction_message,
+    own_pod_rules,
+)
 from gpusched.session.allocate.node_sets import (
     LevelConstraint,
     Unschedulable,
     level_constraint_now,
 )
-from gpusched.session.allocate.own_pod_rules import contradiction_message, own_pod_rules
 from gpusched.session.allocate.placement_problem import (
     NodeBounds,
     apply_solution,

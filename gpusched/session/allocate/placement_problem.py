@@ -22,7 +22,8 @@ from gpusched.placement.model.problem import (
     SubGroupHolder,
     SubGroupMinimum,
 )
-from gpusched.session.allocate.own_pod_rules import OwnPodRules
+from gpusched.session.allocate.member_rules.device_mixes import role_mixes
+from gpusched.session.allocate.member_rules.own_pod_rules import OwnPodRules
 from gpusched.session.allocate.start_members import in_pod_order, start_sizes
 from gpusched.session.state.nodes.class_info import PodClassInfo
 from gpusched.session.state.nodes.tightness import TIGHTNESS_STEPS
@@ -92,6 +93,7 @@ def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
         states=np.zeros(0, dtype=np.int64) if states is None else states,
         slots=slots,
         caps=caps,
+        mixes=role_mixes(session, gang, roles) if len(roles) > 1 else None,
     )
 
 

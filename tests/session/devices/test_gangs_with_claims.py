@@ -140,3 +140,41 @@ def test_a_class_that_is_not_there_is_named(given, devices):
     devices.pod("a", template="one", queue="default")
     given.when.one_session()
     assert "there is no DeviceClass tpu" in given.then.why("a")
+
+
+def test_pods_of_two_kinds_share_nodes_as_their_devices_allow(given, devices):
+    """Each node takes two whole GPUs, or one and two halves, or four halves: three and two need all of two."""
+    given.nodes(2)
+
+    def part(gpu_number, kind, number):
+        amount = "2" if kind == "whole" else "1"
+        return {
+            "name": f"gpu-{gpu_number}-{kind}-{number}",
+            "consumesCounters": [
+                {"counterSet": f"s{gpu_number}", "counters": {"slot": {"value": amount}}}
+            ],
+            "attributes": {"kind": {"string": kind}},
+        }
+
+    for node in ("node-0", "node-1"):
+        parts = [part(at, "whole", 0) for at in range(2)]
+        parts += [part(at, "half", number) for at in range(2) for number in range(2)]
+        sets = [{"name": f"s{at}", "counters": {"slot": {"value": "2"}}} for at in range(2)]
+        devices.on_node(node, parts, counters=sets)
+
+    def of_kind(kind):
+        text = f'device.attributes["gpu.example.com"].kind == "{kind}"'
+        selectors = [{"cel": {"expression": text}}]
+        return {"name": "r", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}
+
+    devices.template("whole", of_kind("whole"))
+    devices.template("half", of_kind("half"))
+    given.group("g", min_member=5)
+    for number in range(2):
+        devices.pod(f"g-half-{number}", group="g", template="half", rank=number)
+    for number in range(3):
+        devices.pod(f"g-whole-{number}", group="g", template="whole", rank=2 + number)
+    found = given_devices(given.when.one_session())
+    assert len(found) == 5, given.then.why("g")
+    (both,) = {held[0].pool for name, held in found.items() if "half" in name}
+    assert sum(held[0].pool == both for held in found.values()) == 3

@@ -7,6 +7,7 @@ places on a node in this session may change devices among themselves, as nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Final
 
@@ -21,7 +22,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import AllocationOutcome, allocate
-from gpusched.devices.fit import PodCount, count_pods, most_by_devices
+from gpusched.devices.fit import PodCount, count_pods, mixes, most_by_devices
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
 from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
@@ -31,6 +32,8 @@ from gpusched.session.state.plan import ClaimBind
 
 _PODS_MAX: Final = 64
 """Pods of one class on one node whose devices are counted at once."""
+_MIXES_MAX: Final = 100
+"""Counts of several classes on one node that are gone through."""
 
 
 class DeviceCache:
@@ -40,6 +43,7 @@ class DeviceCache:
         self._catalog = NO_DEVICES
         self._inventory: DeviceInventory | None = None
         self.counts: dict[Hashable, PodCount] = {}
+        self.mixes: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
 
     def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
         """The inventory of a catalog; the same object for the same slices, classes and rules."""
@@ -52,6 +56,7 @@ class DeviceCache:
         ):
             known = self._inventory = DeviceInventory(catalog, known)
             self.counts.clear()
+            self.mixes.clear()
         self._catalog = catalog
         return known
 
@@ -247,6 +252,33 @@ class DeviceRoom:
         """Pods that this session placed on a row and that have devices of their own."""
         given = self._nominated if nominated else self._given
         return {uid: each for uid, each in given.items() if each.row == row and each.allocations}
+
+    def count_together(
+        self, classes: Sequence[PodClass], row: int, most: Sequence[int]
+    ) -> tuple[tuple[int, ...], ...] | None:
+        """Maximal counts of pods of several classes that find devices on a row together.
+
+        Args:
+            classes: with claims of their own.
+            row: of the node.
+            most: pods of each class that are asked about.
+
+        Returns:
+            Counts by class; None where there are too many to be gone through.
+        """
+        if math.prod(each + 1 for each in most) > _MIXES_MAX:
+            return None
+        node = self._node_usage.nodes.nodes[row]
+        devices = self.inventory.node_devices(node.name, node.labels)
+        kinds = [self.class_claims(each).own for each in classes]
+        every = [claim for own in kinds for claim in own]
+        signature = node_signature(self.inventory, self._usage, devices, every)
+        key = (signature, tuple(tuple(e.spec for e in own) for own in kinds), tuple(most))
+        known = self._cache.mixes.get(key)
+        if known is None:
+            known = mixes(self.inventory, self._usage, devices, kinds, most=most)
+            self._cache.mixes[key] = known
+        return known
 
     def is_bounded(self, pod_class: PodClass) -> bool:
         """Whether on some node more pods of the class might fit than were found in time."""
