@@ -87,4 +87,8 @@ def test_a_gang_waits_for_volumes_as_long_as_the_configuration_says(play, tmp_pa
 
 
 def _volume_faults(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [str(vars(each)) for each in caplog.records if each.message == "a gang gets no volumes"]
+    return [
+        str(vars(each))
+        for each in caplog.records
+        if each.message == "a gang gets no volumes or devices"
+    ]

@@ -150,7 +150,7 @@ class VolumeBinder:
                 for bind in gang.binds:
                     self._forget(bind)
         if why:
-            _log.warning("a gang's claims are not served", gang=gang.gang, why=why)
+            _log.warning("a gang gets no volumes or devices", gang=gang.gang, why=why)
 
     def _forget(self, bind: PodBind) -> None:
         try:
