@@ -1,0 +1,48 @@
+"""Gangs with claims for devices on a whole daemon: devices are given before pods are bound, and freed after."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.daemon.devices.device_objects import CLAIMS, bound, claimant, classes, given, publish
+
+
+def test_claims_are_given_devices_before_pods_are_bound(play):
+    async def life(w):
+        await w.start(nodes=2)
+        for number in range(2):
+            publish(w, f"node-{number}", 2)
+        classes(w)
+        w.daemon()
+        w.group("g", minMember=4)
+        for number in range(4):
+            claimant(w, f"g-{number}", labels={"gpusched.io/pod-group": "g"})
+        await w.until(lambda: len(bound(w)) == 4)
+        devices = given(w)
+        assert Counter(each for held in devices.values() for each in held).most_common(1)[0][1] == 1
+        assert {pod: held[0][0] for pod, held in devices.items()} == bound(w)
+        for claim in w.client.list(CLAIMS, "default"):
+            (user,) = claim["status"]["reservedFor"]
+            assert user["name"] == claim["metadata"]["ownerReferences"][0]["name"]
+            assert "resource.kubernetes.io/delete-protection" in claim["metadata"]["finalizers"]
+
+    play(life)
+
+
+def test_a_device_is_free_again_when_its_pod_has_ended(play):
+    async def life(w):
+        await w.start(nodes=1)
+        publish(w, "node-0", 1)
+        classes(w)
+        w.daemon()
+        claimant(w, "first")
+        await w.until(lambda: "first" in bound(w))
+        claimant(w, "second")
+        await w.clock.sleep(5)
+        assert "second" not in bound(w)
+        (waits,) = [pod for pod in w.pods() if pod["metadata"]["name"] == "second"]
+        assert "1 device matches, 0 free" in str(waits["status"]["conditions"])
+        w.client.delete("pods", "default", "first")
+        await w.until(lambda: "second" in bound(w))
+
+    play(life)
