@@ -60,7 +60,7 @@ from gpusched.io.write.binder import Binder, SettledGang
 from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_calls import PreemptionCalls
 from gpusched.io.write.preemption_executor import PreemptionExecutor
-from gpusched.io.write.status_writer import StatusWriter
+from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.state.plan import Plan

@@ -63,7 +63,7 @@ FAULTS = [
         ("gpusched/commit/machine.py", "d.reachable >= d.old.gang.min_member", "d.reachable > d.old.gang.min_member", "commit"),
         ("gpusched/leader/lease_machine.py", "state.phase in LEADER and state.valid_until.left(event.at) <= 0", "state.phase in LEADER and state.valid_until.left(event.at) > 0", "leader"),
         ("gpusched/io/client/responses.py", "200 <= self.status < 300", "200 <= self.status < 400", "io/test_answers.py"),
-        ("gpusched/io/write/event_recorder.py", "if self._queued > limits.EVENT_QUEUE_MAX:", "if self._queued < limits.EVENT_QUEUE_MAX:", "io/commit/test_status_writer.py"),
+        ("gpusched/io/write/events/event_recorder.py", "if self._queued > limits.EVENT_QUEUE_MAX:", "if self._queued < limits.EVENT_QUEUE_MAX:", "io/commit/test_status_writer.py"),
         ("gpusched/io/cycle/bind_backoff.py", "if known.times < limits.BIND_FREE_FAILURES:", "if known.times > limits.BIND_FREE_FAILURES:", "daemon/commit/test_repeated_refusals.py"),
         ("gpusched/io/decisions/entity_codec.py", "            if type(number) is not int or number < 0", "            if type(number) is not int or number > 0", "io/test_graph_codec.py"),
         ("gpusched/config/values.py", "\n    if not low <= value <= high:", "\n    if not low <= value < high:", "config"),

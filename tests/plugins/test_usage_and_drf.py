@@ -126,7 +126,7 @@ def test_the_record_survives_the_api():
     """It is read back from the status as it was written."""
     from gpusched.api.meta.status import UsageStatus  # noqa: PLC0415 - the other half
     from gpusched.api.queue.decode import _usage_of  # noqa: PLC0415 - the other half
-    from gpusched.io.write.status_patches import _usage  # noqa: PLC0415 - the other half
+    from gpusched.io.write.status.object_writes import _usage  # noqa: PLC0415 - the other half
 
     usage = QueueUsage(NOW, ((GPU, 5),), (("cpu", 7),))
     written = msgspec.json.encode(_usage(usage))

@@ -21,8 +21,8 @@ from gpusched.io.observe.daemon_events import CONTAINED, DIED, DOMAINS, DaemonEv
 from gpusched.io.observe.fault_dumps import FaultDumps
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
-from gpusched.io.write.gang_events import event_object
-from gpusched.io.write.status_patches import StatusCache
+from gpusched.io.write.events.gang_events import event_object
+from gpusched.io.write.status_cache import StatusCache
 from gpusched.session.containment.set_aside import (
     DECISIONS_OFF,
     EVICTIONS_OFF,

@@ -18,7 +18,7 @@ from gpusched.io.observe.plugin_report import PluginReport
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.solver.report import SolverReport
-from gpusched.io.write.status_patches import StatusCache
+from gpusched.io.write.status_cache import StatusCache
 from gpusched.pluginhost.guard import PluginGuard, RunningCall
 
 _log = Logger(__name__)

@@ -13,7 +13,8 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs import gang_index
 from gpusched.cache.gangs.gang import Gang
 from gpusched.io.cycle import session_cycle
-from gpusched.io.write import binder, preemption_executor, status_writer
+from gpusched.io.write import binder, preemption_executor
+from gpusched.io.write.status import status_writer
 from gpusched.session.start.gang_start import GangStarts
 from gpusched.session.status import fragmentation, next_wakeup
 from tests.daemon.conftest import GROUPS
@@ -361,7 +362,7 @@ def planted_for(original, name, fired, kind):
         "gpusched.cache.cache.Cache._enter_pod",
         "gpusched.cache.gangs.gang_index.GangIndex.join",
         "gpusched.io.write.binder.Binder.observe",
-        "gpusched.io.write.status_patches.GroupWrite.request",
+        "gpusched.io.write.status.object_writes.GroupWrite.request",
         "gpusched.api.serializer.requests.event_body",
     ],
 )

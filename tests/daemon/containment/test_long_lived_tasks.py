@@ -16,11 +16,11 @@ from gpusched.io.watch.reflector import Reflector
 from gpusched.io.workers.rate_limiter import RateLimiter
 from gpusched.io.workers.work_queue import FairQueue
 from gpusched.io.write.binder import Binder
-from gpusched.io.write.event_recorder import EventRecorder
-from gpusched.io.write.eviction_events import EvictionEvents
+from gpusched.io.write.events.event_recorder import EventRecorder
+from gpusched.io.write.events.eviction_events import EvictionEvents
 from gpusched.io.write.evictor import Evictor
 from gpusched.io.write.preemption_executor import PreemptionExecutor
-from gpusched.io.write.status_writer import StatusWriter
+from gpusched.io.write.status.status_queue import StatusQueue
 from tests.daemon.claims.conftest import priority
 from tests.daemon.containment.test_containment import Planted
 
@@ -62,10 +62,10 @@ PLACES = [
     (FairQueue, "pop"),
     (RateLimiter, "turn"),
     (Reflector, "page"),
-    (StatusWriter, "_put"),
-    (StatusWriter, "_request"),
-    (StatusWriter, "_work"),
-    (StatusWriter, "_write"),
+    (StatusQueue, "_put"),
+    (StatusQueue, "_request"),
+    (StatusQueue, "_work"),
+    (StatusQueue, "_write"),
     (EvictionEvents, "stopped"),
 ]
 

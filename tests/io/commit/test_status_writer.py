@@ -12,7 +12,7 @@ from aiohttp import web
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected, ResourceVersion
 from gpusched.api.meta.resources import NOTHING
 from gpusched.base import limits
-from gpusched.io.write.status_writer import StatusWriter
+from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.session.state.plan import GangBind, GangStatus, PendingReason, PodBind
 
 LACK = PendingReason(reason="InsufficientResources", message="needs 2 nodes; 1 fits now")
@@ -544,7 +544,7 @@ def test_statuses_that_cannot_be_said_take_no_room(told, pod, monkeypatch):
 
         for _ in range(2):
             with monkeypatch.context() as patch:
-                patch.setattr(writer, "_request", broken)
+                patch.setattr(writer._queue, "_request", broken)
                 writer.submit([status], [])
                 await asyncio.sleep(5)
             assert writer.waiting == 0
@@ -572,7 +572,7 @@ def test_what_is_known_of_objects_that_are_gone_is_forgotten(told, pod):
         writer.submit([says_status(waiting=["p"])], [])
         writer.gang_gone(GangKey("PodGroup", "ns", "g"), UID("u-g"))
         await asyncio.sleep(limits.EVENT_PERIOD_S + 3)
-        assert not writer._objects
+        assert not writer._queue._objects
         assert not writer._said
         assert not writer.events._objects
         assert writer.waiting == 0

@@ -11,7 +11,7 @@ from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.serializer.requests import EventNote, ObjectRef
 from gpusched.base import limits
 from gpusched.io.workers.work_queue import FairQueue, WorkerPool
-from gpusched.io.write.event_recorder import EventRecorder
+from gpusched.io.write.events.event_recorder import EventRecorder
 
 
 def taken(lines):

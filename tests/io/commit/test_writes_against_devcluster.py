@@ -20,7 +20,7 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.workers.rate_limiter import RateLimiter
 from gpusched.io.write.binder import Binder
-from gpusched.io.write.status_writer import StatusWriter
+from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.lab.virtual_time.loop import run_virtual
 from gpusched.session.state.plan import (
     GangBind,

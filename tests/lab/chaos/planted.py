@@ -45,7 +45,7 @@ from gpusched.io.write import bind_calls, evictor
 from gpusched.io.write.bind_calls import BindCalls
 from gpusched.io.write.evictor import Evictor
 from gpusched.io.write.preemption_executor import PreemptionExecutor
-from gpusched.io.write.status_writer import StatusWriter
+from gpusched.io.write.status.status_queue import StatusQueue
 from gpusched.lab.chaos.invariant_checker import TimedFinding
 from gpusched.lab.chaos.play import play_script
 from gpusched.lab.chaos.scripts.generator import draw_script
@@ -472,13 +472,13 @@ def room_is_held_for_ever():
 @plant
 def status_is_written_once():
     """A status that was not accepted is not said again."""
-    original = StatusWriter._want
+    original = StatusQueue.submit
 
-    def want(self, uid, write):
+    def submit(self, uid, want, *, settle_s=0.0):
         if uid not in self._objects:
-            original(self, uid, write)
+            original(self, uid, want, settle_s=settle_s)
 
-    yield (StatusWriter, "_want", want)
+    yield (StatusQueue, "submit", submit)
 
 
 @plant

@@ -19,7 +19,7 @@ from gpusched.base.limits import (
 )
 from gpusched.cache.gangs.expected_pods import is_expected_uid
 from gpusched.devcluster.apiserver.patching.json_patch import merge_patch
-from gpusched.io.write.status_patches import GroupWrite, QueueWrite
+from gpusched.io.write.status.object_writes import GroupWrite, QueueWrite
 from gpusched.lab.report.record import QueueMark
 from gpusched.lab.simulate.engine.controllers import SimulatedControllers
 from gpusched.lab.simulate.engine.job_records import LiveJob, gpus_of

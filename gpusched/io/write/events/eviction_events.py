@@ -14,8 +14,9 @@ import attrs
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.requests import EventNote, ObjectRef, clip_text
 from gpusched.base import limits
-from gpusched.io.write.event_recorder import EventRecorder
-from gpusched.io.write.status_patches import GROUP_KINDS, StatusCache, find_group
+from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS
+from gpusched.io.write.events.event_recorder import EventRecorder
+from gpusched.io.write.status_cache import StatusCache, find_group
 from gpusched.session.state.plan import GangStatus, GangStop, JobSuspendChange, PendingReason
 
 _DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming", "consolidate": "Moving"}

@@ -9,7 +9,8 @@ from gpusched.api.foreign.kinds import WORKLOADS, api_version_of
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.gang_membership import PART, WITHOUT_OBJECT
 from gpusched.api.serializer.requests import EventNote, ObjectRef
-from gpusched.io.write.status_patches import GROUP_KINDS, StatusCache, find_group
+from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS
+from gpusched.io.write.status_cache import StatusCache, find_group
 from gpusched.session.state.plan import GangStatus, PendingReason, PodBind
 
 WAITS: Final = "FailedScheduling"

@@ -1,0 +1,279 @@
+"""The status of PodGroups, Queues and Topologies, and of gangs and queues of other projects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+import attrs
+
+from gpusched import API_VERSION
+from gpusched.api.foreign.kinds import VOLCANO
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.meta.identity import (
+    UID,
+    ObjectKey,
+    ResourceVersion,
+    format_time,
+)
+from gpusched.api.queue.queue import Queue, QueueUsage
+from gpusched.api.serializer import foreign_status, requests
+from gpusched.api.serializer.requests import ConditionUpdate
+from gpusched.io.write.status.status_request import (
+    StatusRequest,
+    WrittenStatus,
+    condition_update,
+    last_status,
+    merge_request,
+)
+from gpusched.io.write.status_cache import StatusCache, find_group
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import (
+    GangStatus,
+    PoolStatus,
+    QueueStatus,
+    TopologyStatus,
+)
+
+MEMBERS_LACK: Final = frozenset({Reason.NOT_ENOUGH_MEMBERS, Reason.GATED})
+"""Reasons for which nothing was tried: pods are still to come."""
+
+
+def _foreign_group(
+    cache: StatusCache,
+    group: PodGroup,
+    status: GangStatus,
+    shown: bytes,
+    *,
+    version: ResourceVersion,
+    now: float,
+) -> StatusRequest | None:
+    """In the words of the project whose kind it is, where we write to it at all."""
+    served = cache.foreign.served.get((group.kind, group.source))
+    if served is None:
+        return None
+    state = foreign_status.GroupState(
+        phase=status.phase,
+        is_scheduled=status.is_scheduled,
+        reason=status.scheduled.reason,
+        message=status.scheduled.message,
+        counts=status.counts,
+        min_member=group.min_member,
+        api_version=served.api_version,
+        kind=group.kind,
+        generation=group.generation,
+        admitted=(status.is_admitted, status.admitted.reason, status.admitted.message),
+        preempted=None
+        if status.preempted is None
+        else (status.is_preempted, status.preempted.reason, status.preempted.message),
+        has_members=status.scheduled.reason not in MEMBERS_LACK,
+    )
+    body = foreign_status.foreign_group_status_patch(
+        group.source, status.uid, shown, state, now=now
+    )
+    path = served.status_path(quote(group.namespace), quote(group.name))
+    return merge_request(path, body, version=version, seen=group.resource_version)
+
+
+def _foreign_queue(
+    cache: StatusCache,
+    queue: Queue,
+    status: QueueStatus,
+    shown: bytes,
+    *,
+    version: ResourceVersion,
+) -> StatusRequest | None:
+    served = cache.foreign.served.get(("Queue", queue.source))
+    if served is None or queue.source != VOLCANO:
+        return None
+    body = foreign_status.foreign_queue_status_patch(
+        status.uid,
+        shown,
+        allocated=status.allocated.quantities(),
+        counts=(status.pending, status.inqueue, status.running),
+    )
+    path = served.status_path("", quote(queue.name))
+    return merge_request(path, body, version=version, seen=queue.resource_version)
+
+
+@attrs.frozen(slots=True)
+class GroupWrite:
+    """The status of a PodGroup."""
+
+    status: GangStatus
+
+    @property
+    def gang(self) -> UID:
+        """The gang whose status is submitted again when this write fails."""
+        return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """The namespace by which writes are served in turn."""
+        return self.status.gang.namespace
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """The patch of the PodGroup's status; None when nothing changes."""
+        status = self.status
+        group = find_group(cache, status.gang)
+        if group is None or group.uid != status.uid:
+            return None
+        shown, version = last_status(written, group.resource_version, group.status)
+        if group.source:
+            return _foreign_group(cache, group, status, shown, version=version, now=now)
+        scheduled, running, succeeded, failed = status.counts
+        body = requests.status_patch(
+            status.uid,
+            shown,
+            {
+                "phase": status.phase,
+                "scheduled": scheduled,
+                "running": running,
+                "succeeded": succeeded,
+                "failed": failed,
+                "queuePosition": status.queue_position or None,
+                "estimatedStartTime": _time(status.estimated_start),
+                "placement": dict(status.placement) or None,
+            },
+            says=_gang_conditions(status),
+            now=now,
+        )
+        namespace, name = quote(status.gang.namespace), quote(status.gang.name)
+        path = f"/apis/{API_VERSION}/namespaces/{namespace}/podgroups/{name}/status"
+        return merge_request(path, body, version=version, seen=group.resource_version)
+
+
+@attrs.frozen(slots=True)
+class QueueWrite:
+    """The status of a Queue."""
+
+    status: QueueStatus
+
+    @property
+    def gang(self) -> UID:
+        """Empty: a queue belongs to no gang."""
+        return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """No gang: a queue belongs to none."""
+        return ""
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """The patch of the Queue's status; None when nothing changes."""
+        status = self.status
+        queue = cache.queues.items.get(ObjectKey("", status.name))
+        if queue is None or queue.uid != status.uid:
+            return None
+        shown, version = last_status(written, queue.resource_version, queue.status)
+        if queue.source:
+            return _foreign_queue(cache, queue, status, shown, version=version)
+        body = requests.status_patch(
+            status.uid,
+            shown,
+            {
+                "state": status.state,
+                "allocated": status.allocated.quantities(),
+                "requested": status.requested.quantities(),
+                "borrowed": status.borrowed.quantities(),
+                "fairShare": status.fair_share.quantities(),
+                "usage": _usage(status.usage),
+                "nodePools": _pools(status.node_pools),
+                "pending": status.pending,
+                "inqueue": status.inqueue,
+                "running": status.running,
+            },
+            says=(
+                condition_update(
+                    "Ready", status.ready, holds=status.is_ready, generation=status.generation
+                ),
+            ),
+            now=now,
+        )
+        path = f"/apis/{API_VERSION}/queues/{quote(status.name)}/status"
+        return merge_request(path, body, version=version, seen=queue.resource_version)
+
+
+@attrs.frozen(slots=True)
+class TopologyWrite:
+    """The status of a Topology."""
+
+    status: TopologyStatus
+
+    @property
+    def gang(self) -> UID:
+        """Empty: a topology belongs to no gang."""
+        return self.status.uid
+
+    @property
+    def namespace(self) -> str:
+        """No gang: a topology belongs to none."""
+        return ""
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """The patch of the Topology's status; None when nothing changes."""
+        status = self.status
+        topology = cache.topologies.items.get(ObjectKey("", status.name))
+        if topology is None or topology.uid != status.uid:
+            return None
+        shown, version = last_status(written, topology.resource_version, topology.status)
+        body = requests.status_patch(
+            status.uid,
+            shown,
+            {},
+            says=(
+                condition_update(
+                    "Ready", status.ready, holds=status.is_ready, generation=status.generation
+                ),
+            ),
+            now=now,
+        )
+        path = f"/apis/{API_VERSION}/topologies/{quote(status.name)}/status"
+        return merge_request(path, body, version=version, seen=topology.resource_version)
+
+
+def _gang_conditions(status: GangStatus) -> tuple[ConditionUpdate, ...]:
+    admitted = condition_update(
+        "Admitted", status.admitted, holds=status.is_admitted, generation=status.generation
+    )
+    scheduled = condition_update(
+        "Scheduled", status.scheduled, holds=status.is_scheduled, generation=status.generation
+    )
+    if status.preempted is None:
+        return (admitted, scheduled)
+    preempted = condition_update(
+        "Preempted", status.preempted, holds=status.is_preempted, generation=status.generation
+    )
+    return (admitted, scheduled, preempted)
+
+
+def _time(seconds: float) -> str | None:
+    return format_time(seconds) if seconds else None
+
+
+def _pools(pools: Sequence[PoolStatus]) -> list[dict[str, object]] | None:
+    return [
+        {
+            "name": pool.name,
+            "allocated": pool.allocated.quantities(),
+            "fairShare": pool.fair_share.quantities(),
+        }
+        for pool in pools
+    ] or None
+
+
+def _usage(usage: QueueUsage | None) -> dict[str, object] | None:
+    if usage is None or not usage.as_of:
+        return None
+    return {
+        "asOf": format_time(usage.as_of),
+        "average": dict(usage.average),
+        "share": dict(usage.share),
+    }
