@@ -23,7 +23,7 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
-from gpusched.cache.gangs.gang_index import count_error_message
+from gpusched.cache.gangs.gang_builder import count_error_message
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify.placements import recheck_placements
 from gpusched.commit.partial_gangs import PartialGangs, told_with_kept_pods

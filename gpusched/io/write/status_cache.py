@@ -7,11 +7,7 @@ from typing import Protocol, TypeVar
 
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
-from gpusched.api.meta.identity import (
-    UID,
-    GangKey,
-    ObjectKey,
-)
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import Topology
 from gpusched.api.queue.queue import Queue

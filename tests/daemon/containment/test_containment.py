@@ -10,7 +10,7 @@ from gpusched.api.pod import decode as decode_pod
 from gpusched.base import limits
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
-from gpusched.cache.gangs import gang_index
+from gpusched.cache.gangs import gang_builder, gang_index
 from gpusched.cache.gangs.gang import Gang
 from gpusched.io.cycle import session_cycle
 from gpusched.io.write import binder, preemption_executor
@@ -356,8 +356,8 @@ def planted_for(original, name, fired, kind):
 @pytest.mark.parametrize(
     "where",
     [
-        "gpusched.cache.gangs.gang_index.build_gang",
-        "gpusched.cache.gangs.gang_index.GangIndex._charged",
+        "gpusched.cache.gangs.gang_builder.build_gang",
+        "gpusched.cache.gangs.gang_builder.GangBuilder._charged",
         "gpusched.cache.cache.Cache.put_pod",
         "gpusched.cache.cache.Cache._enter_pod",
         "gpusched.cache.gangs.gang_index.GangIndex.join",
@@ -498,7 +498,7 @@ def test_a_pod_that_could_not_be_read_is_read_again_after_a_while(play, monkeypa
 
 def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, monkeypatch):
     """What made it fail may have passed, such as a lack of memory: nothing of it need change."""
-    original = gang_index.build_gang
+    original = gang_builder.build_gang
 
     def planted(origin, *rest):
         if origin.key.name == "bad":
@@ -508,7 +508,7 @@ def test_a_gang_that_could_not_be_counted_is_counted_again_after_a_while(play, m
     async def scenario(w):
         await w.start(nodes=1)
         with monkeypatch.context() as patch:
-            patch.setattr(gang_index, "build_gang", planted)
+            patch.setattr(gang_builder, "build_gang", planted)
             w.daemon()
             w.gang("bad", 1)
             await w.until(lambda: condition(w, "bad").get("reason") == "SchedulerError")

@@ -11,12 +11,7 @@ import attrs
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
 from gpusched.api.gang.pod_group import PodGroup
-from gpusched.api.meta.identity import (
-    UID,
-    ObjectKey,
-    ResourceVersion,
-    format_time,
-)
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
@@ -29,12 +24,7 @@ from gpusched.io.write.status.status_request import (
 )
 from gpusched.io.write.status_cache import StatusCache, find_group
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import (
-    GangStatus,
-    PoolStatus,
-    QueueStatus,
-    TopologyStatus,
-)
+from gpusched.session.state.plan import GangStatus, PoolStatus, QueueStatus, TopologyStatus
 
 MEMBERS_LACK: Final = frozenset({Reason.NOT_ENOUGH_MEMBERS, Reason.GATED})
 """Reasons for which nothing was tried: pods are still to come."""

@@ -6,9 +6,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.meta.identity import (
-    UID,
-)
+from gpusched.api.meta.identity import UID
 from gpusched.api.pod.pod import GANG_WHOLE, Pod
 from gpusched.api.serializer import patches, requests
 from gpusched.api.serializer.requests import clip_text
@@ -17,9 +15,7 @@ from gpusched.io.write.bind_calls import pod_path
 from gpusched.io.write.status.status_request import StatusRequest, WrittenStatus
 from gpusched.io.write.status_cache import StatusCache
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import (
-    PendingReason,
-)
+from gpusched.session.state.plan import PendingReason
 
 NODES_LACK: Final = frozenset(
     {Reason.INSUFFICIENT_RESOURCES, Reason.TOPOLOGY_UNSATISFIABLE, Reason.NO_FEASIBLE_NODE}

@@ -12,11 +12,7 @@ import msgspec
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import COMPOSITES, POD_GROUPS
 from gpusched.api.meta import wire
-from gpusched.api.meta.identity import (
-    UID,
-    GangKey,
-    Rejected,
-)
+from gpusched.api.meta.identity import UID, GangKey, Rejected
 from gpusched.api.pod.pod import PodPhase
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import clip_text
@@ -32,9 +28,7 @@ from gpusched.io.write.status.status_request import (
 )
 from gpusched.io.write.status_cache import StatusCache
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import (
-    PendingReason,
-)
+from gpusched.session.state.plan import PendingReason
 
 _WRITTEN_GROUPS: Final = {
     each.group: each.source for each in (*POD_GROUPS.values(), *COMPOSITES.values()) if each.writes

@@ -7,14 +7,10 @@ from typing import Final
 import attrs
 import msgspec
 
-from gpusched.api.meta.identity import (
-    ResourceVersion,
-)
+from gpusched.api.meta.identity import ResourceVersion
 from gpusched.api.serializer.requests import ConditionUpdate
 from gpusched.io.client.api_client import MERGE_PATCH
-from gpusched.session.state.plan import (
-    PendingReason,
-)
+from gpusched.session.state.plan import PendingReason
 
 
 @attrs.frozen(slots=True)
