@@ -20,6 +20,8 @@ from gpusched.api.devices.dynamic.claims import (
 from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.api.meta.quantity import format_billionths
 
+SETTLED: Final = "gpusched.io/settled"
+"""Annotation of claims: the version at which a write of ours got no answer."""
 CONSUMERS_MAX: Final = 256
 """Pods and groups that one claim may be reserved for."""
 _json: Final = msgspec.json.Encoder()
@@ -50,14 +52,25 @@ def claim_status_patch(
     """
     status: dict[str, Any] = {"reservedFor": [_consumer(each) for each in consumers]}
     if allocation is not None:
-        status["allocation"] = _allocation(allocation, uid)
+        status["allocation"] = _allocation(allocation, f"{uid}/{version}")
     return _json.encode({"metadata": {"uid": uid, "resourceVersion": version}, "status": status})
 
 
 def claim_release_patch(uid: UID, version: ResourceVersion) -> bytes:
     """A merge patch of a claim's status: it has no devices and nobody uses it."""
     metadata = {"uid": uid, "resourceVersion": version}
-    return _json.encode({"metadata": metadata, "status": {"allocation": None, "reservedFor": None}})
+    status = {"allocation": None, "reservedFor": None, "devices": None}
+    return _json.encode({"metadata": metadata, "status": status})
+
+
+def claim_settle_patch(uid: UID, version: ResourceVersion) -> bytes:
+    """A merge patch of a claim that makes it newer: earlier patches still on their way are refused.
+
+    Args:
+        uid: of the claim.
+        version: as last known; the patch holds for any.
+    """
+    return _json.encode({"metadata": {"uid": uid, "annotations": {SETTLED: version}}})
 
 
 def _consumer(each: ClaimConsumer) -> dict[str, str]:
@@ -65,11 +78,10 @@ def _consumer(each: ClaimConsumer) -> dict[str, str]:
     return {"apiGroup": each.group, **found} if each.group else found
 
 
-def _allocation(allocation: ClaimAllocation, claim: UID) -> dict[str, Any]:
+def _allocation(allocation: ClaimAllocation, seed: str) -> dict[str, Any]:
     devices: dict[str, Any] = {
         "results": [
-            _result(each, _share_id(claim, number))
-            for number, each in enumerate(allocation.devices)
+            _result(each, _share_id(seed, number)) for number, each in enumerate(allocation.devices)
         ]
     }
     if allocation.configs:
@@ -90,9 +102,9 @@ def _allocation(allocation: ClaimAllocation, claim: UID) -> dict[str, Any]:
     return found
 
 
-def _share_id(claim: UID, number: int) -> str:
-    """The id of a claim's share: made of the claim, so that a write that is repeated says the same."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{claim}/{number}"))
+def _share_id(seed: str, number: int) -> str:
+    """The id of a claim's share, made of the claim and its version: a repeated write says the same, a later one not."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{seed}/{number}"))
 
 
 def _result(each: AllocatedDevice, share: str) -> dict[str, Any]:

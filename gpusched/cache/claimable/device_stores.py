@@ -19,7 +19,7 @@ from gpusched.api.devices.dynamic.claims import (
 )
 from gpusched.api.devices.dynamic.slices import DeviceTaintRule, ResourceSlice
 from gpusched.api.devices.published_devices import DeviceSlice, gpu_slice
-from gpusched.api.meta.identity import UID, ObjectKey, Rejected
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected, is_older_version
 from gpusched.cache.claimable.volume_stores import VolumeKindStore as ListedKindStore
 from gpusched.cache.nodes.device_view import DeviceStore
 
@@ -62,6 +62,45 @@ class SliceStore(ListedKindStore[ResourceSlice]):
         self._layouts.drop(key)
 
 
+class ClaimStore(ListedKindStore[ResourceClaim]):
+    """ResourceClaims in their newest known form: what the watch tells may be older than what was answered.
+
+    Args:
+        changed: called after each change.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__(changed)
+        self._answered: dict[ObjectKey, ResourceClaim] = {}
+        """Claims as answers to writes had them, until the watch has come as far."""
+
+    def record_answer(self, claim: ResourceClaim) -> None:
+        """The API server answered a write with the claim in this form."""
+        known = self.items.get(claim.key)
+        if known is None or known.uid != claim.uid:
+            return
+        if not is_older_version(claim.resource_version, known.resource_version):
+            super().put(claim.key, claim)
+            self._answered[claim.key] = claim
+
+    def put(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
+        """The watch shows it in this form."""
+        answered = self._answered.get(key)
+        if (
+            answered is not None
+            and answered.uid == item.uid
+            and is_older_version(item.resource_version, answered.resource_version)
+        ):
+            return
+        self._answered.pop(key, None)
+        super().put(key, item)
+
+    def drop(self, key: ObjectKey) -> None:
+        """Drop the claim of this key, which is gone."""
+        self._answered.pop(key, None)
+        super().drop(key)
+
+
 class DeviceObjectStores:
     """All kinds of dynamic resource allocation.
 
@@ -76,9 +115,7 @@ class DeviceObjectStores:
         self.classes: ListedKindStore[DeviceClass] = ListedKindStore(
             partial(self._forget, "classes")
         )
-        self.claims: ListedKindStore[ResourceClaim] = ListedKindStore(
-            partial(self._forget, "claims")
-        )
+        self.claims = ClaimStore(partial(self._forget, "claims"))
         self.templates: ListedKindStore[ResourceClaimTemplate] = ListedKindStore(
             partial(self._forget, "templates")
         )
@@ -163,6 +200,9 @@ class DeviceObjectStores:
             )
         if part == "templates":
             return MappingProxyType(dict(sorted(self.templates.items.items())))
+        there = self.claims.items
+        for key in [key for key in self._assumed if key not in there]:
+            del self._assumed[key]  # what is gone is not written
         return MappingProxyType(
-            {key: self._as_assumed(key, item) for key, item in sorted(self.claims.items.items())}
+            {key: self._as_assumed(key, item) for key, item in sorted(there.items())}
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
+import attrs
+
 from gpusched import API_VERSION
 from gpusched.api.gang.move_record import format_move
 from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn, parse_turn
@@ -36,6 +38,23 @@ NOT_LEADING: Final = "the leadership that decided it is over"
 _NOT_FOUND: Final = 404
 Body = Callable[[], bytes | str]
 """The body of the next try, or as text why there is none."""
+
+
+@attrs.frozen(slots=True)
+class PatchOutcome:
+    """What became of a patch after all its tries.
+
+    Attributes:
+        why: it was not done; empty where it was, or where there was nothing to do.
+        answer: the object as the API server returned it, empty without success.
+        status: HTTP status of the last answer, 0 for none.
+        uncertain: whether a try without an answer may have been carried out, or may still be.
+    """
+
+    why: str
+    answer: bytes = b""
+    status: int = 0
+    uncertain: bool = False
 
 
 class PreemptionCalls:
@@ -191,21 +210,26 @@ class PreemptionCalls:
         path = f"/api/v1/persistentvolumes/{quote(volume.name)}"
         return await self._patch(path, MERGE_PATCH, body, fence=fence)
 
-    async def patch_claim(self, path: str, body: Body, *, fence: str) -> str:
-        """Send a merge patch of a claim for devices, made anew for each try; why it was not done."""
-        return await self._patch(path, MERGE_PATCH, body, fence=fence, traffic=TrafficClass.BIND)
+    async def patch_claim(self, path: str, body: Body, *, fence: str) -> PatchOutcome:
+        """Send a merge patch of a claim for devices, made anew for each try."""
+        return await self._tried(path, MERGE_PATCH, body, fence=fence, traffic=TrafficClass.BIND)
 
     async def _patch(
+        self, path: str, content_type: str, body: Body, *, fence: str, or_gone: bool = False
+    ) -> str:
+        outcome = await self._tried(path, content_type, body, fence=fence)
+        return "" if or_gone and outcome.status == _NOT_FOUND else outcome.why
+
+    async def _tried(
         self,
         path: str,
         content_type: str,
         body: Body,
         *,
         fence: str,
-        or_gone: bool = False,
         traffic: TrafficClass = TrafficClass.EVICT,
-    ) -> str:
-        why = ""
+    ) -> PatchOutcome:
+        outcome, uncertain = PatchOutcome(""), False
         async with self._turns:
             for tries in range(limits.PREEMPTION_TRIES_MAX):
                 if tries:
@@ -213,36 +237,39 @@ class PreemptionCalls:
                 await self._rate_limiter.turn(traffic)
                 made = body()
                 if isinstance(made, str):
-                    return made
+                    return PatchOutcome(made, uncertain=uncertain)
                 now, boot = self._clock.monotonic(), self._clock.boottime()
                 if self._lease.fence != fence or not self._lease.may_act(now, boot, CALL_S):
-                    return NOT_LEADING
-                status, why, again = await self._once(path, content_type, made)
-                if or_gone and status == _NOT_FOUND:
-                    return ""
+                    return PatchOutcome(NOT_LEADING, uncertain=uncertain)
+                outcome, again = await self._once(path, content_type, made)
+                uncertain |= outcome.uncertain
                 if not again:
                     break
-        return why
+        return attrs.evolve(outcome, uncertain=uncertain and bool(outcome.why))
 
-    async def _once(self, path: str, content_type: str, body: bytes) -> tuple[int, str, bool]:
-        """Status of the answer, why it was not done (empty when it was), whether to try again."""
+    async def _once(self, path: str, content_type: str, body: bytes) -> tuple[PatchOutcome, bool]:
+        """What became of one try, and whether to try again."""
         try:
             async with asyncio.timeout(CALL_S):
                 answer = await self._api.request(
                     "PATCH", path, body=body, content_type=content_type, timeout_s=CALL_S
                 )
-        except (errors.ClusterUnreachable, errors.OutcomeUnknown) as unanswered:
-            return 0, str(unanswered), True
+        except errors.ClusterUnreachable as unsent:
+            return PatchOutcome(str(unsent)), True
+        except errors.OutcomeUnknown as unanswered:
+            return PatchOutcome(str(unanswered), uncertain=True), True
         except TimeoutError:
-            return 0, f"patch {path}: no answer within {CALL_S:g} s", True
+            why = f"patch {path}: no answer within {CALL_S:g} s"
+            return PatchOutcome(why, uncertain=True), True
         if answer.ok:
-            return answer.status, "", False
+            return PatchOutcome("", answer.body, answer.status), False
         error = api_error(answer, doing=f"patch {path}", write=True)
+        unknown = isinstance(error, errors.OutcomeUnknown)
+        refusal = PatchOutcome(str(error), status=answer.status, uncertain=unknown)
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
             self._rate_limiter.throttled(error.retry_after_s)
         elif isinstance(error, errors.Denied):
             self._lease.doubt()
-            return answer.status, str(error), False
-        again = isinstance(error, errors.Throttled | errors.OutcomeUnknown | errors.Conflict)
-        return answer.status, str(error), again
+            return refusal, False
+        return refusal, unknown or isinstance(error, errors.Throttled | errors.Conflict)

@@ -462,6 +462,9 @@ def parse_allocation(parsed: wire.WireAllocation) -> ClaimAllocation:
     )
 
 
+RESOURCE_CLAIMS: Final = KindCodec(
+    "ResourceClaim", wire_type=wire.WireResourceClaim, entity=decode_resource_claim
+)
 CODECS: Final = {
     "ResourceSlice": KindCodec(
         "ResourceSlice", wire_type=wire.WireResourceSlice, entity=decode_slice
@@ -472,9 +475,7 @@ CODECS: Final = {
     "DeviceTaintRule": KindCodec(
         "DeviceTaintRule", wire_type=wire.WireDeviceTaintRule, entity=decode_taint_rule
     ),
-    "ResourceClaim": KindCodec(
-        "ResourceClaim", wire_type=wire.WireResourceClaim, entity=decode_resource_claim
-    ),
+    "ResourceClaim": RESOURCE_CLAIMS,
     "ResourceClaimTemplate": KindCodec(
         "ResourceClaimTemplate",
         wire_type=wire.WireResourceClaimTemplate,

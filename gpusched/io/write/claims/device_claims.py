@@ -1,37 +1,55 @@
 """Claims for devices before pods: a gang is bound when all claims of all its members have theirs.
 
-Each claim first gets the finalizer that keeps it, then its devices and the pod it is reserved for in one
+Each claim first gets the finalizer that keeps it, then its devices and the pods it is reserved for in one
 write, as kube-scheduler does. From the moment that a gang is handed over the cache shows its
-claims as they will be, so that no session gives the devices again. What was written for a gang that
-is not bound is taken back, by whoever leads then.
+claims as they will be, so that no session gives the devices again: until the API server has said what
+they are. See ``unbound_claims`` for what is taken back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from gpusched.api.devices.dynamic.claims import ClaimConsumer, ResourceClaim
-from gpusched.api.meta.identity import UID, GangKey, ObjectKey
-from gpusched.api.pod.pod import Pod
+import attrs
+import msgspec
+
+from gpusched.api.devices.dynamic.claims import (
+    AllocatedDevice,
+    ClaimAllocation,
+    ClaimConsumer,
+    ResourceClaim,
+)
+from gpusched.api.devices.dynamic.decode import RESOURCE_CLAIMS
+from gpusched.api.meta.identity import UID, InvalidObject, ObjectKey
 from gpusched.api.serializer.device_claims import (
     CONSUMERS_MAX,
     claim_finalizer_patch,
-    claim_release_patch,
+    claim_settle_patch,
     claim_status_patch,
 )
 from gpusched.cache.cache import Cache
 from gpusched.cache.claimable.device_stores import AssumedClaim
-from gpusched.cache.gangs.gang import Gang
-from gpusched.io.observe.logs import Logger
-from gpusched.io.write.preemption_calls import PreemptionCalls
+from gpusched.io.write.preemption_calls import Body, PatchOutcome, PreemptionCalls
 from gpusched.session.state.plan import ClaimBind, GangBind, PodBind
 
-_log = Logger(__name__)
-_RELEASES_MAX: Final = 64
-"""Claims that are released at a time; the rest follows with the next session."""
+_NOT_FOUND: Final = 404
+
+
+@attrs.frozen(slots=True, order=True)
+class ClaimUse:
+    """A pod that a claim is, or was to be, reserved for.
+
+    Attributes:
+        claim: UID of the claim.
+        pod: UID of the pod.
+    """
+
+    key: ObjectKey
+    claim: UID
+    pod: UID
 
 
 class DeviceClaims:
@@ -40,150 +58,110 @@ class DeviceClaims:
     Args:
         calls: sends the patches.
         cache: shows claims, and what is being written of them.
-        fence: of the leadership in force, empty for none.
     """
 
-    def __init__(
-        self,
-        calls: PreemptionCalls,
-        cache: Cache,
-        *,
-        fence: Callable[[], str],
-    ) -> None:
+    def __init__(self, calls: PreemptionCalls, cache: Cache) -> None:
         self._calls = calls
         self._cache = cache
-        self._fence = fence
-        self._releases: dict[ObjectKey, asyncio.Task[None]] = {}
+        self._unanswered: set[ClaimUse] = set()
+        """Of writes that may have been carried out, or may still be."""
 
     def assume(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
-        for bind, claim in _claims(gang):
-            consumer = _consumer(bind)
-            self._cache.devices.assume(
-                claim.key, AssumedClaim(claim.uid, claim.allocation, (consumer,))
-            )
+        for claim, binds in _claims(gang):
+            consumers = tuple(map(_consumer, binds))
+            assumed = AssumedClaim(claim.uid, claim.allocation, consumers)
+            self._cache.devices.assume(claim.key, assumed)
 
     def forget(self, gang: GangBind) -> None:
-        """The gang is not bound: what the API shows of its claims counts again."""
-        for bind, claim in _claims(gang):
-            self._cache.devices.forget(claim.key, bind.uid)
+        """The gang is not bound: what the API shows of its claims counts again, once that is known."""
+        for claim, binds in _claims(gang):
+            for use in _uses(claim, binds) - self._unanswered:
+                self._cache.devices.forget(use.key, use.pod)
 
     async def write(self, gang: GangBind, fence: str) -> str:
         """Give all claims their devices; empty when that is done, else why not."""
-        found = await asyncio.gather(
-            *(self._write(bind, claim, fence) for bind, claim in _claims(gang))
-        )
-        return next(filter(None, found), "")
+        writes = (self._write(claim, binds, fence) for claim, binds in _claims(gang))
+        return next(filter(None, await asyncio.gather(*writes)), "")
 
-    async def _write(self, bind: PodBind, claim: ClaimBind, fence: str) -> str:
+    async def _write(self, claim: ClaimBind, binds: Sequence[PodBind], fence: str) -> str:
         known = self._known(claim)
         if known is None:
-            return f"claim {claim.key} is gone"
+            return _gone(claim.key)
         if not known.is_protected:
 
             def finalizer() -> bytes | str:
                 now = self._known(claim)
                 if now is None:
-                    return f"claim {claim.key} is gone"
+                    return _gone(claim.key)
                 if now.is_protected:
                     return ""
                 return claim_finalizer_patch(now.uid, now.resource_version, now.finalizers)
 
-            why = await self._calls.patch_claim(self._path(claim.key), finalizer, fence=fence)
-            if why:
-                return why
+            outcome = await self.patch(claim.key, "", finalizer, fence)
+            if outcome.why:
+                return outcome.why
 
         def status() -> bytes | str:
             now = self._known(claim)
-            if now is None:
-                return f"claim {claim.key} is gone"
-            if now.allocation is not None and claim.allocation is not None:
-                return f"claim {claim.key} was given devices by somebody else"
-            if now.allocation is None and claim.allocation is None:
-                return f"claim {claim.key} has lost its devices"
-            users = [each for each in now.reserved_for if each.uid != bind.uid]
-            if len(users) >= CONSUMERS_MAX:
-                return f"claim {claim.key} is reserved for {len(users)} pods, and more cannot be"
-            return claim_status_patch(
-                now.uid,
-                now.resource_version,
-                allocation=claim.allocation,
-                consumers=[*users, _consumer(bind)],
-            )
+            return _gone(claim.key) if now is None else _status(now, claim, binds)
 
-        return await self._calls.patch_claim(f"{self._path(claim.key)}/status", status, fence=fence)
+        uncertain = True  # also when cancelled
+        try:
+            outcome = await self.patch(claim.key, "/status", status, fence)
+            uncertain = outcome.uncertain
+        finally:
+            if uncertain:
+                self._unanswered |= _uses(claim, binds)
+        return outcome.why
+
+    async def patch(self, key: ObjectKey, subresource: str, body: Body, fence: str) -> PatchOutcome:
+        """Send a patch of a claim; the cache knows the answer at once."""
+        version = self._cache.devices.api_version
+        place = f"/apis/{version}/namespaces/{quote(key.namespace)}/resourceclaims"
+        path = f"{place}/{quote(key.name)}{subresource}"
+        outcome = await self._calls.patch_claim(path, body, fence=fence)
+        if not outcome.answer:
+            return outcome
+        try:
+            claim = RESOURCE_CLAIMS.entity_of(outcome.answer)
+        except (InvalidObject, msgspec.MsgspecError) as unreadable:
+            why = f"the answer to a patch of claim {key} cannot be read: {unreadable}"
+            return attrs.evolve(outcome, why=why, uncertain=True)
+        self._cache.devices.claims.record_answer(claim)
+        return outcome
 
     def _known(self, claim: ClaimBind) -> ResourceClaim | None:
         """The claim as the API shows it."""
         known = self._cache.devices.claims.items.get(claim.key)
         return known if known is not None and known.uid == claim.uid else None
 
-    def _path(self, key: ObjectKey) -> str:
-        version = self._cache.devices.api_version
-        return f"/apis/{version}/namespaces/{quote(key.namespace)}/resourceclaims/{quote(key.name)}"
+    # -- writes without an answer ------------------------------------------------------------
+    def unanswered(self) -> list[ObjectKey]:
+        """Claims of which it is not known what became of a write."""
+        return sorted({use.key for use in self._unanswered})
 
-    # -- what was left behind ----------------------------------------------------------------
-    def release_leftovers(
-        self, gangs: Sequence[Gang], has_open_commit: Callable[[GangKey], bool]
-    ) -> None:
-        """Take devices back that were given to claims of pods which are not bound after all.
+    async def settle(self, key: ObjectKey, fence: str) -> str:
+        """Find out what became of unanswered writes of a claim; why it is still not known, or empty.
 
-        Args:
-            gangs: of the snapshot.
-            has_open_commit: whether a gang is being bound.
+        The claim is made newer: a write that is still on its way is refused from then on, as it carries
+        the version before. What was assumed of the claim ends.
         """
-        if not self._cache.devices.claims.items:
-            return
-        for gang in gangs:
-            for pod_set in gang.pod_sets:
-                if pod_set.pod_class.claims and not has_open_commit(gang.key):
-                    for pod in pod_set.pods:
-                        self._release_claims(pod)
+        uses = [use for use in sorted(self._unanswered) if use.key == key]
 
-    def _release_claims(self, pod: Pod) -> None:
-        for claim in self._own_claims(pod):
-            users = {each.uid for each in claim.reserved_for}
-            if (
-                claim.allocation is not None
-                and users <= {pod.uid}
-                and claim.key not in self._releases
-                and not self._cache.devices.is_assumed(claim.key)
-                and len(self._releases) < _RELEASES_MAX
-            ):
-                task = asyncio.get_running_loop().create_task(
-                    self._release(claim.key, claim.uid), name="release claim"
-                )
-                self._releases[claim.key] = task
-
-    def _own_claims(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """Claims that were made for the pod alone."""
-        for _, name in pod.generated_claims:
-            claim = self._cache.devices.claims.items.get(ObjectKey(pod.namespace, name))
-            if claim is not None and claim.owner == pod.uid:
-                yield claim
-
-    async def _release(self, key: ObjectKey, uid: UID) -> None:
         def body() -> bytes | str:
             known = self._cache.devices.claims.items.get(key)
-            if known is None or known.uid != uid or known.allocation is None:
+            if known is None or all(use.claim != known.uid for use in uses):
                 return ""
-            return claim_release_patch(known.uid, known.resource_version)
+            return claim_settle_patch(known.uid, known.resource_version)
 
-        try:
-            why = await self._calls.patch_claim(
-                f"{self._path(key)}/status", body, fence=self._fence()
-            )
-        finally:
-            self._releases.pop(key, None)
-        if why:
-            _log.warning("devices of a claim are not released", claim=key, why=why)
-
-    async def drain(self) -> None:
-        """Begin nothing more."""
-        waiting = list(self._releases.values())
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        outcome = await self.patch(key, "", body, fence)
+        if outcome.why and outcome.status != _NOT_FOUND:
+            return outcome.why
+        for use in uses:
+            self._unanswered.discard(use)
+            self._cache.devices.forget(key, use.pod)
+        return ""
 
 
 def has_claims(gang: GangBind) -> bool:
@@ -191,9 +169,47 @@ def has_claims(gang: GangBind) -> bool:
     return any(bind.claims for bind in gang.binds)
 
 
-def _claims(gang: GangBind) -> Iterable[tuple[PodBind, ClaimBind]]:
-    return ((bind, claim) for bind in gang.binds for claim in bind.claims)
+def _status(now: ResourceClaim, claim: ClaimBind, binds: Sequence[PodBind]) -> bytes | str:
+    users = {each.uid for each in now.reserved_for}
+    if now.allocation is not None and claim.allocation is not None:
+        if _devices(now.allocation) != _devices(claim.allocation):
+            return f"claim {now.key} was given devices by somebody else"
+        if all(bind.uid in users for bind in binds):
+            return ""  # by a try of ours that got no answer
+    if now.allocation is None and claim.allocation is None:
+        return f"claim {now.key} has lost its devices"
+    more = [_consumer(bind) for bind in binds if bind.uid not in users]
+    if len(users) + len(more) > CONSUMERS_MAX:
+        return f"claim {now.key} is reserved for {len(users)} pods, and {len(more)} more cannot be"
+    return claim_status_patch(
+        now.uid,
+        now.resource_version,
+        allocation=claim.allocation if now.allocation is None else None,
+        consumers=[*now.reserved_for, *more],
+    )
+
+
+def _devices(allocation: ClaimAllocation) -> list[AllocatedDevice]:
+    """The devices without the ids of shares, which are made when they are written."""
+    return [attrs.evolve(each, share="") for each in allocation.devices]
+
+
+def _claims(gang: GangBind) -> Iterable[tuple[ClaimBind, list[PodBind]]]:
+    """Claims of a gang, each once, and the pods that they are to be reserved for."""
+    found: dict[ObjectKey, tuple[ClaimBind, list[PodBind]]] = {}
+    for bind in gang.binds:
+        for claim in bind.claims:
+            found.setdefault(claim.key, (claim, []))[1].append(bind)
+    return found.values()
+
+
+def _uses(claim: ClaimBind, binds: Sequence[PodBind]) -> set[ClaimUse]:
+    return {ClaimUse(claim.key, claim.uid, bind.uid) for bind in binds}
 
 
 def _consumer(bind: PodBind) -> ClaimConsumer:
     return ClaimConsumer(group="", resource="pods", name=bind.key.name, uid=bind.uid)
+
+
+def _gone(key: ObjectKey) -> str:
+    return f"claim {key} is gone"

@@ -26,6 +26,7 @@ from gpusched.io.observe.logs import Logger
 from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
 from gpusched.io.write.binder import Binder
 from gpusched.io.write.claims.device_claims import DeviceClaims, has_claims
+from gpusched.io.write.claims.unbound_claims import UnboundClaims
 from gpusched.io.write.preemption_calls import PreemptionCalls
 from gpusched.session.state.plan import GangBind, PodBind, Undo
 
@@ -70,7 +71,14 @@ class VolumeBinder:
         self._contained = on_contained
         self._on_failed = on_failed
         self._under_way: dict[asyncio.Task[None], GangBind] = {}
-        self._devices = DeviceClaims(calls, cache, fence=lambda: lease.fence)
+        self._devices = DeviceClaims(calls, cache)
+        self._unbound = UnboundClaims(
+            self._devices,
+            cache,
+            clock=clock,
+            fence=lambda: lease.fence,
+            has_open_commit=self.has_open_commit,
+        )
         self._changed = asyncio.Event()
         cache.storage.listeners.append(self._changed.set)
 
@@ -113,8 +121,8 @@ class VolumeBinder:
         task.add_done_callback(self._done)
 
     def release_leftovers(self, gangs: Sequence[Gang]) -> None:
-        """Take devices back from claims of pods that are not bound, see ``DeviceClaims``."""
-        self._devices.release_leftovers(gangs, self.has_open_commit)
+        """Take devices back from claims of pods that are not bound, see ``UnboundClaims``."""
+        self._unbound.release(gangs)
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait for no volume any more, and let bindings come to rest; see ``Binder.drain``."""
@@ -127,7 +135,7 @@ class VolumeBinder:
         await self._binder.abandon()
 
     async def _leave(self) -> None:
-        await self._devices.drain()
+        await self._unbound.drain()
         waiting = list(self._under_way)
         for task in waiting:
             task.cancel()
@@ -183,7 +191,8 @@ class VolumeBinder:
                 return "another leads"
             why, waits_for = self._progress(gang)
             if not why and not waits_for:
-                return await self._devices.write(gang, fence)
+                # Pods may have gone while claims were written.
+                return await self._devices.write(gang, fence) or self._progress(gang)[0]
             if why:
                 return why
             left_s = deadline - self._clock.monotonic()
