@@ -45,7 +45,6 @@ from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
 from gpusched.io.observe.daemon_events import RESTORED
-from gpusched.io.observe.device_events import LayoutEvents, SlotEvents
 from gpusched.io.observe.endpoints import HttpEndpoints
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
@@ -55,12 +54,9 @@ from gpusched.io.observe.watchdog import Watchdog
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.watch.informer_factory import InformerFactory
 from gpusched.io.workers.rate_limiter import RateLimiter
-from gpusched.io.write.bind_calls import group_path
-from gpusched.io.write.binder import Binder, SettledGang
-from gpusched.io.write.claims.volume_binder import VolumeBinder
-from gpusched.io.write.preemption_calls import PreemptionCalls
-from gpusched.io.write.preemption_executor import PreemptionExecutor
+from gpusched.io.write.binder import SettledGang
 from gpusched.io.write.status.status_writer import StatusWriter
+from gpusched.io.write.writers import WriterListeners, Writers, build_writers
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.state.plan import Plan
@@ -248,79 +244,29 @@ class App:
             self._rate_limiter.use_maximum(config.client_connection.qps)
 
     # -- building --------------------------------------------------------------------------
-    def _writers(
-        self, api: ApiClient
-    ) -> tuple[StatusWriter, Binder, PreemptionExecutor, VolumeBinder]:
-        """Everything that writes to the API, sharing one rate_limiter."""
-        options = self.options
+    def _build_writers(self, api: ApiClient) -> Writers:
+        """Everything that writes to the API, sharing one rate limiter."""
         config = self._config()
-        rate_limiter = self._rate_limiter = RateLimiter(
-            options.clock, rate_max=config.client_connection.qps
-        )
-        status = StatusWriter(
+        self._rate_limiter = RateLimiter(self.options.clock, rate_max=config.client_connection.qps)
+        return build_writers(
             api,
-            rate_limiter,
-            self.cache,
-            lease=self.leadership,
-            clock=options.clock,
-            telemetry=self.telemetry,
-            on_fault=self._broke,
-            on_contained=self.faults.failed,
-            instance=options.identity,
-            limits_in_force=self._limits,
-        )
-        binder = Binder(
-            api,
-            rate_limiter,
             self.cache,
             self.leadership,
-            clock=options.clock,
+            WriterListeners(
+                on_fault=self._broke,
+                on_contained=self.faults.failed,
+                on_settled=self._settled,
+                on_broken=self._end_on_contained_fault,
+                on_failed=self._commit_failed,
+                on_known=self._commit_known,
+            ),
+            clock=self.options.clock,
             telemetry=self.telemetry,
-            on_fault=self._broke,
-            on_contained=self.faults.failed,
-            on_settled=lambda settled: self._settled(status, settled),
-            on_broken=self._end_on_contained_fault,
-            on_failed=self._commit_failed,
-            on_known=self._commit_known,
-            group_path=lambda gang: group_path(self.cache, gang),
-            seal=lambda: self.cache.seal,
+            rate_limiter=self._rate_limiter,
+            instance=self.options.identity,
             watched=lambda: self.readers is not None and self.readers.follows_room(),
             limits_in_force=self._limits,
         )
-        preemption_executor = PreemptionExecutor(
-            api,
-            rate_limiter,
-            self.cache,
-            evictor=binder.evictor,
-            lease=self.leadership,
-            clock=options.clock,
-            telemetry=self.telemetry,
-            on_fault=self._broke,
-            on_contained=self.faults.failed,
-            on_stopped=status.stops.stopped,
-            on_switched=status.stops.switched,
-            limits_in_force=self._limits,
-        )
-        volumes = VolumeBinder(
-            binder,
-            PreemptionCalls(
-                api,
-                rate_limiter,
-                self.cache,
-                lease=self.leadership,
-                clock=options.clock,
-                telemetry=self.telemetry,
-                limits_in_force=self._limits,
-            ),
-            self.cache,
-            lease=self.leadership,
-            clock=options.clock,
-            on_fault=self._broke,
-            on_contained=self.faults.failed,
-            on_failed=self._commit_failed,
-            limits_in_force=self._limits,
-        )
-        return status, binder, preemption_executor, volumes
 
     async def _serve(self, api: ApiClient, rules: SessionRules) -> None:
         options = self.options
@@ -353,8 +299,9 @@ class App:
         """Everything of one term, which knows nothing yet; what lives it."""
         options = self.options
         self._begin_cache(rules)
-        status, binder, preemption_executor, volumes = self._writers(api)
-        self._report_to_writers(status, binder, preemption_executor)
+        writers = self._build_writers(api)
+        writers.listen_to(self.cache, self.telemetry)
+        status = writers.status
         self.readers = InformerFactory(
             api,
             self.cache,
@@ -374,9 +321,9 @@ class App:
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
         self.cycle = SessionCycle(
             self.cache,
-            volumes,
+            writers.volumes,
             status,
-            preemption_executor=preemption_executor,
+            preemption_executor=writers.preemption_executor,
             lease=self.leadership,
             ready=self._may_decide,
             rules=rules,
@@ -394,7 +341,7 @@ class App:
         self.cycle.decided.extend(self.on_plan)
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
-        return lambda: self._live(cycle, volumes, status, preemption_executor=preemption_executor)
+        return lambda: self._live(cycle, writers)
 
     def _begin_cache(self, rules: SessionRules) -> None:
         """The cache of this term: a new one after the first, under the rules in force."""
@@ -404,20 +351,6 @@ class App:
             self.cache.rows.use(layouts)
         self.cache.use_priority_rules(rules.config)
         self.cache.use_limits(rules.config.limits)
-
-    def _report_to_writers(
-        self, status: StatusWriter, binder: Binder, preemption_executor: PreemptionExecutor
-    ) -> None:
-        """What the watches show goes to the writers that wait for it, or warn about it."""
-        self.cache.on_pod.append(binder.observe)
-        self.cache.on_pod.append(status.observe)
-        self.cache.on_pod_gone.append(binder.observe_gone)
-        self.cache.on_pod_gone.append(status.observe_gone)
-        self.cache.families.on_gone.append(status.gang_gone)
-        self.cache.families.on_gone.append(preemption_executor.gang_gone)
-        layout_events = LayoutEvents(status.events, self.telemetry.rejected)
-        self.cache.rows.on_doubt.append(layout_events.record)
-        self.cache.on_doubt.append(SlotEvents(status.events, self.telemetry.rejected).record)
 
     def _daemon_health(
         self, cycle: SessionCycle, status: StatusWriter, solver: SolverProcess | None
@@ -449,19 +382,12 @@ class App:
             stuck=lambda running: self.health.stuck(running) if self.health is not None else None,
         )
 
-    async def _live(
-        self,
-        cycle: SessionCycle,
-        binder: VolumeBinder,
-        status: StatusWriter,
-        *,
-        preemption_executor: PreemptionExecutor,
-    ) -> None:
+    async def _live(self, cycle: SessionCycle, writers: Writers) -> None:
         """One term, until ``stop`` or until it is over."""
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None
             readers = self.readers.start(group)
-            writer = group.create_task(status.run(), name="status")
+            writer = group.create_task(writers.status.run(), name="status")
             candidate = group.create_task(self._run_candidate(), name="lease")
             deciding = group.create_task(cycle.run(), name="cycle")
             assert self.health is not None
@@ -469,14 +395,14 @@ class App:
             await self._over.wait()
             checking_health.cancel()
             deciding.cancel()
-            await preemption_executor.drain()
+            await writers.preemption_executor.drain()
             if self._stop.is_set():
-                if not await binder.drain(limits.SHUTDOWN_S):
+                if not await writers.volumes.drain(limits.SHUTDOWN_S):
                     _log.warning("some commits were left to whoever leads next")
-                await status.flush(limits.SHUTDOWN_S)
+                await writers.status.flush(limits.SHUTDOWN_S)
             else:
                 # What is to be said was said of a cluster that is no longer known.
-                await binder.abandon()
+                await writers.volumes.abandon()
             writer.cancel()
             if self.leadership.elector is not None:
                 self.leadership.elector.stop()

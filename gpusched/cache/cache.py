@@ -12,7 +12,6 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.devices.slots import SLOTS, format_slots
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.gang.turn_record import later_turn
@@ -30,7 +29,7 @@ from gpusched.api.policy.kinds import (
     Topology,
 )
 from gpusched.api.queue.queue import Queue
-from gpusched.api.serializer.seal import NO_SEAL, SEAL, Seal
+from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
@@ -45,17 +44,12 @@ from gpusched.cache.no_op_filter import same_finished, same_job, same_spec, same
 from gpusched.cache.nodes import holdings
 from gpusched.cache.nodes.device_view import DeviceNodeRows
 from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others, pod_for_pod_rules
+from gpusched.cache.nodes.slot_doubts import SlotDoubts
 from gpusched.cache.queues.gpu_charges import GpuCharges
 from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
-
-
-def _says(pod: Pod) -> tuple[object, ...]:
-    """What it says of its binding."""
-    return pod.node, pod.slots, pod.slots_error, pod.plan, pod.fence, pod.seal
-
 
 _BY_KEY: Final = attrgetter("key")
 
@@ -73,6 +67,7 @@ class Cache:
         self.schedulers = frozenset(scheduler_names)
         self.seal = seal
         self.ledger = Ledger()
+        self.slot_doubts = SlotDoubts(self.ledger)
         self.rows = DeviceNodeRows(self._changed)
         self.residents = PodsByNode()
         self.storage = VolumeStores(self._changed)
@@ -112,15 +107,12 @@ class Cache:
         self.overlay = AssumedChanges()
         self.prices = GpuCharges()
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
-        self._contested: set[UID] = set()
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
         self._revision = 0
         self._summed: tuple[Ints, Resources] | None = None
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
-        self.on_doubt: list[Callable[[Pod, str], None]] = []
-        """Called with a bound pod whose slots do not count as it says, and why."""
         self.on_pod_gone: list[Callable[[UID], None]] = []
         self.on_change: list[Callable[[], None]] = []
         """Called after every change that a decision may depend on."""
@@ -154,7 +146,7 @@ class Cache:
         expected = known is not None and self._expected(known, pod)
         self._enter_pod(pod, known)
         if pod.holds:
-            self._report_invalid_slots(item, known)
+            self.slot_doubts.report_invalid(item, known, self.seal)
         if item.scheduler in self.schedulers:
             for listener in self.on_pod:
                 listener(item)
@@ -194,7 +186,7 @@ class Cache:
         if pod is None:
             return
         self.by_uid.pop(pod.uid, None)
-        self._contested.discard(pod.uid)
+        self.slot_doubts.forget(pod.uid)
         self.overlay.drop(pod.uid)
         self.residents.drop(pod.uid)
         self.ledger.drop(pod.uid)
@@ -236,18 +228,7 @@ class Cache:
                 continue
             if pod.scheduler in self.schedulers:
                 self.families.mark_changed(gang_key_of(pod))
-            self._report_slot_conflict(pod)
-
-    def _report_slot_conflict(self, pod: Pod) -> None:
-        """Name a pod, once, that claims slots which others have."""
-        held = self.ledger.get(pod.uid)
-        if held is None or self.ledger.slots_of(held) == held.slots:
-            self._contested.discard(pod.uid)
-        elif pod.uid not in self._contested and self.seal.key:
-            self._contested.add(pod.uid)
-            why = f"its annotation {SLOTS} claims {format_slots(held.slots)}, which others have"
-            for listener in self.on_doubt:
-                listener(pod, why)
+            self.slot_doubts.report_conflict(pod, self.seal)
 
     def use_seal(self, seal: Seal) -> None:
         """Records of ours are told from forged ones by this seal from now on: we lead."""
@@ -257,24 +238,10 @@ class Cache:
         for pod in [*self.by_uid.values()]:
             if pod.holds:
                 self._charge(pod)
-                self._report_invalid_slots(pod, None)
+                self.slot_doubts.report_invalid(pod, None, self.seal)
                 if pod.scheduler in self.schedulers:
                     self.families.mark_changed(gang_key_of(pod))
         self._changed()
-
-    def _report_invalid_slots(self, pod: Pod, known: Pod | None) -> None:
-        """Name a pod that is bound and says of its slots what does not count."""
-        if not self.seal.key or (known is not None and _says(known) == _says(pod)):
-            return
-        why = pod.slots_error
-        held = self.ledger.get(pod.uid)
-        if not why and pod.seal and held is not None and not held.sealed:
-            why = (
-                f"its annotation {SEAL} does not fit its node, slots, plan and fence: they were "
-                "changed after the binding, or copied"
-            )
-        for listener in self.on_doubt if why else ():
-            listener(pod, why)
 
     def member_pods(self, gang: GangKey) -> list[Pod]:
         """All pods that belong to a gang, as far as they can be believed."""
