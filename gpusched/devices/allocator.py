@@ -41,7 +41,7 @@ from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
 STEPS_MAX: Final = 20_000
 """Devices that one search tries before it gives up without a proof."""
-_REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
+REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class AllocationOutcome(StrEnum):
@@ -448,7 +448,7 @@ class _Search:
             raise _OutOfSteps
         device, request = candidate.device, chosen.request
         for taint in device.taints:
-            if taint.effect in _REPELS and not any(
+            if taint.effect in REPELS and not any(
                 each.tolerates(taint) for each in request.tolerations
             ):
                 return False

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
+
 import numpy as np
 
+from gpusched.api.meta.identity import UID
 from gpusched.api.pod.pod import PodClass
-from gpusched.arrays.columns import how_many_fit
+from gpusched.arrays.columns import Ints, how_many_fit
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.devices.inventory import DeviceId
+from gpusched.devices.shortage import RequestShortage
+from gpusched.devices.shortage_text import reliefs_text, request_shortage_text
 from gpusched.session.allocate.node_sets import NodeSet, Unschedulable
-from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
+from gpusched.session.framework.reasons import (
+    Reason,
+    nodes_text,
+    pods_text,
+    shorten,
+    truncate_message,
+)
 from gpusched.session.state.session import Session
+
+_REQUESTS_TOLD: Final = 3
+"""Requests of a class that a condition names; ``gpusched explain`` names all."""
 
 
 def claims_not_ready(session: Session, gang: Gang) -> Unschedulable | None:
@@ -61,31 +77,118 @@ def device_shortage(
     session: Session, pod_class: PodClass, count: int, area: NodeSet
 ) -> Unschedulable | None:
     """That devices are what so many pods of a class lack; None where something else is."""
-    if not pod_class.claims:
+    text = lacking_devices_text(session, pod_class, count, area)
+    if not text:
         return None
-    if _room_without_devices(session, pod_class, count, area) < count:
-        return None
-    devices = session.devices
-    rows = range(len(session.node_usage.nodes)) if area.rows is None else area.rows.nonzero()[0]
-    text = devices.shortage_text(pod_class, [int(row) for row in rows])
-    room = session.class_info(pod_class).class_fit.total(area.rows, most=count)
-    bounded = ", more were not found in time" if devices.is_bounded(pod_class) else ""
+    class_fit = session.class_info(pod_class).class_fit
+    rows = class_fit.allowed if area.rows is None else class_fit.allowed & area.rows
+    room = class_fit.total(area.rows, most=count)
+    bounded = ", more were not found in time" if session.devices.is_bounded(pod_class) else ""
+    place = f" {area.where}" if area.where else ""
     return Unschedulable(
         Reason.INSUFFICIENT_RESOURCES,
         truncate_message(
-            f"needs devices for {pods_text(count)}; {room} fit{'s' if room == 1 else ''} now on "
-            f"{nodes_text(len(rows))}{bounded}: {text}"
+            f"needs devices for {pods_text(count)}{place}; {room or 'none'} "
+            f"fit{'s' if room == 1 else ''} now on {nodes_text(int(rows.sum()))}{bounded}: {text}"
         ),
     )
 
 
-def _room_without_devices(session: Session, pod_class: PodClass, count: int, area: NodeSet) -> int:
-    """How many pods of a class nodes would take if there were devices enough, ``count`` at most each."""
+def lacking_devices_text(session: Session, pod_class: PodClass, count: int, area: NodeSet) -> str:
+    """Which requests of so many pods of a class find too few devices, and why; empty where devices are not what they lack.
+
+    Args:
+        session: whose devices count.
+        pod_class: of the pods.
+        count: pods that are to find devices.
+        area: where they may be.
+    """
+    if not pod_class.claims:
+        return ""
+    fits = _fits_without_devices(session, pod_class, area)
+    if int(np.minimum(fits, count).sum()) < count:
+        return ""
+    class_fit = session.class_info(pod_class).class_fit
+    rows = class_fit.allowed if area.rows is None else class_fit.allowed & area.rows
+    return _requests_text(session, pod_class, count, rows.nonzero()[0].tolist(), fits)
+
+
+def _requests_text(
+    session: Session, pod_class: PodClass, count: int, rows: Sequence[int], fits: Ints
+) -> str:
+    holders = session.cycle_state.get_or_make(_DeviceHolders, lambda: _DeviceHolders(session))
+    found = holders.describe(session, pod_class, tuple((row, bool(fits[row])) for row in rows))
+    lacking = [each for each in found if each.free < max(1, each.needed * count)]
+    if not lacking:
+        # Each request would find enough: it is their combination, or where the devices are.
+        open_rows = [row for row in rows if fits[row]]
+        relief = reliefs_text(session.devices.reliefs(pod_class, open_rows, most=count))
+    else:
+        relief = ""
+    told = lacking or found
+    more = len(told) - _REQUESTS_TOLD
+    parts = [request_shortage_text(each) for each in told[:_REQUESTS_TOLD]]
+    parts += [f"and {more} more request{'s' if more > 1 else ''}"] if more > 0 else []
+    return "; ".join([*([relief] if relief else []), *parts])
+
+
+class _DeviceHolders:
+    """Names of what holds devices, and what was found out about requests.
+
+    Args:
+        session: whose pods and claims have names.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._names = dict(_gang_names(session))
+        self._held: dict[DeviceId, list[str]] = {}
+        self._found: dict[Hashable, list[RequestShortage]] = {}
+        for uid, name, device in session.devices.devices_by_consumer():
+            self._held.setdefault(device, []).append(self._names.get(uid, shorten(name)))
+
+    def describe(
+        self, session: Session, pod_class: PodClass, rows: tuple[tuple[int, bool], ...]
+    ) -> list[RequestShortage]:
+        """What keeps devices from each request of a class; the same while nothing else was given."""
+        devices = session.devices
+        own = devices.class_claims(pod_class).own
+        given = tuple(devices.given_devices())
+        # What leaves later is in no list: then what was found counts until the next move.
+        moves = devices.moves if session.node_usage.later else -1
+        key = (tuple((each.name, each.spec) for each in own), rows, given, moves)
+        known = self._found.get(key)
+        if known is None:
+            names: dict[DeviceId, list[str]] = {}
+            for uid, device in given:
+                names.setdefault(device, []).append(self._names.get(uid, "another pod"))
+            known = self._found[key] = devices.describe_shortage(
+                pod_class, rows, lambda each: [*self._held.get(each, ()), *names.get(each, ())]
+            )
+        return known
+
+
+def _gang_names(session: Session) -> Iterator[tuple[UID, str]]:
+    """Gangs of pods with claims, by the pod's UID."""
+    for key, gang in session.snapshot.placed_gangs.items():
+        name = f"{shorten(key.namespace)}/{shorten(key.name)}"
+        for member in gang.placed:
+            if member.pod.pod_class.claims:
+                yield member.pod.uid, name
+    for gang in session.all_gangs:
+        name = f"{shorten(gang.key.namespace)}/{shorten(gang.key.name)}"
+        for pod_set in gang.pod_sets:
+            if pod_set.pod_class.claims:
+                for pod in pod_set.pods:
+                    yield pod.uid, name
+
+
+def _fits_without_devices(session: Session, pod_class: PodClass, area: NodeSet) -> Ints:
+    """Pods of a class that each node would take if there were devices enough, shape (nodes,)."""
     info = session.class_info(pod_class)
     if info.request.missing:
-        return 0
+        return np.zeros(len(session.node_usage.nodes), dtype=np.int64)
     fits = how_many_fit(
         session.node_usage.free(slice(None), info.request.columns), info.request.amounts
     )
     open_rows = info.class_fit.allowed if area.rows is None else info.class_fit.allowed & area.rows
-    return int(np.minimum(np.where(open_rows, fits, 0), count).sum())
+    return np.where(open_rows, fits, 0)

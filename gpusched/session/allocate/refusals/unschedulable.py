@@ -22,7 +22,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.placement.model.problem import Certificate, SearchOutcome, Solution
 from gpusched.session.allocate.node_sets import ALL_NODES, LevelConstraint, NodeSet, Unschedulable
-from gpusched.session.allocate.refusals.device_claims import device_shortage
+from gpusched.session.allocate.refusals.device_claims import device_shortage, lacking_devices_text
 from gpusched.session.allocate.start_members import choose_start_members
 from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.reasons import (
@@ -135,7 +135,12 @@ class Shortage:
                 label = "have no room for another pod" if name == PODS else f"lack free {name}"
                 causes.append((int(lacking.sum()), label))
         if unexplained.any():
-            causes.append((int(unexplained.sum()), "have no NUMA node with room for it"))
+            what = (
+                "lack free devices for its claims"
+                if self.pod_class.claims
+                else "have no NUMA node with room for it"
+            )
+            causes.append((int(unexplained.sum()), what))
         return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
 
     def _rows_with_share_room(self, full: Bools) -> Bools:
@@ -337,6 +342,12 @@ def _best_domain_text(
         return f"{text}; no {name} has room for them"
     path = level.names[proof.domain]
     inside = level.domain == proof.domain
+    alone = proof.needed <= len(pod_set.pods)  # else pods of other sets are counted, too
+    devices = alone and lacking_devices_text(
+        session, pod_set.pod_class, proof.needed, NodeSet(inside, "")
+    )
+    if devices:
+        return f"{text}; best {name} {path} has room for {proof.room}: {devices}"
     held = gangs_in_the_way_text(
         session, pod_set, inside, lacking=proof.needed - proof.room, claimant=gang.key
     )

@@ -8,14 +8,18 @@ places on a node in this session may change devices among themselves, as nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 import attrs
 
 from gpusched.api.affinity.selector import NodeTerm
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
-from gpusched.api.devices.dynamic.claims import ClaimAllocation, PodClaim, ResourceClaim
+from gpusched.api.devices.dynamic.claims import (
+    ClaimAllocation,
+    PodClaim,
+    ResourceClaim,
+)
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints
@@ -25,7 +29,14 @@ from gpusched.devices.allocator import AllocationOutcome, allocate
 from gpusched.devices.fit import PodCount, count_pods, mixes, most_by_devices
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
 from gpusched.devices.node_signature import node_signature
-from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
+from gpusched.devices.requests import ReadyClaim, make_ready
+from gpusched.devices.shortage import (
+    Holders,
+    Relief,
+    RequestShortage,
+    describe_request,
+    reliefs,
+)
 from gpusched.devices.usage import DeviceUsage
 from gpusched.placement.model.class_fit import Caps
 from gpusched.session.state.plan import ClaimBind
@@ -161,30 +172,56 @@ class DeviceRoom:
                 return claim.name
         return ""
 
-    def shortage_text(self, pod_class: PodClass, rows: Sequence[int]) -> str:
-        """Which request of which claim matches how many devices on some rows, and how many are free."""
-        found = []
-        for claim in self.class_claims(pod_class).own:
-            for alternatives in claim.requests:
-                request = alternatives[-1]
-                matching, free = self._matching(request, rows)
-                found.append(
-                    f"claim {claim.name}, request {request.name}: {_devices_text(matching)}, {free} free"
-                )
-        return "; ".join(found)
+    def describe_shortage(
+        self, pod_class: PodClass, rows: Sequence[tuple[int, bool]], holders: Holders
+    ) -> list[RequestShortage]:
+        """What keeps devices from the last alternative of each request of a class.
 
-    def _matching(self, request: ReadyRequest, rows: Sequence[int]) -> tuple[int, int]:
-        matching: set[DeviceId] = set()
-        free: set[DeviceId] = set()
-        for row in rows:
-            node = self._node_usage.nodes.nodes[row]
-            for part in self.inventory.node_devices(node.name, node.labels).pools:
-                for device in part.devices:
-                    if device.selected(request.selectors) is True:
-                        matching.add(device.id)
-                        if self._usage.holding(device.id) is None:
-                            free.add(device.id)
-        return len(matching), len(free)
+        Args:
+            pod_class: with claims.
+            rows: of nodes, with whether each has room for the pod beside devices.
+            holders: of devices.
+        """
+        nodes = [(self._node_devices(row), has_room) for row, has_room in rows]
+        return [
+            describe_request(self._usage, nodes, claim, alternatives[-1], holders=holders)
+            for claim in self.class_claims(pod_class).own
+            for alternatives in claim.requests
+        ]
+
+    def reliefs(self, pod_class: PodClass, rows: Sequence[int], *, most: int) -> tuple[Relief, ...]:
+        """Without which constraint or request more pods of a class would find devices on some rows."""
+        return reliefs(
+            self.inventory,
+            self._usage,
+            [self._node_devices(row) for row in rows],
+            self.class_claims(pod_class).own,
+            most=min(most, _PODS_MAX),
+            counts=self._cache.counts,
+        )
+
+    def devices_by_consumer(self) -> Iterator[tuple[UID, str, DeviceId]]:
+        """Devices in use, each with UID and name of a pod that they are for, or the name of their claim."""
+        for claim in self._catalog.claims.values():
+            if claim.allocation is None:
+                continue
+            for device in _held_devices(claim.allocation):
+                for each in claim.reserved_for:
+                    yield each.uid, f"{claim.namespace}/{each.name}", device
+                if not claim.reserved_for:
+                    yield claim.uid, f"claim {claim.key}", device
+
+    def given_devices(self) -> Iterator[tuple[UID, DeviceId]]:
+        """Devices that this session gave, now or later as it looks at it, each with the pod's UID."""
+        nominated = self._nominated if self._node_usage.later else {}
+        for uid, each in (*self._given.items(), *nominated.items()):
+            for allocation in each.allocations:
+                for device in _held_devices(allocation):
+                    yield uid, device
+
+    def _node_devices(self, row: int) -> NodeDevices:
+        node = self._node_usage.nodes.nodes[row]
+        return self.inventory.node_devices(node.name, node.labels)
 
     def caps(self, pod_class: PodClass) -> Caps | None:
         """What lowers how many pods of a class fit some rows; None for classes without claims."""
@@ -283,6 +320,11 @@ class DeviceRoom:
     def is_bounded(self, pod_class: PodClass) -> bool:
         """Whether on some node more pods of the class might fit than were found in time."""
         return any(digest == pod_class.digest for digest, _ in self._uncertain)
+
+    @property
+    def moves(self) -> int:
+        """A number that changes whenever devices change hands in this session."""
+        return self._moves
 
     # -- places ------------------------------------------------------------------------------
     @property
@@ -416,8 +458,11 @@ class DeviceRoom:
         return tuple(found)
 
 
-def _devices_text(matching: int) -> str:
-    return "1 device matches" if matching == 1 else f"{matching} devices match"
+def _held_devices(allocation: ClaimAllocation) -> Iterator[DeviceId]:
+    """Devices of which an allocation takes something; those for administration are not taken."""
+    for each in allocation.devices:
+        if not each.admin:
+            yield DeviceId(each.driver, each.pool, each.device)
 
 
 def _unneeded(pod: Pod) -> frozenset[str]:
