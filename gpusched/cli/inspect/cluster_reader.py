@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from gpusched.api.foreign.kinds import ForeignKind
 from gpusched.api.meta.gpu_resources import GpuResources
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
@@ -88,6 +89,31 @@ async def list_objects(
         if not more or len(items) > limits.OBJECTS_PER_KIND_MAX:
             return items
         params["continue"] = str(more)
+
+
+async def served_versions(api: ApiClient, kinds: Iterable[ForeignKind]) -> dict[ForeignKind, str]:
+    """The best group and version of each of these kinds that the server has."""
+    listed = await get_object(api, "/apis", what="the API groups")
+    versions = {
+        str(value_at(group, "name")): {
+            str(value_at(each, "version")) for each in items_at(group, "versions")
+        }
+        for group in items_at(listed, "groups")
+    }
+    pages: dict[str, set[str]] = {}
+    found = {}
+    for kind in kinds:
+        for version in kind.versions:
+            api_version = f"{kind.group}/{version}"
+            if version not in versions.get(kind.group, ()):
+                continue
+            if api_version not in pages:
+                page = await get_object(api, f"/apis/{api_version}", what=f"kinds of {api_version}")
+                pages[api_version] = {str(each.get("name")) for each in items_at(page, "resources")}
+            if kind.plural in pages[api_version]:
+                found[kind] = api_version
+                break
+    return found
 
 
 async def _asked(api: ApiClient, path: str, query: Mapping[str, str] | None = None) -> ApiResponse:

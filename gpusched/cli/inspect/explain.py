@@ -17,6 +17,8 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
+from gpusched.cli.inspect.device_reader import has_claims, read_devices
+from gpusched.cli.inspect.device_story import describe_claims
 from gpusched.cli.inspect.explanation import GangObjects
 from gpusched.cli.inspect.group_tree import describe_tree, leaves_below, read_groups, tree_of
 from gpusched.cli.inspect.pod_groups import API, find_group
@@ -146,7 +148,12 @@ async def gather(
     if kind != "Pod":
         names = [str(value_at(pod, "metadata", "name")) for pod in pods]
         subjects += [("Pod", member) for member in names[:_MEMBERS_ASKED]]
+    claimants = [pod for pod in pods if has_claims(pod)]
+    claims = []
+    if claimants:
+        claims = describe_claims(claimants, await read_devices(api, namespace), _gang_name)
     return GangObjects(
+        claims=tuple(claims),
         kind=kind,
         namespace=namespace,
         name=name,
@@ -210,6 +217,11 @@ async def _members(
         every = await list_objects(api, path, what="pods")
         found = [pod for pod in every if _group_of(pod) == name]
     return _by_name(found)
+
+
+def _gang_name(pod: dict[str, Any]) -> str:
+    """The gang of a pod as the daemon names it: its group, else itself."""
+    return _group_of(pod) or str(value_at(pod, "metadata", "name"))
 
 
 def _by_name(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

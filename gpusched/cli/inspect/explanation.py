@@ -20,6 +20,7 @@ from gpusched.api.meta.quantity import QuantityError, format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age, table
+from gpusched.cli.inspect.device_story import render_claims
 from gpusched.cli.inspect.group_tree import render_tree
 
 _EVENTS_SHOWN: Final = 8
@@ -45,6 +46,7 @@ class GangObjects:
         events: about the owner, then about members.
         now: seconds since the Unix epoch, for ages.
         tree: of a group of Kubernetes in a tree, each group of it with what it needs and has.
+        claims: of members for devices, see ``device_story.describe_claims``.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class GangObjects:
     events: tuple[dict[str, Any], ...]
     now: float
     tree: tuple[dict[str, Any], ...] = ()
+    claims: tuple[dict[str, Any], ...] = ()
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -87,6 +90,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "promised": _promised(evidence),
         "proofs": _proofs(evidence),
         "leaving": _leaving(evidence),
+        "claims": list(evidence.claims),
         "events": _events(evidence),
     }
 
@@ -123,6 +127,8 @@ def render_explanation(story: dict[str, Any]) -> str:
             "",
             table([("PENDING POD", "REASON", "MESSAGE"), *_grouped(story["pendingPods"])]),
         ]
+    if story["claims"]:
+        lines += ["", render_claims(story["claims"])]
     if story["events"]:
         header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
         keys = ("age", "type", "reason", "object", "message")
@@ -315,14 +321,22 @@ def _needs(evidence: GangObjects, minimum: int) -> list[str]:
         if minimum > 1
         else "1 pod, which starts by itself"
     )
-    asked = Counter(_requests(pod) for pod in evidence.pods if _state(pod) == "pending")
+    asked = Counter(
+        (_requests(pod), _claims_text(pod)) for pod in evidence.pods if _state(pod) == "pending"
+    )
     if not asked:
         return [together]
     sentences = []
-    for requests, count in asked.most_common():
-        each = _amounts(requests) or "nothing that is counted"
+    for (requests, claims), count in asked.most_common():
+        each = ", ".join(filter(None, (_amounts(requests), claims))) or "nothing that is counted"
         sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
     return [together, *sentences]
+
+
+def _claims_text(pod: dict[str, Any]) -> str:
+    """Names of a pod's claims for devices, empty for none."""
+    names = [_text(each.get("name")) for each in _objects(_mapping(pod, "spec"), "resourceClaims")]
+    return f"claim{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
 def _gpu_types(evidence: GangObjects) -> list[str]:

@@ -120,26 +120,8 @@ async def served_kinds(
     api: ApiClient,
 ) -> list[tuple[ForeignKind, KindCodec[Any, PodGroup], str]]:
     """Kinds of other projects that the server has, each with its best group and version."""
-    listed = await cluster_reader.get_object(api, "/apis", what="the API groups")
-    versions = {
-        str(value_at(group, "name")): {
-            str(value_at(each, "version")) for each in items_at(group, "versions")
-        }
-        for group in items_at(listed, "groups")
-    }
-    found = []
-    for kind, codec in _FOREIGN:
-        for version in kind.versions:
-            api_version = f"{kind.group}/{version}"
-            if version not in versions.get(kind.group, ()):
-                continue
-            page = await cluster_reader.get_object(
-                api, f"/apis/{api_version}", what=f"kinds of {api_version}"
-            )
-            if kind.plural in {str(each.get("name")) for each in items_at(page, "resources")}:
-                found.append((kind, codec, api_version))
-                break
-    return found
+    served = await cluster_reader.served_versions(api, [kind for kind, _ in _FOREIGN])
+    return [(kind, codec, served[kind]) for kind, codec in _FOREIGN if kind in served]
 
 
 def _in_our_words(item: Json, codec: KindCodec[Any, PodGroup], api_version: str) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from gpusched.api.affinity.decode import node_terms
 from gpusched.api.affinity.selector import NodeTerm
@@ -465,7 +465,7 @@ def parse_allocation(parsed: wire.WireAllocation) -> ClaimAllocation:
 RESOURCE_CLAIMS: Final = KindCodec(
     "ResourceClaim", wire_type=wire.WireResourceClaim, entity=decode_resource_claim
 )
-CODECS: Final = {
+CODECS: Final[Mapping[str, KindCodec[Any, Any]]] = {
     "ResourceSlice": KindCodec(
         "ResourceSlice", wire_type=wire.WireResourceSlice, entity=decode_slice
     ),
