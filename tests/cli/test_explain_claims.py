@@ -171,3 +171,33 @@ def test_gangs_without_claims_ask_for_nothing_of_devices(devices, capsys):
         del each["spec"]["resourceClaims"]
     assert "CLAIM" not in told(capsys)
     assert not [path for path, _ in devices.asked if path.startswith("/apis/resource.k8s.io")]
+
+
+def test_get_devices_has_a_line_for_each_pool(devices, capsys):
+    assert main(["get", "devices", "-o", "wide"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split() == [
+        "NODE", "DRIVER", "POOL", "DEVICES", "FREE", "HELD", "PARTLY", "TAINTED", "HOLDERS"
+    ]  # fmt: skip
+    assert line.split() == [
+        "n1", "gpu.example.com", "n1", "3", "0", "3", "0", "0", "team-b/big", "2,", "team-a/llm", "1"
+    ]  # fmt: skip
+    assert main(["get", "devices", "-o", "json"]) == 0
+    (pool,) = json.loads(capsys.readouterr().out)
+    assert pool["holders"] == [
+        {"name": "team-b/big", "devices": 2},
+        {"name": "team-a/llm", "devices": 1},
+    ]
+
+
+def test_get_devices_names_pools_that_cannot_be_used(devices, capsys):
+    (part,) = devices.objects[f"{DEVICES}/resourceslices"]
+    part["spec"]["pool"]["resourceSliceCount"] = 2
+    assert main(["get", "devices"]) == 0
+    assert "n1 (not all of its slices are there)" in capsys.readouterr().out
+
+
+def test_get_devices_where_there_are_none(cluster, capsys):
+    cluster.objects |= {"/apis": {"groups": []}, "/api/v1/nodes": []}
+    assert main(["get", "devices"]) == 0
+    assert "There are no devices" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gpusched.api.devices.dynamic.claims import (
@@ -19,27 +19,23 @@ from gpusched.api.meta.quantity import format_billionths
 from gpusched.cli.command import table
 from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
 from gpusched.cli.inspect.device_reader import DeviceObjects, claim_keys
-from gpusched.devices.inventory import DeviceId, DeviceInventory
+from gpusched.cli.inspect.device_usage import DevicesInUse
 from gpusched.devices.requests import ReadyClaim, make_ready
 from gpusched.devices.shortage import describe_request, reliefs
 from gpusched.devices.shortage_text import reliefs_text, request_shortage_text
-from gpusched.devices.usage import DeviceUsage
 
 _ROWS_SHOWN: Final = 64
 _HEADER: Final = ("POD", "CLAIM", "REQUEST", "ASKS FOR", "DEVICE", "NODE")
 
 
-def describe_claims(
-    pods: Sequence[Json], objects: DeviceObjects, gang_of: Callable[[Json], str]
-) -> list[dict[str, Any]]:
+def describe_claims(pods: Sequence[Json], objects: DeviceObjects) -> list[dict[str, Any]]:
     """One entry for each claim of each pod, by pod.
 
     Args:
         pods: with claims, in the order in which they are told.
         objects: devices of the cluster.
-        gang_of: the gang that a pod belongs to, its own name where it stands alone.
     """
-    world = _World(objects, gang_of)
+    world = DevicesInUse(objects)
     stories = [
         _claim_story(pod, name, key, objects)
         for pod in pods
@@ -136,41 +132,8 @@ def _alternative_text(request: DeviceRequest) -> str:
 
 
 # -- why not ---------------------------------------------------------------------------------
-class _World:
-    """Devices and what is taken of them, as the API shows both."""
-
-    def __init__(self, objects: DeviceObjects, gang_of: Callable[[Json], str]) -> None:
-        self.objects = objects
-        self.inventory = DeviceInventory(objects.catalog)
-        self.usage = DeviceUsage(self.inventory)
-        self.nodes = [
-            self.inventory.node_devices(name, labels) for name, labels in objects.labels.items()
-        ]
-        gangs = {
-            value_at(pod, "metadata", "uid"): (
-                f"{value_at(pod, 'metadata', 'namespace')}/{gang_of(pod)}"
-            )
-            for pod in objects.pods
-        }
-        self._holders: dict[DeviceId, list[str]] = {}
-        for claim in objects.catalog.claims.values():
-            if claim.allocation is None:
-                continue
-            self.usage.add(claim.allocation.devices)
-            names = [
-                gangs.get(each.uid, f"{claim.namespace}/{each.name}") for each in claim.reserved_for
-            ]
-            for device in claim.allocation.devices:
-                key = DeviceId(device.driver, device.pool, device.device)
-                self._holders.setdefault(key, []).extend(names or [f"claim {claim.key}"])
-
-    def holders(self, device: DeviceId) -> Sequence[str]:
-        """Gangs, pods or claims that hold a device."""
-        return self._holders.get(device, ())
-
-
 def _explain_waiting(
-    pods: Sequence[Json], stories: Sequence[dict[str, Any]], world: _World
+    pods: Sequence[Json], stories: Sequence[dict[str, Any]], world: DevicesInUse
 ) -> None:
     """Fill in what keeps devices from claims that wait; once for all pods whose claims are equal."""
     told: dict[Hashable, list[list[str]]] = {}
@@ -225,7 +188,7 @@ def _obstacle(story: Mapping[str, Any]) -> list[str]:
 
 
 def _reasons(
-    specs: Sequence[tuple[str, DeviceClaimSpec]], pods: int, world: _World
+    specs: Sequence[tuple[str, DeviceClaimSpec]], pods: int, world: DevicesInUse
 ) -> list[list[str]]:
     """For each claim of one pod the lines that say what keeps devices from its requests."""
     objects = world.objects
@@ -242,7 +205,7 @@ def _reasons(
     return found
 
 
-def _request_reasons(claim: ReadyClaim, world: _World) -> Iterator[str]:
+def _request_reasons(claim: ReadyClaim, world: DevicesInUse) -> Iterator[str]:
     for alternatives in claim.requests:
         for each in alternatives:
             yield request_shortage_text(

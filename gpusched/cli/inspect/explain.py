@@ -6,12 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.api.pod import wire as pod_wire
-from gpusched.api.pod.gang_annotations import read_group_name
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
@@ -21,7 +17,7 @@ from gpusched.cli.inspect.device_reader import has_claims, read_devices
 from gpusched.cli.inspect.device_story import describe_claims
 from gpusched.cli.inspect.explanation import GangObjects
 from gpusched.cli.inspect.group_tree import describe_tree, leaves_below, read_groups, tree_of
-from gpusched.cli.inspect.pod_groups import API, find_group
+from gpusched.cli.inspect.pod_groups import API, JOB_LABEL, find_group, group_of_pod
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
@@ -33,7 +29,6 @@ _KINDS: Final = {
 """Kinds of objects that have the name, the first of which counts, by the word of the user."""
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
 _KUBERNETES: Final = "scheduling.k8s.io/"
-_JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 _PATHS: Final = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs/{name}",
     "Pod": "/api/v1/namespaces/{namespace}/pods/{name}",
@@ -123,7 +118,7 @@ async def gather(
     asked = owner if kind == "Pod" else None
     pods = await _members(api, owner, kind=kind, namespace=namespace)
     tree: list[dict[str, Any]] = []
-    groups = {_group_of(pod) for pod in pods} - {""} if kind in {"Job", "Pod"} else set()
+    groups = {group_of_pod(pod) for pod in pods} - {""} if kind in {"Job", "Pod"} else set()
     if len(groups) == 1 and (kind, group := groups.pop()) != ("Job", name):
         above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
         if above is not None:
@@ -136,10 +131,10 @@ async def gather(
         if found_tree:
             path = f"/api/v1/namespaces/{namespace}/pods"
             all_pods = await list_objects(api, path, what="pods")
-            tree = describe_tree(found_tree, all_pods, _group_of)
+            tree = describe_tree(found_tree, all_pods, group_of_pod)
             if kind == COMPOSITE:
                 below = leaves_below(every, name)
-                pods = _by_name(pod for pod in all_pods if _group_of(pod) in below)
+                pods = _by_name(pod for pod in all_pods if group_of_pod(pod) in below)
     if asked is not None and value_at(asked, "metadata", "uid") not in {
         value_at(pod, "metadata", "uid") for pod in pods
     }:
@@ -151,7 +146,7 @@ async def gather(
     claimants = [pod for pod in pods if has_claims(pod)]
     claims = []
     if claimants:
-        claims = describe_claims(claimants, await read_devices(api, namespace), _gang_name)
+        claims = describe_claims(claimants, await read_devices(api, namespace))
     return GangObjects(
         claims=tuple(claims),
         kind=kind,
@@ -184,20 +179,6 @@ async def _find(
     return None
 
 
-def _group_of(pod: dict[str, Any]) -> str:
-    """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
-    labels = value_at(pod, "metadata", "labels") or {}
-    try:
-        notes = msgspec.convert(
-            value_at(pod, "metadata", "annotations") or {}, pod_wire.PodAnnotations
-        )
-    except msgspec.ValidationError:
-        notes = None
-    native = value_at(pod, "spec", "schedulingGroup", "podGroupName")
-    named = read_group_name(labels, notes, str(native or ""))
-    return named or str(labels.get(_JOB_LABEL, ""))
-
-
 async def _members(
     api: ApiClient, owner: dict[str, Any], *, kind: str, namespace: str
 ) -> list[dict[str, Any]]:
@@ -209,19 +190,14 @@ async def _members(
     name = str(value_at(owner, "metadata", "name"))
     path = f"/api/v1/namespaces/{namespace}/pods"
     found: list[dict[str, Any]] = []
-    for label in {"PodGroup": _GROUP_LABELS, "Job": (_JOB_LABEL,)}.get(kind, ()):
+    for label in {"PodGroup": _GROUP_LABELS, "Job": (JOB_LABEL,)}.get(kind, ()):
         query = {"labelSelector": f"{label}={name}"}
         found += await list_objects(api, path, what="pods", query=query)
     if kind == "PodGroup" and not found:
         # Annotations and the field of native groups cannot be selected on: look at every pod.
         every = await list_objects(api, path, what="pods")
-        found = [pod for pod in every if _group_of(pod) == name]
+        found = [pod for pod in every if group_of_pod(pod) == name]
     return _by_name(found)
-
-
-def _gang_name(pod: dict[str, Any]) -> str:
-    """The gang of a pod as the daemon names it: its group, else itself."""
-    return _group_of(pod) or str(value_at(pod, "metadata", "name"))
 
 
 def _by_name(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

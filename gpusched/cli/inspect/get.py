@@ -1,4 +1,4 @@
-"""``gpusched get queues|podgroups``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get queues|podgroups|devices``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ from gpusched.cli.command import (
     table,
 )
 from gpusched.cli.inspect import cluster_reader
+from gpusched.cli.inspect.device_list import list_pools, render_pools
+from gpusched.cli.inspect.device_reader import read_devices
 from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
     "queues": "queues", "queue": "queues", "gq": "queues",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
+    "devices": "devices", "device": "devices",
 }  # fmt: skip
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
-        "get", description="List queues or pod groups, as kubectl would."
+        "get", description="List queues, pod groups or pools of devices, as kubectl would."
     )
     parser.add_argument(
-        "kind", choices=tuple(_KINDS), metavar="KIND", help="queues (gq) or podgroups (gpg)"
+        "kind",
+        choices=tuple(_KINDS),
+        metavar="KIND",
+        help="queues (gq), podgroups (gpg) or devices",
     )
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument("-n", "--namespace", metavar="NS", help="of the pod groups")
@@ -64,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list_and_print(arguments: argparse.Namespace) -> int:
     kind = _KINDS[arguments.kind]
+    if kind == "devices":
+        return _print_devices(arguments)
     scope = ""
     if kind == "podgroups" and not arguments.all_namespaces:
         namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
@@ -88,6 +96,24 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
         print_json({"apiVersion": "v1", "kind": "List", "items": list(listed.raw)})
         return 0
     _print_table(arguments, kind, scope, listed.told)
+    return 0
+
+
+def _print_devices(arguments: argparse.Namespace) -> int:
+    objects = cluster_reader.with_cluster(arguments.kubeconfig, read_devices)
+    for refused in objects.refused:
+        print(f"gpusched: {refused} are left out: this user may not list them", file=sys.stderr)
+    for unreadable in objects.unreadable:
+        print(f"gpusched: {unreadable} cannot be read and is left out", file=sys.stderr)
+    pools = list_pools(objects)
+    if arguments.output == "json":
+        print_json(pools)
+    elif pools:
+        print(render_pools(pools, wide=arguments.output == "wide"))
+    else:
+        print(
+            "There are no devices: no driver publishes a ResourceSlice for a node that takes pods."
+        )
     return 0
 
 

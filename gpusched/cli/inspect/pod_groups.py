@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.foreign import kinds as foreign_kinds
@@ -15,6 +16,8 @@ from gpusched.api.foreign.kinds import ForeignKind
 from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.codec import KindCodec
+from gpusched.api.pod import wire as pod_wire
+from gpusched.api.pod.gang_annotations import read_group_name
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import Json, items_at, list_objects, value_at
@@ -22,6 +25,7 @@ from gpusched.io.client.api_client import ApiClient
 
 API: Final = "api"
 """Key under which a group in our words names the group and version that serve it."""
+JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 _OWN_TYPES: Final = {told: own for own, told in TOLD_AS.items()}
 _FOREIGN: Final[tuple[tuple[ForeignKind, KindCodec[Any, PodGroup]], ...]] = (
     *((kind, pod_groups.CODECS[source]) for source, kind in foreign_kinds.POD_GROUPS.items()),
@@ -154,3 +158,22 @@ def _in_our_words(item: Json, codec: KindCodec[Any, PodGroup], api_version: str)
 
 def _place(item: Json) -> tuple[str, str]:
     return str(value_at(item, "metadata", "namespace")), str(value_at(item, "metadata", "name"))
+
+
+def group_of_pod(pod: Json) -> str:
+    """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
+    labels = value_at(pod, "metadata", "labels") or {}
+    try:
+        notes = msgspec.convert(
+            value_at(pod, "metadata", "annotations") or {}, pod_wire.PodAnnotations
+        )
+    except msgspec.ValidationError:
+        notes = None
+    native = value_at(pod, "spec", "schedulingGroup", "podGroupName")
+    named = read_group_name(labels, notes, str(native or ""))
+    return named or str(labels.get(JOB_LABEL, ""))
+
+
+def gang_of_pod(pod: Json) -> str:
+    """The gang of a pod as the daemon names it: its group's name, else its own."""
+    return group_of_pod(pod) or str(value_at(pod, "metadata", "name"))
