@@ -108,8 +108,8 @@ def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, c
         (
             ["get", "jobs"],
             (
-                'unknown kind "jobs": known are queues, queue, gq, podgroups, podgroup, gpg; '
-                "see gpusched get --help"
+                'unknown kind "jobs": known are queues, queue, gq, podgroups, podgroup, gpg, '
+                "devices, device; see gpusched get --help"
             ),
         ),
         (
