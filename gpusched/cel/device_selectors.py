@@ -6,7 +6,7 @@ in an error. Source of the limits: k8s.io/dynamic-resource-allocation, ``cel``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,7 +19,19 @@ from gpusched.cel.evaluation import ADDED_FUNCTIONS, METER, CostExceededError, C
 from gpusched.cel.libraries.extensions import semver_value
 from gpusched.cel.libraries.functions import quantity_of_billionths
 from gpusched.cel.signatures import Type
-from gpusched.cel.values import DefaultMap
+from gpusched.cel.syntax import (
+    CallNode,
+    CelSyntaxError,
+    Expr,
+    IndexNode,
+    ListNode,
+    LiteralNode,
+    MapNode,
+    NameNode,
+    SelectNode,
+    parse_expression,
+)
+from gpusched.cel.values import KEYWORDS, DefaultMap
 
 SELECTOR_BYTES_MAX: Final = 10 * 1024
 """Length of an expression that the API takes."""
@@ -73,6 +85,7 @@ def make_device_view(
     capacities: Mapping[str, int],
     *,
     shareable: bool,
+    domains: tuple[Iterable[str], Iterable[str]] = ((), ()),
 ) -> DeviceView:
     """A device prepared for selectors.
 
@@ -82,6 +95,7 @@ def make_device_view(
             with a ``text`` for semantic versions; an empty tuple for a value of no known type.
         capacities: billionths by qualified name.
         shareable: whether several claims may hold shares of it.
+        domains: of attributes and of capacities that are there, whether or not these have any of them.
     """
     found: dict[str, dict[str, Any]] = DefaultMap()
     fault = ""
@@ -90,11 +104,14 @@ def make_device_view(
         try:
             found.setdefault(domain, {})[short] = _attribute(value)
         except CelError:
-            fault = fault or f"attribute {short}: unsupported attribute value"
+            fault = fault or _unsupported(short)
     amounts: dict[str, dict[str, Any]] = DefaultMap()
     for name, amount in capacities.items():
         domain, _, short = name.partition("/")
         amounts.setdefault(domain, {})[short] = quantity_of_billionths(amount)
+    for names, of_domain in zip(domains, (found, amounts), strict=True):
+        for domain in names:
+            of_domain.setdefault(domain, {})
     device = {
         "driver": driver,
         "attributes": found,
@@ -102,6 +119,20 @@ def make_device_view(
         "allowMultipleAllocations": shareable,
     }
     return DeviceView({"device": device, ADDED_FUNCTIONS: {"includes": _includes}}, fault)
+
+
+@lru_cache(maxsize=_CACHED)
+def attribute_fault(name: str, value: object) -> str:
+    """Why no expression can be evaluated on a device with this attribute, empty where all can."""
+    try:
+        _attribute(value)
+    except CelError:
+        return _unsupported(name.partition("/")[2])
+    return ""
+
+
+def _unsupported(short_name: str) -> str:
+    return f"attribute {short_name}: unsupported attribute value"
 
 
 def _attribute(value: object) -> Any:
@@ -178,3 +209,106 @@ def compile_selector(text: str) -> DeviceSelector:
     if result not in _RESULTS:
         raise SelectorInvalid(f"CEL compile error: {_NOT_BOOLEAN}")
     return DeviceSelector(text, run)
+
+
+# -- what a selector reads ---------------------------------------------------------------------
+@attrs.frozen(slots=True)
+class SelectorReads:
+    """Attributes and capacities, by qualified name, that an expression reads beside driver and shares."""
+
+    attributes: frozenset[str]
+    capacities: frozenset[str]
+
+
+_MAPS: Final = ("attributes", "capacity")
+_FIELDS: Final = ("driver", "allowMultipleAllocations")
+
+
+@lru_cache(maxsize=_CACHED)
+def selector_reads(text: str) -> SelectorReads | None:
+    """What an expression reads of a device; None where its text does not tell.
+
+    Values and errors of an evaluation depend on nothing else, but for attributes without a value.
+    """
+    try:
+        tree = parse_expression(text)
+        read: dict[str, set[str]] = {each: set() for each in _MAPS}
+        told = _note_reads(tree, read)
+    except (CelSyntaxError, RecursionError):
+        return None
+    if not told:
+        return None
+    return SelectorReads(frozenset(read["attributes"]), frozenset(read["capacity"]))
+
+
+def _note_reads(tree: Expr, read: dict[str, set[str]]) -> bool:
+    """Note the names under ``device`` that a tree reads; False where it uses the device otherwise."""
+    member = _member_of_device(tree)
+    if member is not None:
+        which, domain, name = member
+        read[which].add(f"{domain}/{name}")
+        return True
+    match tree:
+        case NameNode():
+            return tree.name != "device"
+        case SelectNode():
+            plain = isinstance(tree.operand, NameNode) and tree.field in _FIELDS
+            return plain or _note_reads(tree.operand, read)
+        case IndexNode():
+            return _note_reads(tree.operand, read) and _note_reads(tree.key, read)
+        case CallNode():
+            below = [*tree.args, *([] if tree.target is None else [tree.target])]
+            return all(_note_reads(each, read) for each in below)
+        case ListNode():
+            return all(_note_reads(each, read) for each in tree.items)
+        case MapNode():
+            return all(_note_reads(each, read) for entry in tree.entries for each in entry)
+        case LiteralNode():
+            return True
+
+
+def _member_of_device(tree: Expr) -> tuple[str, str, str] | None:
+    """Map, domain and name of ``device.attributes["domain"].name`` and of what means the same."""
+    if isinstance(tree, CallNode):
+        if tree.function != "@in" or tree.target is not None:
+            return None
+        name, domain = _text_of(tree.args[0]), _domain_of_device(tree.args[1])
+    else:
+        step = _step(tree)
+        if step is None:
+            return None
+        name, domain = step[1], _domain_of_device(step[0])
+    return None if name is None or domain is None else (*domain, name)
+
+
+def _domain_of_device(tree: Expr) -> tuple[str, str] | None:
+    """Map and domain of ``device.attributes["domain"]``."""
+    step = _step(tree)
+    if step is None or getattr(tree, "optional", False):
+        return None
+    operand, domain = step
+    if (
+        isinstance(operand, SelectNode)
+        and not operand.optional
+        and operand.field in _MAPS
+        and isinstance(operand.operand, NameNode)
+        and operand.operand.name == "device"
+    ):
+        return operand.field, domain
+    return None
+
+
+def _step(tree: Expr) -> tuple[Expr, str] | None:
+    """What a field or an element with a known name is of, and that name."""
+    if isinstance(tree, SelectNode) and tree.field not in KEYWORDS:
+        return tree.operand, tree.field
+    if isinstance(tree, IndexNode) and (key := _text_of(tree.key)) is not None:
+        return tree.operand, key
+    return None
+
+
+def _text_of(tree: Expr) -> str | None:
+    """A text that stands in the expression."""
+    if isinstance(tree, LiteralNode) and isinstance(tree.value, str):
+        return tree.value
+    return None

@@ -30,13 +30,13 @@ from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
     LookedAt,
-    Mismatch,
     NodeDevices,
     Pool,
     PoolDevice,
     PoolId,
 )
 from gpusched.devices.requests import RESULTS_MAX, ReadyClaim, ReadyRequest
+from gpusched.devices.selector_verdicts import Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
 STEPS_MAX: Final = 20_000

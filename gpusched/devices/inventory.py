@@ -7,7 +7,7 @@ slices contradict each other are named and not used.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -21,13 +21,10 @@ from gpusched.api.devices.dynamic.slices import (
     NodeReach,
     ResourceSlice,
 )
-from gpusched.cel.device_selectors import (
-    DeviceView,
-    SelectorFailed,
-    SelectorInvalid,
-    compile_selector,
-    make_device_view,
-)
+from gpusched.devices.selector_verdicts import Mismatch, selector_verdict
+
+_REMEMBERED_MAX: Final = 64
+"""Answers of one sort that a device remembers; what asks for more are texts of many tenants."""
 
 
 class PoolId(NamedTuple):
@@ -43,13 +40,6 @@ class DeviceId(NamedTuple):
     driver: str
     pool: str
     device: str
-
-
-@attrs.frozen(slots=True)
-class Mismatch:
-    """Why a selector has no value for a device; not the same as a device that does not match."""
-
-    message: str
 
 
 LookedAt = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
@@ -88,28 +78,12 @@ class PoolDevice:
         """Whether all of these CEL expressions hold for it; the first that has no value ends it."""
         known = self.matches.get(selectors)
         if known is None:
-            known = self.matches[selectors] = self._evaluate(selectors)
+            if len(self.matches) >= _REMEMBERED_MAX:
+                self.matches.clear()
+            known = self.matches[selectors] = selector_verdict(
+                selectors, self.device, self.id.driver
+            )
         return known
-
-    def _evaluate(self, selectors: tuple[str, ...]) -> bool | Mismatch:
-        view = self.make_view()
-        for text in selectors:
-            try:
-                if not compile_selector(text).matches(view):
-                    return False
-            except (SelectorInvalid, SelectorFailed) as why:
-                return Mismatch(str(why))
-        return True
-
-    def make_view(self) -> DeviceView:
-        """The device as CEL expressions see it."""
-        device = self.device
-        return make_device_view(
-            self.id.driver,
-            dict(device.attributes),
-            {each.name: each.amount for each in device.capacities},
-            shareable=device.shareable,
-        )
 
 
 @attrs.frozen(slots=True, eq=False)

@@ -12,7 +12,7 @@ from gpusched.plugin import Gang, Hooks, View
 
 @attrs.frozen(kw_only=True)
 class TopologyArgs:
-    """``compact: gangs`` gives the most compact place to all with GPUs, ``requested`` to those that ask.
+    """``compact: gangs`` gives the most compact place to all with GPUs or claims, ``requested`` to those that ask.
 
     ``mixGpuTypes: whenNeeded`` keeps a gang that does not say ``gpuTypes`` to one type of GPUs where
     that is possible. ``fastGpus: mostGain`` lets gangs that tell their speeds leave a type to others
@@ -53,11 +53,11 @@ class TopologyPolicy:
             for_all_gangs=self.args.fast_gpus == "mostGain",
         )
         if self.args.compact == "gangs":
-            hooks.compact(_holds_gpus)
+            hooks.compact(_holds_devices)
         if self.args.spare_level and self.args.spare_nodes:
             hooks.spare_nodes(self.args.spare_level, self.args.spare_nodes)
 
 
-def _holds_gpus(gang: Gang) -> bool:
-    """Whether the gang's members request GPUs, so that they are likely to exchange much."""
-    return any(pod_set.pod_class.gpu for pod_set in gang.pod_sets)
+def _holds_devices(gang: Gang) -> bool:
+    """Whether the members request GPUs or claim devices, so that they are likely to exchange much."""
+    return any(pod_set.pod_class.gpu or pod_set.pod_class.claims for pod_set in gang.pod_sets)

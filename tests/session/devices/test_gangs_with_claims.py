@@ -178,3 +178,18 @@ def test_pods_of_two_kinds_share_nodes_as_their_devices_allow(given, devices):
     assert len(found) == 5, given.then.why("g")
     (both,) = {held[0].pool for name, held in found.items() if "half" in name}
     assert sum(held[0].pool == both for held in found.values()) == 3
+
+
+def test_a_gang_with_claims_gets_the_most_compact_place(given, devices):
+    """As with GPUs of a device plugin: four nodes of one rack rather than of three."""
+    for rack, nodes in enumerate((3, 4, 3)):
+        labels = {"gpusched.io/rack": f"rack-{rack}"}
+        for number in range(nodes):
+            given.node(f"r{rack}-{number}", labels=labels)
+            devices.on_node(f"r{rack}-{number}", [gpu(0), gpu(1)])
+    devices.template("two", exactly("r", "gpu", 2))
+    devices.gang("g", 4, template="two")
+    plan = given.when.one_session()
+    (gang,) = plan.binds
+    assert {bind.node[:2] for bind in gang.binds} == {"r1"}
+    assert gang.proof == "optimal"
