@@ -19,13 +19,13 @@ from gpusched.devices.fit import PodCount, count_pods
 from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
-    Mismatch,
     NodeDevices,
     Pool,
     PoolDevice,
 )
 from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
+from gpusched.devices.selector_verdicts import Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
 Holders = Callable[[DeviceId], Sequence[str]]
