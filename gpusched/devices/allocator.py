@@ -35,6 +35,7 @@ from gpusched.devices.inventory import (
     PoolDevice,
     PoolId,
 )
+from gpusched.devices.nearness import move_together
 from gpusched.devices.requests import RESULTS_MAX, ReadyClaim, ReadyRequest
 from gpusched.devices.selector_verdicts import Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
@@ -115,6 +116,7 @@ def allocate(
     *,
     alike: Sequence[int] = (),
     steps_max: int = STEPS_MAX,
+    near: bool = True,
 ) -> Allocation:
     """Give all claims their devices on one node, or prove that there is no way.
 
@@ -126,6 +128,7 @@ def allocate(
         alike: for each claim the number of an earlier claim with which it may change places with all
             that belongs to it, -1 for none; empty for none at all.
         steps_max: devices that are tried before the search gives up.
+        near: whether equal devices of a claim are chosen so that they lie together.
     """
     fault = next((each.fault for each in claims if each.fault), "")
     if fault:
@@ -133,6 +136,9 @@ def allocate(
     search = _Search(inventory, usage, node, claims, alike=alike, steps_max=steps_max)
     try:
         found = search.run()
+        if found and near:
+            search.move_together()
+        given = search.results() if found else ()
     except _ClaimFault as why:
         return Allocation(outcome=AllocationOutcome.ERROR, message=str(why), steps=search.steps)
     except _OutOfSteps:
@@ -143,7 +149,7 @@ def allocate(
         return Allocation(outcome=AllocationOutcome.NONE, steps=search.steps)
     return Allocation(
         outcome=AllocationOutcome.ALLOCATED,
-        claims=search.results,
+        claims=given,
         ranks=search.ranks,
         steps=search.steps,
     )
@@ -170,7 +176,6 @@ class _Search:
         self._steps_max = steps_max
         self.steps = 0
         self.ranks = 0
-        self.results: tuple[ClaimAllocation, ...] = ()
         self._taken: list[_Taken] = []
         self._states: list[list[frozenset[object] | None]] = [
             [None] * len(claim.constraints) for claim in claims
@@ -282,9 +287,20 @@ class _Search:
             return False
         if not self._serve(0, 0):
             return False
-        self.results = tuple(self._result(number) for number in range(len(self._claims)))
         self.ranks = sum(rank for chosen in self._chosen for rank, _ in chosen)
         return True
+
+    def results(self) -> tuple[ClaimAllocation, ...]:
+        """What each claim was given, once ``run`` has found it."""
+        return tuple(self._result(number) for number in range(len(self._claims)))
+
+    def move_together(self) -> None:
+        """Change what was found among equal whole devices so that those of a claim lie together."""
+        move_together(
+            [each for each in self._taken if not each.request.request.admin],
+            self._candidates,
+            self._usage,
+        )
 
     def undo_all(self) -> None:
         """Put usage back."""

@@ -64,6 +64,7 @@ def count_pods(
             [*beside, *list(claims) * pods],
             alike=[*([-1] * len(beside)), *alike],
             steps_max=steps_max,
+            near=False,
         )
 
     found = outcome(most)
@@ -146,7 +147,9 @@ def mixes(
                 ]
                 claims += list(kind) * pods
             known[counts] = (
-                allocate(inventory, usage, node, claims, alike=alike, steps_max=steps_max).outcome
+                allocate(
+                    inventory, usage, node, claims, alike=alike, steps_max=steps_max, near=False
+                ).outcome
                 is AllocationOutcome.ALLOCATED
             )
         return known[counts]

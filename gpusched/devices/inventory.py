@@ -56,6 +56,7 @@ class PoolDevice:
         matches: answers of selectors that were asked already, by the texts of all of them.
         values: of attributes that were compared already, with their types.
         kinds: numbers of what searches saw of it, see ``DeviceInventory.kind``.
+        locality: where it is inside the node, once asked for; see ``nearness.locality_of``.
     """
 
     id: DeviceId
@@ -65,6 +66,7 @@ class PoolDevice:
     matches: dict[tuple[str, ...], bool | Mismatch] = attrs.field(factory=dict)
     values: dict[str, frozenset[object] | None] = attrs.field(factory=dict)
     kinds: dict[LookedAt, int] = attrs.field(factory=dict)
+    locality: tuple[str, ...] | None = None
 
     def compared(self, attribute: str) -> frozenset[object] | None:
         """Values of an attribute, a list's elements each; None where the device lacks it."""

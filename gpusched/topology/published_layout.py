@@ -7,15 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpusched.api.devices.gpu_layout import GpuLayout, Island
-from gpusched.api.devices.published_devices import DeviceSlice, PublishedDevice
+from gpusched.api.devices.published_devices import LINKS, DeviceSlice, PublishedDevice
 
-_LINKS: Final = (
-    ("numanode", "numa", "numanodeid", "numaid"),
-    ("cpusocketid", "socket"),
-    ("pcieroot", "pciroot"),
-    ("nvlinkdomain", "nvlink", "xgmihive", "island"),
-)
-"""Attributes whose equal values mean nearness, by what they tell; each may be missing."""
 _INDEX: Final = ("index", "minor", "deviceindex")
 _DIGITS: Final = re.compile("[0-9]{1,9}")
 
@@ -29,7 +22,7 @@ def layout_from_devices(slices: Iterable[DeviceSlice]) -> GpuLayout | None:
     with few values divide the node first.
     """
     devices = _ordered(slices)
-    values = [[device.get(*names) for device in devices] for names in _LINKS]
+    values = [[device.get(*names) for device in devices] for names in LINKS]
     levels = sorted(
         (each for each in values if all(each) and 1 < len(set(each)) < len(each)),
         key=lambda each: len(set(each)),

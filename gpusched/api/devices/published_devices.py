@@ -29,6 +29,13 @@ from gpusched.base.limits import SLOTS_PER_NODE_MAX
 
 GPU_DRIVERS: Final = frozenset({"gpu", "gaudi", "npu"})
 """First labels of the names of drivers whose devices are slots: ``gpu.nvidia.com``."""
+LINKS: Final = (
+    ("numanode", "numa", "numanodeid", "numaid"),
+    ("cpusocketid", "socket"),
+    ("pcieroot", "pciroot"),
+    ("nvlinkdomain", "nvlink", "xgmihive", "island"),
+)
+"""Attributes whose equal values mean nearness, by what they tell, widest first; each may be missing."""
 _WHOLE: Final = frozenset({"", "gpu", "amdgpu", "gaudi", "npu"})
 """Types of devices that are whole GPUs; slices of one say another type."""
 
