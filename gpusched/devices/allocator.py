@@ -17,15 +17,14 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.affinity.selector import NodeTerm, Requirement
 from gpusched.api.devices.dynamic.claims import (
-    SHARE,
-    AllocatedDevice,
+    AllocatedConfig,
     AllocationMode,
     ClaimAllocation,
     DeviceConstraint,
 )
 from gpusched.api.devices.dynamic.slices import CapacityPolicy
+from gpusched.devices.given_devices import GivenDevice, make_allocation
 from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
@@ -61,6 +60,7 @@ class Allocation:
 
     Attributes:
         claims: one for each claim, in their order; empty where there are none.
+        given: the same by places of devices.
         ranks: of the alternatives taken, summed over all requests; 0 is best.
         message: why not, without its subject.
         steps: devices that were tried.
@@ -68,6 +68,7 @@ class Allocation:
 
     outcome: AllocationOutcome
     claims: tuple[ClaimAllocation, ...] = ()
+    given: tuple[tuple[GivenDevice, ...], ...] = ()
     ranks: int = 0
     message: str = ""
     steps: int = 0
@@ -87,10 +88,12 @@ class _Candidate:
 
     Attributes:
         number: in the order in which candidates of this search are tried.
+        place: in ``NodeDevices.usable``.
         kind: what rules see of it beside what is taken; equal devices have equal ones.
     """
 
     number: int
+    place: int
     device: PoolDevice
     pool: Pool
     kind: int
@@ -138,7 +141,7 @@ def allocate(
         found = search.run()
         if found and near:
             search.move_together()
-        given = search.results() if found else ()
+        given = search.given() if found else ()
     except _ClaimFault as why:
         return Allocation(outcome=AllocationOutcome.ERROR, message=str(why), steps=search.steps)
     except _OutOfSteps:
@@ -149,7 +152,11 @@ def allocate(
         return Allocation(outcome=AllocationOutcome.NONE, steps=search.steps)
     return Allocation(
         outcome=AllocationOutcome.ALLOCATED,
-        claims=given,
+        claims=tuple(
+            make_allocation(node, each, settings)
+            for each, settings in zip(given, search.configs(), strict=True)
+        ),
+        given=given,
         ranks=search.ranks,
         steps=search.steps,
     )
@@ -196,25 +203,23 @@ class _Search:
     # -- candidates --------------------------------------------------------------------------
     def _ordered_candidates(self) -> list[_Candidate]:
         """All devices that can be used here, those first whose use leaves the most for others."""
-        every = [
-            (device, part.pool)
-            for part in self._node.pools
-            if part.pool.complete and not part.pool.fault
-            for device in part.devices
-        ]
-        if self._fails_on_any(every):
-            ordered = every  # the answer depends on the order that Kubernetes has
-        else:
+        every = self._node.usable
+        places: Sequence[int] = range(len(every))
+        if not self._fails_on_any(
+            every
+        ):  # else the answer depends on the order that Kubernetes has
             groups = self._group_sizes(every)
-            keyed = [
-                (self._leaves(device, pool, groups), number)
-                for number, (device, pool) in enumerate(every)
-            ]
-            ordered = [every[number] for _, number in sorted(keyed)]
+            keys = [self._leaves(device, pool, groups) for device, pool in every]
+            places = sorted(places, key=keys.__getitem__)
         kinds: dict[object, int] = {}
         return [
-            _Candidate(number, device, pool, kinds.setdefault(self._kind(device, pool), len(kinds)))
-            for number, (device, pool) in enumerate(ordered)
+            _Candidate(
+                number,
+                place,
+                *every[place],
+                kinds.setdefault(self._kind(*every[place]), len(kinds)),
+            )
+            for number, place in enumerate(places)
         ]
 
     def _fails_on_any(self, every: Sequence[tuple[PoolDevice, Pool]]) -> bool:
@@ -290,9 +295,23 @@ class _Search:
         self.ranks = sum(rank for chosen in self._chosen for rank, _ in chosen)
         return True
 
-    def results(self) -> tuple[ClaimAllocation, ...]:
+    def given(self) -> tuple[tuple[GivenDevice, ...], ...]:
         """What each claim was given, once ``run`` has found it."""
-        return tuple(self._result(number) for number in range(len(self._claims)))
+        return tuple(
+            tuple(
+                GivenDevice(each.candidate.place, each.request, each.share, each.consumed)
+                for each in self._taken
+                if each.claim == claim
+            )
+            for claim in range(len(self._claims))
+        )
+
+    def configs(self) -> tuple[tuple[AllocatedConfig, ...], ...]:
+        """Settings for the drivers of what each claim was given."""
+        return tuple(
+            claim.configs([each for _, each in chosen], self._inventory.classes)
+            for claim, chosen in zip(self._claims, self._chosen, strict=True)
+        )
 
     def move_together(self) -> None:
         """Change what was found among equal whole devices so that those of a claim lie together."""
@@ -572,28 +591,6 @@ class _Search:
         return tuple(found)
 
     # -- result ------------------------------------------------------------------------------
-    def _result(self, claim: int) -> ClaimAllocation:
-        taken = [each for each in self._taken if each.claim == claim]
-        chosen = [each for _, each in self._chosen[claim]]
-        return ClaimAllocation(
-            devices=tuple(
-                AllocatedDevice(
-                    request=each.request.name,
-                    driver=each.candidate.device.id.driver,
-                    pool=each.candidate.device.id.pool,
-                    device=each.candidate.device.id.device,
-                    admin=each.request.request.admin,
-                    share=SHARE if each.share else "",
-                    consumed=each.consumed,
-                    tolerations=each.request.request.tolerations,
-                    binding_conditions=each.candidate.device.device.binding_conditions,
-                    failure_conditions=each.candidate.device.device.failure_conditions,
-                )
-                for each in taken
-            ),
-            nodes=_node_terms(self._node.node, [each.candidate.device for each in taken]),
-            configs=self._claims[claim].configs(chosen, self._inventory.classes),
-        )
 
 
 def looked_at_by(claims: Sequence[ReadyClaim]) -> LookedAt:
@@ -635,22 +632,6 @@ def _counters_of(candidate: _Candidate) -> Iterator[tuple[tuple[PoolId, str, str
     for part in candidate.device.device.consumes:
         for name, amount in part.counters:
             yield (candidate.pool.id, part.name, name), amount
-
-
-def _node_terms(node: str, devices: Sequence[PoolDevice]) -> tuple[NodeTerm, ...] | None:
-    """Nodes from which all of the devices can be used; None for every node."""
-    labels: dict[Requirement, None] = {}
-    fields: dict[Requirement, None] = {}
-    for each in devices:
-        if each.device.binds_to_node or each.reach.node:
-            here = Requirement("metadata.name", "In", (node,))
-            return (NodeTerm(fields=(here,)),)
-        for term in (each.reach.terms or ())[:1]:
-            labels.update(dict.fromkeys(term.labels))
-            fields.update(dict.fromkeys(term.fields))
-    if not labels and not fields:
-        return None
-    return (NodeTerm(labels=tuple(labels), fields=tuple(fields)),)
 
 
 def device_text(device: DeviceId) -> str:

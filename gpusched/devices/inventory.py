@@ -7,7 +7,8 @@ slices contradict each other are named and not used.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final, NamedTuple
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
 
@@ -23,8 +24,13 @@ from gpusched.api.devices.dynamic.slices import (
 )
 from gpusched.devices.selector_verdicts import Mismatch, selector_verdict
 
-_REMEMBERED_MAX: Final = 64
+REMEMBERED_MAX: Final = 64
 """Answers of one sort that a device remembers; what asks for more are texts of many tenants."""
+
+_KINDS_MAX: Final = 200_000
+"""Contents of devices and nodes that have a number; beyond, equal ones may get several."""
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
 
 
 class PoolId(NamedTuple):
@@ -46,6 +52,15 @@ LookedAt = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
 """Selectors of all requests of some claims, and attributes that their constraints compare."""
 
 
+_NOT_ASKED: Final[dict[Any, Any]] = {}
+"""Answers of a device that nothing was asked about yet: one for all, never written."""
+
+
+def _with_room(known: dict[_Question, _Answer]) -> dict[_Question, _Answer]:
+    """The answers that a device remembers, or none of them where they have become too many."""
+    return {} if known is _NOT_ASKED or len(known) >= REMEMBERED_MAX else known
+
+
 @attrs.define(slots=True, eq=False)
 class PoolDevice:
     """A device with its place in a pool.
@@ -63,9 +78,9 @@ class PoolDevice:
     device: Device
     reach: NodeReach
     taints: tuple[DeviceTaint, ...]
-    matches: dict[tuple[str, ...], bool | Mismatch] = attrs.field(factory=dict)
-    values: dict[str, frozenset[object] | None] = attrs.field(factory=dict)
-    kinds: dict[LookedAt, int] = attrs.field(factory=dict)
+    matches: dict[tuple[str, ...], bool | Mismatch] = _NOT_ASKED
+    values: dict[str, frozenset[object] | None] = _NOT_ASKED
+    kinds: dict[LookedAt, int] = _NOT_ASKED
     locality: tuple[str, ...] | None = None
 
     def compared(self, attribute: str) -> frozenset[object] | None:
@@ -73,6 +88,7 @@ class PoolDevice:
         try:
             return self.values[attribute]
         except KeyError:
+            self.values = _with_room(self.values)
             found = self.values[attribute] = _attribute_values(self.device, attribute)
             return found
 
@@ -80,8 +96,7 @@ class PoolDevice:
         """Whether all of these CEL expressions hold for it; the first that has no value ends it."""
         known = self.matches.get(selectors)
         if known is None:
-            if len(self.matches) >= _REMEMBERED_MAX:
-                self.matches.clear()
+            self.matches = _with_room(self.matches)
             known = self.matches[selectors] = selector_verdict(
                 selectors, self.device, self.id.driver
             )
@@ -111,25 +126,72 @@ class Pool:
     binding: bool
 
 
-@attrs.frozen(slots=True, eq=False)
+@attrs.define(slots=True, eq=False)
 class ReachablePool:
     """Devices of one pool that a node reaches."""
 
     pool: Pool
     devices: tuple[PoolDevice, ...]
+    _places: dict[str, int] | None = attrs.field(default=None, init=False)
+
+    @property
+    def places(self) -> Mapping[str, int]:
+        """Numbers of the devices by name."""
+        if self._places is None:
+            self._places = {each.id.device: number for number, each in enumerate(self.devices)}
+        return self._places
 
 
-@attrs.frozen(slots=True, eq=False)
+@attrs.define(slots=True, eq=False)
 class NodeDevices:
     """All devices that one node reaches.
 
     Attributes:
         node: its name.
         pools: those without binding conditions first, then by driver and name.
+        kinds: numbers of what claims see of them, see ``node_signature``.
     """
 
     node: str
     pools: tuple[ReachablePool, ...]
+    kinds: dict[LookedAt, int] = attrs.field(factory=dict, init=False)
+    _usable: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
+
+    @property
+    def usable(self) -> tuple[tuple[PoolDevice, Pool], ...]:
+        """Devices of pools that can be used, in the order of Kubernetes' own allocators."""
+        if self._usable is None:
+            self._usable = tuple(
+                (device, part.pool)
+                for part in self.pools
+                if part.pool.complete and not part.pool.fault
+                for device in part.devices
+            )
+        return self._usable
+
+    def is_same(self, other: NodeDevices) -> bool:
+        """Whether another one has the same devices in the same pools."""
+        return len(self.pools) == len(other.pools) and all(
+            mine.pool is theirs.pool and mine.devices == theirs.devices
+            for mine, theirs in zip(self.pools, other.pools, strict=True)
+        )
+
+
+class KindNumbers:
+    """Numbers that equal contents share; of very many contents equal ones may get several."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._next = count()
+
+    def number(self, content: Hashable) -> int:
+        """The number of a content."""
+        known = self._known.get(content)
+        if known is None:
+            if len(self._known) >= _KINDS_MAX:
+                self._known.clear()
+            known = self._known[content] = next(self._next)
+        return known
 
 
 class DeviceInventory:
@@ -164,37 +226,49 @@ class DeviceInventory:
                 self._local.setdefault(each.reach.node, {}).setdefault(key, []).append(each)
             else:
                 self._wide.setdefault(key, []).append(each)
-        self._of_node: dict[str, NodeDevices] = {}
-        self.kind_numbers: dict[Hashable, int] = before.kind_numbers if before is not None else {}
+        self._of_node: dict[str, tuple[Mapping[str, str], NodeDevices]] = {}
+        self._of_node_before = {} if before is None else before.nodes()
+        self._by_name: dict[PoolId, dict[str, Device]] = {}
+        self.kind_numbers: KindNumbers = KindNumbers() if before is None else before.kind_numbers
         """Shared by all inventories that follow each other, as are the devices with the numbers."""
 
     def node_devices(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
-        """Devices that a node reaches, worked out once for each node."""
+        """Devices that a node reaches, worked out once for each node and its labels."""
         known = self._of_node.get(node)
-        if known is None:
-            known = self._of_node[node] = self._reachable(node, labels)
-        return known
+        if known is not None and (known[0] is labels or not self._wide or known[0] == labels):
+            return known[1]
+        found = self._reachable(node, labels)
+        _, before = self._of_node_before.get(node, (labels, None))
+        if before is not None and found.is_same(before):
+            found = before  # with what was found out about it
+        self._of_node[node] = (labels, found)
+        return found
+
+    def nodes(self) -> dict[str, tuple[Mapping[str, str], NodeDevices]]:
+        """Devices of nodes that were asked for, each with the labels that the node had."""
+        return self._of_node
 
     def kind(self, device: PoolDevice, looked_at: LookedAt) -> int:
         """A number that devices share which are the same to claims, but for their names and pools."""
         known = device.kinds.get(looked_at)
         if known is None:
-            content = _looked_at(device, looked_at)
-            known = device.kinds[looked_at] = self.kind_numbers.setdefault(
-                content, len(self.kind_numbers)
+            device.kinds = _with_room(device.kinds)
+            known = device.kinds[looked_at] = self.kind_numbers.number(
+                _looked_at(device, looked_at)
             )
         return known
 
     def device(self, key: DeviceId) -> Device | None:
         """The device as the newest slice has it; None where no slice has it."""
-        found = None
-        newest = -1
-        for each in self._slices.get(PoolId(key.driver, key.pool), ()):
-            if each.generation > newest:
-                for device in each.devices:
-                    if device.name == key.device:
-                        found, newest = device, each.generation
-        return found
+        pool = PoolId(key.driver, key.pool)
+        devices = self._by_name.get(pool)
+        if devices is None:
+            slices = sorted(self._slices.get(pool, ()), key=lambda each: -each.generation)
+            devices = self._by_name[pool] = {}
+            for part in slices:
+                for each in part.devices:
+                    devices.setdefault(each.name, each)
+        return devices.get(key.device)
 
     def _reachable(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
         of_pool = {key: list(slices) for key, slices in self._local.get(node, {}).items()}

@@ -2,16 +2,29 @@
 
 Names of devices do not count, nor attributes that no selector and no constraint of the claims looks at;
 so a thousand nodes of one sort, each with its own serial numbers, have one signature when they are empty.
+Of an attribute that is compared, and of where a device is inside its node, counts which devices have a
+value in common, not the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeAlias
 
 from gpusched.devices.allocator import looked_at_by
-from gpusched.devices.inventory import DeviceInventory, NodeDevices, PoolDevice
+from gpusched.devices.inventory import (
+    REMEMBERED_MAX,
+    DeviceInventory,
+    LookedAt,
+    NodeDevices,
+    PoolDevice,
+)
+from gpusched.devices.nearness import locality_of
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.usage import DeviceUsage
+
+NodeSignature: TypeAlias = "tuple[int, tuple[Hashable, ...]]"
+"""What a node has, as a number, and what is taken of each of its pools."""
 
 
 def node_signature(
@@ -19,30 +32,67 @@ def node_signature(
     usage: DeviceUsage,
     node: NodeDevices,
     claims: Sequence[ReadyClaim],
-) -> Hashable:
+) -> NodeSignature:
     """A value that is equal for nodes on which the claims of equally many pods can be served.
 
     Nodes that reach devices of others are equal to themselves alone.
     """
-    looked_at = looked_at_by(claims)
+    return signature_by(inventory, usage, node, looked_at_by(claims))
+
+
+def signature_by(
+    inventory: DeviceInventory, usage: DeviceUsage, node: NodeDevices, looked_at: LookedAt
+) -> NodeSignature:
+    """The same by what claims look at."""
+    number = node.kinds.get(looked_at)
+    if number is None:
+        if len(node.kinds) >= REMEMBERED_MAX:
+            node.kinds.clear()
+        content = _content(inventory, node, looked_at)
+        number = node.kinds[looked_at] = inventory.kind_numbers.number(content)
+    taken = [
+        None if (used := usage.pool(part.pool.id)) is None else used.state(part)
+        for part in node.pools
+    ]
+    return number, tuple(taken)
+
+
+def _content(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt) -> Hashable:
+    """What claims see of a node that nothing is taken of."""
+    selectors, compared = looked_at
+    alone: LookedAt = (selectors, ())
+    groups: dict[tuple[object, object], int] = {}
     parts: list[Hashable] = []
     for part in node.pools:
         pool = part.pool
-        if any(not each.reach.node for each in part.devices):
-            parts.append((node.node, pool.id))
-        states = tuple(
-            (inventory.kind(device, looked_at), _state(usage, device)) for device in part.devices
+        own = all(each.reach.node for each in part.devices)
+        parts.append(
+            (
+                None if own else (node.node, pool.id),
+                pool.complete,
+                bool(pool.fault),
+                tuple(sorted(pool.counters.items())),
+                tuple(
+                    (inventory.kind(each, alone), _groups_of(each, compared, groups))
+                    for each in part.devices
+                ),
+            )
         )
-        used = tuple(
-            (place, total, usage.counter(pool.id, *place))
-            for place, total in sorted(pool.counters.items())
-        )
-        parts.append((pool.complete, bool(pool.fault), states, used))
-    return tuple(parts)
+    return ("node", looked_at, tuple(parts))
 
 
-def _state(usage: DeviceUsage, device: PoolDevice) -> Hashable:
-    held = usage.holding(device.id)
-    if held is None:
-        return None
-    return (held.whole, held.shares, tuple(sorted(held.consumed.items())))
+def _groups_of(
+    device: PoolDevice, compared: Iterable[str], groups: dict[tuple[object, object], int]
+) -> Hashable:
+    """Groups of devices with a common value that a device is in, by attribute and by kind of link."""
+    found: list[Hashable] = [
+        groups.setdefault(each, len(groups)) for each in enumerate(locality_of(device))
+    ]
+    for name in compared:
+        values = device.compared(name)
+        if values is None:
+            found.append(None)
+            continue
+        ordered = values if len(values) < 2 else sorted(values, key=repr)
+        found.append(tuple([groups.setdefault((name, each), len(groups)) for each in ordered]))
+    return tuple(found)

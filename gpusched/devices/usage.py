@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import attrs
 
 from gpusched.api.devices.dynamic.claims import AllocatedDevice
 from gpusched.api.devices.dynamic.slices import Device
-from gpusched.devices.inventory import DeviceId, PoolId
+from gpusched.devices.inventory import DeviceId, PoolId, ReachablePool
 
 
 class KnownDevices(Protocol):
@@ -19,9 +20,12 @@ class KnownDevices(Protocol):
         """The device, None where nobody publishes it."""
 
 
-@attrs.define(slots=True, eq=False)
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@attrs.frozen(slots=True, eq=False)
 class DeviceHolding:
-    """What is taken of one device.
+    """What is taken of one device; replaced, never changed.
 
     Attributes:
         whole: claims that hold it whole; more than one only where somebody gave it twice.
@@ -31,18 +35,88 @@ class DeviceHolding:
 
     whole: int = 0
     shares: int = 0
-    consumed: dict[str, int] = attrs.field(factory=dict)
+    consumed: Mapping[str, int] = _NOTHING
 
     @property
     def is_free(self) -> bool:
         """Whether no claim holds any of it."""
         return not (self.whole or self.shares)
 
+    @property
+    def state(self) -> Hashable:
+        """Equal for holdings of which the same is taken."""
+        return (self.whole, self.shares, tuple(sorted(self.consumed.items())))
+
+    def with_share(self, consumed: Iterable[tuple[str, int]], times: int) -> DeviceHolding:
+        """The holding with a share more, or less."""
+        left = dict(self.consumed)
+        for name, amount in consumed:
+            left[name] = left.get(name, 0) + times * amount
+            if not left[name]:
+                del left[name]
+        return DeviceHolding(self.whole, self.shares + times, left)
+
+
+_FREE: Final = DeviceHolding()
+_TAKEN: Final = DeviceHolding(whole=1)
+
+
+@attrs.define(slots=True, eq=False)
+class PoolUsage:
+    """What is taken of one pool.
+
+    Attributes:
+        holdings: by name of the device; of devices of which anything is taken.
+        counters: that they consume, billionths by (set, counter).
+        consumes: what each of them takes of the counters while it is in use.
+    """
+
+    holdings: dict[str, DeviceHolding] = attrs.field(factory=dict)
+    counters: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    consumes: dict[str, tuple[tuple[str, str, int], ...]] = attrs.field(factory=dict)
+    _state: tuple[ReachablePool, Hashable] | None = None
+
+    def copy(self) -> PoolUsage:
+        """The same, to be changed apart."""
+        return PoolUsage(dict(self.holdings), dict(self.counters), dict(self.consumes))
+
+    def state(self, part: ReachablePool) -> Hashable:
+        """What is taken, with places of devices in the part of the pool instead of their names."""
+        known = self._state
+        if known is None or known[0] is not part:
+            places = part.places
+            held = [
+                (places[name], each.state) for name, each in self.holdings.items() if name in places
+            ]
+            held.sort()
+            counters = tuple(sorted(self.counters.items())) if self.counters else ()
+            known = self._state = (part, (tuple(held), counters))
+        return known[1]
+
+    def replace(self, name: str, holding: DeviceHolding) -> None:
+        """Another holding of one device."""
+        self._state = None
+        if holding.is_free:
+            del self.holdings[name]
+        else:
+            self.holdings[name] = holding
+
+    def consume(self, parts: Iterable[tuple[str, str, int]], times: int) -> None:
+        """Take amounts of the counters, or give them back."""
+        for counter_set, name, amount in parts:
+            place = (counter_set, name)
+            left = self.counters.get(place, 0) + times * amount
+            if left:
+                self.counters[place] = left
+            else:
+                self.counters.pop(place, None)
+
 
 class DeviceUsage:
     """What is taken, with exact undo: ``add`` with ``times=-1`` takes back what ``add`` did.
 
-    Devices that are given for administration (``adminAccess``) are not taken.
+    Devices that are given for administration (``adminAccess``) are not taken. Copies share the pools
+    that neither of them changes.
 
     Args:
         inventory: whose pools say what a device consumes; devices that it does not know hold nothing
@@ -51,21 +125,37 @@ class DeviceUsage:
 
     def __init__(self, inventory: KnownDevices) -> None:
         self._inventory = inventory
-        self._holdings: dict[DeviceId, DeviceHolding] = {}
-        self._counters: dict[tuple[PoolId, str, str], int] = {}
-        self._consumes: dict[DeviceId, tuple[tuple[str, str, int], ...]] = {}
+        self._pools: dict[tuple[str, str], PoolUsage] = {}
+        self._own: set[tuple[str, str]] = set()
+        """Pools that no copy shares."""
+
+    def copy(self) -> DeviceUsage:
+        """The same, to be changed apart."""
+        made = DeviceUsage(self._inventory)
+        made._pools = dict(self._pools)
+        self._own.clear()
+        return made
+
+    def pool(self, key: PoolId) -> PoolUsage | None:
+        """What is taken of a pool, None where nothing is."""
+        found = self._pools.get(key)
+        return found if found is not None and found.holdings else None
 
     def holding(self, device: DeviceId) -> DeviceHolding | None:
         """What is taken of a device, None for nothing."""
-        return self._holdings.get(device)
+        pool = self._pools.get(device[:2])
+        return None if pool is None else pool.holdings.get(device[2])
 
     def counter(self, pool: PoolId, counter_set: str, name: str) -> int:
         """What devices in use consume of a counter, billionths."""
-        return self._counters.get((pool, counter_set, name), 0)
+        found = self._pools.get(pool)
+        return 0 if found is None else found.counters.get((counter_set, name), 0)
 
     def devices(self) -> Iterator[DeviceId]:
         """Devices of which anything is taken, in any order."""
-        return iter(self._holdings)
+        for (driver, pool), used in self._pools.items():
+            for name in used.holdings:
+                yield DeviceId(driver, pool, name)
 
     def add(self, devices: Iterable[AllocatedDevice], times: int = 1) -> None:
         """Take what a claim was given, or give it back with ``times`` -1."""
@@ -83,44 +173,38 @@ class DeviceUsage:
         times: int = 1,
     ) -> None:
         """Take one device whole or a share of it, or give it back with ``times`` -1."""
-        held = self._holdings.get(key)
-        if held is None:
-            held = self._holdings[key] = DeviceHolding()
-        before = held.is_free
+        pool = self._changeable(key[:2])
+        name = key[2]
+        before = pool.holdings.get(name, _FREE)
         if share:
-            held.shares += times
-            for name, amount in consumed:
-                left = held.consumed.get(name, 0) + times * amount
-                if left:
-                    held.consumed[name] = left
-                else:
-                    held.consumed.pop(name, None)
+            after = before.with_share(consumed, times)
+        elif before is _FREE and times == 1:
+            after = _TAKEN
         else:
-            held.whole += times
-        if before != held.is_free:
-            self._consume(key, 1 if before else -1)
-        if held.is_free:
-            del self._holdings[key]
+            after = DeviceHolding(before.whole + times, before.shares, before.consumed)
+        pool.replace(name, after)
+        if before.is_free:
+            parts = _consumed_parts(self._inventory.device(key))
+            if parts:
+                pool.consumes[name] = parts
+                pool.consume(parts, 1)
+        elif after.is_free and name in pool.consumes:
+            pool.consume(pool.consumes.pop(name), -1)
 
-    def _consume(self, key: DeviceId, times: int) -> None:
-        """Counters that a device consumes while anything of it is in use."""
-        pool = PoolId(key.driver, key.pool)
-        if times > 0:
-            self._consumes[key] = self._consumed_by(key)
-        for counter_set, name, amount in self._consumes[key]:
-            place = (pool, counter_set, name)
-            left = self._counters.get(place, 0) + times * amount
-            if left:
-                self._counters[place] = left
-            else:
-                self._counters.pop(place, None)
-        if times < 0:
-            del self._consumes[key]
-
-    def _consumed_by(self, key: DeviceId) -> tuple[tuple[str, str, int], ...]:
-        found = self._inventory.device(key)
+    def _changeable(self, key: tuple[str, str]) -> PoolUsage:
+        found = self._pools.get(key)
         if found is None:
-            return ()
-        return tuple(
-            (part.name, name, amount) for part in found.consumes for name, amount in part.counters
-        )
+            found = self._pools[key] = PoolUsage()
+            self._own.add(key)
+        elif key not in self._own:
+            found = self._pools[key] = found.copy()
+            self._own.add(key)
+        return found
+
+
+def _consumed_parts(device: Device | None) -> tuple[tuple[str, str, int], ...]:
+    if device is None or not device.consumes:
+        return ()
+    return tuple(
+        (part.name, name, amount) for part in device.consumes for name, amount in part.counters
+    )
