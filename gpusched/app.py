@@ -30,6 +30,7 @@ from gpusched.base.clock import Clock
 from gpusched.base.errors import is_defect
 from gpusched.cache.cache import Cache
 from gpusched.commit.model import CommitPhase
+from gpusched.config.load import ConfigFiles, read_files
 from gpusched.config.model import Config, LimitsConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import CredentialSource
@@ -75,6 +76,7 @@ class AppOptions:
         listen: hosts and ports for the endpoints, of which the first free one is taken; none
             for no endpoints.
         config_file: to be watched for changes; empty when the configuration is built in.
+        read_config: reads the configuration file.
         pod: our own, for events about ourselves; None outside a cluster.
         inline: sessions run in the event loop, searches with them, and no watchdog is started
             (virtual time).
@@ -94,6 +96,7 @@ class AppOptions:
     identity: str = "gpusched"
     listen: tuple[tuple[str, int], ...] = ()
     config_file: str = ""
+    read_config: Callable[[str], ConfigFiles] = read_files
     pod: ObjectRef | None = None
     inline: bool = False
     recording: RecordingOptions | None = None
@@ -362,6 +365,7 @@ class App:
             self.cache,
             regarding=self._daemon_event_object,
             config_file=options.config_file,
+            read_config=options.read_config,
             clock=options.clock,
             telemetry=self.telemetry,
             layouts=self.cache.rows.use,

@@ -40,6 +40,7 @@ class ConfigWatcher:
         daemon_events: tells an operator.
         adopt: takes a configuration and what it names, as a whole; called in the event loop.
         inline: files are read and plugins imported in the event loop (virtual time).
+        read: reads the file.
         on_contained: told of a look that failed by our own doing; what is in force stays.
     """
 
@@ -53,6 +54,7 @@ class ConfigWatcher:
         daemon_events: DaemonEvents,
         adopt: Callable[[Config, LoadedPolicy], None],
         inline: bool = False,
+        read: Callable[[str], ConfigFiles] = read_files,
         on_contained: OnContained = log_contained_fault,
     ) -> None:
         self._on_contained = on_contained
@@ -61,6 +63,7 @@ class ConfigWatcher:
         self._telemetry = telemetry
         self._daemon_events = daemon_events
         self._adopt = adopt
+        self._read = read
         self._loader = PolicyLoader(clock, inline=inline)
         self._asked = asyncio.Event()
         self._seen = self._judged = in_force.digest
@@ -97,7 +100,7 @@ class ConfigWatcher:
     async def _look(self, *, asked: bool) -> None:
         try:
             found: ConfigFiles | ConfigError = await self._loader.run_in_thread(
-                lambda: read_files(self._path), source=self._path
+                lambda: self._read(self._path), source=self._path
             )
         except ConfigError as error:
             found = error

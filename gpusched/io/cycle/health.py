@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.api.serializer.requests import ObjectRef
 from gpusched.base.clock import Clock
+from gpusched.config.load import ConfigFiles
 from gpusched.config.model import Config
 from gpusched.io.cycle.config_watcher import ConfigWatcher
 from gpusched.io.cycle.policy_loader import LoadedPolicy
@@ -33,6 +34,7 @@ class DaemonHealth:
         cache: knows the objects that it is told about.
         regarding: our own pod or Lease.
         config_file: to be watched; empty when the configuration is built in.
+        read_config: reads that file.
         clock: time.
         telemetry: counts.
         layouts: takes the GPU layouts that count from now on.
@@ -50,6 +52,7 @@ class DaemonHealth:
         *,
         regarding: Callable[[], ObjectRef],
         config_file: str,
+        read_config: Callable[[str], ConfigFiles],
         clock: Clock,
         telemetry: Telemetry,
         layouts: Callable[[GpuLayoutCatalog], None],
@@ -78,7 +81,7 @@ class DaemonHealth:
         if config_file:
             self._watch = ConfigWatcher(
                 config_file, cycle.rules.config, clock=clock, telemetry=telemetry,
-                daemon_events=self.daemon_events, adopt=self._adopt, inline=inline,
+                daemon_events=self.daemon_events, adopt=self._adopt, inline=inline, read=read_config,
                 on_contained=cycle.faults.failed,
             )  # fmt: skip
 

@@ -15,6 +15,7 @@ import numpy as np
 from gpusched.app import App, AppOptions
 from gpusched.base.clock import Clock, LoopClock
 from gpusched.base.errors import SolverFault
+from gpusched.config.load import ConfigFiles
 from gpusched.config.model import Config
 from gpusched.devcluster.cluster import DevCluster
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
@@ -167,7 +168,7 @@ class DaemonFleet:
         config: of all of them.
         latency: seconds on the way to the server, at least and at most.
         thinks: seconds of one session, at least and at most.
-        folder: for a configuration file that changes; None for none.
+        reloads: whether daemons watch a configuration that changes.
         sends: told path and body of each write before the server has it; and, with the path
             ``session``, that a daemon has decided.
         wrote: told each accepted write.
@@ -190,7 +191,7 @@ class DaemonFleet:
         config: Config,
         latency: tuple[float, float],
         thinks: tuple[float, float] = (0.0, 0.0),
-        folder: Path | None = None,
+        reloads: bool = False,
         sends: Callable[[str, bytes], None],
         wrote: Callable[[str, str], None],
     ) -> None:
@@ -204,7 +205,8 @@ class DaemonFleet:
         self._config = config
         self._latency = latency
         self._thinks = thinks
-        self._file = folder / "gpusched.yaml" if folder is not None else None
+        self._reloads = reloads
+        self._config_text = ""
         self._sends = sends
         self._wrote = wrote
         self._outside = contextvars.copy_context()
@@ -231,11 +233,9 @@ class DaemonFleet:
         ]
 
     def configure(self, *, good: bool, period: int = 9) -> None:
-        """Write the configuration file, as it should be or not."""
-        if self._file is not None:
-            actions = ", ".join(self._config.actions)
-            text = _CONFIG.format(actions=actions, period=period) if good else _BAD
-            self._file.write_text(text)
+        """Change the configuration that daemons watch: as it should be, or not."""
+        actions = ", ".join(self._config.actions)
+        self._config_text = _CONFIG.format(actions=actions, period=period) if good else _BAD
 
     def start(self, slot: int) -> None:
         """Start a daemon in a slot that has none."""
@@ -263,7 +263,9 @@ class DaemonFleet:
             kubeconfig=GivenCredentials(access),
             identity=f"daemon-{self.starts}",
             inline=True,
-            config_file=str(self._file) if self._file is not None else "",
+            config_file="gpusched.yaml" if self._reloads else "",
+            # In memory: a path that differs would make each run another one, as events name it.
+            read_config=lambda _path: ConfigFiles(self._config_text.encode()),
             opened=sessions_to(place.wire),
             search=self._search,
             session_s=lambda: self._thought(rng),

@@ -7,11 +7,9 @@ with every gang running that can, and a new daemon must find nothing to do.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -184,32 +182,31 @@ class _ScriptRun:
         if self._ready is not None:
             self._ready(self._cluster, self._witness)
         reloads = any(step.do == "reload" for step in self._script.steps)
-        with tempfile.TemporaryDirectory(prefix="gpusched-chaos-") as folder:
-            self._fleet = DaemonFleet(
-                self._cluster,
-                clock=clock,
-                epoch=EPOCH,
-                token=_TOKEN,
-                seed=self._script.seed,
-                slots=self._script.daemons,
-                config=self._config,
-                latency=self._script.latency,
-                thinks=self._script.thinks,
-                folder=Path(folder) if reloads else None,
-                sends=self._sends,
-                wrote=self._wrote,
-            )
-            actor = self._actor = StepRunner(
-                self._cluster, self._fleet, witness=self._witness, clock=clock
-            )
-            try:
-                with suppress(_FirstFinding):
-                    await self._busy(actor)
-                    await self._settle()
-            finally:
-                self._at = clock.monotonic()
-                await self._fleet.close()
-                await self._cluster.close()
+        self._fleet = DaemonFleet(
+            self._cluster,
+            clock=clock,
+            epoch=EPOCH,
+            token=_TOKEN,
+            seed=self._script.seed,
+            slots=self._script.daemons,
+            config=self._config,
+            latency=self._script.latency,
+            thinks=self._script.thinks,
+            reloads=reloads,
+            sends=self._sends,
+            wrote=self._wrote,
+        )
+        actor = self._actor = StepRunner(
+            self._cluster, self._fleet, witness=self._witness, clock=clock
+        )
+        try:
+            with suppress(_FirstFinding):
+                await self._busy(actor)
+                await self._settle()
+        finally:
+            self._at = clock.monotonic()
+            await self._fleet.close()
+            await self._cluster.close()
         self._counts["skipped"] = actor.skipped
         return self.result()
 

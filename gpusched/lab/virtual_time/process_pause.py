@@ -19,14 +19,18 @@ PROGRAM: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("program
 """Set in the first task of a program; tasks that it starts inherit it."""
 
 
+_run_callback: Final[Callable[[asyncio.Handle], None]] = asyncio.Handle._run  # noqa: SLF001
+
+
 class _PausableHandle(asyncio.Handle):
     """A callback of perhaps a program that stands still."""
 
     __slots__ = ()
 
     def _run(self) -> None:
-        if not self._loop.holds(self, timer=False):  # type: ignore[attr-defined]
-            super()._run()
+        program = self._context.get(PROGRAM)  # type: ignore[attr-defined]
+        if program is None or not self._loop.holds(self, program, timer=False):  # type: ignore[attr-defined]
+            _run_callback(self)
 
 
 class _PausableTimerHandle(_Timer):
@@ -35,8 +39,9 @@ class _PausableTimerHandle(_Timer):
     __slots__ = ()
 
     def _run(self) -> None:
-        if not self._loop.holds(self, timer=True):  # type: ignore[attr-defined]
-            super()._run()
+        program = self._context.get(PROGRAM)  # type: ignore[attr-defined]
+        if program is None or not self._loop.holds(self, program, timer=True):  # type: ignore[attr-defined]
+            _run_callback(self)
 
 
 class PausableLoop(VirtualLoop):
@@ -62,12 +67,8 @@ class PausableLoop(VirtualLoop):
         came, passed = self._frozen.pop(program, ([], []))
         self._ready.extend([*came, *passed])  # type: ignore[attr-defined]
 
-    def holds(self, handle: asyncio.Handle, *, timer: bool) -> bool:
-        """Whether the callback has to wait, as its program is frozen."""
-        context: contextvars.Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001
-        program = context.get(PROGRAM)
-        if program is None:
-            return False
+    def holds(self, handle: asyncio.Handle, program: object, *, timer: bool) -> bool:
+        """Whether a callback of the program has to wait, as that is frozen."""
         if self.on_step is not None and program not in self._frozen:
             self.on_step(program)
         held = self._frozen.get(program)

@@ -23,7 +23,7 @@ import logging
 from gpusched.lab.chaos.scripts.generator import draw_script
 from gpusched.lab.chaos.play import play_script
 logging.disable(logging.CRITICAL)
-print(*(play_script(draw_script(seed)).digest for seed in (37, 159)))
+print(*(play_script(draw_script(seed)).digest for seed in (31, 37, 159)))
 """
 
 
@@ -39,7 +39,7 @@ def test_a_seed_gives_the_same_writes_whatever_the_hash_seed():
         for hashes in ("1", "77")
     }
     assert len(said) == 1
-    assert len(next(iter(said)).split()) == 2
+    assert len(next(iter(said)).split()) == 3
 
 
 def test_a_script_that_was_written_and_read_is_the_same(tmp_path):
