@@ -146,6 +146,28 @@ class _HookLedger:
     last: PluginFault | None = None
     story: str = ""
     streaks: dict[str, _FaultStreak] = attrs.Factory(dict)
+    shown: HookRecord | None = None
+    """The record that was made last."""
+
+    def record(self) -> HookRecord:
+        """What is known now: the record of before where nothing has happened since."""
+        shown, quarantined = self.shown, self.quarantined
+        if (
+            shown is None
+            or shown.calls != self.calls
+            or shown.faults != self.faults
+            or shown.quarantined != quarantined
+        ):
+            shown = self.shown = HookRecord(
+                calls=self.calls,
+                total_s=self.total_s,
+                slowest_s=self.slowest_s,
+                faults=self.faults,
+                quarantined=quarantined,
+                last_fault=str(self.last) if self.last else "",
+                story=self.story,
+            )
+        return shown
 
     @property
     def quarantined(self) -> bool:
@@ -268,24 +290,15 @@ class PluginGuard:
 
     def records(self) -> dict[HookId, HookRecord]:
         """A copy of what is known, by plugin and hook, for metrics."""
-        return {
-            who: HookRecord(
-                calls=ledger.calls,
-                total_s=ledger.total_s,
-                slowest_s=ledger.slowest_s,
-                faults=ledger.faults,
-                quarantined=ledger.quarantined,
-                last_fault=str(ledger.last) if ledger.last else "",
-                story=ledger.story,
-            )
-            for who, ledger in sorted(self._ledgers.copy().items())
-        }
+        return {who: ledger.record() for who, ledger in sorted(self._ledgers.copy().items())}
 
     def degraded(self) -> tuple[str, ...]:
         """One sentence for each quarantined callable, empty when all is well."""
         return tuple(
             f"{streak.last} ({PLUGIN_FAULTS_MAX} times in a row or more, so it is set aside)"
-            for _, ledger in sorted(self._ledgers.copy().items())
+            for _, ledger in sorted(
+                (who, each) for who, each in self._ledgers.copy().items() if each.quarantined
+            )
             for _, streak in sorted(ledger.streaks.copy().items())
             if streak.quarantined
         )

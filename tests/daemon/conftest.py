@@ -24,7 +24,7 @@ from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster import cluster as devcluster
 from gpusched.io.client.api_client import ApiClient, ApiResponse
-from gpusched.io.client.credentials import ApiAccess
+from gpusched.io.client.credentials import ApiAccess, GivenCredentials
 from gpusched.io.client.transport import HttpTransport, over_http
 from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.connections import MemoryNetwork
@@ -200,6 +200,14 @@ class World:
             made = await answer.json()
             return made["status"]["token"]
 
+    def _credentials(self) -> str | GivenCredentials:
+        """A kubeconfig where requests are HTTP; else what would be read from it."""
+        if self.over_http:
+            self.write_kubeconfig()
+            return str(self.kubeconfig)
+        host = f"http://127.0.0.1:{self.port}"
+        return GivenCredentials(ApiAccess(host=host, authorization=f"Bearer {self.token}"))
+
     def write_kubeconfig(self) -> None:
         """Point to the cluster, be it there or not."""
         self.kubeconfig.write_text(
@@ -327,14 +335,13 @@ class World:
 
         With a ``config_file`` it runs what that says, and watches it.
         """
-        self.write_kubeconfig()
         number = len(self.daemons)
         options = AppOptions(
             config=load_file(config_file) if config_file else DEFAULT,
             config_file=config_file,
             clock=clock or self.clock,
             rng=random.Random(number),
-            kubeconfig=str(self.kubeconfig),
+            kubeconfig=self._credentials(),
             identity=identity or f"d-{number}",
             inline=True,
             opened=self._opened,

@@ -36,7 +36,6 @@ from gpusched.lab.virtual_time.loop import EPOCH, VIRTUAL_MAX_S, run_virtual
 
 T = TypeVar("T")
 _TOKEN: Final = "simulation"  # noqa: S105 - opens nothing but this run
-_BEARER: Final = f"Bearer {_TOKEN}"
 _POLL_S: Final = 1.0
 _COLLECT_OLDER: Final = (200, 50)
 """Looks at the young before one at the middle-aged, and of those before one at everything."""
@@ -187,8 +186,9 @@ async def _run(
     try:
         history = HistoryDigest(cluster.core.store, tell=options.tell)
         kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(cluster.kubeconfig_text)
-        kubeconfig.chmod(0o600)
+        if options.http:
+            kubeconfig.write_text(cluster.kubeconfig_text)
+            kubeconfig.chmod(0o600)
         for number in range(options.daemons):
             app = App(_daemon(options, cluster, kubeconfig, number=number))
             daemons.append(asyncio.create_task(app.run(), name=f"daemon {number}"))
@@ -207,6 +207,11 @@ async def _run(
         await cluster.close()
 
 
+def credentials_of(cluster: DevCluster) -> GivenCredentials:
+    """What a daemon in this process needs to enter the cluster, without a kubeconfig to read."""
+    return GivenCredentials(ApiAccess(host=cluster.url, authorization=f"Bearer {cluster.token}"))
+
+
 def _daemon(
     options: SimulationOptions, cluster: DevCluster, kubeconfig: Path, *, number: int
 ) -> AppOptions:
@@ -214,9 +219,7 @@ def _daemon(
         config=options.config,
         clock=cluster.core.clock,
         rng=random.Random(f"{options.seed}/daemon/{number}"),  # noqa: S311  # repeatable
-        kubeconfig=str(kubeconfig)
-        if options.http
-        else GivenCredentials(ApiAccess(host=cluster.url, authorization=_BEARER)),
+        kubeconfig=str(kubeconfig) if options.http else credentials_of(cluster),
         identity=f"daemon-{number}",
         inline=True,
         recording=options.recording,
@@ -224,4 +227,4 @@ def _daemon(
     )
 
 
-__all__ = ["ClusterRun", "RunOutcome", "SimulationOptions", "simulate_cluster"]
+__all__ = ["ClusterRun", "RunOutcome", "SimulationOptions", "credentials_of", "simulate_cluster"]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import tempfile
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from gpusched.app import App, AppOptions
 from gpusched.config.model import Config
 from gpusched.lab.virtual_time.client_sessions import sessions_to
-from gpusched.lab.virtual_time.cluster_run import ClusterRun
+from gpusched.lab.virtual_time.cluster_run import ClusterRun, credentials_of
 
 
 class Restartable:
@@ -30,13 +28,10 @@ class Restartable:
         self._seed = seed
         self._starts = 0
         self._task: asyncio.Task[None] | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="gpusched-case-")
         self.app: App | None = None
 
     async def __aenter__(self) -> Self:
-        """Write the kubeconfig; nothing runs yet."""
-        self._kubeconfig.write_text(self._world.cluster.kubeconfig_text)
-        self._kubeconfig.chmod(0o600)
+        """Nothing runs yet."""
         return self
 
     async def __aexit__(
@@ -44,11 +39,6 @@ class Restartable:
     ) -> None:
         """End it like a kill."""
         await self._kill()
-        self._folder.cleanup()
-
-    @property
-    def _kubeconfig(self) -> Path:
-        return Path(self._folder.name) / "kubeconfig"
 
     def start(self) -> None:
         """Start a process; each has an identity of its own."""
@@ -57,7 +47,7 @@ class Restartable:
                 config=self._config,
                 clock=self._world.clock,
                 rng=random.Random(f"{self._seed}/{self._starts}"),  # repeatable
-                kubeconfig=str(self._kubeconfig),
+                kubeconfig=credentials_of(self._world.cluster),
                 identity=f"daemon-{self._starts}",
                 inline=True,
                 opened=sessions_to(self._world.cluster.in_process),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -16,7 +14,12 @@ from gpusched.lab.scenario.model.scenario import Scenario
 from gpusched.lab.scenario.play.run import PlaySite, RunProgress, ScenarioRun, play_scenario
 from gpusched.lab.scenario.target_cluster.embedded import EmbeddedTarget
 from gpusched.lab.virtual_time.client_sessions import sessions_to
-from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
+from gpusched.lab.virtual_time.cluster_run import (
+    ClusterRun,
+    SimulationOptions,
+    credentials_of,
+    simulate_cluster,
+)
 
 NAME: Final = "embedded"
 _BEFORE_S: Final = 600.0
@@ -34,27 +37,23 @@ def play_embedded(
 
     async def story(world: ClusterRun) -> ScenarioRun:
         ground = EmbeddedTarget(world.cluster, world.clock)
-        with tempfile.TemporaryDirectory(prefix="gpusched-scenario-") as folder:
-            kubeconfig = Path(folder) / "kubeconfig"
-            kubeconfig.write_text(world.cluster.kubeconfig_text)
-            kubeconfig.chmod(0o600)
 
-            def daemon(number: int) -> AppOptions:
-                rng = random.Random(f"{scenario.seed}/daemon/{number}")  # noqa: S311  # repeatable
-                return AppOptions(
-                    config=scenario.config,
-                    clock=world.clock,
-                    rng=rng,
-                    kubeconfig=str(kubeconfig),
-                    identity=f"daemon-{number}",
-                    inline=True,
-                    opened=sessions_to(world.cluster.in_process),
-                )
+        def daemon(number: int) -> AppOptions:
+            rng = random.Random(f"{scenario.seed}/daemon/{number}")  # noqa: S311  # repeatable
+            return AppOptions(
+                config=scenario.config,
+                clock=world.clock,
+                rng=rng,
+                kubeconfig=credentials_of(world.cluster),
+                identity=f"daemon-{number}",
+                inline=True,
+                opened=sessions_to(world.cluster.in_process),
+            )
 
-            site = PlaySite(ground=ground, name=NAME, daemon=daemon, cluster=world.cluster)
-            run = await play_scenario(scenario, site, tell=tell)
-            ground.close()
-            return run
+        site = PlaySite(ground=ground, name=NAME, daemon=daemon, cluster=world.cluster)
+        run = await play_scenario(scenario, site, tell=tell)
+        ground.close()
+        return run
 
     options = SimulationOptions(
         seed=scenario.seed,
