@@ -6,7 +6,7 @@ slices contradict each other are named and not used.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -295,6 +295,11 @@ class DeviceInventory:
                 )
             self.made_pools[names] = made
         return made
+
+    def node_slices(self, node: str) -> Iterator[ResourceSlice]:
+        """Slices that are for one node alone, older generations of their pools too."""
+        for slices in self._local.get(node, {}).values():
+            yield from slices
 
     def shares_pools(self, node: str) -> bool:
         """Whether a node reaches devices that other nodes may reach too."""

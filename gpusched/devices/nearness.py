@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from gpusched.api.devices.dynamic.slices import Device
 from gpusched.api.devices.published_devices import LINKS
 from gpusched.devices.inventory import Pool, PoolDevice, PoolId
 from gpusched.devices.usage import DeviceUsage
@@ -17,12 +18,13 @@ Locality = tuple[str, ...]
 def locality_of(device: PoolDevice) -> Locality:
     """Values of the attributes that tell where a device is: NUMA node, socket, PCIe root, link domain."""
     if device.locality is None:
-        device.locality = _read_locality(device)
+        device.locality = read_locality(device.device)
     return device.locality
 
 
-def _read_locality(device: PoolDevice) -> Locality:
-    known = {name.rpartition("/")[2].lower(): value for name, value in device.device.attributes}
+def read_locality(device: Device) -> Locality:
+    """The same of a device as its slice has it."""
+    known = {name.rpartition("/")[2].lower(): value for name, value in device.attributes}
     found = []
     for names in LINKS:
         value = next((known[name] for name in names if name in known), "")

@@ -32,6 +32,11 @@ def layout_from_devices(slices: Iterable[DeviceSlice]) -> GpuLayout | None:
     return GpuLayout(_divided(tuple(range(len(devices))), levels), _numa(values[0]))
 
 
+def number_devices(slices: Iterable[DeviceSlice]) -> dict[tuple[str, str, str], int]:
+    """The slot of each whole GPU of one node, by driver, pool and name; numbered as for a layout."""
+    return {key: slot for slot, (key, _) in enumerate(_ordered_keys(slices))}
+
+
 def _divided(slots: tuple[int, ...], levels: Sequence[Sequence[str]]) -> tuple[Island, ...]:
     parts: dict[str, list[int]] = {}
     for slot in slots:
@@ -42,16 +47,24 @@ def _divided(slots: tuple[int, ...], levels: Sequence[Sequence[str]]) -> tuple[I
 
 
 def _ordered(slices: Iterable[DeviceSlice]) -> list[PublishedDevice]:
+    return [device for _, device in _ordered_keys(slices)]
+
+
+def _ordered_keys(
+    slices: Iterable[DeviceSlice],
+) -> list[tuple[tuple[str, str, str], PublishedDevice]]:
+    """Whole GPUs in the order of their slots, each with driver, pool and name."""
     pools: dict[tuple[str, str, str], list[DeviceSlice]] = {}
     for each in slices:
         vendor = each.driver.partition(".")[2]
         pools.setdefault((vendor, each.driver, each.pool), []).append(each)
-    devices: list[PublishedDevice] = []
-    for _, parts in sorted(pools.items()):
+    devices: list[tuple[tuple[str, str, str], PublishedDevice]] = []
+    for (_, driver, pool), parts in sorted(pools.items()):
         newest = max(part.generation for part in parts)
         current = [part for part in parts if part.generation == newest]
         if len(current) == current[0].parts:
-            devices += sorted((each for part in current for each in part.devices), key=_number)
+            listed = sorted((each for part in current for each in part.devices), key=_number)
+            devices += [((driver, pool, each.name), each) for each in listed]
     return devices
 
 

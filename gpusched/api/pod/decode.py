@@ -225,7 +225,9 @@ def _binding_notes(notes: pod_wire.PodAnnotations, pod_class: PodClass) -> _Bind
     pod has them too is decided by the seal, see ``cache.ledger``.
     """
     wanted = 1 if pod_class.share is not None else pod_class.gpus
-    slots, doubt = _believed_slots(notes.slots or "", wanted)
+    # Slots of devices from claims are told for people: the claims say who has the devices.
+    from_claims = bool(pod_class.claims) and not wanted
+    slots, doubt = (0, "") if from_claims else _believed_slots(notes.slots or "", wanted)
     if not notes.fence:
         return _BindingNotes(slots, doubt=doubt)
     intern = shared_text

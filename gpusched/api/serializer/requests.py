@@ -117,6 +117,7 @@ def binding_body(
     fence: str,
     proof: str = "",
     seal: str = "",
+    numa: str | None = None,
 ) -> bytes:
     """A Binding; its annotations reach the pod in the same write as the node's name.
 
@@ -133,6 +134,7 @@ def binding_body(
         fence: ``holder/transitions`` of our leadership.
         proof: how good the gang's places are; empty when nothing is known.
         seal: over all that is read back from here, see ``api.serializer.seal``.
+        numa: NUMA nodes of the devices of its claims, empty for none known; None without claims.
     """
     annotations = {
         "gpusched.io/fence": fence,
@@ -142,6 +144,8 @@ def binding_body(
         "gpusched.io/seal": seal,
         "gpusched.io/slots": format_slots(slots),
     }
+    if numa is not None:
+        annotations["gpusched.io/numa"] = numa
     return _json.encode(
         {
             "apiVersion": "v1",

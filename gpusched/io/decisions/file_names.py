@@ -287,7 +287,7 @@ class, then by the field with that object, whose default says of which class it 
 
 LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
-    PodBind: frozenset({"claims"}),
+    PodBind: frozenset({"claims", "device_slots", "numa"}),
     GangStop: frozenset({"turn", "keeps_minimum"}),
     GangStatus: frozenset({"told_members", "lost_members", "eviction_warning"}),
 }

@@ -97,11 +97,12 @@ class BindCalls:
         """POST one Binding; over within ``CALL_S`` seconds."""
         pod = state.gang.binds[index]
         body = requests.binding_body(
-            pod.key, pod.uid, node=pod.node, slots=pod.slots, rank=pod.rank,
+            pod.key, pod.uid, node=pod.node, slots=pod.slots or pod.device_slots, rank=pod.rank,
             plan=state.plan, fence=state.fence, proof=state.gang.proof,
             seal=self._seal().of_binding(
                 pod.uid, node=pod.node, slots=pod.slots, plan=state.plan, fence=state.fence
             ),
+            numa=",".join(map(str, pod.numa)) if pod.claims else None,
         )  # fmt: skip
         path = f"{pod_path(pod.key)}/binding"
         try:

@@ -41,6 +41,8 @@ class PodBind:
         rank: index inside the gang, -1 for none.
         requests: what the ledger charges.
         claims: that are allocated and reserved for it first, in the order of its spec.
+        device_slots: bitmask of the GPU slots of whole devices from its claims, for its annotation.
+        numa: NUMA nodes of the devices from its claims, as far as their drivers say, sorted.
     """
 
     key: ObjectKey
@@ -51,6 +53,8 @@ class PodBind:
     rank: int
     requests: Resources
     claims: tuple[ClaimBind, ...] = ()
+    device_slots: int = 0
+    numa: tuple[int, ...] = ()
 
     def content(self) -> tuple[object, ...]:
         """What identifies the decision."""

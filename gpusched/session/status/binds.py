@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gpusched.session.state.plan import GangBind, PodBind
+from gpusched.api.node.node import Node
+from gpusched.session.state.plan import ClaimBind, GangBind, PodBind
 from gpusched.session.state.session import Session
+from gpusched.session.state.statement import Assignment
+from gpusched.session.status.device_places import device_places
 
 
 def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
@@ -13,19 +16,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
     for gang, places in session.placements.by_gang():
         if gang.expected_count:
             continue  # their room is held for them; see ``job_suspend_changes``
-        moved = [
-            PodBind(
-                place.pod.key,
-                place.pod.uid,
-                nodes[place.row].name,
-                nodes[place.row].uid,
-                place.slots,
-                place.pod.rank,
-                place.pod.pod_class.requests,
-                session.devices.claim_binds(place.pod) if place.pod.pod_class.claims else (),
-            )
-            for place in places
-        ]
+        moved = [_pod_bind(session, place, nodes[place.row]) for place in places]
         moved.sort(key=lambda bind: (bind.key, bind.uid))
         binds.append(
             GangBind(
@@ -42,3 +33,24 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
             )
         )
     return tuple(binds)
+
+
+def _pod_bind(session: Session, place: Assignment, node: Node) -> PodBind:
+    claims: tuple[ClaimBind, ...] = ()
+    slots = 0
+    numa: tuple[int, ...] = ()
+    if place.pod.pod_class.claims:
+        claims = session.devices.claim_binds(place.pod)
+        slots, numa = device_places(session, node.name, claims)
+    return PodBind(
+        place.pod.key,
+        place.pod.uid,
+        node.name,
+        node.uid,
+        place.slots,
+        place.pod.rank,
+        place.pod.pod_class.requests,
+        claims,
+        slots,
+        numa,
+    )

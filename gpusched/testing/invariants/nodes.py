@@ -84,7 +84,7 @@ def slot_findings(
     taken: dict[str, str] = {}
     parts: dict[str, Fraction] = {}
     for pod in pods:
-        if bound_node(pod) != node or not holds_room(pod):
+        if bound_node(pod) != node or not holds_room(pod) or _has_slots_of_claims(pod):
             continue
         name = object_name(pod)
         mine = [each for each in annotation_value(pod, "slots").split(",") if each]
@@ -120,6 +120,12 @@ def node_findings(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterator[Finding
         yield from overcommitted_amounts(node, by_node.get(node["metadata"]["name"], ()))
     for name, here in by_node.items():
         yield from slot_findings(name, here, memory=memory.get(name))
+
+
+def _has_slots_of_claims(pod: Obj) -> bool:
+    """Whether its slots are told of devices from claims, which it may share with others."""
+    claims = pod["spec"].get("resourceClaims")
+    return bool(claims) and not _gpus(pod) and gpu_share(pod, None) is None
 
 
 def _gpus(pod: Obj) -> int:

@@ -37,7 +37,7 @@ OF_OTHERS = {
 """Labels, annotations and taints of nodes: not a tenant's."""
 WRITTEN = {
     *("gpusched.io/reason", "volume.kubernetes.io/selected-node", "gpusched.io/seal-key"),
-    *("resource.kubernetes.io/delete-protection", "gpusched.io/settled"),
+    *("resource.kubernetes.io/delete-protection", "gpusched.io/settled", "gpusched.io/numa"),
     *("gpusched.io/GangWhole", "gpusched.io/Admitted", "gpusched.io/Scheduled"),
 }
 """Written on events, claims, the Lease and in the status of pods and native groups; not read of anything that a tenant

@@ -14,7 +14,7 @@ from gpusched.testing.invariants.model import (
     object_name,
 )
 
-RECORDS: Final = ("slots", "plan", "fence", "seal", "proof", "rank")
+RECORDS: Final = ("slots", "plan", "fence", "seal", "proof", "rank", "numa")
 """Annotations that only a binding of ours writes."""
 
 

@@ -148,7 +148,7 @@ class InvariantWatch:
         ours = _PLAN in (pod["metadata"].get("annotations") or {})
         if node is not None:
             node.taken.update(body.asked.whole)
-            for slot in body.slots:
+            for slot in () if _has_slots_of_claims(body, pod) else body.slots:
                 node.slots.setdefault(slot, {})[body.uid] = body.asked.share or _WHOLE
             if not ours:
                 node.foreign = at
@@ -201,17 +201,15 @@ class InvariantWatch:
 
     def _slots(self, body: OpenPod, pod: Obj, at: float, node: _NodeUse) -> None:
         name = f"{body.namespace}/{body.name}"
+        if _has_slots_of_claims(body, pod):
+            return
         for slot in body.slots:
             held = node.slots[slot]
             if sum(held.values()) > _WHOLE:
                 others = ", ".join(sorted(self._name(uid) for uid in held if uid != body.uid))
                 self._say(at, "slots", f"GPU {slot} of {body.node} was given to {name} while "
                                        f"{others} has it")  # fmt: skip
-        wanted = 1 if body.asked.share else sum(
-            number
-            for resource, number in body.asked.whole.items()
-            if gpu_resources().is_accelerator(resource)
-        )  # fmt: skip
+        wanted = _slots_asked(body)
         if wanted != len(body.slots) and not pod["spec"].get("resourceClaims"):
             self._say(at, "slots", f"pod {name} asks for {wanted} GPUs and has {len(body.slots)}")
 
@@ -326,6 +324,22 @@ class InvariantWatch:
             for each in new:
                 self._queues[each].held.update(asks)
             self._holding[uid] = (body, new)
+
+
+def _slots_asked(body: OpenPod) -> int:
+    """GPU slots that a pod asks for by its resources."""
+    if body.asked.share:
+        return 1
+    return sum(
+        number
+        for resource, number in body.asked.whole.items()
+        if gpu_resources().is_accelerator(resource)
+    )
+
+
+def _has_slots_of_claims(body: OpenPod, pod: Obj) -> bool:
+    """Whether its slots are told of devices from its claims, which it may share."""
+    return bool(pod["spec"].get("resourceClaims")) and not _slots_asked(body)
 
 
 def _thousandths(body: OpenPod) -> dict[str, int]:

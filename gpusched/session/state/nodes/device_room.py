@@ -445,6 +445,11 @@ class DeviceRoom:
                 return claim.name
         return ""
 
+    def allocation_of(self, bind: ClaimBind) -> ClaimAllocation | None:
+        """What a claim of the plan gets, or has already."""
+        claim = self._catalog.claims.get(bind.key)
+        return bind.allocation or (claim.allocation if claim is not None else None)
+
     def claim_binds(self, pod: Pod) -> tuple[ClaimBind, ...]:
         """What is written of a pod's claims before it is bound."""
         given = self._given.get(pod.uid)
