@@ -1,17 +1,32 @@
-"""How many pods at once find devices on a node: of one sort, or of several that compete."""
+"""How many pods at once find devices on a node: of one sort, or of several that compete.
+
+Answers are remembered for all nodes that have the same to offer, see ``node_signature``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 import attrs
 
-from gpusched.api.devices.dynamic.claims import AllocationMode
-from gpusched.devices.allocator import STEPS_MAX, Allocation, AllocationOutcome, allocate
-from gpusched.devices.inventory import DeviceInventory, NodeDevices
+from gpusched.api.devices.dynamic.claims import AllocationMode, DeviceClaimSpec
+from gpusched.devices.allocator import (
+    STEPS_MAX,
+    Allocation,
+    AllocationOutcome,
+    allocate,
+    looked_at_by,
+)
+from gpusched.devices.given_devices import make_allocation
+from gpusched.devices.inventory import DeviceInventory, LookedAt, NodeDevices
+from gpusched.devices.node_signature import signature_by
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.usage import DeviceUsage
+
+_ANSWERS_MAX: Final = 50_000
+_ASKED_MAX: Final = 10_000
 
 
 @attrs.frozen(slots=True)
@@ -36,7 +51,7 @@ def count_pods(
     claims: Sequence[ReadyClaim],
     *,
     most: int,
-    beside: Sequence[ReadyClaim] = (),
+    beside: Sequence[Sequence[ReadyClaim]] = (),
     steps_max: int = STEPS_MAX,
 ) -> PodCount:
     """How many pods with claims like these find devices on a node at the same time.
@@ -49,20 +64,23 @@ def count_pods(
         node: its devices.
         claims: of one pod.
         most: pods that are asked about.
-        beside: claims of other pods that are served, too, with any devices.
+        beside: claims of each of other pods that are served, too, with any devices.
         steps_max: devices that one search tries.
     """
     if not claims or most <= 0:
         return PodCount(max(0, most))
 
+    others = [claim for own in beside for claim in own]
+    places = _interchangeable(beside)
+
     def outcome(pods: int) -> Allocation:
-        alike = [each + len(beside) if each >= 0 else -1 for each in _alike(len(claims), pods)]
+        alike = [each + len(others) if each >= 0 else -1 for each in _alike(len(claims), pods)]
         return allocate(
             inventory,
             usage,
             node,
-            [*beside, *list(claims) * pods],
-            alike=[*([-1] * len(beside)), *alike],
+            [*others, *list(claims) * pods],
+            alike=[*places, *alike],
             steps_max=steps_max,
             near=False,
         )
@@ -83,7 +101,12 @@ def count_pods(
 
 
 def most_by_devices(
-    usage: DeviceUsage, node: NodeDevices, claims: Sequence[ReadyClaim], most: int
+    usage: DeviceUsage,
+    node: NodeDevices,
+    claims: Sequence[ReadyClaim],
+    most: int,
+    *,
+    beside: Sequence[Sequence[ReadyClaim]] = (),
 ) -> int:
     """No more pods than this find devices: so many are free for requests that have no alternative.
 
@@ -92,16 +115,12 @@ def most_by_devices(
         node: its devices.
         claims: of one pod.
         most: pods that are asked about.
+        beside: claims of each of other pods that are served, too.
     """
-    needed: Counter[tuple[str, ...]] = Counter()
-    for claim in claims:
-        for alternatives in claim.requests:
-            request = alternatives[0].request
-            if len(alternatives) == 1 and not request.admin:
-                exact = request.mode is AllocationMode.EXACT
-                needed[alternatives[0].selectors] += request.count if exact else 1
+    needed = _needed(claims)
+    others = _needed([claim for own in beside for claim in own])
     for selectors, count in needed.items():
-        free = 0
+        free = -others[selectors]
         for part in node.pools:
             for device in part.devices:
                 if device.selected(selectors) is not False:
@@ -109,8 +128,20 @@ def most_by_devices(
                         free = most * count
                         break
                     free += usage.holding(device.id) is None
-        most = min(most, free // max(1, count))
+        most = min(most, max(0, free) // max(1, count))
     return most
+
+
+def _needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[str, ...]]:
+    """Devices that requests without an alternative need at least, by their selectors."""
+    needed: Counter[tuple[str, ...]] = Counter()
+    for claim in claims:
+        for alternatives in claim.requests:
+            request = alternatives[0].request
+            if len(alternatives) == 1 and not request.admin:
+                exact = request.mode is AllocationMode.EXACT
+                needed[alternatives[0].selectors] += request.count if exact else 1
+    return needed
 
 
 def mixes(
@@ -189,3 +220,120 @@ def _alike(claims: int, pods: int) -> list[int]:
     for pod in range(1, pods):
         found[pod * claims] = (pod - 1) * claims
     return found
+
+
+def _interchangeable(pods: Sequence[Sequence[ReadyClaim]]) -> list[int]:
+    """For the first claim of each pod the first claim of an earlier one with equal claims."""
+    found: list[int] = []
+    last: dict[tuple[DeviceClaimSpec, ...], int] = {}
+    for claims in pods:
+        specs = tuple([each.spec for each in claims])
+        start = len(found)
+        found += [-1] * len(claims)
+        if claims:
+            found[start] = last.get(specs, -1)
+            last[specs] = start
+    return found
+
+
+# -- answers that nodes share ------------------------------------------------------------------
+@attrs.frozen(slots=True, eq=False)
+class AskedClaims:
+    """Claims of one pod.
+
+    Attributes:
+        looked_at: what they look at of devices.
+        number: that equal ones share.
+    """
+
+    claims: tuple[ReadyClaim, ...]
+    looked_at: LookedAt
+    number: int
+
+
+class DeviceAnswers:
+    """What nodes were found to hold, for all nodes that have the same and of which the same is taken.
+
+    Good for as long as the classes of devices are the same.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[Hashable, PodCount] = {}
+        self.mixes: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
+        self._allocations: dict[Hashable, Allocation] = {}
+        self._numbers: dict[tuple[DeviceClaimSpec, ...], int] = {}
+        self._together: dict[tuple[int, ...], LookedAt] = {}
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        for each in (self.counts, self.mixes, self._allocations, self._numbers, self._together):
+            each.clear()
+
+    def trim(self) -> None:
+        """Forget all answers where they have become too many, with the numbers of what was asked."""
+        answers = len(self.counts) + len(self.mixes) + len(self._allocations)
+        if answers > _ANSWERS_MAX or len(self._numbers) > _ASKED_MAX:
+            self.clear()
+
+    def make_asked(self, claims: tuple[ReadyClaim, ...]) -> AskedClaims:
+        """Claims of one pod, ready to be asked about; not across ``trim``."""
+        specs = tuple([each.spec for each in claims])
+        number = self._numbers.setdefault(specs, len(self._numbers))
+        return AskedClaims(claims, looked_at_by(claims), number)
+
+    def allocate(
+        self, inventory: DeviceInventory, usage: DeviceUsage, node: NodeDevices, asked: AskedClaims
+    ) -> Allocation:
+        """Devices for one pod, see ``allocator.allocate``; errors are not remembered, as they name devices."""
+        signature = signature_by(inventory, usage, node, asked.looked_at)
+        key = (asked.number, signature)
+        known = self._allocations.get(key)
+        if known is None:
+            found = allocate(inventory, usage, node, asked.claims)
+            if found.outcome is not AllocationOutcome.ERROR:
+                self._allocations[key] = found
+            return found
+        if known.outcome is not AllocationOutcome.ALLOCATED:
+            return known
+        return attrs.evolve(
+            known,
+            claims=tuple(
+                [
+                    make_allocation(node, given, before.configs)
+                    for given, before in zip(known.given, known.claims, strict=True)
+                ]
+            ),
+        )
+
+    def count(
+        self,
+        inventory: DeviceInventory,
+        usage: DeviceUsage,
+        node: NodeDevices,
+        asked: AskedClaims,
+        *,
+        most: int,
+        beside: Sequence[AskedClaims] = (),
+    ) -> PodCount:
+        """How many pods find devices, see ``count_pods``."""
+        others = tuple([each.number for each in beside])
+        looked_at = self._looked_at((asked, *beside)) if beside else asked.looked_at
+        signature = signature_by(inventory, usage, node, looked_at)
+        key = (asked.number, signature, most, others)
+        known = self.counts.get(key)
+        if known is None:
+            others_claims = [each.claims for each in beside]
+            bound = most_by_devices(usage, node, asked.claims, most, beside=others_claims)
+            known = count_pods(
+                inventory, usage, node, asked.claims, most=bound, beside=others_claims
+            )
+            self.counts[key] = known
+        return known
+
+    def _looked_at(self, asked: Sequence[AskedClaims]) -> LookedAt:
+        numbers = tuple([each.number for each in asked])
+        known = self._together.get(numbers)
+        if known is None:
+            every = [claim for each in asked for claim in each.claims]
+            known = self._together[numbers] = looked_at_by(every)
+        return known

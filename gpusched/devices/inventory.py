@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -22,15 +22,13 @@ from gpusched.api.devices.dynamic.slices import (
     NodeReach,
     ResourceSlice,
 )
-from gpusched.devices.selector_verdicts import Mismatch, selector_verdict
+from gpusched.devices.selector_verdicts import AttributeFrame, Mismatch, frame_of
 
 REMEMBERED_MAX: Final = 64
 """Answers of one sort that a device remembers; what asks for more are texts of many tenants."""
 
 _KINDS_MAX: Final = 200_000
 """Contents of devices and nodes that have a number; beyond, equal ones may get several."""
-_Question = TypeVar("_Question")
-_Answer = TypeVar("_Answer")
 
 
 class PoolId(NamedTuple):
@@ -52,15 +50,6 @@ LookedAt = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
 """Selectors of all requests of some claims, and attributes that their constraints compare."""
 
 
-_NOT_ASKED: Final[dict[Any, Any]] = {}
-"""Answers of a device that nothing was asked about yet: one for all, never written."""
-
-
-def _with_room(known: dict[_Question, _Answer]) -> dict[_Question, _Answer]:
-    """The answers that a device remembers, or none of them where they have become too many."""
-    return {} if known is _NOT_ASKED or len(known) >= REMEMBERED_MAX else known
-
-
 @attrs.define(slots=True, eq=False)
 class PoolDevice:
     """A device with its place in a pool.
@@ -68,8 +57,6 @@ class PoolDevice:
     Attributes:
         reach: nodes from which it can be used.
         taints: of the slice and of rules.
-        matches: answers of selectors that were asked already, by the texts of all of them.
-        values: of attributes that were compared already, with their types.
         kinds: numbers of what searches saw of it, see ``DeviceInventory.kind``.
         locality: where it is inside the node, once asked for; see ``nearness.locality_of``.
     """
@@ -78,29 +65,31 @@ class PoolDevice:
     device: Device
     reach: NodeReach
     taints: tuple[DeviceTaint, ...]
-    matches: dict[tuple[str, ...], bool | Mismatch] = _NOT_ASKED
-    values: dict[str, frozenset[object] | None] = _NOT_ASKED
-    kinds: dict[LookedAt, int] = _NOT_ASKED
+    kinds: dict[LookedAt, int] | None = None
     locality: tuple[str, ...] | None = None
+    _frame: AttributeFrame | None = None
+
+    @property
+    def frame(self) -> AttributeFrame:
+        """Names and types of its attributes."""
+        if self._frame is None:
+            self._frame = frame_of(self.device)
+        return self._frame
 
     def compared(self, attribute: str) -> frozenset[object] | None:
         """Values of an attribute, a list's elements each; None where the device lacks it."""
-        try:
-            return self.values[attribute]
-        except KeyError:
-            self.values = _with_room(self.values)
-            found = self.values[attribute] = _attribute_values(self.device, attribute)
-            return found
+        place = self.frame.places.get(attribute)
+        return None if place is None else _compared_values(self.device.attributes[place][1])
 
     def selected(self, selectors: tuple[str, ...]) -> bool | Mismatch:
         """Whether all of these CEL expressions hold for it; the first that has no value ends it."""
-        known = self.matches.get(selectors)
-        if known is None:
-            self.matches = _with_room(self.matches)
-            known = self.matches[selectors] = selector_verdict(
-                selectors, self.device, self.id.driver
-            )
-        return known
+        return self.frame.verdict(selectors, self.device, self.id.driver)
+
+
+def _compared_values(value: AttributeValue) -> frozenset[object]:
+    if not isinstance(value, tuple):
+        return frozenset(((type(value).__name__, value),))
+    return frozenset((type(each).__name__, each) for each in value)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -250,11 +239,12 @@ class DeviceInventory:
 
     def kind(self, device: PoolDevice, looked_at: LookedAt) -> int:
         """A number that devices share which are the same to claims, but for their names and pools."""
+        if device.kinds is None or len(device.kinds) >= REMEMBERED_MAX:
+            device.kinds = {}
         known = device.kinds.get(looked_at)
         if known is None:
-            device.kinds = _with_room(device.kinds)
             known = device.kinds[looked_at] = self.kind_numbers.number(
-                _looked_at(device, looked_at)
+                device_content(device, looked_at)
             )
         return known
 
@@ -381,16 +371,14 @@ def _make_pool(
     return pool
 
 
-def _looked_at(device: PoolDevice, looked_at: LookedAt) -> Hashable:
+def device_content(device: PoolDevice, looked_at: LookedAt) -> Hashable:
+    """What claims see of a device but its name and pool."""
     selectors, compared = looked_at
     content = device.device
     return (
         device.id.driver,
-        tuple(
-            found if isinstance(found := device.selected(each), bool) else found.message
-            for each in selectors
-        ),
-        tuple(device.compared(name) for name in compared),
+        tuple([device.selected(each) for each in selectors]),
+        tuple([device.compared(name) for name in compared]),
         content.capacities,
         content.consumes,
         device.taints,
@@ -398,14 +386,6 @@ def _looked_at(device: PoolDevice, looked_at: LookedAt) -> Hashable:
         content.binds_to_node,
         content.binding_conditions,
     )
-
-
-def _attribute_values(device: Device, attribute: str) -> frozenset[object] | None:
-    value = next((held for name, held in device.attributes if name == attribute), None)
-    if value is None:
-        return None
-    listed: tuple[AttributeValue, ...] = value if isinstance(value, tuple) else (value,)
-    return frozenset((type(each).__name__, each) for each in listed)
 
 
 def _contradiction(slices: Sequence[ResourceSlice], counters: Mapping[tuple[str, str], int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
 from gpusched.api.devices.dynamic.slices import Device
@@ -24,12 +25,19 @@ def locality_of(device: PoolDevice) -> Locality:
 
 def read_locality(device: Device) -> Locality:
     """The same of a device as its slice has it."""
-    known = {name.rpartition("/")[2].lower(): value for name, value in device.attributes}
+    attributes = device.attributes
     found = []
-    for names in LINKS:
-        value = next((known[name] for name in names if name in known), "")
+    for place in _link_places(tuple([name for name, _ in attributes])):
+        value = "" if place is None else attributes[place][1]
         found.append(str(value[0] if isinstance(value, tuple) and value else value))
     return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _link_places(attributes: tuple[str, ...]) -> tuple[int | None, ...]:
+    """For each kind of link the place of the attribute that tells it, None for none."""
+    known = {name.rpartition("/")[2].lower(): place for place, name in enumerate(attributes)}
+    return tuple(next((known[name] for name in names if name in known), None) for names in LINKS)
 
 
 def choose_near(

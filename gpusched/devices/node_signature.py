@@ -18,6 +18,7 @@ from gpusched.devices.inventory import (
     LookedAt,
     NodeDevices,
     PoolDevice,
+    device_content,
 )
 from gpusched.devices.nearness import locality_of
 from gpusched.devices.requests import ReadyClaim
@@ -61,6 +62,7 @@ def _content(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt)
     """What claims see of a node that nothing is taken of."""
     selectors, compared = looked_at
     alone: LookedAt = (selectors, ())
+    number = inventory.kind_numbers.number
     groups: dict[tuple[object, object], int] = {}
     parts: list[Hashable] = []
     for part in node.pools:
@@ -73,7 +75,7 @@ def _content(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt)
                 bool(pool.fault),
                 tuple(sorted(pool.counters.items())),
                 tuple(
-                    (inventory.kind(each, alone), _groups_of(each, compared, groups))
+                    (number(device_content(each, alone)), _groups_of(each, compared, groups))
                     for each in part.devices
                 ),
             )

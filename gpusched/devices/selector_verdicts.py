@@ -1,10 +1,14 @@
-"""What selectors say of a device: asked once for all devices that are alike in what the selectors read."""
+"""What selectors say of a device: asked once for all devices that are alike in what the selectors read.
+
+Devices of one model have attributes of the same names and types, a frame that they share: where in a
+device an expression finds what it reads is worked out once for each frame.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
@@ -20,9 +24,13 @@ from gpusched.cel.device_selectors import (
     selector_reads,
 )
 
-_VERDICTS_MAX: Final = 16_384
-"""Verdicts that are kept; a cluster has a few for each model of device and each class."""
+_FRAMES_MAX: Final = 4_096
+_PLANS_MAX: Final = 256
+"""Selectors for which a frame remembers what they read."""
+_VERDICTS_MAX: Final = 4_096
+"""Verdicts of some selectors that a frame remembers: one for each device where they read serial numbers."""
 _SELECTORS_MAX: Final = 4_096
+_PLAIN: Final = (bool, int, str)
 
 
 @attrs.frozen(slots=True)
@@ -32,40 +40,114 @@ class Mismatch:
     message: str
 
 
-class ReadDevice(NamedTuple):
-    """What selectors read of a device; verdicts are the same for equal ones.
+@attrs.frozen(slots=True, eq=False)
+class _Plan:
+    """Where some selectors find what they read of the devices of one frame.
 
     Attributes:
-        driver: that publishes it.
-        attributes: with their types, as ``True`` is 1 to Python.
-        amounts: of capacities, billionths by name.
-        domains: that are read of attributes and of capacities, and have something; where all is there
-            that is read, none.
-        fault: why no expression has a value for it, empty where all may.
+        places: of attributes that are read and there.
+        capacities: names of those that are read, None for all.
+        domains: of attributes that are read and there.
+        verdicts: by what was read.
     """
 
-    driver: str
-    attributes: tuple[tuple[str, object, AttributeValue], ...]
-    amounts: tuple[tuple[str, int], ...]
-    domains: tuple[frozenset[str], frozenset[str]]
-    shareable: bool
-    fault: str
+    places: tuple[int, ...]
+    capacities: frozenset[str] | None
+    domains: frozenset[str]
+    verdicts: dict[Hashable, bool | Mismatch] = attrs.field(factory=dict)
 
-    def make_view(self) -> DeviceView:
-        """The device as CEL expressions see it, without what they do not read."""
-        made = make_device_view(
-            self.driver,
-            {name: value for name, _, value in self.attributes},
-            dict(self.amounts),
-            shareable=self.shareable,
-            domains=self.domains,
+
+class AttributeFrame:
+    """Names and types of the attributes that devices have in common.
+
+    Args:
+        names: of the attributes.
+        types: of their values; of a list, a tuple of its elements' types.
+    """
+
+    def __init__(self, names: tuple[str, ...], types: tuple[object, ...]) -> None:
+        self.places: dict[str, int] = {name: place for place, name in enumerate(names)}
+        """Places of the attributes by name."""
+        self._names = names
+        self._doubtful = tuple(place for place, each in enumerate(types) if each not in _PLAIN)
+        self._faults: dict[Hashable, str] = {}
+        self._plans: dict[tuple[str, ...], _Plan] = {}
+
+    def verdict(self, selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:
+        """Whether all of these CEL expressions hold for a device; the first without a value ends it."""
+        plan = self._plans.get(selectors)
+        if plan is None:
+            if len(self._plans) >= _PLANS_MAX:
+                self._plans.clear()
+            plan = self._plans[selectors] = self._make_plan(selectors)
+        attributes = device.attributes
+        key = (
+            driver,
+            tuple([attributes[place][1] for place in plan.places]),
+            device.capacities if plan.capacities is None else _amounts(plan.capacities, device),
+            device.shareable,
+            self._fault(attributes) if self._doubtful else "",
         )
-        return attrs.evolve(made, fault=self.fault)
+        known = plan.verdicts.get(key)
+        if known is None:
+            if len(plan.verdicts) >= _VERDICTS_MAX:
+                plan.verdicts.clear()
+            known = plan.verdicts[key] = _evaluate(selectors, self._view(plan, device, driver))
+        return known
+
+    def _make_plan(self, selectors: tuple[str, ...]) -> _Plan:
+        reads = _reads_of(selectors)
+        if reads is None:
+            return _Plan(tuple(range(len(self._names))), None, frozenset())
+        found = tuple(place for name, place in self.places.items() if name in reads.attributes)
+        return _Plan(found, reads.capacities, _domains(reads.attributes) & _domains(self._names))
+
+    def _fault(self, attributes: Sequence[tuple[str, AttributeValue]]) -> str:
+        """Why no expression can be evaluated with these attributes, empty where all can."""
+        key = tuple([attributes[place][1] for place in self._doubtful])
+        known = self._faults.get(key)
+        if known is None:
+            if len(self._faults) >= _VERDICTS_MAX:
+                self._faults.clear()
+            each = (attribute_fault(*attributes[place]) for place in self._doubtful)
+            known = self._faults[key] = next(filter(None, each), "")
+        return known
+
+    def _view(self, plan: _Plan, device: Device, driver: str) -> DeviceView:
+        """A device as CEL expressions see it, without what they do not read."""
+        wanted = plan.capacities
+        made = make_device_view(
+            driver,
+            dict([device.attributes[place] for place in plan.places]),
+            {e.name: e.amount for e in device.capacities if wanted is None or e.name in wanted},
+            shareable=device.shareable,
+            domains=(plan.domains, _domains(each.name for each in device.capacities)),
+        )
+        return attrs.evolve(made, fault=self._fault(device.attributes))
+
+
+def frame_of(device: Device) -> AttributeFrame:
+    """The frame of a device's attributes."""
+    attributes = device.attributes
+    return _frame(
+        tuple([name for name, _ in attributes]),
+        tuple([type(e) if type(e) is not tuple else _types(e) for _, e in attributes]),
+    )
 
 
 def selector_verdict(selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:
     """Whether all of these CEL expressions hold for a device; the first without a value ends it."""
-    return _verdict(selectors, _read_device(_reads_of(selectors), device, driver))
+    return frame_of(device).verdict(selectors, device, driver)
+
+
+@lru_cache(maxsize=_FRAMES_MAX)
+def _frame(names: tuple[str, ...], types: tuple[object, ...]) -> AttributeFrame:
+    return AttributeFrame(names, types)
+
+
+def _types(value: AttributeValue) -> object:
+    """The types inside of a list."""
+    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
 
 
 @lru_cache(maxsize=_SELECTORS_MAX)
@@ -82,47 +164,21 @@ def _reads_of(selectors: tuple[str, ...]) -> SelectorReads | None:
     return SelectorReads(frozenset(attributes), frozenset(capacities))
 
 
-def _read_device(reads: SelectorReads | None, device: Device, driver: str) -> ReadDevice:
-    fault = ""
-    kept = []
-    wanted = None if reads is None else reads.attributes
-    for name, value in device.attributes:
-        kind = type(value)
-        if kind not in _PLAIN:
-            fault = fault or attribute_fault(name, value)
-        if wanted is None or name in wanted:
-            kept.append((name, _types(value) if kind is tuple else kind, value))
-    measured = None if reads is None else reads.capacities
-    amounts = tuple(
-        [(e.name, e.amount) for e in device.capacities if measured is None or e.name in measured]
-    )
-    domains = _NO_DOMAINS
-    if reads is not None and (
-        len(kept) < len(reads.attributes) or len(amounts) < len(reads.capacities)
-    ):
-        domains = (
-            _domains(reads.attributes) & _domains(name for name, _ in device.attributes),
-            _domains(reads.capacities) & _domains(each.name for each in device.capacities),
-        )
-    return ReadDevice(driver, tuple(kept), amounts, domains, device.shareable, fault)
-
-
-_PLAIN: Final = frozenset({bool, int, str})
-_NO_DOMAINS: Final[tuple[frozenset[str], frozenset[str]]] = (frozenset(), frozenset())
-
-
-def _types(value: AttributeValue) -> object:
-    """The types inside of a list."""
-    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
+def _amounts(wanted: frozenset[str], device: Device) -> Hashable:
+    """Capacities that are read, and domains of all where one of them is not there."""
+    if not wanted:
+        return ()
+    found = [(each.name, each.amount) for each in device.capacities if each.name in wanted]
+    if len(found) < len(wanted):
+        return (*found, _domains(each.name for each in device.capacities))
+    return tuple(found)
 
 
 def _domains(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.partition("/")[0] for name in names)
 
 
-@lru_cache(maxsize=_VERDICTS_MAX)
-def _verdict(selectors: tuple[str, ...], device: ReadDevice) -> bool | Mismatch:
-    view = device.make_view()
+def _evaluate(selectors: tuple[str, ...], view: DeviceView) -> bool | Mismatch:
     for text in selectors:
         try:
             if not compile_selector(text).matches(view):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from gpusched.api.affinity.decode import node_terms
@@ -147,14 +148,20 @@ def _attribute(value: wire.WireAttribute) -> AttributeValue:
     if value.text is not None:
         return shared_text(value.text)
     if value.version is not None:
-        return Version(shared_text(value.version))
+        return _version(value.version)
     listed: Iterable[bool | int | str | Version] = (
         value.flags
         or value.ints
         or value.strings
-        or [Version(each) for each in value.versions or ()]
+        or [_version(each) for each in value.versions or ()]
     )
     return tuple(listed)
+
+
+@lru_cache(maxsize=4096)
+def _version(text: str) -> Version:
+    """A version; one object for all devices that have it."""
+    return Version(text)
 
 
 def _capacity(name: str, value: wire.WireCapacity | wire.Amount) -> DeviceCapacity:

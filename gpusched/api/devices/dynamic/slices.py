@@ -20,14 +20,14 @@ AttributeValue: TypeAlias = "bool | int | str | Version | tuple[AttributeValue, 
 """What an attribute of a device holds; a tuple for lists of them."""
 
 
-@attrs.frozen(slots=True, order=False)
+@attrs.frozen(slots=True, order=False, cache_hash=True)
 class Version:
     """A semantic version as an attribute holds it; its text, which CEL compares by parts."""
 
     text: str
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
 class CapacityPolicy:
     """Amounts of a capacity that one share of a device may take (``requestPolicy``).
 
@@ -44,7 +44,7 @@ class CapacityPolicy:
     step: int | None = None
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
 class DeviceCapacity:
     """One capacity of a device.
 
@@ -59,7 +59,7 @@ class DeviceCapacity:
     policy: CapacityPolicy | None = None
 
 
-@attrs.frozen(slots=True)
+@attrs.frozen(slots=True, cache_hash=True)
 class CounterSet:
     """Counters that devices of one pool share.
 
@@ -72,7 +72,7 @@ class CounterSet:
     counters: tuple[tuple[str, int], ...]
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
 class DeviceTaint:
     """A taint of a device.
 
@@ -89,7 +89,7 @@ class DeviceTaint:
     rule: str = ""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
 class NodeReach:
     """Nodes from which devices can be used.
 

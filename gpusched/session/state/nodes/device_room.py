@@ -8,7 +8,8 @@ places on a node in this session may change devices among themselves, as nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -26,7 +27,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import AllocationOutcome, allocate
-from gpusched.devices.fit import PodCount, count_pods, mixes, most_by_devices
+from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, mixes
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
 from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, make_ready
@@ -53,8 +54,9 @@ class DeviceCache:
     def __init__(self) -> None:
         self._catalog = NO_DEVICES
         self._inventory: DeviceInventory | None = None
-        self.counts: dict[Hashable, PodCount] = {}
-        self.mixes: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
+        self._claims: Mapping[ObjectKey, ResourceClaim] = NO_DEVICES.claims
+        self._usage: DeviceUsage | None = None
+        self.answers = DeviceAnswers()
 
     def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
         """The inventory of a catalog; the same object for the same slices, classes and rules."""
@@ -66,10 +68,42 @@ class DeviceCache:
             or before.taint_rules is not catalog.taint_rules
         ):
             known = self._inventory = DeviceInventory(catalog, known)
-            self.counts.clear()
-            self.mixes.clear()
+            self._usage = None
+            if before.classes is not catalog.classes:
+                self.answers.clear()
+        self.answers.trim()
         self._catalog = catalog
         return known
+
+    def usage(self, catalog: DeviceCatalog) -> DeviceUsage:
+        """What allocated claims hold of the devices, for one session to change."""
+        inventory, claims = self.inventory(catalog), catalog.claims
+        before = self._claims if self._usage is not None else NO_DEVICES.claims
+        if self._usage is None:
+            self._usage = DeviceUsage(inventory)
+        if claims is not before:
+            _follow_claims(self._usage, before, claims)
+        self._claims = claims
+        return self._usage.copy()
+
+
+def _follow_claims(
+    usage: DeviceUsage,
+    before: Mapping[ObjectKey, ResourceClaim],
+    now: Mapping[ObjectKey, ResourceClaim],
+) -> None:
+    """Take what claims were given since, and give back what they have no longer."""
+    for key, claim in now.items():
+        old = before.get(key)
+        if old is not claim:
+            if old is not None and old.allocation is not None:
+                usage.add(old.allocation.devices, times=-1)
+            if claim.allocation is not None:
+                usage.add(claim.allocation.devices)
+    for key in before.keys() - now.keys():
+        allocation = before[key].allocation
+        if allocation is not None:
+            usage.add(allocation.devices, times=-1)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -78,6 +112,7 @@ class ClassClaims:
 
     Attributes:
         own: that each pod gets allocated for itself, in the order of the spec.
+        asked: the same, to be asked about; None where there are none.
         nodes: for each claim that has an allocation and limits the nodes, its terms.
         fault: why no pod of the class can be placed, empty where they can.
     """
@@ -85,6 +120,7 @@ class ClassClaims:
     own: tuple[ReadyClaim, ...] = ()
     nodes: tuple[tuple[NodeTerm, ...], ...] = ()
     fault: str = ""
+    asked: AskedClaims | None = None
 
 
 @attrs.define(slots=True, eq=False)
@@ -94,6 +130,35 @@ class _Given:
     row: int
     claims: ClassClaims
     allocations: tuple[ClaimAllocation, ...]
+
+
+class _GivenPods:
+    """Pods that a session gave devices."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[UID, _Given] = {}
+        self._by_row: dict[int, dict[UID, _Given]] = {}
+
+    def put(self, uid: UID, given: _Given) -> None:
+        """A pod was given these, instead of others where it had some."""
+        self.pop(uid)
+        self.by_uid[uid] = given
+        if given.allocations:
+            self._by_row.setdefault(given.row, {})[uid] = given
+
+    def pop(self, uid: UID) -> _Given | None:
+        """Drop a pod, and return what it was given."""
+        given = self.by_uid.pop(uid, None)
+        if given is not None:
+            self._by_row.get(given.row, {}).pop(uid, None)
+        return given
+
+    def on_row(self, row: int) -> Mapping[UID, _Given]:
+        """Pods on a row that have devices of their own."""
+        return self._by_row.get(row, _NO_PODS)
+
+
+_NO_PODS: Final[Mapping[UID, _Given]] = MappingProxyType({})
 
 
 class DeviceRoom:
@@ -110,19 +175,13 @@ class DeviceRoom:
         self._node_usage = node_usage
         self._cache = cache
         self.inventory = cache.inventory(catalog)
-        self._now = DeviceUsage(self.inventory)
-        self._later = DeviceUsage(self.inventory)
-        self._held: dict[UID, list[ClaimAllocation]] = {}
-        for claim in catalog.claims.values():
-            if claim.allocation is None:
-                continue
-            self._now.add(claim.allocation.devices)
-            self._later.add(claim.allocation.devices)
-            if len(claim.reserved_for) == 1:
-                self._held.setdefault(claim.reserved_for[0].uid, []).append(claim.allocation)
+        self._now = cache.usage(catalog)
+        self._changed_later: DeviceUsage | None = None
+        """Usage once the pods that leave are gone; None while it is that of now."""
+        self._held: dict[UID, list[ClaimAllocation]] | None = None
         self._classes: dict[str, ClassClaims] = {}
-        self._given: dict[UID, _Given] = {}
-        self._nominated: dict[UID, _Given] = {}
+        self._given = _GivenPods()
+        self._nominated = _GivenPods()
         self._uncertain: set[tuple[str, int]] = set()
         self._moves = 0
         self._found: tuple[object, dict[UID, _Given] | None] = (None, None)
@@ -162,7 +221,12 @@ class DeviceRoom:
             elif claim.allocation.nodes is not None:
                 nodes.append(claim.allocation.nodes)
         fault = next((each.fault for each in own if each.fault), "")
-        return ClassClaims(tuple(own), tuple(nodes), fault and f"cannot be given devices: {fault}")
+        return ClassClaims(
+            tuple(own),
+            tuple(nodes),
+            fault and f"cannot be given devices: {fault}",
+            self._cache.answers.make_asked(tuple(own)) if own else None,
+        )
 
     def shared_claim(self, pod_class: PodClass) -> str:
         """Name of a claim without devices that all pods of a class would share; empty for none."""
@@ -197,7 +261,7 @@ class DeviceRoom:
             [self._node_devices(row) for row in rows],
             self.class_claims(pod_class).own,
             most=min(most, _PODS_MAX),
-            counts=self._cache.counts,
+            counts=self._cache.answers.counts,
         )
 
     def devices_by_consumer(self) -> Iterator[tuple[UID, str, DeviceId]]:
@@ -213,8 +277,8 @@ class DeviceRoom:
 
     def given_devices(self) -> Iterator[tuple[UID, DeviceId]]:
         """Devices that this session gave, now or later as it looks at it, each with the pod's UID."""
-        nominated = self._nominated if self._node_usage.later else {}
-        for uid, each in (*self._given.items(), *nominated.items()):
+        nominated = self._nominated.by_uid if self._node_usage.later else {}
+        for uid, each in (*self._given.by_uid.items(), *nominated.items()):
             for allocation in each.allocations:
                 for device in _held_devices(allocation):
                     yield uid, device
@@ -230,65 +294,56 @@ class DeviceRoom:
 
         def lower(rows: Sequence[int] | slice, fits: Ints) -> None:
             numbers = range(len(fits)) if isinstance(rows, slice) else rows
-            for position, row in enumerate(numbers):
-                if fits[position]:
-                    fits[position] = self.count(pod_class, row, most=int(fits[position]))
+            for position, (row, most) in enumerate(zip(numbers, fits.tolist(), strict=True)):
+                if most:
+                    fits[position] = self.count(pod_class, row, most=most)
 
         return lower
 
     def count(self, pod_class: PodClass, row: int, *, most: int) -> int:
         """How many more pods of a class find devices on a row, ``most`` at most."""
         claims = self.class_claims(pod_class)
+        if claims.fault:
+            return 0
         node = self._node_usage.nodes.nodes[row]
-        if claims.fault or not all(
+        if claims.nodes and not all(
             any(term.matches(node.labels, name=node.name) for term in terms)
             for terms in claims.nodes
         ):
             return 0
-        if not claims.own:
+        if claims.asked is None:
             return most
+        most = min(most, _PODS_MAX)
         devices = self.inventory.node_devices(node.name, node.labels)
-        usage = self._usage
-        most = most_by_devices(usage, devices, claims.own, min(most, _PODS_MAX))
-        if not most:
-            return 0
-        signature = node_signature(self.inventory, usage, devices, claims.own)
-        key = (signature, tuple(each.spec for each in claims.own), most)
-        known = self._cache.counts.get(key)
-        if known is None:
-            known = count_pods(self.inventory, usage, devices, claims.own, most=most)
-            self._cache.counts[key] = known
-        if known.bounded:
-            self._uncertain.add((pod_class.digest, row))
-        if known.most < most:
-            beside = self._placed_on(row, nominated=self._node_usage.later)
+        answers = self._cache.answers
+        found = answers.count(self.inventory, self._usage, devices, claims.asked, most=most)
+        if found.most < most:
+            nominated = self._node_usage.later
+            beside = (self._nominated if nominated else self._given).on_row(row)
             if beside:
-                return self._count_beside(claims, devices, list(beside.values()), most=most)
-        return known.most
+                found = self._count_beside(claims.asked, devices, list(beside.values()), most=most)
+        if found.bounded:
+            self._uncertain.add((pod_class.digest, row))
+        return found.most
 
     def _count_beside(
-        self, claims: ClassClaims, devices: NodeDevices, beside: Sequence[_Given], *, most: int
-    ) -> int:
+        self, asked: AskedClaims, devices: NodeDevices, beside: Sequence[_Given], *, most: int
+    ) -> PodCount:
         """The same where pods were given places in this session, which may change their devices."""
         nominated = self._node_usage.later
         for each in beside:
-            self._move(each.allocations, nominated=nominated, times=-1)
-        found = count_pods(
+            self._shift(each.allocations, nominated=nominated, times=-1)
+        found = self._cache.answers.count(
             self.inventory,
             self._usage,
             devices,
-            claims.own,
+            asked,
             most=most,
-            beside=[claim for each in beside for claim in each.claims.own],
+            beside=[each.claims.asked for each in beside if each.claims.asked is not None],
         )
         for each in beside:
-            self._move(each.allocations, nominated=nominated, times=1)
-        return found.most
-
-    def _placed_on(self, row: int, *, nominated: bool) -> dict[UID, _Given]:
-        """Pods that this session placed on a row and that have devices of their own."""
-        given = self._nominated if nominated else self._given
-        return {uid: each for uid, each in given.items() if each.row == row and each.allocations}
+            self._shift(each.allocations, nominated=nominated, times=1)
+        return found
 
     def count_together(
         self, classes: Sequence[PodClass], row: int, most: Sequence[int]
@@ -311,10 +366,10 @@ class DeviceRoom:
         every = [claim for own in kinds for claim in own]
         signature = node_signature(self.inventory, self._usage, devices, every)
         key = (signature, tuple(tuple(e.spec for e in own) for own in kinds), tuple(most))
-        known = self._cache.mixes.get(key)
+        known = self._cache.answers.mixes.get(key)
         if known is None:
             known = mixes(self.inventory, self._usage, devices, kinds, most=most)
-            self._cache.mixes[key] = known
+            self._cache.answers.mixes[key] = known
         return known
 
     def is_bounded(self, pod_class: PodClass) -> bool:
@@ -330,6 +385,12 @@ class DeviceRoom:
     @property
     def _usage(self) -> DeviceUsage:
         return self._later if self._node_usage.later else self._now
+
+    @property
+    def _later(self) -> DeviceUsage:
+        if self._changed_later is None:
+            self._changed_later = self._now.copy()
+        return self._changed_later
 
     def can_take(self, pod: Pod, row: int) -> bool:
         """Whether a pod finds devices on a row, now or later as the session looks at it."""
@@ -356,16 +417,17 @@ class DeviceRoom:
             raise InvariantBroken(f"pod {pod.key} finds no devices on row {row}")
         given = self._nominated if nominated else self._given
         for uid in found:
-            if uid in given:
-                self._move(given[uid].allocations, nominated=nominated, times=-1)
+            before = given.pop(uid)
+            if before is not None:
+                self._move(before.allocations, nominated=nominated, times=-1)
         for uid, place in found.items():
             self._move(place.allocations, nominated=nominated, times=1)
-            given[uid] = place
+            given.put(uid, place)
         self._touch(row)
 
     def give_back(self, pod: Pod, *, nominated: bool) -> None:
         """Undo ``take``; a nomination of an earlier session has no devices yet."""
-        place = (self._nominated if nominated else self._given).pop(pod.uid, None)
+        place = (self._nominated if nominated else self._given).pop(pod.uid)
         if place is not None:
             self._move(place.allocations, nominated=nominated, times=-1)
             self._touch(place.row)
@@ -382,32 +444,42 @@ class DeviceRoom:
 
     def _move(self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int) -> None:
         self._moves += 1
+        self._shift(allocations, nominated=nominated, times=times)
+
+    def _shift(
+        self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int
+    ) -> None:
+        """The same where it is taken back before anything else is asked."""
+        later = self._later if nominated else self._changed_later
         for each in allocations:
-            self._later.add(each.devices, times=times)
+            if later is not None:
+                later.add(each.devices, times=times)
             if not nominated:
                 self._now.add(each.devices, times=times)
 
     def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, _Given] | None:
         """Devices for the pod alone, else for all that this session placed on the row with it."""
         claims = self.class_claims(pod.pod_class)
-        if not claims.own:
+        if claims.asked is None:
             return {pod.uid: _Given(row, claims, ())}
         node = self._node_usage.nodes.nodes[row]
         devices = self.inventory.node_devices(node.name, node.labels)
         usage = self._later if nominated else self._now
-        alone = allocate(self.inventory, usage, devices, claims.own)
+        alone = self._cache.answers.allocate(self.inventory, usage, devices, claims.asked)
         if alone.outcome is AllocationOutcome.ALLOCATED:
             return {pod.uid: _Given(row, claims, alone.claims)}
-        everyone = self._placed_on(row, nominated=nominated)
+        everyone = dict((self._nominated if nominated else self._given).on_row(row))
         if not everyone:
             return None
         for each in everyone.values():
-            self._move(each.allocations, nominated=nominated, times=-1)
+            self._shift(each.allocations, nominated=nominated, times=-1)
         everyone[pod.uid] = _Given(row, claims, ())
         asked = [claim for each in everyone.values() for claim in each.claims.own]
         found = allocate(self.inventory, usage, devices, asked)
+        everyone.pop(pod.uid)
         for each in everyone.values():
-            self._move(each.allocations, nominated=nominated, times=1)
+            self._shift(each.allocations, nominated=nominated, times=1)
+        everyone[pod.uid] = _Given(row, claims, ())
         if found.outcome is not AllocationOutcome.ALLOCATED:
             return None
         left = iter(found.claims)
@@ -420,13 +492,17 @@ class DeviceRoom:
     def leave(self, pod: Pod, *, times: int = 1) -> None:
         """A pod leaves its node: what is reserved for it alone is free later; -1 takes it back."""
         self._moves += 1
+        if self._held is None:
+            self._held = _held_alone(self._catalog)
         for each in self._held.get(pod.uid, ()):
             self._later.add(each.devices, times=-times)
 
     # -- the plan ----------------------------------------------------------------------------
     def claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
         """The claim that a pod means by one of its names; None while there is none."""
-        name = named.claim or dict(pod.generated_claims).get(named.name, "")
+        name = named.claim
+        if not name:
+            name = next((made for own, made in pod.generated_claims if own == named.name), "")
         return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
 
     def missing_claim(self, pod: Pod) -> str:
@@ -452,7 +528,7 @@ class DeviceRoom:
 
     def claim_binds(self, pod: Pod) -> tuple[ClaimBind, ...]:
         """What is written of a pod's claims before it is bound."""
-        given = self._given.get(pod.uid)
+        given = self._given.by_uid.get(pod.uid)
         left = iter(() if given is None else given.allocations)
         found = []
         for each in pod.pod_class.claims:
@@ -461,6 +537,15 @@ class DeviceRoom:
                 allocation = next(left) if claim.allocation is None or each.template else None
                 found.append(ClaimBind(claim.key, claim.uid, allocation))
         return tuple(found)
+
+
+def _held_alone(catalog: DeviceCatalog) -> dict[UID, list[ClaimAllocation]]:
+    """Allocations that are reserved for one pod alone, by its UID."""
+    held: dict[UID, list[ClaimAllocation]] = {}
+    for claim in catalog.claims.values():
+        if claim.allocation is not None and len(claim.reserved_for) == 1:
+            held.setdefault(claim.reserved_for[0].uid, []).append(claim.allocation)
+    return held
 
 
 def _held_devices(allocation: ClaimAllocation) -> Iterator[DeviceId]:
