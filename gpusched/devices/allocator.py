@@ -205,12 +205,12 @@ class _Search:
         """All devices that can be used here, those first whose use leaves the most for others."""
         every = self._node.usable
         places: Sequence[int] = range(len(every))
-        if not self._fails_on_any(
-            every
-        ):  # else the answer depends on the order that Kubernetes has
+        # Where a selector fails the answer depends on the order that Kubernetes has.
+        if not self._fails_on_any(every):
             groups = self._group_sizes(every)
             keys = [self._leaves(device, pool, groups) for device, pool in every]
-            places = sorted(places, key=keys.__getitem__)
+            # The last first: kube-scheduler beside us takes the first, so that both seldom meet.
+            places = sorted(range(len(every) - 1, -1, -1), key=keys.__getitem__)
         kinds: dict[object, int] = {}
         return [
             _Candidate(
@@ -296,14 +296,18 @@ class _Search:
         return True
 
     def given(self) -> tuple[tuple[GivenDevice, ...], ...]:
-        """What each claim was given, once ``run`` has found it."""
+        """What each claim was given, once ``run`` has found it; of a request in the node's order."""
+        found: list[dict[str, list[GivenDevice]]] = [{} for _ in self._claims]
+        for each in self._taken:
+            given = GivenDevice(each.candidate.place, each.request, each.share, each.consumed)
+            found[each.claim].setdefault(each.request.name, []).append(given)
         return tuple(
             tuple(
-                GivenDevice(each.candidate.place, each.request, each.share, each.consumed)
-                for each in self._taken
-                if each.claim == claim
+                given
+                for of_request in of_claim.values()
+                for given in sorted(of_request, key=lambda one: one.place)
             )
-            for claim in range(len(self._claims))
+            for of_claim in found
         )
 
     def configs(self) -> tuple[tuple[AllocatedConfig, ...], ...]:

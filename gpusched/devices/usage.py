@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import attrs
 
-from gpusched.api.devices.dynamic.claims import AllocatedDevice
-from gpusched.api.devices.dynamic.slices import Device
+from gpusched.api.devices.dynamic.claims import AllocatedDevice, ResourceClaim
+from gpusched.api.devices.dynamic.slices import Device, ResourceSlice
 from gpusched.devices.inventory import DeviceId, PoolId, ReachablePool
 
 
@@ -207,4 +207,71 @@ def _consumed_parts(device: Device | None) -> tuple[tuple[str, str, int], ...]:
         return ()
     return tuple(
         (part.name, name, amount) for part in device.consumes for name, amount in part.counters
+    )
+
+
+class _Published:
+    """Devices of one pool, as its newest slices have them."""
+
+    def __init__(self, slices: Sequence[ResourceSlice]) -> None:
+        newest = max((each.generation for each in slices), default=0)
+        self.slices = [each for each in slices if each.generation == newest]
+        self._devices = {
+            DeviceId(part.driver, part.pool, device.name): device
+            for part in self.slices
+            for device in part.devices
+        }
+
+    def device(self, key: DeviceId) -> Device | None:
+        return self._devices.get(key)
+
+
+def overbooked_devices(
+    pool: PoolId, slices: Sequence[ResourceSlice], claims: Iterable[ResourceClaim]
+) -> frozenset[DeviceId]:
+    """Devices of a pool that claims hold together beyond what there is of them.
+
+    Args:
+        pool: whose devices are looked at.
+        slices: of the pool, of any generation.
+        claims: that have devices of it.
+
+    Returns:
+        Devices held whole by two claims or whole and in shares, devices of whose capacities shares consume
+        more than there is, and devices in use that consume a counter of which too little is there.
+    """
+    published = _Published(slices)
+    usage = DeviceUsage(published)
+    for claim in claims:
+        if claim.allocation is not None:
+            usage.add(each for each in claim.allocation.devices if each.pool == pool.pool)
+    found = set()
+    for key in usage.devices():
+        held = usage.holding(key)
+        if held is not None and _is_overbooked(published.device(key), held):
+            found.add(key)
+    counters = {
+        (counter_set.name, name): amount
+        for part in published.slices
+        for counter_set in part.counters
+        for name, amount in counter_set.counters
+    }
+    short = {place for place, amount in counters.items() if usage.counter(pool, *place) > amount}
+    if short:
+        found.update(key for key in usage.devices() if _consumes(published.device(key), short))
+    return frozenset(found)
+
+
+def _is_overbooked(device: Device | None, held: DeviceHolding) -> bool:
+    if held.whole > 1 or (held.whole and held.shares):
+        return True
+    if device is None or not held.shares:
+        return False
+    amounts: Mapping[str, int] = {each.name: each.amount for each in device.capacities}
+    return any(amount > amounts.get(name, 0) for name, amount in held.consumed.items())
+
+
+def _consumes(device: Device | None, counters: set[tuple[str, str]]) -> bool:
+    return device is not None and any(
+        (part.name, name) in counters for part in device.consumes for name, _ in part.counters
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,8 @@ from gpusched.api.devices.dynamic.claims import (
 )
 from gpusched.api.devices.dynamic.slices import DeviceTaintRule, ResourceSlice
 from gpusched.api.devices.published_devices import DeviceSlice, gpu_slice
-from gpusched.api.meta.identity import UID, ObjectKey, Rejected, is_older_version
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected
+from gpusched.cache.claimable.claim_store import ClaimStore, PoolKey
 from gpusched.cache.claimable.volume_stores import VolumeKindStore as ListedKindStore
 from gpusched.cache.nodes.device_view import DeviceStore
 
@@ -50,55 +51,33 @@ class SliceStore(ListedKindStore[ResourceSlice]):
     def __init__(self, changed: Callable[[], None], layouts: DeviceStore[DeviceSlice]) -> None:
         super().__init__(changed)
         self._layouts = layouts
+        self._of_pool: dict[PoolKey, dict[ObjectKey, ResourceSlice]] = {}
+
+    def of_pool(self, pool: PoolKey) -> Collection[ResourceSlice]:
+        """Slices of a pool, of every generation, in any order."""
+        return self._of_pool.get(pool, {}).values()
 
     def put(self, key: ObjectKey, item: ResourceSlice | Rejected) -> None:
         """It is there, in this form."""
+        self._leave(key)
+        if not isinstance(item, Rejected):
+            self._of_pool.setdefault((item.driver, item.pool), {})[key] = item
         super().put(key, item)
         self._layouts.put(key, item if isinstance(item, Rejected) else gpu_slice(item))
 
     def drop(self, key: ObjectKey) -> None:
         """Drop the slice of this key, which is gone."""
+        self._leave(key)
         super().drop(key)
         self._layouts.drop(key)
 
-
-class ClaimStore(ListedKindStore[ResourceClaim]):
-    """ResourceClaims in their newest known form: what the watch tells may be older than what was answered.
-
-    Args:
-        changed: called after each change.
-    """
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        super().__init__(changed)
-        self._answered: dict[ObjectKey, ResourceClaim] = {}
-        """Claims as answers to writes had them, until the watch has come as far."""
-
-    def record_answer(self, claim: ResourceClaim) -> None:
-        """The API server answered a write with the claim in this form."""
-        known = self.items.get(claim.key)
-        if known is None or known.uid != claim.uid:
-            return
-        if not is_older_version(claim.resource_version, known.resource_version):
-            super().put(claim.key, claim)
-            self._answered[claim.key] = claim
-
-    def put(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
-        """The watch shows it in this form."""
-        answered = self._answered.get(key)
-        if (
-            answered is not None
-            and answered.uid == item.uid
-            and is_older_version(item.resource_version, answered.resource_version)
-        ):
-            return
-        self._answered.pop(key, None)
-        super().put(key, item)
-
-    def drop(self, key: ObjectKey) -> None:
-        """Drop the claim of this key, which is gone."""
-        self._answered.pop(key, None)
-        super().drop(key)
+    def _leave(self, key: ObjectKey) -> None:
+        known = self.items.get(key)
+        if known is not None:
+            pool = (known.driver, known.pool)
+            del self._of_pool[pool][key]
+            if not self._of_pool[pool]:
+                del self._of_pool[pool]
 
 
 class DeviceObjectStores:

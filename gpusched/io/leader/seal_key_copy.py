@@ -50,6 +50,7 @@ class SealKeyCopy:
         self._api = api
         self._clock = clock
         self._denied_since: float | None = None
+        self._told = ""
         self._namespace = namespace
         self._name = f"{lease}-seal"
         self._collection = f"/apis/{_API_VERSION}/namespaces/{namespace}/leases"
@@ -73,11 +74,11 @@ class SealKeyCopy:
             known = known or new()
             await self._write(found, known)
         except _CopyMissing as error:
-            _log.warning("the key of the seal is kept in the Lease alone", why=str(error))
+            self._tell(str(error))
         except Denied as error:
             if not known and not self._denied_for_long():
                 raise
-            _log.warning("the key of the seal is kept in the Lease alone", why=str(error))
+            self._tell(str(error))
         return known or new()
 
     def _denied_for_long(self) -> bool:
@@ -87,18 +88,21 @@ class SealKeyCopy:
             self._denied_since = now
         return now - self._denied_since >= _DENIED_S
 
+    def _tell(self, why: str) -> None:
+        """Say once, and anew when it changes, that there is no copy."""
+        if why != self._told:
+            self._told = why
+            _log.warning("the key of the seal is kept in the Lease alone", why=why)
+
     async def keep(self, key: str) -> None:
         """Write the key in force, again every minute until that is done."""
-        told = ""
         while True:
             try:
                 found = await self._read()
                 if _key_in(found) != key:
                     await self._write(found, key)
             except GpuschedError as error:
-                if str(error) != told:
-                    told = str(error)
-                    _log.warning("the key of the seal is kept in the Lease alone", why=told)
+                self._tell(str(error))
             else:
                 return
             await self._clock.sleep(_RETRY_S)

@@ -68,20 +68,20 @@ class DeviceClaims:
 
     def assume(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
-        for claim, binds in _claims(gang):
+        for claim, binds in claims_of(gang):
             consumers = tuple(map(_consumer, binds))
             assumed = AssumedClaim(claim.uid, claim.allocation, consumers)
             self._cache.devices.assume(claim.key, assumed)
 
     def forget(self, gang: GangBind) -> None:
         """The gang is not bound: what the API shows of its claims counts again, once that is known."""
-        for claim, binds in _claims(gang):
+        for claim, binds in claims_of(gang):
             for use in _uses(claim, binds) - self._unanswered:
                 self._cache.devices.forget(use.key, use.pod)
 
     async def write(self, gang: GangBind, fence: str) -> str:
         """Give all claims their devices; empty when that is done, else why not."""
-        writes = (self._write(claim, binds, fence) for claim, binds in _claims(gang))
+        writes = (self._write(claim, binds, fence) for claim, binds in claims_of(gang))
         return next(filter(None, await asyncio.gather(*writes)), "")
 
     async def _write(self, claim: ClaimBind, binds: Sequence[PodBind], fence: str) -> str:
@@ -194,7 +194,7 @@ def _devices(allocation: ClaimAllocation) -> list[AllocatedDevice]:
     return [attrs.evolve(each, share="") for each in allocation.devices]
 
 
-def _claims(gang: GangBind) -> Iterable[tuple[ClaimBind, list[PodBind]]]:
+def claims_of(gang: GangBind) -> Iterable[tuple[ClaimBind, list[PodBind]]]:
     """Claims of a gang, each once, and the pods that they are to be reserved for."""
     found: dict[ObjectKey, tuple[ClaimBind, list[PodBind]]] = {}
     for bind in gang.binds:

@@ -22,6 +22,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
 from gpusched.io.observe.logs import Logger
 from gpusched.io.write.claims.device_claims import DeviceClaims
+from gpusched.io.write.claims.rival_claims import devices_given_twice
 
 _log = Logger(__name__)
 _OPEN_MAX: Final = 64
@@ -144,6 +145,8 @@ class UnboundClaims:
             staying = [each for each in known.reserved_for if each.uid not in leaving]
             if not leaving:
                 return ""
+            if not staying and any(devices_given_twice(self._cache.devices, [known])):
+                return ""  # not while another claim has them too, see ``rival_claims``
             if not staying:
                 return claim_release_patch(known.uid, known.resource_version)
             if len(staying) == len(known.reserved_for):

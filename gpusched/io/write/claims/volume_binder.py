@@ -26,6 +26,7 @@ from gpusched.io.observe.logs import Logger
 from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
 from gpusched.io.write.binder import Binder
 from gpusched.io.write.claims.device_claims import DeviceClaims, has_claims
+from gpusched.io.write.claims.rival_claims import RivalClaims
 from gpusched.io.write.claims.unbound_claims import UnboundClaims
 from gpusched.io.write.preemption_calls import PreemptionCalls
 from gpusched.session.state.plan import GangBind, PodBind, Undo
@@ -72,6 +73,7 @@ class VolumeBinder:
         self._on_failed = on_failed
         self._under_way: dict[asyncio.Task[None], GangBind] = {}
         self._devices = DeviceClaims(calls, cache)
+        self._rivals = RivalClaims(cache, clock)
         self._unbound = UnboundClaims(
             self._devices,
             cache,
@@ -191,8 +193,7 @@ class VolumeBinder:
                 return "another leads"
             why, waits_for = self._progress(gang)
             if not why and not waits_for:
-                # Pods may have gone while claims were written.
-                return await self._devices.write(gang, fence) or self._progress(gang)[0]
+                return await self._give_devices(gang, fence)
             if why:
                 return why
             left_s = deadline - self._clock.monotonic()
@@ -203,6 +204,17 @@ class VolumeBinder:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    async def _give_devices(self, gang: GangBind, fence: str) -> str:
+        """Empty when all claims have their devices and nobody else has them, else why not."""
+        if not has_claims(gang):
+            return ""
+        return (
+            await self._rivals.taken_before(gang)
+            or await self._devices.write(gang, fence)
+            or await self._rivals.taken_since(gang)
+            or self._progress(gang)[0]  # pods may have gone meanwhile
+        )
 
     async def _choose(
         self, claim: PersistentVolumeClaim, bind: PodBind, taken: set[str], *, fence: str

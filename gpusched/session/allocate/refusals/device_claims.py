@@ -63,6 +63,14 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
                 f"pod {pod.name} waits for its claim {missing} to be made by the claim controller"
             )
             return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
+        twice = devices.twice_given(pod)
+        if twice is not None:
+            name, device, other = twice
+            message = (
+                f"ResourceClaim {name} of pod {pod.name} has device {device}, which claim {other} has too: another "
+                f"scheduler allocated it at the same time; it is not used until that claim is released"
+            )
+            return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
         held = devices.held_claim(pod)
         if held:
             message = (

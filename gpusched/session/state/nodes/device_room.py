@@ -526,6 +526,26 @@ class DeviceRoom:
         claim = self._catalog.claims.get(bind.key)
         return bind.allocation or (claim.allocation if claim is not None else None)
 
+    def twice_given(self, pod: Pod) -> tuple[str, str, str] | None:
+        """A claim of a pod, its device that another claim has as well, and that claim; None for none."""
+        for each in pod.pod_class.claims:
+            claim = self.claim_of(pod, each)
+            held = () if claim is None or claim.allocation is None else claim.allocation.devices
+            for device in held:
+                key = DeviceId(device.driver, device.pool, device.device)
+                taken = self._now.holding(key)
+                if claim is not None and taken is not None and taken.whole > 1 and not device.admin:
+                    other = min(self._holders(key) - {claim.key}, default=claim.key)
+                    return claim.name, device.device, str(other)
+        return None
+
+    def _holders(self, device: DeviceId) -> set[ObjectKey]:
+        return {
+            claim.key
+            for claim in self._catalog.claims.values()
+            if claim.allocation is not None and device in _held_devices(claim.allocation)
+        }
+
     def claim_binds(self, pod: Pod) -> tuple[ClaimBind, ...]:
         """What is written of a pod's claims before it is bound."""
         given = self._given.by_uid.get(pod.uid)

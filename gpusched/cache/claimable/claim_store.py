@@ -1,0 +1,94 @@
+"""ResourceClaims in their newest known form, those without devices, and those that have devices of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from gpusched.api.devices.dynamic.claims import ResourceClaim
+from gpusched.api.meta.identity import ObjectKey, Rejected, is_older_version
+from gpusched.cache.claimable.volume_stores import VolumeKindStore as ListedKindStore
+
+PoolKey = tuple[str, str]
+"""Driver and name of a pool."""
+
+
+class ClaimStore(ListedKindStore[ResourceClaim]):
+    """See the module: what the watch tells may be older than what a write was answered.
+
+    Args:
+        changed: called after each change.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__(changed)
+        self._answered: dict[ObjectKey, ResourceClaim] = {}
+        """Claims as answers to writes had them, until the watch has come as far."""
+        self._of_pool: dict[PoolKey, set[ObjectKey]] = {}
+        self._without_devices: dict[ObjectKey, ResourceClaim] = {}
+
+    @property
+    def without_devices(self) -> Collection[ResourceClaim]:
+        """Claims that wait for devices, in any order."""
+        return self._without_devices.values()
+
+    def of_pool(self, pool: PoolKey) -> Iterator[ResourceClaim]:
+        """Claims that have devices of a pool, in any order."""
+        return (self.items[key] for key in self._of_pool.get(pool, ()))
+
+    def awaits_watch(self, key: ObjectKey) -> bool:
+        """Whether the watch has not come as far yet as the last answered write of a claim."""
+        return key in self._answered
+
+    def record_answer(self, claim: ResourceClaim) -> None:
+        """The API server answered a write with the claim in this form."""
+        known = self.items.get(claim.key)
+        if known is None or known.uid != claim.uid:
+            return
+        version = claim.resource_version
+        if version != known.resource_version and not is_older_version(
+            version, known.resource_version
+        ):
+            self._enter(claim.key, claim)
+            self._answered[claim.key] = claim
+
+    def put(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
+        """The watch shows it in this form."""
+        answered = self._answered.get(key)
+        if (
+            answered is not None
+            and answered.uid == item.uid
+            and is_older_version(item.resource_version, answered.resource_version)
+        ):
+            return
+        self._answered.pop(key, None)
+        self._enter(key, item)
+
+    def drop(self, key: ObjectKey) -> None:
+        """Drop the claim of this key, which is gone."""
+        self._answered.pop(key, None)
+        self._leave(key)
+        super().drop(key)
+
+    def _enter(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
+        self._leave(key)
+        if not isinstance(item, Rejected):
+            if item.allocation is None:
+                self._without_devices[key] = item
+            for pool in _pools(item):
+                self._of_pool.setdefault(pool, set()).add(key)
+        super().put(key, item)
+
+    def _leave(self, key: ObjectKey) -> None:
+        self._without_devices.pop(key, None)
+        known = self.items.get(key)
+        for pool in () if known is None else _pools(known):
+            keys = self._of_pool[pool]
+            keys.discard(key)
+            if not keys:
+                del self._of_pool[pool]
+
+
+def _pools(claim: ResourceClaim) -> set[PoolKey]:
+    if claim.allocation is None:
+        return set()
+    return {(each.driver, each.pool) for each in claim.allocation.devices}
