@@ -182,20 +182,20 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority_class: str
     group: str
     queue: str
-    role: str
-    sub_group: str
     hints: GangAnnotations
-    rank: int
-    node: str
-    phase: PodPhase
-    deleting: bool
-    gated: bool
-    scheduled: float
-    slots: int
-    plan: str
-    fence: str
-    unschedulable_reason: str
-    unschedulable: str
+    role: str = ""
+    sub_group: str = ""
+    rank: int = -1
+    node: str = ""
+    phase: PodPhase = PodPhase.PENDING
+    deleting: bool = False
+    gated: bool = False
+    scheduled: float = 0.0
+    slots: int = 0
+    plan: str = ""
+    fence: str = ""
+    unschedulable_reason: str = ""
+    unschedulable: str = ""
     unschedulable_since: float = 0.0
     nominated: str = ""
     may_preempt: bool = True

@@ -13,7 +13,7 @@ import attrs
 
 from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
-from gpusched.api.pod.pod import Pod, PodPhase
+from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import PriorityClass
 from gpusched.cache.gangs.gang import Gang, GangSpec
 
@@ -111,18 +111,7 @@ def _pod(job: Job, template: JobTemplate, index: int, named: PriorityClass | Non
         group=job.group,
         queue=job.queue,
         role=template.role,
-        sub_group="",
         hints=job.hints,
         rank=index if job.indexed else -1,
-        node="",
-        phase=PodPhase.PENDING,
-        deleting=False,
-        gated=False,
-        scheduled=0.0,
-        slots=0,
-        plan="",
-        fence="",
-        unschedulable_reason="",
-        unschedulable="",
         may_preempt=template.may_preempt and (named is None or named.preemption_policy != "Never"),
     )

@@ -133,6 +133,48 @@ class JobLife:
     levels: tuple[tuple[str, int], ...] = ()
 
 
+@attrs.define(slots=True, eq=False, kw_only=True)
+class OpenJobLife:
+    """A ``JobLife`` while it goes on: what becomes known of it as it happens."""
+
+    uid: str
+    queue: str = ""
+    priority: int = 0
+    size: int = 0
+    min_member: int = 1
+    gpus: int = 0
+    created: float
+    admitted: float | None = None
+    started: float | None = None
+    ready: float | None = None
+    ended: float | None = None
+    end: LifeEnd = LifeEnd.NONE
+    reasons: list[WaitReason] = attrs.Factory(list)
+    levels: tuple[tuple[str, int], ...] = ()
+
+    def life_so_far(self, *, key: str, kind: str, queue: str, klass: str, size: int) -> JobLife:
+        """The life as the record has it, with what its kind says of the job."""
+        return JobLife(
+            key=key,
+            kind=kind,
+            uid=self.uid,
+            queue=queue,
+            klass=klass,
+            priority=self.priority,
+            size=size,
+            min_member=self.min_member,
+            gpus=self.gpus,
+            created=self.created,
+            admitted=self.admitted,
+            started=self.started,
+            ready=self.ready,
+            ended=self.ended,
+            end=self.end,
+            reasons=tuple(self.reasons),
+            levels=self.levels,
+        )
+
+
 @attrs.frozen(kw_only=True)
 class QueueMark:
     """What a queue was due and held from this moment on, GPUs in thousandths.

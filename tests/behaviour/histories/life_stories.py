@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from .drawn_queues import QueueOdds, draw_queue
+
+_ODDS = QueueOdds(deserved=0.85, capability=0.15, capability_above=6, weight=0.3, weight_min=0)
 _GRID_S: Final = 15
 """Gangs come at multiples of it, so that much is decided between two of them."""
 _BUSY: Final = 16
@@ -35,27 +38,14 @@ def _queues(rng: random.Random, *, total: int) -> tuple[list[str], list[str]]:
         share = min(share, max(1, total * 2 // 3))
         left -= share
         children = rng.choice((0, 0, 2))
-        made.append(_queue(rng, f"t{n}", share))
+        made.append(draw_queue(rng, f"t{n}", share, _ODDS))
         for child in range(children):
             part = share // 2 if child else share - share // 2
-            made.append(_queue(rng, f"t{n}c{child}", part) + f" under=t{n}")
+            made.append(draw_queue(rng, f"t{n}c{child}", part, _ODDS) + f" under=t{n}")
             leaves.append(f"t{n}c{child}")
         if not children:
             leaves.append(f"t{n}")
     return made, leaves
-
-
-def _queue(rng: random.Random, name: str, deserved: int) -> str:
-    words = [name]
-    if rng.random() < 0.85:
-        words.append(f"des={deserved}g")
-    if rng.random() < 0.15:
-        words.append(f"cap={deserved + rng.randint(1, 6)}g")
-    if rng.random() < 0.3:
-        words.append(f"w={rng.randint(0, 3)}")
-    if rng.random() < 0.2:
-        words.append(f"prio={rng.randint(1, 2)}")
-    return " ".join(words)
 
 
 def _gang(rng: random.Random, n: int, *, leaves: list[str], gpus: int) -> str:

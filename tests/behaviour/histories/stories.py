@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from .drawn_queues import QueueOdds, draw_queue
+
+_ODDS = QueueOdds(deserved=0.8, capability=0.25, capability_above=4, weight=0.4, weight_min=1)
 BUSY_S: Final = 420
 """Seconds in which something may come, end or be lost."""
 _SIZES: Final = (1, 1, 1, 2, 2, 4)
@@ -31,27 +34,14 @@ def _queues(rng: random.Random, *, total: int) -> tuple[dict[str, str], list[str
         top = f"t{n}"
         children = rng.choice((0, 0, 2))
         deserved = rng.randint(0, max(1, total // 2))
-        made[top] = _queue(rng, top, deserved)
+        made[top] = draw_queue(rng, top, deserved, _ODDS)
         for child in range(children):
             name = f"{top}c{child}"
-            made[name] = _queue(rng, name, deserved // 2) + f" under={top}"
+            made[name] = draw_queue(rng, name, deserved // 2, _ODDS) + f" under={top}"
             leaves.append(name)
         if not children:
             leaves.append(top)
     return made, leaves
-
-
-def _queue(rng: random.Random, name: str, deserved: int) -> str:
-    words = [name]
-    if rng.random() < 0.8:
-        words.append(f"des={deserved}g")
-    if rng.random() < 0.25:
-        words.append(f"cap={deserved + rng.randint(1, 4)}g")
-    if rng.random() < 0.4:
-        words.append(f"w={rng.randint(1, 3)}")
-    if rng.random() < 0.2:
-        words.append(f"prio={rng.randint(1, 2)}")
-    return " ".join(words)
 
 
 def _gang(rng: random.Random, n: int, *, leaves: list[str], most: int) -> str:

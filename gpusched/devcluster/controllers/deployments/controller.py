@@ -12,6 +12,7 @@ from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.deployments.ownership import claim_objects
 from gpusched.devcluster.controllers.deployments.replica_sets import REPLICA_SETS
 from gpusched.devcluster.controllers.deployments.sync import DEPLOYMENTS, DeploymentSync
+from gpusched.devcluster.controllers.owned_objects import watch_owners
 
 
 class DeploymentController:
@@ -31,16 +32,12 @@ class DeploymentController:
     async def run(self) -> None:
         """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_deployments())
+            group.create_task(
+                watch_owners(self._client, DEPLOYMENTS, names=self._names, queue=self._queue)
+            )
             group.create_task(self._watch_sets())
             group.create_task(self._watch_pods())
             group.create_task(serve_queue(self._queue, self.sync, name="deployment controller"))
-
-    async def _watch_deployments(self) -> None:
-        async for item in self._client.watch(DEPLOYMENTS):
-            metadata = item.object["metadata"]
-            self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.add(metadata["uid"])
 
     async def _watch_sets(self) -> None:
         async for item in self._client.watch(REPLICA_SETS):

@@ -1,8 +1,8 @@
 """Keeps as many pods of a template as each ReplicaSet wants, and counts them.
 
 Writes take effect before they return and enter the index of pods at once, so a turn never acts
-on less than the one before it did: no pod is created twice. Of two states of a pod the newer one
-stays in the index. Pods are ranked for deletion when a set shrinks.
+on less than the one before it did: no pod is created twice. Pods are ranked for deletion when a
+set shrinks.
 """
 
 from __future__ import annotations
@@ -22,70 +22,7 @@ from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, 
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.deployments.ownership import claim_objects, reference_to
-
-
-class PodIndex:
-    """Pods of controllers of one kind.
-
-    Args:
-        kind: of the owners; pods that other kinds control are not kept.
-    """
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._owned: dict[str, dict[str, Obj]] = {}
-        self._loose: dict[str, dict[str, Obj]] = {}
-        self._kept: dict[str, dict[str, Obj]] = {}
-
-    def owner(self, pod: Obj | None) -> str:
-        """The uid of a pod's owner of this kind; empty when there is none."""
-        reference = None if pod is None else pod_state.controller_of(pod)
-        if reference is None or reference.get("kind") != self._kind:
-            return ""
-        return str(reference.get("uid") or "")
-
-    def take(self, pod: Obj) -> None:
-        """Keep a pod's state, unless a newer one is known."""
-        metadata = pod["metadata"]
-        uid: str = metadata["uid"]
-        place = self._kept.get(uid, {})
-        have = place.get(uid)
-        if have is not None and _version(have) >= _version(pod):
-            return
-        place.pop(uid, None)
-        owner = self.owner(pod)
-        if owner:
-            place = self._owned.setdefault(owner, {})
-        elif pod_state.controller_of(pod) is None:
-            place = self._loose.setdefault(metadata["namespace"], {})
-        else:
-            self._kept.pop(uid, None)
-            return
-        place[uid] = pod
-        self._kept[uid] = place
-
-    def drop(self, pod: Obj) -> None:
-        """Remove a pod from the index."""
-        uid = pod["metadata"]["uid"]
-        self._kept.pop(uid, {}).pop(uid, None)
-
-    def owned_by(self, owner: str) -> list[Obj]:
-        """Pods that an owner controls."""
-        return list(self._owned.get(owner, {}).values())
-
-    def loose(self, namespace: str) -> list[Obj]:
-        """Pods of a namespace that no controller owns."""
-        return list(self._loose.get(namespace, {}).values())
-
-    def forget(self, owner: str) -> None:
-        """Drop what is kept for an owner that has gone, once it has no pods."""
-        if not self._owned.get(owner):
-            self._owned.pop(owner, None)
-
-
-def _version(obj: Obj) -> int:
-    return int(obj["metadata"]["resourceVersion"])
-
+from gpusched.devcluster.controllers.owned_objects import PodIndex, watch_owners
 
 _COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*")
@@ -173,28 +110,19 @@ class ReplicaSetController:
     async def run(self) -> None:
         """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_sets())
+            group.create_task(
+                watch_owners(self._client, REPLICA_SETS, names=self._names, queue=self._queue)
+            )
             group.create_task(self._watch_pods())
             group.create_task(serve_queue(self._queue, self.sync, name="replica set controller"))
-
-    async def _watch_sets(self) -> None:
-        async for item in self._client.watch(REPLICA_SETS):
-            metadata = item.object["metadata"]
-            self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.add(metadata["uid"])
 
     async def _watch_pods(self) -> None:
         await self._client.follow("pods", self._see_pod)
 
     def _see_pod(self, item: WatchItem) -> None:
         pod = item.object
-        if item.type == "DELETED":
-            self._pods.drop(pod)
-        else:
-            self._pods.take(pod)
-        for state in (item.previous, pod):
-            if uid := self._pods.owner(state):
-                self._queue.add_after(uid, _GATHER_S)
+        for uid in self._pods.see(item):
+            self._queue.add_after(uid, _GATHER_S)
         if item.type != "DELETED" and pod_state.controller_of(pod) is None:
             self._offer(pod, item.previous)
 

@@ -24,6 +24,7 @@ from gpusched.devcluster.controllers.jobs.actions import (
 )
 from gpusched.devcluster.controllers.jobs.gangs import JobGangs, with_group
 from gpusched.devcluster.controllers.jobs.reconcile import is_running, reconcile_job
+from gpusched.devcluster.controllers.owned_objects import watch_owners
 
 _JOBS: Final = "jobs.batch"
 _GATHER_S: Final = 0.2
@@ -62,15 +63,11 @@ class JobController:
     async def run(self) -> None:
         """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_jobs())
+            group.create_task(
+                watch_owners(self._client, _JOBS, names=self._names, queue=self._queue)
+            )
             group.create_task(self._watch_pods())
             group.create_task(serve_queue(self._queue, self.sync, name="job controller"))
-
-    async def _watch_jobs(self) -> None:
-        async for item in self._client.watch(_JOBS):
-            metadata = item.object["metadata"]
-            self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.add(metadata["uid"])
 
     async def _watch_pods(self) -> None:
         await self._client.follow("pods", self._see_pod)

@@ -12,7 +12,7 @@ from gpusched.devcluster.apiserver.client.local_client import LocalClient, Obj, 
 from gpusched.devcluster.apiserver.client.workqueue import WorkQueue, serve_queue
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.deployments.ownership import claim_objects
-from gpusched.devcluster.controllers.deployments.replica_sets import PodIndex
+from gpusched.devcluster.controllers.owned_objects import PodIndex, watch_owners
 from gpusched.devcluster.controllers.stateful_sets.pods import ordinal_of, revision_of
 from gpusched.devcluster.controllers.stateful_sets.revisions import RevisionHistory
 from gpusched.devcluster.controllers.stateful_sets.turn import StatefulSetTurn, complete_update
@@ -39,25 +39,16 @@ class StatefulSetController:
     async def run(self) -> None:
         """Watch and sync until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_sets())
+            group.create_task(
+                watch_owners(self._client, STATEFUL_SETS, names=self._names, queue=self._queue)
+            )
             group.create_task(self._client.follow("pods", self._see_pod))
             group.create_task(serve_queue(self._queue, self.sync, name="stateful set controller"))
 
-    async def _watch_sets(self) -> None:
-        async for item in self._client.watch(STATEFUL_SETS):
-            metadata = item.object["metadata"]
-            self._names[metadata["uid"]] = (metadata["namespace"], metadata["name"])
-            self._queue.add(metadata["uid"])
-
     def _see_pod(self, item: WatchItem) -> None:
         pod = item.object
-        if item.type == "DELETED":
-            self._pods.drop(pod)
-        else:
-            self._pods.take(pod)
-        for state in (item.previous, pod):
-            if uid := self._pods.owner(state):
-                self._queue.add(uid)
+        for uid in self._pods.see(item):
+            self._queue.add(uid)
         labels = pod["metadata"].get("labels") or {}
         if item.type == "ADDED" and labels and pod_state.controller_of(pod) is None:
             for found in self._client.list(STATEFUL_SETS, pod["metadata"]["namespace"]):

@@ -137,20 +137,27 @@ class GroupWrite:
 
 
 @attrs.frozen(slots=True)
-class QueueWrite:
-    """The status of a Queue."""
+class _ClusterWideWrite:
+    """The status of an object that is in no namespace."""
 
-    status: QueueStatus
+    status: QueueStatus | TopologyStatus
 
     @property
     def gang(self) -> UID:
-        """Empty: a queue belongs to no gang."""
+        """The object whose status is submitted again when this write fails: it is of no gang."""
         return self.status.uid
 
     @property
     def namespace(self) -> str:
-        """No gang: a queue belongs to none."""
+        """Empty: writes of all such objects have one turn."""
         return ""
+
+
+@attrs.frozen(slots=True)
+class QueueWrite(_ClusterWideWrite):
+    """The status of a Queue."""
+
+    status: QueueStatus
 
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
@@ -190,20 +197,10 @@ class QueueWrite:
 
 
 @attrs.frozen(slots=True)
-class TopologyWrite:
+class TopologyWrite(_ClusterWideWrite):
     """The status of a Topology."""
 
     status: TopologyStatus
-
-    @property
-    def gang(self) -> UID:
-        """Empty: a topology belongs to no gang."""
-        return self.status.uid
-
-    @property
-    def namespace(self) -> str:
-        """No gang: a topology belongs to none."""
-        return ""
 
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float

@@ -12,6 +12,7 @@ from gpusched.lab.report.record import (
     LifeEnd,
     NodeLife,
     NodeSpan,
+    OpenJobLife,
     PodLife,
     QueueLife,
     QueueMark,
@@ -25,7 +26,7 @@ _OTHERWISE: Final = "Stopped"
 
 
 @attrs.define(slots=True, eq=False, kw_only=True)
-class OpenWorkload:
+class OpenWorkload(OpenJobLife):
     """A workload.
 
     Attributes:
@@ -40,23 +41,9 @@ class OpenWorkload:
 
     key: str
     kind: str
-    uid: str
-    created: float
-    queue: str = ""
     labelled: str = ""
     grade: str = ""
-    priority: int = 0
-    size: int = 0
     asked: int = 1
-    gpus: int = 0
-    min_member: int = 1
-    admitted: float | None = None
-    started: float | None = None
-    ready: float | None = None
-    ended: float | None = None
-    end: LifeEnd = LifeEnd.NONE
-    reasons: list[WaitReason] = attrs.Factory(list)
-    levels: tuple[tuple[str, int], ...] = ()
     backing: dict[str, LifeEnd] = attrs.Factory(dict)
     pods: dict[str, OpenPod] = attrs.Factory(dict)
     bound: int = 0
@@ -81,24 +68,12 @@ class OpenWorkload:
 
     def life(self) -> JobLife:
         """As the record has it."""
-        return JobLife(
+        return self.life_so_far(
             key=self.key,
             kind=self.kind,
-            uid=self.uid,
             queue=self.queue or "default",
             klass=self.labelled or self.grade or self.kind.lower(),
-            priority=self.priority,
             size=max(self.size, 1),
-            min_member=self.min_member,
-            gpus=self.gpus,
-            created=self.created,
-            admitted=self.admitted,
-            started=self.started,
-            ready=self.ready,
-            ended=self.ended,
-            end=self.end,
-            reasons=tuple(self.reasons),
-            levels=self.levels,
         )
 
 

@@ -21,6 +21,7 @@ from gpusched.lab.report.record import (
     LifeEnd,
     NodeLife,
     NodeSpan,
+    OpenJobLife,
     PodLife,
     QueueLife,
     QueueMark,
@@ -38,25 +39,11 @@ Identity = tuple[str, str, str]
 
 
 @attrs.define(eq=False, kw_only=True)
-class LiveJob:
+class LiveJob(OpenJobLife):
     """A job while the run goes on; see ``JobLife``."""
 
     identity: Identity
-    uid: str
-    queue: str
     klass: str
-    priority: int
-    min_member: int
-    created: float
-    size: int = 0
-    gpus: int = 0
-    admitted: float | None = None
-    started: float | None = None
-    ready: float | None = None
-    ended: float | None = None
-    end: LifeEnd = LifeEnd.NONE
-    reasons: list[WaitReason] = attrs.Factory(list)
-    levels: tuple[tuple[str, int], ...] = ()
     live: dict[UID, LivePod] = attrs.Factory(dict)
     """Pods that exist and have not ended."""
     bound: int = 0
@@ -80,24 +67,8 @@ class LiveJob:
 
     def life(self) -> JobLife:
         """As it is in the record."""
-        return JobLife(
-            key=self.key,
-            kind=self.identity[0],
-            uid=self.uid,
-            queue=self.queue,
-            klass=self.klass,
-            priority=self.priority,
-            size=self.size,
-            min_member=self.min_member,
-            gpus=self.gpus,
-            created=self.created,
-            admitted=self.admitted,
-            started=self.started,
-            ready=self.ready,
-            ended=self.ended,
-            end=self.end,
-            reasons=tuple(self.reasons),
-            levels=self.levels,
+        return self.life_so_far(
+            key=self.key, kind=self.identity[0], queue=self.queue, klass=self.klass, size=self.size
         )
 
 
