@@ -28,7 +28,6 @@ from gpusched.devices.given_devices import GivenDevice, make_allocation
 from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
-    LookedAt,
     NodeDevices,
     Pool,
     PoolDevice,
@@ -36,7 +35,7 @@ from gpusched.devices.inventory import (
 )
 from gpusched.devices.nearness import move_together
 from gpusched.devices.requests import RESULTS_MAX, ReadyClaim, ReadyRequest
-from gpusched.devices.selector_verdicts import Mismatch
+from gpusched.devices.selector_verdicts import LookedAt, Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
 STEPS_MAX: Final = 20_000

@@ -20,9 +20,10 @@ from gpusched.devices.allocator import (
     looked_at_by,
 )
 from gpusched.devices.given_devices import make_allocation
-from gpusched.devices.inventory import DeviceInventory, LookedAt, NodeDevices
+from gpusched.devices.inventory import DeviceInventory, NodeDevices
 from gpusched.devices.node_signature import signature_by
 from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage
 
 _ANSWERS_MAX: Final = 50_000
@@ -295,14 +296,17 @@ class DeviceAnswers:
             return found
         if known.outcome is not AllocationOutcome.ALLOCATED:
             return known
-        return attrs.evolve(
-            known,
+        return Allocation(
+            outcome=known.outcome,
             claims=tuple(
                 [
                     make_allocation(node, given, before.configs)
                     for given, before in zip(known.given, known.claims, strict=True)
                 ]
             ),
+            given=known.given,
+            ranks=known.ranks,
+            steps=known.steps,
         )
 
     def count(

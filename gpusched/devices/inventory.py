@@ -22,11 +22,12 @@ from gpusched.api.devices.dynamic.slices import (
     NodeReach,
     ResourceSlice,
 )
-from gpusched.devices.selector_verdicts import AttributeFrame, Mismatch, frame_of
+from gpusched.devices.selector_verdicts import AttributeFrame, LookedAt, Mismatch, frame_of
 
 REMEMBERED_MAX: Final = 64
 """Answers of one sort that a device remembers; what asks for more are texts of many tenants."""
 
+_NODE_CONTENTS_MAX: Final = 1_000
 _KINDS_MAX: Final = 200_000
 """Contents of devices and nodes that have a number; beyond, equal ones may get several."""
 
@@ -44,10 +45,6 @@ class DeviceId(NamedTuple):
     driver: str
     pool: str
     device: str
-
-
-LookedAt = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
-"""Selectors of all requests of some claims, and attributes that their constraints compare."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -139,11 +136,16 @@ class NodeDevices:
         node: its name.
         pools: those without binding conditions first, then by driver and name.
         kinds: numbers of what claims see of them, see ``node_signature``.
+        slots: of its whole GPUs by device, with the names of GPU resources that they depend on; None
+            until they are asked for.
     """
 
     node: str
     pools: tuple[ReachablePool, ...]
     kinds: dict[LookedAt, int] = attrs.field(factory=dict, init=False)
+    slots: tuple[object, Mapping[tuple[str, str, str], int]] | None = attrs.field(
+        default=None, init=False
+    )
     _usable: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
 
     @property
@@ -171,7 +173,15 @@ class KindNumbers:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}
+        self.same: dict[Hashable, int] = {}
+        """Numbers by a content that tells more, but is quicker to make; several may have one."""
         self._next = count()
+
+    def note_same(self, content: Hashable, number: int) -> None:
+        """A content that tells more has this number."""
+        if len(self.same) >= _NODE_CONTENTS_MAX:
+            self.same.clear()
+        self.same[content] = number
 
     def number(self, content: Hashable) -> int:
         """The number of a content."""

@@ -15,13 +15,14 @@ from gpusched.devices.allocator import looked_at_by
 from gpusched.devices.inventory import (
     REMEMBERED_MAX,
     DeviceInventory,
-    LookedAt,
     NodeDevices,
     PoolDevice,
+    ReachablePool,
     device_content,
 )
 from gpusched.devices.nearness import locality_of
 from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage
 
 NodeSignature: TypeAlias = "tuple[int, tuple[Hashable, ...]]"
@@ -49,13 +50,49 @@ def signature_by(
     if number is None:
         if len(node.kinds) >= REMEMBERED_MAX:
             node.kinds.clear()
-        content = _content(inventory, node, looked_at)
-        number = node.kinds[looked_at] = inventory.kind_numbers.number(content)
+        number = node.kinds[looked_at] = _number(inventory, node, looked_at)
     taken = [
         None if (used := usage.pool(part.pool.id)) is None else used.state(part)
         for part in node.pools
     ]
     return number, tuple(taken)
+
+
+def _number(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt) -> int:
+    """A number that nodes share of which claims see the same."""
+    numbers = inventory.kind_numbers
+    read = ("read", looked_at, tuple([_read(node, part, looked_at) for part in node.pools]))
+    known = numbers.same.get(read)
+    if known is None:
+        known = numbers.number(_content(inventory, node, looked_at))
+        numbers.note_same(read, known)
+    return known
+
+
+def _read(node: NodeDevices, part: ReachablePool, looked_at: LookedAt) -> Hashable:
+    """All that is read of a node's devices of one pool, as it stands; quicker to tell than what it means."""
+    pool = part.pool
+    found: list[Hashable] = []
+    own = True
+    for each in part.devices:
+        device, frame = each.device, each.frame
+        attributes = device.attributes
+        own = own and bool(each.reach.node)
+        found.append(
+            (
+                frame,
+                tuple([attributes[place][1] for place in frame.read_places(looked_at)]),
+                locality_of(each),
+                device.capacities,
+                device.consumes,
+                each.taints,
+                device.shareable,
+                device.binds_to_node,
+                device.binding_conditions,
+            )
+        )
+    where = (None, pool.id.driver) if own else (node.node, pool.id)
+    return (where, pool.complete, pool.fault, tuple(sorted(pool.counters.items())), tuple(found))
 
 
 def _content(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt) -> Hashable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -31,6 +31,8 @@ _VERDICTS_MAX: Final = 4_096
 """Verdicts of some selectors that a frame remembers: one for each device where they read serial numbers."""
 _SELECTORS_MAX: Final = 4_096
 _PLAIN: Final = (bool, int, str)
+LookedAt: TypeAlias = "tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]"
+"""Selectors of all requests of some claims, and attributes that their constraints compare."""
 
 
 @attrs.frozen(slots=True)
@@ -72,6 +74,19 @@ class AttributeFrame:
         self._doubtful = tuple(place for place, each in enumerate(types) if each not in _PLAIN)
         self._faults: dict[Hashable, str] = {}
         self._plans: dict[tuple[str, ...], _Plan] = {}
+        self._read_places: dict[LookedAt, tuple[int, ...]] = {}
+
+    def read_places(self, looked_at: LookedAt) -> tuple[int, ...]:
+        """Places of all attributes that some selectors read or constraints compare, or that may be faulty."""
+        known = self._read_places.get(looked_at)
+        if known is None:
+            if len(self._read_places) >= _PLANS_MAX:
+                self._read_places.clear()
+            selectors, compared = looked_at
+            read = {self.places[name] for name in compared if name in self.places}
+            read.update(self._doubtful, *(self._make_plan(each).places for each in selectors))
+            known = self._read_places[looked_at] = tuple(sorted(read))
+        return known
 
     def verdict(self, selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:
         """Whether all of these CEL expressions hold for a device; the first without a value ends it."""

@@ -8,6 +8,7 @@ NUMA node, and how strictly the kubelet keeps pods inside one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -139,8 +140,13 @@ def _texts(attributes: Iterable[tuple[str, AttributeValue]]) -> tuple[tuple[str,
     for name, value in attributes:
         first = value[0] if isinstance(value, tuple) and value else value
         if isinstance(first, int | str) and not isinstance(first, bool) and str(first):
-            found[name.rpartition("/")[2].lower()] = str(first)
+            found[_short_name(name)] = str(first)
     return tuple(sorted(found.items()))
+
+
+@lru_cache(maxsize=4096)
+def _short_name(attribute: str) -> str:
+    return attribute.rpartition("/")[2].lower()
 
 
 # -- NodeResourceTopology --------------------------------------------------------------------

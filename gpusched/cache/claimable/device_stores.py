@@ -112,6 +112,10 @@ class DeviceObjectStores:
         self.api_version = ""
         """Group and version in which claims are served, empty where they are not."""
         self._assumed: dict[ObjectKey, AssumedClaim] = {}
+        self._shown: dict[ObjectKey, tuple[ResourceClaim, AssumedClaim, ResourceClaim]] = {}
+        """Claims as they will be, each with what it was made of."""
+        self._claim_keys: list[ObjectKey] = []
+        """Sorted keys of the claims, as they were last."""
         self._changed: set[str] = set()
         self._view = NO_DEVICES
 
@@ -141,20 +145,23 @@ class DeviceObjectStores:
         return key in self._assumed
 
     def _as_assumed(self, key: ObjectKey, claim: ResourceClaim) -> ResourceClaim:
-        assumed = self._assumed.get(key)
-        if assumed is None:
-            return claim
-        known = {each.uid for each in claim.reserved_for}
-        shown = claim.allocation is not None and all(e.uid in known for e in assumed.consumers)
-        if assumed.uid != claim.uid or shown:
+        assumed = self._assumed[key]
+        known = self._shown.get(key)
+        if known is not None and known[0] is claim and known[1] is assumed:
+            return known[2]
+        users = {each.uid for each in claim.reserved_for}
+        seen = claim.allocation is not None and all(e.uid in users for e in assumed.consumers)
+        if assumed.uid != claim.uid or seen:
             del self._assumed[key]
             return claim
-        more = tuple(each for each in assumed.consumers if each.uid not in known)
-        return attrs.evolve(
+        more = tuple(each for each in assumed.consumers if each.uid not in users)
+        shown = attrs.evolve(
             claim,
             allocation=claim.allocation or assumed.allocation,
             reserved_for=(*claim.reserved_for, *more),
         )
+        self._shown[key] = (claim, assumed, shown)
+        return shown
 
     def _forget(self, part: str) -> None:
         self._changed.add(part)
@@ -182,6 +189,11 @@ class DeviceObjectStores:
         there = self.claims.items
         for key in [key for key in self._assumed if key not in there]:
             del self._assumed[key]  # what is gone is not written
-        return MappingProxyType(
-            {key: self._as_assumed(key, item) for key, item in sorted(there.items())}
-        )
+        if len(self._claim_keys) != len(there) or not all(key in there for key in self._claim_keys):
+            self._claim_keys = sorted(there)
+        claims = {key: there[key] for key in self._claim_keys}
+        for key in list(self._assumed):
+            claims[key] = self._as_assumed(key, claims[key])
+        for key in self._shown.keys() - self._assumed.keys():
+            del self._shown[key]
+        return MappingProxyType(claims)

@@ -175,11 +175,14 @@ class DeviceRoom:
         self._node_usage = node_usage
         self._cache = cache
         self.inventory = cache.inventory(catalog)
-        self._now = cache.usage(catalog)
+        self._first = cache.usage(catalog)
+        """What was taken before the session gave anything; never changed."""
+        self._now = self._first.copy()
         self._changed_later: DeviceUsage | None = None
         """Usage once the pods that leave are gone; None while it is that of now."""
         self._held: dict[UID, list[ClaimAllocation]] | None = None
         self._classes: dict[str, ClassClaims] = {}
+        self._claims_of: dict[UID, tuple[ResourceClaim | None, ...]] = {}
         self._given = _GivenPods()
         self._nominated = _GivenPods()
         self._uncertain: set[tuple[str, int]] = set()
@@ -331,16 +334,16 @@ class DeviceRoom:
     ) -> PodCount:
         """The same where pods were given places in this session, which may change their devices."""
         nominated = self._node_usage.later
+        others = [each.claims.asked for each in beside if each.claims.asked is not None]
+        answers = self._cache.answers
+        if not nominated and not self.inventory.shares_pools(devices.node):
+            # On such a node these pods have all that was taken since the session began.
+            return answers.count(
+                self.inventory, self._first, devices, asked, most=most, beside=others
+            )
         for each in beside:
             self._shift(each.allocations, nominated=nominated, times=-1)
-        found = self._cache.answers.count(
-            self.inventory,
-            self._usage,
-            devices,
-            asked,
-            most=most,
-            beside=[each.claims.asked for each in beside if each.claims.asked is not None],
-        )
+        found = answers.count(self.inventory, self._usage, devices, asked, most=most, beside=others)
         for each in beside:
             self._shift(each.allocations, nominated=nominated, times=1)
         return found
@@ -498,8 +501,16 @@ class DeviceRoom:
             self._later.add(each.devices, times=-times)
 
     # -- the plan ----------------------------------------------------------------------------
-    def claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        """The claim that a pod means by one of its names; None while there is none."""
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim | None, ...]:
+        """The claims that a pod means, in the order of its spec; None for one that is not there yet."""
+        known = self._claims_of.get(pod.uid)
+        if known is None:
+            known = self._claims_of[pod.uid] = tuple(
+                [self._claim_of(pod, each) for each in pod.pod_class.claims]
+            )
+        return known
+
+    def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
         name = named.claim
         if not name:
             name = next((made for own, made in pod.generated_claims if own == named.name), "")
@@ -507,17 +518,15 @@ class DeviceRoom:
 
     def missing_claim(self, pod: Pod) -> str:
         """The name that a pod has for a claim which is not made yet; empty where all are there."""
-        for each in pod.pod_class.claims:
-            claim = self.claim_of(pod, each)
+        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
             if claim is None and each.name not in _unneeded(pod):
                 return each.name
         return ""
 
     def held_claim(self, pod: Pod) -> str:
         """The name of a claim made for a pod that has devices from an earlier attempt; else empty."""
-        for each in pod.pod_class.claims:
-            claim = self.claim_of(pod, each) if each.template else None
-            if claim is not None and claim.allocation is not None:
+        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
+            if each.template and claim is not None and claim.allocation is not None:
                 return claim.name
         return ""
 
@@ -528,8 +537,7 @@ class DeviceRoom:
 
     def twice_given(self, pod: Pod) -> tuple[str, str, str] | None:
         """A claim of a pod, its device that another claim has as well, and that claim; None for none."""
-        for each in pod.pod_class.claims:
-            claim = self.claim_of(pod, each)
+        for claim in self.claims_of(pod):
             held = () if claim is None or claim.allocation is None else claim.allocation.devices
             for device in held:
                 key = DeviceId(device.driver, device.pool, device.device)
@@ -551,8 +559,7 @@ class DeviceRoom:
         given = self._given.by_uid.get(pod.uid)
         left = iter(() if given is None else given.allocations)
         found = []
-        for each in pod.pod_class.claims:
-            claim = self.claim_of(pod, each)
+        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
             if claim is not None:
                 allocation = next(left) if claim.allocation is None or each.template else None
                 found.append(ClaimBind(claim.key, claim.uid, allocation))
