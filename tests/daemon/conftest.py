@@ -449,6 +449,8 @@ class World:
             "pods": self.client.list("pods"),
             "nodes": self.client.list("nodes"),
             "podgroups": [g for g in self.groups() if isinstance(g.get("spec"), dict)],
+            "resourceclaims": self.client.list("resourceclaims.resource.k8s.io"),
+            "resourceslices": self.client.list("resourceslices.resource.k8s.io"),
         }
 
     async def end(self) -> None:

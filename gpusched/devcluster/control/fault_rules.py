@@ -21,6 +21,7 @@ CODES: Final = {
     403: "Forbidden",
     404: "NotFound",
     409: "Conflict",
+    422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",

@@ -17,8 +17,8 @@ import attrs
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.devcluster.storage.store import Change, Store
-from gpusched.lab.chaos.objects import BUDGETS, GROUPS, QUEUES, TOPOLOGIES
-from gpusched.testing.invariants import gangs, model, nodes, queues
+from gpusched.lab.chaos.steps.objects import BUDGETS, CLAIMS, GROUPS, QUEUES, SLICES, TOPOLOGIES
+from gpusched.testing.invariants import devices, gangs, model, nodes, queues
 from gpusched.testing.invariants.model import Finding, Obj
 
 _FOR: Final = re.compile(r"^(reclaimed|preempted|moved) for ([\w.-]+/[\w.-]+)")
@@ -64,6 +64,7 @@ class InvariantChecker:
         self._bound_once: set[str] = set()
         self._usage: deque[tuple[float, dict[str, int]]] = deque()
         self._term = -1
+        self._devices = devices.DeviceBooks()
         store.observers.append(self._see)
 
     def close(self) -> None:
@@ -79,6 +80,11 @@ class InvariantChecker:
         self._whole.clear()
         self._lost.clear()
         self._usage.clear()
+        self._devices = devices.DeviceBooks()
+        for part in self._all(SLICES):
+            self._devices.see_slice(part)
+        for claim in self._all(CLAIMS):
+            self._devices.see_claim(claim)
         for name in self._offers:
             self._edited[f"node {name}"] = self._now()
         for obj in self._all(QUEUES):
@@ -125,6 +131,11 @@ class InvariantChecker:
             self._edit(change)
         elif kind == GROUPS:
             self._group(change)
+        elif kind == SLICES:
+            self._devices.see_slice(change.after.obj, gone=change.type == "DELETED")
+        elif kind == CLAIMS:
+            for found in self._devices.see_claim(change.after.obj, gone=change.type == "DELETED"):
+                self.say(found)
 
     def _node(self, change: Change) -> None:
         obj, now = change.after.obj, self._now()
@@ -220,6 +231,15 @@ class InvariantChecker:
             self.say(found)
         self._within(pod)
         self._together(pod)
+        self._served(pod)
+
+    def _served(self, pod: Obj) -> None:
+        """I17: its claims have their devices before it is bound."""
+        if not pod["spec"].get("resourceClaims") or self._fresh(_RESTORED):
+            return
+        claims = {model.object_name(each): each for each in self._all(CLAIMS)}
+        for found in devices.unserved_claims(pod, claims):
+            self.say(found)
 
     def _within(self, pod: Obj) -> None:
         known = {each["metadata"]["name"]: each for each in self._all(QUEUES)}

@@ -21,10 +21,10 @@ from gpusched.devcluster.storage.store import Change
 from gpusched.lab.chaos.daemon_knowledge import daemon_knowledge, differences
 from gpusched.lab.chaos.daemons import DaemonFleet, owning_task_factory
 from gpusched.lab.chaos.invariant_checker import InvariantChecker, TimedFinding
-from gpusched.lab.chaos.objects import GROUPS, JOBS, QUEUES, TOPOLOGIES
 from gpusched.lab.chaos.scripts.script import ChaosScript, ScriptStep
 from gpusched.lab.chaos.starvation import starving_gangs
-from gpusched.lab.chaos.step_actions import StepRunner
+from gpusched.lab.chaos.steps.objects import CLAIMS, GROUPS, JOBS, QUEUES, TOPOLOGIES
+from gpusched.lab.chaos.steps.step_actions import StepRunner
 from gpusched.lab.virtual_time.cluster_run import rare_garbage_collection
 from gpusched.lab.virtual_time.history_digest import HistoryDigest
 from gpusched.lab.virtual_time.loop import EPOCH, Deadlock, TimeLimitExceeded, run_virtual
@@ -48,7 +48,7 @@ TURNS_MAX: Final = 20_000
 _APPLIED_S: Final = 0.5
 _LOOK_S: Final = 5.0
 _CALM_S: Final = 45.0
-_MOVING: Final = frozenset({"pods", GROUPS, QUEUES, JOBS})
+_MOVING: Final = frozenset({"pods", GROUPS, QUEUES, JOBS, CLAIMS})
 _TOLD_MAX: Final = 4
 _SLACK_S: Final = 15.0
 
@@ -297,6 +297,8 @@ class _ScriptRun:
             "podgroups": lists[GROUPS],
             "topologies": lists[TOPOLOGIES],
         }
+        for each in invariants.leaked_claims(lists[CLAIMS], lists["pods"]):
+            self._witness.say(each)
         for each in invariants.findings(found, now=self._clock.now()):
             if each.invariant == "I3" and self._witness.is_held_by_budget(each.name):
                 continue
@@ -329,7 +331,7 @@ class _ScriptRun:
         return daemon_knowledge(leaders[0].app) if leaders and leaders[0].app is not None else {}
 
     def _lists(self) -> dict[str, list[Any]]:
-        kinds = ("pods", "nodes", GROUPS, QUEUES, JOBS, TOPOLOGIES)
+        kinds = ("pods", "nodes", GROUPS, QUEUES, JOBS, TOPOLOGIES, CLAIMS)
         return {kind: self._cluster.client.list(kind) for kind in kinds}
 
     def _say(self, invariant: str, sentence: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.lab.chaos.objects import GPU, GROUPS, JOBS, QUEUES
+from gpusched.lab.chaos.steps.objects import GPU, GROUPS, JOBS, QUEUES
 from gpusched.testing.invariants import model, queues
 from gpusched.testing.invariants.model import Obj
 
@@ -52,6 +52,7 @@ class _WaitingGang:
         asks: of the pods that it still needs.
         held: racks of those it has, where one rack is required.
         told: the reason that it is told.
+        claims: whether its pods claim devices.
     """
 
     key: str
@@ -62,6 +63,7 @@ class _WaitingGang:
     lasting: bool
     told: str
     charge: Counter[str]
+    claims: bool = False
 
 
 def starving_gangs(lists: Mapping[str, Sequence[Obj]]) -> Iterator[str]:
@@ -83,8 +85,8 @@ def starving_gangs(lists: Mapping[str, Sequence[Obj]]) -> Iterator[str]:
     waiting = [gang for gang in _waiting(lists) if _open(gang, known)]
     rivals = [gang for gang in waiting if _fits(gang, empty)]
     for gang in waiting:
-        if not _allowed(gang, known, held) or not _fits(gang, full):
-            continue
+        if gang.claims or not _allowed(gang, known, held) or not _fits(gang, full):
+            continue  # whether there are devices is not worked out here
         if _is_lasting(gang, lists, known):
             continue
         alone = all(other.key == gang.key for other in rivals)
@@ -147,6 +149,7 @@ def _of_group(group: Obj, mine: Sequence[Obj], racks: Mapping[str, str]) -> _Wai
         lasting=spec.get("preemptible") is False,
         told=_scheduled_reason(group),
         charge=charge,
+        claims=any(pod["spec"].get("resourceClaims") for pod in waits),
     )
 
 

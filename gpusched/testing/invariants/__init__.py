@@ -2,16 +2,26 @@
 
 ``findings`` looks at one moment, ``check_journal`` at a list of writes; the modules have the
 checks of single nodes, gangs and queues for checks after each write. The numbers I1 to
-I16 are those of docs/chaos.md.
+I18 are those of docs/chaos.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gpusched.testing.invariants.devices import device_findings, leaked_claims, unserved_claims
 from gpusched.testing.invariants.gangs import gang_findings, unrequested_binds
 from gpusched.testing.invariants.journal import Write, check_journal, fence_findings
-from gpusched.testing.invariants.model import GROUP_LABEL, RECOVERY_S, Finding, Obj, pod_requests
+from gpusched.testing.invariants.model import (
+    GROUP_LABEL,
+    RECOVERY_S,
+    Finding,
+    Obj,
+    holds_room,
+    is_ours,
+    object_name,
+    pod_requests,
+)
 from gpusched.testing.invariants.nodes import node_findings
 from gpusched.testing.invariants.queues import queue_findings
 
@@ -24,6 +34,7 @@ __all__ = [
     "check",
     "check_journal",
     "findings",
+    "leaked_claims",
     "pod_requests",
 ]
 
@@ -37,8 +48,9 @@ def findings(
     """What is wrong at this moment; an empty list is good.
 
     Args:
-        objects: ``pods``, ``nodes``, ``podgroups``, ``queues``, ``topologies``, ``jobs`` and
-            ``namespaces``, as the API lists them; what is left out is not looked at.
+        objects: ``pods``, ``nodes``, ``podgroups``, ``queues``, ``topologies``, ``jobs``,
+            ``namespaces``, ``resourceclaims`` and ``resourceslices``, as the API lists them; what is
+            left out is not looked at.
         schedulers: names under which we place pods.
         now: seconds since the epoch, so that a gang bound in part is given its recovery time
             (I3); None for no patience.
@@ -46,6 +58,8 @@ def findings(
     pods, nodes = objects.get("pods", ()), objects.get("nodes", ())
     groups = objects.get("podgroups", ())
     topologies = objects.get("topologies", ())
+    claims = objects.get("resourceclaims", ())
+    by_name = {object_name(each): each for each in claims}
     return [
         *node_findings(pods, nodes),
         *gang_findings(pods, groups, nodes=nodes, topologies=topologies, now=now),
@@ -58,6 +72,13 @@ def findings(
             namespaces=objects.get("namespaces", ()),
         ),
         *fence_findings(pods),
+        *device_findings(claims, objects.get("resourceslices", ())),
+        *(
+            found
+            for pod in pods
+            if "resourceclaims" in objects and is_ours(pod) and holds_room(pod)
+            for found in unserved_claims(pod, by_name)
+        ),
     ]
 
 

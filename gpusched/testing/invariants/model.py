@@ -27,7 +27,7 @@ class Finding:
     """One violation.
 
     Attributes:
-        invariant: its number in the list of invariants: ``I1`` to ``I16``.
+        invariant: its number in the list of invariants: ``I1`` to ``I18``.
         kind: of the object that shows it.
         name: of that object, ``namespace/name`` or ``name``.
         sentence: what is wrong, with numbers.

@@ -96,7 +96,7 @@ def test_a_fault_of_watches_leaves_other_verbs_alone():
         ({"fault": {"type": "delay"}}, "rules[0].fault: needs seconds"),
         ({"fault": {"type": "delay", "seconds": [2, 1]}}, "seconds: goes from 2 down to 1"),
         ({"fault": {"type": "delay", "seconds": float("nan")}}, "must be a number from 0 to 3600"),
-        ({"fault": {"type": "status", "code": 418}}, "code: must be one of 401, 403, 404, 409, 429, 500, 503"),
+        ({"fault": {"type": "status", "code": 418}}, "code: must be one of 401, 403, 404, 409, 422, 429, 500, 503"),
         ({"fault": {"type": "lost", "after": 1}}, "fault.after: is no known key; known: type, appl"),
         ({"fault": {"type": "lag"}}, "rules[0].fault: needs either seconds or versions"),
         (rule({"rate": 2}), "rules[0].when.rate: must be a number from 0 to 1, not 2"),

@@ -30,10 +30,12 @@ from gpusched.api.pod.pod import Pod
 from gpusched.base import limits
 from gpusched.cache import ledger
 from gpusched.cache.cache import Cache
+from gpusched.cache.claimable.device_stores import ClaimStore, DeviceObjectStores
 from gpusched.cache.ledger import HoldingState
 from gpusched.commit import machine
 from gpusched.commit.machine import CommitStep
 from gpusched.commit.model import BindCreated, BindUnknown, CommitPhase
+from gpusched.devices.usage import DeviceUsage
 from gpusched.io.client.server_clock import ServerClock
 from gpusched.io.cycle import session_cycle
 from gpusched.io.leader.elector import Elector
@@ -43,6 +45,8 @@ from gpusched.io.watch.informers import KindEventHandler
 from gpusched.io.watch.reflector import Reflector
 from gpusched.io.write import bind_calls, evictor
 from gpusched.io.write.bind_calls import BindCalls
+from gpusched.io.write.claims.device_claims import DeviceClaims
+from gpusched.io.write.claims.unbound_claims import UnboundClaims
 from gpusched.io.write.evictor import Evictor
 from gpusched.io.write.preemption_executor import PreemptionExecutor
 from gpusched.io.write.status.status_queue import StatusQueue
@@ -507,6 +511,36 @@ def nobody_leads_after_a_loss():
         await original(self, api)
 
     yield (app.App, "_term", term)
+
+
+# -- claims for devices ------------------------------------------------------------------------
+@plant
+def devices_in_use_are_free():
+    """Devices that claims hold count as free."""
+    yield (DeviceUsage, "add", lambda *_args, **_how: None)
+
+
+@plant
+def claims_on_their_way_are_free():
+    """Devices that are being given, or were just now, can be given again before the watch shows them."""
+    yield (DeviceObjectStores, "assume", lambda *_args: None)
+    yield (ClaimStore, "record_answer", lambda *_args: None)
+
+
+@plant
+def pods_are_bound_before_their_claims():
+    """Pods are bound while their claims are still to be written."""
+
+    async def write(*_args, **_how):
+        return ""
+
+    yield (DeviceClaims, "write", write)
+
+
+@plant
+def devices_of_lost_pods_are_kept():
+    """Devices of claims whose pods were not bound after all are never released."""
+    yield (UnboundClaims, "release", lambda *_args, **_how: None)
 
 
 # -- playing -----------------------------------------------------------------------------------------

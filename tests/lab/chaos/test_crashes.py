@@ -32,7 +32,11 @@ def scenario(name):
 
 @pytest.mark.parametrize(
     ("name", "every"),
-    [("gang-deadlock", 5 if WHOLE else 11), ("preempt-and-resume", 9 if WHOLE else 23)],
+    [
+        ("gang-deadlock", 5 if WHOLE else 11),
+        ("preempt-and-resume", 9 if WHOLE else 23),
+        ("devices-under-one-root", 3 if WHOLE else 7),
+    ],
 )
 def test_death_at_writes(name, every):
     played = scenario(name)

@@ -6,10 +6,10 @@ import copy
 
 from gpusched.devcluster.storage.store import Store
 from gpusched.lab.chaos.invariant_checker import InvariantChecker
-from gpusched.lab.chaos.objects import BUDGETS, GPU, GROUPS, JOBS, QUEUES
 from gpusched.lab.chaos.play import play_script
 from gpusched.lab.chaos.scripts import script
 from gpusched.lab.chaos.starvation import starving_gangs
+from gpusched.lab.chaos.steps.objects import BUDGETS, GPU, GROUPS, JOBS, QUEUES
 from gpusched.testing.invariants import nodes
 
 READY = [{"type": "Ready", "status": "True"}]

@@ -17,7 +17,7 @@ from tests.lab.chaos.planted import PLANTS, SCRIPTS, Plain, found_by
 
 REACHING = (
     "refused_evictions_are_given_up", "timeouts_are_forgotten", "shares_are_half_as_large",
-    "who_leaves_holds_nothing",
+    "who_leaves_holds_nothing", "devices_in_use_are_free",
 )  # fmt: skip
 """Scripts in whose runs everything is used that a plant replaces."""
 
@@ -48,6 +48,10 @@ def silent():
         ("bindings_go_out_while_watches_are_cut", "I2"),
         ("timeouts_follow_the_wall_clock", "I10"),
         ("reclaim_needs_no_right", "I5"),
+        ("devices_in_use_are_free", "I17"),
+        ("claims_on_their_way_are_free", "I17"),
+        ("pods_are_bound_before_their_claims", "I17"),
+        ("devices_of_lost_pods_are_kept", "I18"),
     ],
 )
 def test_a_script_tells_a_planted_fault_from_a_run_without_it(name, invariant):

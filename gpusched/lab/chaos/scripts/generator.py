@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from gpusched.lab.chaos.scripts.claims import with_claims
 from gpusched.lab.chaos.scripts.protections import with_scene
 from gpusched.lab.chaos.scripts.script import ChaosScript, ScriptStep
 
@@ -24,7 +25,7 @@ _ACTIONS: Final = (
 
 def draw_script(seed: int) -> ChaosScript:
     """The script of a seed."""
-    return with_scene(_ScriptDraw(seed).script())
+    return with_claims(with_scene(_ScriptDraw(seed).script()))
 
 
 class _ScriptDraw:

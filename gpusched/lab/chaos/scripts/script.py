@@ -30,7 +30,7 @@ VERBS: Final = frozenset(
     {
         # what there is
         "node", "unnode", "cordon", "offer", "label", "queue", "requeue", "unqueue", "priority",
-        "topology", "budget", "unbudget", "foreign",
+        "topology", "budget", "unbudget", "foreign", "cards", "claimables", "claim", "unclaim",
         # work
         "gang", "resize", "ungang", "lose", "fail", "replace", "remake", "ungate", "pods", "job",
         # processes

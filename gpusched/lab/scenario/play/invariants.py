@@ -7,6 +7,8 @@ scheduler; unlike that one it keeps books, so that a run of ten thousand pods ca
 and a pod has as many as it asks for. ``quota``: what is bound leaves every queue above it within
 its capability. ``gangs``: no gang is bound in part for longer than a recovery may take. ``ours``:
 only pods of this scheduler are bound, and none that is gated. ``honest``: a status tells what is so.
+``devices``: no device is given twice, shares and counters are within what there is, and pods are bound
+when their claims have devices. ``claims``: no claim keeps devices of which no pod makes use.
 """
 
 from __future__ import annotations
@@ -26,9 +28,13 @@ from gpusched.lab.scenario.recorder.open_lives import OpenPod, OpenWorkload
 from gpusched.lab.scenario.recorder.recorder import RunRecorder
 from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 from gpusched.testing.invariants import RECOVERY_S
+from gpusched.testing.invariants.devices import DeviceBooks, unserved_claims
 
 PATIENCE_S: Final = 10.0
 """What a node offers or a queue may hold is known to the daemon after so long at the latest."""
+LEAK_S: Final = 180.0
+"""Devices that no pod makes use of are released in this time: a recovery, and a claim controller's."""
+_LEAK_PERIOD_S: Final = 30.0
 STATUS_S: Final = 6.0
 """A status may tell for so long what is no longer so."""
 _PLAN: Final = "gpusched.io/plan"
@@ -89,6 +95,10 @@ class InvariantWatch:
         self._dirty: dict[str, None] = {}
         self._false: dict[str, float] = {}
         self._said: set[str] = set()
+        self._devices = DeviceBooks()
+        self._claims: dict[str, Obj] = {}
+        self._unused: dict[str, float] = {}
+        self._leaks_at = 0.0
 
     def see(self, change: ObjectChange) -> None:
         """Take in one change."""
@@ -100,9 +110,14 @@ class InvariantWatch:
             self._queue(change)
         elif change.kind == "PodGroup":
             self._group(change)
+        elif change.kind == "ResourceClaim":
+            self._claim(change)
+        elif change.kind == "ResourceSlice":
+            self._devices.see_slice(change.obj, gone=change.gone)
 
     def look(self, now: float) -> None:
         """Once a second: what may be so for a while and no longer."""
+        self._look_for_leaks(now)
         for key, since in list(self._partial.items()):
             if now - since <= RECOVERY_S:
                 break  # in the order in which they began
@@ -122,6 +137,36 @@ class InvariantWatch:
                 work = self._recorder.works.find(key)
                 count = work.bound if work is not None else 0
                 self._say(now, "honest", f"{key} is said to run with {count} pods bound")
+
+    # -- devices -----------------------------------------------------------------------------
+    def _claim(self, change: ObjectChange) -> None:
+        key = object_fields.object_name(change.obj)
+        if change.gone:
+            self._claims.pop(key, None)
+        else:
+            self._claims[key] = change.obj
+        for found in self._devices.see_claim(change.obj, gone=change.gone):
+            self._say(change.at, "devices", found.sentence)
+
+    def _look_for_leaks(self, now: float) -> None:
+        """Claims whose devices no pod has made use of for too long."""
+        if not self._claims or now < self._leaks_at:
+            return
+        self._leaks_at = now + _LEAK_PERIOD_S
+        unused: dict[str, float] = {}
+        for key, claim in self._claims.items():
+            status = claim.get("status") or {}
+            reserved = status.get("reservedFor") or ()
+            if not status.get("allocation") or any(
+                each.get("uid") in self._holding or each.get("resource") != "pods"
+                for each in reserved
+            ):
+                continue
+            unused[key] = self._unused.get(key, now)
+            if now - unused[key] >= LEAK_S:
+                self._say(now, "claims", f"claim {key} has kept devices since {unused[key]:.0f} s, "
+                                         "and no pod that runs uses them")  # fmt: skip
+        self._unused = unused
 
     def _say(self, at: float, invariant: str, sentence: str) -> None:
         if sentence not in self._said:
@@ -189,6 +234,9 @@ class InvariantWatch:
             self._say(at, "room", f"pod {name} was bound to {body.node}, which is not there")
             return
         self._slots(body, pod, at, node)
+        if pod["spec"].get("resourceClaims"):
+            for found in unserved_claims(pod, self._claims):
+                self._say(at, "devices", found.sentence)
         if at - node.foreign < STATUS_S:
             return
         opened = sum(1 for held in node.slots.values() if any(s < _WHOLE for s in held.values()))

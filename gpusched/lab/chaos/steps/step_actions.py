@@ -17,12 +17,12 @@ from gpusched.devcluster.cluster import DevCluster
 from gpusched.devcluster.control.fault_rules import parse_rule
 from gpusched.devcluster.control.restart import UnknownSnapshot
 from gpusched.devcluster.storage.store import Change
-from gpusched.lab.chaos import objects
 from gpusched.lab.chaos.daemons import DaemonFleet
 from gpusched.lab.chaos.faulty_connection import PlannedDeath, WatchTampering
 from gpusched.lab.chaos.invariant_checker import InvariantChecker
-from gpusched.lab.chaos.objects import BUDGETS, GROUPS, JOBS, LEASES, NAMESPACE, QUEUES
 from gpusched.lab.chaos.scripts.script import Obj, ScriptStep
+from gpusched.lab.chaos.steps import device_objects, objects
+from gpusched.lab.chaos.steps.objects import BUDGETS, GROUPS, JOBS, LEASES, NAMESPACE, QUEUES
 
 _HOME: Final = "gpusched-system"
 _OWNER_S: Final = 2.0
@@ -150,6 +150,33 @@ class StepRunner:
     # -- what there is -----------------------------------------------------------------------
     def _node(self, args: Obj) -> None:
         self._client.create("nodes", objects.node(args))
+
+    def _cards(self, args: Obj) -> None:
+        """The driver publishes the cards of a node, or another number of them in the next generation."""
+        known = self._client.get(objects.SLICES, None, f"{args['name']}-cards")
+        generation = known["spec"]["pool"]["generation"] + 1 if known is not None else 1
+        node = self._client.get("nodes", None, args["name"]) or {}
+        uid = node["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": args["name"], "uid": uid}
+        for made in device_objects.resource_slices({**args, "generation": generation}):
+            before = self._client.get(objects.SLICES, None, made["metadata"]["name"])
+            if before is None:
+                made["metadata"]["ownerReferences"] = [owner]
+                self._client.create(objects.SLICES, made)
+            else:
+                self._client.update(objects.SLICES, {**before, "spec": made["spec"]})
+
+    def _claimables(self, _args: Obj) -> None:
+        """The class of cards, and a template for each way to ask for them."""
+        self._client.create(device_objects.CLASSES, device_objects.device_class())
+        for name in device_objects.CLAIMED:
+            self._client.create(device_objects.TEMPLATES, device_objects.template(name))
+
+    def _claim(self, args: Obj) -> None:
+        self._client.create(objects.CLAIMS, device_objects.claim(args))
+
+    def _unclaim(self, args: Obj) -> None:
+        self._client.delete(objects.CLAIMS, NAMESPACE, args["name"])
 
     def _unnode(self, args: Obj) -> None:
         """The node is gone, and in a moment its pods, as the pod garbage collector has it."""

@@ -16,6 +16,8 @@ TOPOLOGIES: Final = f"topologies.{GROUP}"
 JOBS: Final = "jobs.batch"
 BUDGETS: Final = "poddisruptionbudgets.policy"
 PRIORITIES: Final = "priorityclasses.scheduling.k8s.io"
+CLAIMS: Final = "resourceclaims.resource.k8s.io"
+SLICES: Final = "resourceslices.resource.k8s.io"
 LEASES: Final = "leases.coordination.k8s.io"
 GROUP_LABEL: Final = "gpusched.io/pod-group"
 GATE: Final = "gpusched.io/chaos"
@@ -128,6 +130,16 @@ def _part(role: Mapping[str, Any]) -> Obj:
     return {"topology": {"required": role["sub"]}} if role["sub"] is not True else {}
 
 
+def role_claims(role: Mapping[str, Any]) -> list[Obj]:
+    """Claims of a role's pods for devices: ``claim`` names a template, ``named`` a claim."""
+    found: list[Obj] = []
+    if role.get("claim"):
+        found.append({"name": "own", "resourceClaimTemplateName": role["claim"]})
+    if role.get("named"):
+        found.append({"name": "named", "resourceClaimName": role["named"]})
+    return found
+
+
 def pod_parts(gang: Mapping[str, Any], role: Mapping[str, Any]) -> tuple[Obj, Obj]:
     """Metadata without a name, and spec, of a pod of a role."""
     labels = {GROUP_LABEL: gang["name"]} if gang.get("grouped", True) else {}
@@ -154,6 +166,8 @@ def pod_parts(gang: Mapping[str, Any], role: Mapping[str, Any]) -> tuple[Obj, Ob
             }
         ],
     }
+    if claims := role_claims(role):
+        spec["resourceClaims"] = claims
     if gang.get("priority"):
         spec["priorityClassName"] = gang["priority"]
     if gang.get("stops"):
