@@ -57,19 +57,18 @@ def make_allocation(
                 for each, device in zip(given, devices, strict=True)
             ]
         ),
-        nodes=_node_terms(node.node, devices),
+        nodes=_node_terms(node, devices),
         configs=configs,
     )
 
 
-def _node_terms(node: str, devices: Sequence[PoolDevice]) -> tuple[NodeTerm, ...] | None:
+def _node_terms(node: NodeDevices, devices: Sequence[PoolDevice]) -> tuple[NodeTerm, ...] | None:
     """Nodes from which all of the devices can be used; None for every node."""
     labels: dict[Requirement, None] = {}
     fields: dict[Requirement, None] = {}
     for each in devices:
         if each.device.binds_to_node or each.reach.node:
-            here = Requirement("metadata.name", "In", (node,))
-            return (NodeTerm(fields=(here,)),)
+            return node.here
         for term in (each.reach.terms or ())[:1]:
             labels.update(dict.fromkeys(term.labels))
             fields.update(dict.fromkeys(term.fields))

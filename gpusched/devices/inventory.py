@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from gpusched.api.affinity.selector import NodeTerm, Requirement
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.claims import DeviceClass
 from gpusched.api.devices.dynamic.slices import (
@@ -147,6 +148,14 @@ class NodeDevices:
         default=None, init=False
     )
     _usable: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
+    _here: tuple[NodeTerm, ...] = attrs.field(default=(), init=False)
+
+    @property
+    def here(self) -> tuple[NodeTerm, ...]:
+        """Terms that mean this node alone."""
+        if not self._here:
+            self._here = (NodeTerm(fields=(Requirement("metadata.name", "In", (self.node,)),)),)
+        return self._here
 
     @property
     def usable(self) -> tuple[tuple[PoolDevice, Pool], ...]:
@@ -159,6 +168,14 @@ class NodeDevices:
                 for device in part.devices
             )
         return self._usable
+
+    def find(self, key: DeviceId) -> PoolDevice | None:
+        """The device of this id, None where the node does not reach it."""
+        for part in self.pools:
+            if part.pool.id == key[:2]:
+                place = part.places.get(key.device)
+                return None if place is None else part.devices[place]
+        return None
 
     def is_same(self, other: NodeDevices) -> bool:
         """Whether another one has the same devices in the same pools."""
@@ -175,6 +192,8 @@ class KindNumbers:
         self._known: dict[Hashable, int] = {}
         self.same: dict[Hashable, int] = {}
         """Numbers by a content that tells more, but is quicker to make; several may have one."""
+        self.slot_orders: dict[Hashable, tuple[int, ...]] = {}
+        """Places of devices in ``NodeDevices.usable`` by slot, by what the order depends on."""
         self._next = count()
 
     def note_same(self, content: Hashable, number: int) -> None:
@@ -227,7 +246,7 @@ class DeviceInventory:
                 self._wide.setdefault(key, []).append(each)
         self._of_node: dict[str, tuple[Mapping[str, str], NodeDevices]] = {}
         self._of_node_before = {} if before is None else before.nodes()
-        self._by_name: dict[PoolId, dict[str, Device]] = {}
+        self._by_name: dict[tuple[str, str], dict[str, Device]] = {}
         self.kind_numbers: KindNumbers = KindNumbers() if before is None else before.kind_numbers
         """Shared by all inventories that follow each other, as are the devices with the numbers."""
 
@@ -260,15 +279,15 @@ class DeviceInventory:
 
     def device(self, key: DeviceId) -> Device | None:
         """The device as the newest slice has it; None where no slice has it."""
-        pool = PoolId(key.driver, key.pool)
-        devices = self._by_name.get(pool)
+        devices = self._by_name.get(key[:2])
         if devices is None:
+            pool = PoolId(key.driver, key.pool)
             slices = sorted(self._slices.get(pool, ()), key=lambda each: -each.generation)
             devices = self._by_name[pool] = {}
             for part in slices:
                 for each in part.devices:
                     devices.setdefault(each.name, each)
-        return devices.get(key.device)
+        return devices.get(key[2])
 
     def _reachable(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
         of_pool = {key: list(slices) for key, slices in self._local.get(node, {}).items()}

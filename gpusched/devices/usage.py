@@ -59,6 +59,7 @@ class DeviceHolding:
 
 _FREE: Final = DeviceHolding()
 _TAKEN: Final = DeviceHolding(whole=1)
+_TAKEN_STATE: Final = _TAKEN.state
 
 
 @attrs.define(slots=True, eq=False)
@@ -97,7 +98,7 @@ class PoolUsage:
         """Another holding of one device."""
         self._state = None
         if holding.is_free:
-            del self.holdings[name]
+            self.holdings.pop(name, None)
         else:
             self.holdings[name] = holding
 
@@ -162,7 +163,10 @@ class DeviceUsage:
         for each in devices:
             if not each.admin:
                 key = DeviceId(each.driver, each.pool, each.device)
-                self.add_device(key, share=bool(each.share), consumed=each.consumed, times=times)
+                if each.share:
+                    self.add_device(key, share=True, consumed=each.consumed, times=times)
+                else:
+                    self._add_whole(key, times)
 
     def add_device(
         self,
@@ -173,22 +177,35 @@ class DeviceUsage:
         times: int = 1,
     ) -> None:
         """Take one device whole or a share of it, or give it back with ``times`` -1."""
+        if not share:
+            self._add_whole(key, times)
+            return
         pool = self._changeable(key[:2])
-        name = key[2]
-        before = pool.holdings.get(name, _FREE)
-        if share:
-            after = before.with_share(consumed, times)
-        elif before is _FREE and times == 1:
+        before = pool.holdings.get(key[2], _FREE)
+        self._replace(pool, key, before, before.with_share(consumed, times))
+
+    def _add_whole(self, key: DeviceId, times: int) -> None:
+        pool = self._changeable(key[:2])
+        before = pool.holdings.get(key[2], _FREE)
+        if before is _FREE and times == 1:
             after = _TAKEN
+        elif before is _TAKEN and times == -1:
+            after = _FREE
         else:
             after = DeviceHolding(before.whole + times, before.shares, before.consumed)
+        self._replace(pool, key, before, after)
+
+    def _replace(
+        self, pool: PoolUsage, key: DeviceId, before: DeviceHolding, after: DeviceHolding
+    ) -> None:
+        name = key[2]
         pool.replace(name, after)
-        if before.is_free:
-            parts = _consumed_parts(self._inventory.device(key))
-            if parts:
-                pool.consumes[name] = parts
+        if before is _FREE:
+            device = self._inventory.device(key)
+            if device is not None and device.consumes:
+                parts = pool.consumes[name] = _consumed_parts(device)
                 pool.consume(parts, 1)
-        elif after.is_free and name in pool.consumes:
+        elif pool.consumes and after.is_free and name in pool.consumes:
             pool.consume(pool.consumes.pop(name), -1)
 
     def _changeable(self, key: tuple[str, str]) -> PoolUsage:
@@ -202,9 +219,7 @@ class DeviceUsage:
         return found
 
 
-def _consumed_parts(device: Device | None) -> tuple[tuple[str, str, int], ...]:
-    if device is None or not device.consumes:
-        return ()
+def _consumed_parts(device: Device) -> tuple[tuple[str, str, int], ...]:
     return tuple(
         (part.name, name, amount) for part in device.consumes for name, amount in part.counters
     )

@@ -10,6 +10,8 @@ from gpusched.api.devices.gpu_layout import GpuLayout, Island
 from gpusched.api.devices.published_devices import LINKS, DeviceSlice, PublishedDevice
 
 _INDEX: Final = ("index", "minor", "deviceindex")
+NUMBERING: Final = frozenset({"type", *_INDEX})
+"""Attributes that tell which devices are whole GPUs, and the order of their slots."""
 _DIGITS: Final = re.compile("[0-9]{1,9}")
 
 

@@ -57,6 +57,8 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
         )
     born = [pod for pod in pod_set.pods if not is_expected(pod)]
     for pod in born:
+        if devices.are_ready(pod):
+            continue
         missing = devices.missing_claim(pod)
         if missing:
             message = (

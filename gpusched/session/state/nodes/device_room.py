@@ -516,6 +516,11 @@ class DeviceRoom:
             name = next((made for own, made in pod.generated_claims if own == named.name), "")
         return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
 
+    def are_ready(self, pod: Pod) -> bool:
+        """Whether all claims of a pod are there and none of them has devices yet."""
+        claims = self.claims_of(pod)
+        return all(claim is not None and claim.allocation is None for claim in claims)
+
     def missing_claim(self, pod: Pod) -> str:
         """The name that a pod has for a claim which is not made yet; empty where all are there."""
         for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
