@@ -83,7 +83,7 @@ FAULTS = [
         ("gpusched/base/clock.py", "return self._epoch + asyncio", "return self._epoch - asyncio", "lab/simulate/test_virtual_loop.py"),
         ("gpusched/cache/queues/checks.py", "if sums + amount <= limit:", "if sums + amount < limit:", "session/queues/test_queue_tree.py"),
         ("gpusched/cache/verify/placements.py", "+ amount > node.allocatable", "+ amount >= node.allocatable", "session/state/test_recheck.py"),
-        ("gpusched/placement/victims/loss_limits.py", "if any(_of(lost, account, column) > amount for", "if any(_of(lost, account, column) < amount for", "placement/test_victims.py session/preempt/test_least_loss.py"),
+        ("gpusched/placement/victims/loss_limits.py", "if any(_lost_amount(lost, account, column) > amount for", "if any(_lost_amount(lost, account, column) < amount for", "placement/test_victims.py session/preempt/test_least_loss.py"),
         ("gpusched/placement/pipeline/certificates.py", "if there < needed:\n            resource = _short_of", "if there > needed:\n            resource = _short_of", "placement/test_feasibility.py"),
         ("gpusched/session/admission/admission_age.py", "if age > timeout_s and not gang.succeeded:", "if age < timeout_s and not gang.succeeded:", "session/allocate/test_suspended_jobs.py"),
         ("gpusched/session/containment/set_aside.py", "elif mark != each.mark or snapshot.now >= each.again:", "elif mark != each.mark or snapshot.now < each.again:", "session/containment/test_containment.py"),

@@ -156,7 +156,7 @@ class AssumedChanges:
         seen = marked.seen
         marked.leaving &= bool(seen.node) and not (seen.deleting or seen.finished)
         promise = marked.nomination
-        if promise is not None and (_kept(seen, promise) or _void(seen)):
+        if promise is not None and (_shows_nomination(seen, promise) or _nomination_is_over(seen)):
             promise = marked.nomination = None
         withdrawn = marked.withdrawn = _withdrawal_in_force(seen, marked.withdrawn)
         if not marked.leaving and promise is None and withdrawn is None:
@@ -177,7 +177,7 @@ class AssumedChanges:
         return msgspec.structs.replace(seen, unschedulable_reason=withdrawn.reason)
 
 
-def _kept(seen: Pod, promise: Nomination) -> bool:
+def _shows_nomination(seen: Pod, promise: Nomination) -> bool:
     """Whether the API shows the promise; it has whole seconds only."""
     return (
         seen.nominated == promise.node
@@ -188,7 +188,7 @@ def _kept(seen: Pod, promise: Nomination) -> bool:
 
 def _withdrawal_in_force(seen: Pod, withdrawn: Withdrawal | None) -> Withdrawal | None:
     """The withdrawal as long as the API shows that very promise, or is yet to show it."""
-    if withdrawn is None or _void(seen):
+    if withdrawn is None or _nomination_is_over(seen):
         return None
     promised = seen.nominated == withdrawn.node and seen.unschedulable_reason == NOMINATED
     if withdrawn.unseen:
@@ -198,5 +198,5 @@ def _withdrawal_in_force(seen: Pod, withdrawn: Withdrawal | None) -> Withdrawal 
     return withdrawn if promised and seen.unschedulable_since == withdrawn.since else None
 
 
-def _void(seen: Pod) -> bool:
+def _nomination_is_over(seen: Pod) -> bool:
     return bool(seen.node) or seen.deleting or seen.finished

@@ -56,7 +56,7 @@ class PartialGangs:
                 in_part.update({gang.uid} if known else ())
                 continue
             with contain("recovery", gang.key):
-                found = _partial(gang, known_in_part=known)
+                found = _partial_gang(gang, known_in_part=known)
                 partial.append(found)
                 in_part.update({gang.uid} if recovery_due_at(found) is not None else ())
         self._in_part = in_part
@@ -97,7 +97,7 @@ def _with_kept_pods(status: GangStatus, kept: Sequence[tuple[ObjectKey, str]]) -
     return attrs.evolve(status, scheduled=said)
 
 
-def _partial(gang: Gang, *, known_in_part: bool) -> PartialGang:
+def _partial_gang(gang: Gang, *, known_in_part: bool) -> PartialGang:
     group = gang.pod_group
     return PartialGang(
         key=gang.key,

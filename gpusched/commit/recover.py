@@ -87,7 +87,7 @@ def decide_recovery(
 def plan_recoveries(gangs: Iterable[PartialGang], *, server_now: float) -> tuple[Undo, ...]:
     """What to take back of all gangs, in order of their keys."""
     partial = [gang for gang in gangs if recovery_due_at(gang) is not None]
-    first = min(partial, key=_rank, default=None)
+    first = min(partial, key=_repair_order, default=None)
     undos = (
         decide_recovery(gang, server_now=server_now, rival=None if gang is first else first)
         for gang in partial
@@ -95,7 +95,7 @@ def plan_recoveries(gangs: Iterable[PartialGang], *, server_now: float) -> tuple
     return tuple(sorted((u for u in undos if u is not None), key=lambda undo: undo.gang))
 
 
-def _rank(gang: PartialGang) -> tuple[int, float, GangKey]:
+def _repair_order(gang: PartialGang) -> tuple[int, float, GangKey]:
     """The highest priority first, then the gang that lacks the smallest part, then by key."""
     return -gang.priority, -len(gang.bound) / gang.min_member, gang.key
 

@@ -68,10 +68,10 @@ def members_of_each_role(problem: Problem) -> tuple[int, ...] | None:
     complete = {-1, *started, *(i for i, part in enumerate(problem.parts) if part.least <= 1)}
     able = [role for role, each in enumerate(problem.roles) if each.part in complete]
     give(able, problem.members - sum(share))
-    return tuple(share) if _right(problem, share) else None
+    return tuple(share) if _rules_hold(problem, share) else None
 
 
-def _right(problem: Problem, share: list[int]) -> bool:
+def _rules_hold(problem: Problem, share: list[int]) -> bool:
     """Whether these numbers are what the hard rules allow."""
     if sum(share) != problem.members:
         return False

@@ -40,8 +40,8 @@ def node_islands(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
         named |= island_slots(isle)
     if slots & ~named:
         found.append(slots & ~named)
-    depth = max((_depth(isle) for isle in found), default=0)
-    node = tuple(_deepened(isle, depth) for isle in found)
+    depth = max((_nesting_depth(isle) for isle in found), default=0)
+    node = tuple(_nest_deeper(isle, depth) for isle in found)
     while depth >= 0 and node and all(size == 1 for size in _leaves(node)):
         # Islands of one slot say nothing: every pod spans as many as it has slots.
         node, depth = _merged(node, depth), depth - 1
@@ -128,16 +128,16 @@ def _island(island: Island, slots: int) -> Isle | None:
     return inside or None
 
 
-def _depth(isle: Isle) -> int:
-    return 0 if isinstance(isle, int) else 1 + max(_depth(each) for each in isle)
+def _nesting_depth(isle: Isle) -> int:
+    return 0 if isinstance(isle, int) else 1 + max(_nesting_depth(each) for each in isle)
 
 
-def _deepened(isle: Isle, depth: int) -> Isle:
+def _nest_deeper(isle: Isle, depth: int) -> Isle:
     if depth == 0:
         return isle
     if isinstance(isle, int):
-        return (_deepened(isle, depth - 1),)
-    return tuple(_deepened(each, depth - 1) for each in isle)
+        return (_nest_deeper(isle, depth - 1),)
+    return tuple(_nest_deeper(each, depth - 1) for each in isle)
 
 
 def _leaves(node: tuple[Isle, ...]) -> Iterator[int]:

@@ -165,14 +165,16 @@ def with_label_levels(
         wider = [at for at, each in enumerate(found) if _holds_domains_of(each.domain, domain)]
         found.insert(wider[-1] + 1 if wider else 0, made)
     return tuple(
-        attrs.evolve(each, crosses=frozenset(other.name for other in found if _cross(each, other)))
+        attrs.evolve(
+            each, crosses=frozenset(other.name for other in found if _levels_cross(each, other))
+        )
         if each.on_request
         else each
         for each in found
     )
 
 
-def _cross(one: TopologyLevel, other: TopologyLevel) -> bool:
+def _levels_cross(one: TopologyLevel, other: TopologyLevel) -> bool:
     return not _holds_domains_of(one.domain, other.domain) and not _holds_domains_of(
         other.domain, one.domain
     )

@@ -54,7 +54,7 @@ def build_numa_topology(
         ends = list(accumulate(sizes))
         masks = [slot_mask(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
     cells = tuple(
-        NumaNode(mask, _others(zone.offered), _others(zone.free))
+        NumaNode(mask, _other_resources(zone.offered), _other_resources(zone.free))
         for mask, zone in zip(masks, zones.zones, strict=True)
     )
     return NumaTopology(zones.policy, zones.scope == "pod", cells)
@@ -64,7 +64,7 @@ def _gpus_of(amounts: Resources) -> list[int]:
     return [amounts.get(name) for name in gpu_resources().names]
 
 
-def _others(amounts: Resources) -> Resources:
+def _other_resources(amounts: Resources) -> Resources:
     return Resources(tuple(item for item in amounts.items if item[0] not in gpu_resources().whole))
 
 
@@ -110,7 +110,7 @@ def pods_that_fit(
             cells = _numa_nodes_for(numa, part, left)
             if cells is None:
                 return count
-            _take(part, left, cells)
+            _take_room(part, left, cells)
     return most
 
 
@@ -125,10 +125,12 @@ def numa_nodes_that_hold(
         room: free now.
     """
     parts = [part for part in _parts(numa, needs) if part.get(_GPUS)]
-    if len(parts) != 1 or not _reports_gpus(numa) or _needed(numa, parts[0]) != 1:
+    if len(parts) != 1 or not _reports_gpus(numa) or _fewest_numa_nodes(numa, parts[0]) != 1:
         return ()
     return tuple(
-        cell.slots for cell, free in zip(numa.cells, room, strict=True) if _holds(parts[0], [free])
+        cell.slots
+        for cell, free in zip(numa.cells, room, strict=True)
+        if _have_room(parts[0], [free])
     )
 
 
@@ -145,14 +147,14 @@ def _parts(numa: NumaTopology, needs: Sequence[Resources]) -> list[dict[str, int
     return parts
 
 
-def _needed(numa: NumaTopology, part: Mapping[str, int]) -> int:
+def _fewest_numa_nodes(numa: NumaTopology, part: Mapping[str, int]) -> int:
     """The fewest NUMA nodes that hold it when they are empty; more than there are for none."""
     if numa.policy == SINGLE:
         return 1
     gpus = _reports_gpus(numa)
     offered = [_offered(cell, gpus) for cell in numa.cells]
     for size in range(1, min(len(offered), NUMA_NODES_MAX) + 1):
-        if any(_holds(part, some) for some in combinations(offered, size)):
+        if any(_have_room(part, some) for some in combinations(offered, size)):
             return size
     return len(offered) + 1
 
@@ -171,14 +173,14 @@ def _numa_nodes_for(
     numa: NumaTopology, part: Mapping[str, int], room: NumaRoom
 ) -> tuple[int, ...] | None:
     """The first set of NUMA nodes that the kubelet would admit it to."""
-    needed = _needed(numa, part)
+    needed = _fewest_numa_nodes(numa, part)
     for some in combinations(range(len(room)), needed):
-        if _holds(part, [room[each] for each in some]):
+        if _have_room(part, [room[each] for each in some]):
             return some
     return None
 
 
-def _holds(part: Mapping[str, int], some: Sequence[Mapping[str, int]]) -> bool:
+def _have_room(part: Mapping[str, int], some: Sequence[Mapping[str, int]]) -> bool:
     """Whether these have room together; what none of them reports is kept nowhere."""
     for name, amount in part.items():
         known = [free[name] for free in some if name in free]
@@ -187,7 +189,7 @@ def _holds(part: Mapping[str, int], some: Sequence[Mapping[str, int]]) -> bool:
     return True
 
 
-def _take(part: Mapping[str, int], room: NumaRoom, cells: Sequence[int]) -> None:
+def _take_room(part: Mapping[str, int], room: NumaRoom, cells: Sequence[int]) -> None:
     for name, amount in part.items():
         left = amount
         for cell in cells:

@@ -83,7 +83,7 @@ def _best_of_sizes(
         return 0, 0, _by_rule(node, takeable, count)
     levels = island_depth(state)
     best: tuple[int, int, int] | None = None
-    for mask, touched in _ways(node, takeable, count):
+    for mask, touched in _choices_on_node(node, takeable, count):
         span, after = best_slot_cost(free_islands(node, free & ~mask), then, population)
         found = (touched - levels + span, after, mask)
         best = found if best is None else min(best, found)
@@ -91,7 +91,7 @@ def _best_of_sizes(
     return best
 
 
-def _ways(node: tuple[Isle, ...], free: int, count: int) -> Iterator[tuple[int, int]]:
+def _choices_on_node(node: tuple[Isle, ...], free: int, count: int) -> Iterator[tuple[int, int]]:
     """All ways to take so many slots from each undivided island, the lowest of it each time."""
     if not node:
         if count == 0:
@@ -101,18 +101,18 @@ def _ways(node: tuple[Isle, ...], free: int, count: int) -> Iterator[tuple[int, 
     here = island_slots(first) & free
     elsewhere = island_slots(others) & free
     for take in range(max(0, count - elsewhere.bit_count()), min(count, here.bit_count()) + 1):
-        for mask, touched in _ways(others, free, count - take):
-            for inside, more in _inside(first, free, take):
+        for mask, touched in _choices_on_node(others, free, count - take):
+            for inside, more in _choices_in_island(first, free, take):
                 yield mask | inside, touched + more
 
 
-def _inside(isle: Isle, free: int, count: int) -> Iterator[tuple[int, int]]:
+def _choices_in_island(isle: Isle, free: int, count: int) -> Iterator[tuple[int, int]]:
     if count == 0:
         yield 0, 0
     elif isinstance(isle, int):
         yield _lowest(isle & free, count), 1
     else:
-        for mask, touched in _ways(isle, free, count):
+        for mask, touched in _choices_on_node(isle, free, count):
             yield mask, touched + 1
 
 

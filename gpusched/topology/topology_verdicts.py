@@ -56,7 +56,7 @@ def topology_verdicts(
     return tuple(
         _in_force(each, levels)
         if each is first
-        else _beside(each, first, nodes if number <= _TOLD_MAX else ())
+        else _verdict_beside(each, first, nodes if number <= _TOLD_MAX else ())
         for number, each in enumerate(topologies)
     )
 
@@ -80,7 +80,7 @@ def too_many_domains_text(level: TopologyLevel) -> str:
     )
 
 
-def _beside(topology: Topology, first: Topology, nodes: Sequence[Node]) -> TopologyVerdict:
+def _verdict_beside(topology: Topology, first: Topology, nodes: Sequence[Node]) -> TopologyVerdict:
     rule = "named default counts" if first.name == "default" else "whose name sorts first counts"
     message = f"does not count: of several Topologies the one {rule}, which is {first.name}"
     ours, theirs = dict(first.levels), dict(topology.levels)

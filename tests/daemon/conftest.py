@@ -159,7 +159,7 @@ class World:
     def __init__(self, clock: LoopClock, folder: Path, *, over_http: bool = True) -> None:
         self.clock = clock
         self.over_http = over_http
-        self.kubeconfig = folder / "kubeconfig"
+        self._kubeconfig = folder / "kubeconfig"
         self.journal: list[Write] = []
         self.used: set[tuple[str, str]] = set()
         self.daemons: list[Daemon] = []
@@ -200,17 +200,24 @@ class World:
             made = await answer.json()
             return made["status"]["token"]
 
+    @property
+    def kubeconfig(self) -> Path:
+        """A file for clients that are no daemons of this world."""
+        if not self._kubeconfig.exists():
+            self.write_kubeconfig()
+        return self._kubeconfig
+
     def _credentials(self) -> str | GivenCredentials:
         """A kubeconfig where requests are HTTP; else what would be read from it."""
         if self.over_http:
             self.write_kubeconfig()
-            return str(self.kubeconfig)
+            return str(self._kubeconfig)
         host = f"http://127.0.0.1:{self.port}"
         return GivenCredentials(ApiAccess(host=host, authorization=f"Bearer {self.token}"))
 
     def write_kubeconfig(self) -> None:
         """Point to the cluster, be it there or not."""
-        self.kubeconfig.write_text(
+        self._kubeconfig.write_text(
             yaml.safe_dump(
                 {
                     "apiVersion": "v1",

@@ -79,31 +79,36 @@ def read_gpu_share(
             kai = (annotations.kai_fraction, annotations.kai_memory, annotations.kai_devices)
     if fraction is None and memory is None and kai == (None, None, None):
         return None
-    return _share((fraction, memory, *kai))
+    return _parse_share((fraction, memory, *kai))
 
 
 @lru_cache(maxsize=4096)
-def _share(texts: tuple[str | None, ...]) -> GpuShare | None:
+def _parse_share(texts: tuple[str | None, ...]) -> GpuShare | None:
     fraction, memory, kai_fraction, kai_memory, kai_devices = texts
     if fraction is not None and memory is not None:
         raise InvalidObject(
-            _at(MEMORY), f"a share is said in {FRACTION} or in {MEMORY}, not in both"
+            _annotation_field(MEMORY), f"a share is said in {FRACTION} or in {MEMORY}, not in both"
         )
     if fraction is not None:
         return GpuShare(thousandths=_thousandths(fraction, FRACTION, _PARTS))
     if memory is not None:
         return GpuShare(memory=_bytes(memory))
     if kai_devices is not None and kai_devices != "1":
-        raise InvalidObject(_at(KAI_DEVICES), f"{quoted(kai_devices)}: shares are of one GPU")
+        raise InvalidObject(
+            _annotation_field(KAI_DEVICES), f"{quoted(kai_devices)}: shares are of one GPU"
+        )
     if kai_fraction is not None and kai_memory is not None:
         raise InvalidObject(
-            _at(KAI_MEMORY), f"a share is said in {KAI_FRACTION} or in {KAI_MEMORY}, not in both"
+            _annotation_field(KAI_MEMORY),
+            f"a share is said in {KAI_FRACTION} or in {KAI_MEMORY}, not in both",
         )
     if kai_fraction is not None:
         return GpuShare(thousandths=_thousandths(kai_fraction, KAI_FRACTION, _KAI_PARTS))
     if kai_memory is not None:
         if not _MIB_COUNT.fullmatch(kai_memory) or not int(kai_memory):
-            raise InvalidObject(_at(KAI_MEMORY), f"{quoted(kai_memory)} is no number of MiB")
+            raise InvalidObject(
+                _annotation_field(KAI_MEMORY), f"{quoted(kai_memory)} is no number of MiB"
+            )
         return GpuShare(memory=int(kai_memory) * _MIB)
     return None
 
@@ -113,7 +118,9 @@ def _thousandths(text: str, key: str, grammar: re.Pattern[str]) -> int:
     match = grammar.fullmatch(text)
     digits = match["digits"] if match else ""
     if not digits.strip("0"):
-        raise InvalidObject(_at(key), f"{quoted(text)} is no part of a GPU, such as 0.5 or 0.125")
+        raise InvalidObject(
+            _annotation_field(key), f"{quoted(text)} is no part of a GPU, such as 0.5 or 0.125"
+        )
     scale: int = 10 ** len(digits)
     return -(-int(digits) * DEVICE // scale)
 
@@ -122,13 +129,13 @@ def _bytes(text: str) -> int:
     try:
         amount = parse_quantity(text)
     except QuantityError as why:
-        raise InvalidObject(_at(MEMORY), str(why)) from None
+        raise InvalidObject(_annotation_field(MEMORY), str(why)) from None
     if not amount:
-        raise InvalidObject(_at(MEMORY), f"{quoted(text)} is no memory")
+        raise InvalidObject(_annotation_field(MEMORY), f"{quoted(text)} is no memory")
     return amount
 
 
-def _at(key: str) -> str:
+def _annotation_field(key: str) -> str:
     return f"metadata.annotations[{key}]"
 
 

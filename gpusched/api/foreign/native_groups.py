@@ -78,7 +78,9 @@ def _fields_of_annotations(notes: wire.NativeAnnotations, minimum: int) -> dict[
     parts = _sub_groups(notes)
     needed = top = sum(1 for part in parts if not part.parent)
     if notes.min_sub_groups is not None:
-        needed = parse_number(notes.min_sub_groups, field=_note("min-sub-groups"), low=1, high=top)
+        needed = parse_number(
+            notes.min_sub_groups, field=_annotation_field("min-sub-groups"), low=1, high=top
+        )
     return {
         "min_task_member": _min_task_member(notes, minimum),
         "min_resources": _min_resources(notes),
@@ -139,8 +141,10 @@ def native_fields(
     if mode != terms.disruption:
         terms = attrs.evolve(terms, disruption=mode)
     if notes is not _NO_NOTES:
-        max_wait = parse_duration_ns(notes.topology_max_wait, field=_note("topology-max-wait"))
-        wish, terms = attrs.evolve(wish, max_wait_ns=max_wait), _timed(terms, notes)
+        max_wait = parse_duration_ns(
+            notes.topology_max_wait, field=_annotation_field("topology-max-wait")
+        )
+        wish, terms = attrs.evolve(wish, max_wait_ns=max_wait), _with_annotated_times(terms, notes)
     return attrs.evolve(
         group,
         topology=wish,
@@ -161,10 +165,12 @@ def native_fields(
     )
 
 
-def _timed(terms: GangTerms, notes: wire.NativeAnnotations) -> GangTerms:
+def _with_annotated_times(terms: GangTerms, notes: wire.NativeAnnotations) -> GangTerms:
     """The terms with the times that annotations of native groups alone say."""
-    timeout = parse_duration_ns(notes.schedule_timeout, field=_note("schedule-timeout"))
-    interval = parse_duration_ns(notes.checkpoint_interval, field=_note("checkpoint-interval"))
+    timeout = parse_duration_ns(notes.schedule_timeout, field=_annotation_field("schedule-timeout"))
+    interval = parse_duration_ns(
+        notes.checkpoint_interval, field=_annotation_field("checkpoint-interval")
+    )
     return attrs.evolve(terms, schedule_timeout_ns=timeout, checkpoint_ns=interval)
 
 
@@ -195,7 +201,7 @@ def read_native_spec(raw: msgspec.Raw) -> tuple[wire.NativeGroupSpec, list[str]]
     unknown = sorted(set(_unknown_fields(told, wire.KNOWN_FIELDS, "spec")))
     if not unknown:
         return spec, []
-    named = _listed(unknown[:_UNKNOWN_MAX])
+    named = _joined_names(unknown[:_UNKNOWN_MAX])
     more = f" and {len(unknown) - _UNKNOWN_MAX} more" if len(unknown) > _UNKNOWN_MAX else ""
     return spec, [f"this version of gpusched does not know and does not honour {named}{more}"]
 
@@ -235,18 +241,18 @@ def _why_held(
             )
     if len(keys) > 1:
         return (
-            f"spec.schedulingConstraints.topology has several keys ({_listed(keys)}): this version "
+            f"spec.schedulingConstraints.topology has several keys ({_joined_names(keys)}): this version "
             "of gpusched keeps a group in one domain of one key; leave one"
         )
     if claims:
         return (
-            f"waits for devices: spec.resourceClaims ({_listed(claims)}) are not allocated by this "
+            f"waits for devices: spec.resourceClaims ({_joined_names(claims)}) are not allocated by this "
             "version of gpusched; remove them or use another schedulerName"
         )
     return ""
 
 
-def _listed(names: Iterable[str]) -> str:
+def _joined_names(names: Iterable[str]) -> str:
     return ", ".join(printable_text(name) for name in names)
 
 
@@ -277,12 +283,12 @@ def _template_link(spec: wire.NativeGroupSpec) -> tuple[str, str]:
     return (link.workload_name, link.pod_group_template_name) if link else ("", "")
 
 
-def _note(name: str) -> str:
+def _annotation_field(name: str) -> str:
     return f"metadata.annotations[gpusched.io/{name}]"
 
 
 def _min_task_member(notes: wire.NativeAnnotations, minimum: int) -> tuple[tuple[str, int], ...]:
-    field = _note("min-task-member")
+    field = _annotation_field("min-task-member")
     tasks = decode_part(_TASKS, (notes.min_task_member or "").encode(), field=field) or {}
     by_role = sum(tasks.values())
     if by_role > min(minimum, GANG_PODS_MAX):
@@ -291,13 +297,13 @@ def _min_task_member(notes: wire.NativeAnnotations, minimum: int) -> tuple[tuple
 
 
 def _min_resources(notes: wire.NativeAnnotations) -> Resources:
-    field = _note("min-resources")
+    field = _annotation_field("min-resources")
     amounts = decode_part(_AMOUNTS, (notes.min_resources or "").encode(), field=field)
     return parse_resources(amounts, field=field) if amounts else NOTHING
 
 
 def _sub_groups(notes: wire.NativeAnnotations) -> tuple[SubGroup, ...]:
-    field = _note("sub-groups")
+    field = _annotation_field("sub-groups")
     return parse_sub_groups(
         decode_part(_PARTS, (notes.sub_groups or "").encode(), field=field), field=field
     )

@@ -68,10 +68,10 @@ def decode_volcano_group(parsed: wire_foreign.VolcanoGroup) -> PodGroup:
     )
     if spec.network_topology is None:
         return group
-    return attrs.evolve(group, topology=_tiers(spec.network_topology))
+    return attrs.evolve(group, topology=_topology_request(spec.network_topology))
 
 
-def _tiers(wish: wire_foreign.NetworkTopology) -> TopologyRequest:
+def _topology_request(wish: wire_foreign.NetworkTopology) -> TopologyRequest:
     """``hard`` is required, ``soft`` preferred; soft without a tier is the narrowest level."""
     field = "spec.networkTopology"
     if wish.mode not in (None, "", "hard", "soft"):

@@ -93,7 +93,7 @@ def decode_kai_queue(parsed: wire.KaiQueue) -> Queue:
         parent=_parent(metadata.name, spec.parent_queue),
         weight=max(0, int(1 if gpu.over_quota_weight is None else gpu.over_quota_weight)),
         priority=_KAI_PRIORITY if spec.priority is None else spec.priority,
-        deserved=_capped(_kai_amounts(resources, "quota"), limits),
+        deserved=_at_most_limits(_kai_amounts(resources, "quota"), limits),
         capability=limits,
         min_runtime_ns=parse_duration_ns(spec.preempt_min_runtime, field="spec.preemptMinRuntime"),
         conditions=decode_conditions(status),
@@ -119,7 +119,7 @@ def _kai_amounts(resources: wire.KaiResources, what: str) -> Resources:
     return Resources.of(amounts)
 
 
-def _capped(amounts: Resources, limits: Resources) -> Resources:
+def _at_most_limits(amounts: Resources, limits: Resources) -> Resources:
     """KAI lets a quota be above the limit, where it means nothing."""
     return Resources.of(
         {

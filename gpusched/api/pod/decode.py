@@ -155,7 +155,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         claims=claims,
         own_claims=own_claims,
         deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
-        refusal=_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
+        refusal=_kubelet_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
         broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
         generated_claims=_generated_claims(status) if pod_class.claims else (),
     )
@@ -256,7 +256,7 @@ def _believed_slots(text: str, wanted: int) -> tuple[int, str]:
     )
 
 
-def _refusal(status: pod_wire.PodStatus, scheduled: float) -> KubeletRefusal | None:
+def _kubelet_refusal(status: pod_wire.PodStatus, scheduled: float) -> KubeletRefusal | None:
     """Whether the kubelet refused a failed pod: it says so, and no container ever was there."""
     reason = status.reason or ""
     if reason not in _REFUSALS and not reason.startswith(_LACKS):
@@ -328,9 +328,9 @@ def _add_rejected_pod_details(rejected: Rejected, parts: dict[str, bytes]) -> Re
     node = raw_json.raw_text(spec.get("nodeName"))
     charge = None
     if node and raw_json.raw_text(status.get("phase")) not in _FINISHED:
-        charge = _charge(node, parts.get("spec", b"{}"), parts.get("metadata", b"{}"))
+        charge = _read_usage(node, parts.get("spec", b"{}"), parts.get("metadata", b"{}"))
     scheduler = raw_json.raw_text(spec.get("schedulerName")) or DEFAULT_SCHEDULER
-    pending = not node and _waits(parts, spec, status)
+    pending = not node and _waits_for_node(parts, spec, status)
     return attrs.evolve(
         rejected,
         scheduler=scheduler,
@@ -340,7 +340,9 @@ def _add_rejected_pod_details(rejected: Rejected, parts: dict[str, bytes]) -> Re
     )
 
 
-def _waits(parts: dict[str, bytes], spec: dict[str, bytes], status: dict[str, bytes]) -> bool:
+def _waits_for_node(
+    parts: dict[str, bytes], spec: dict[str, bytes], status: dict[str, bytes]
+) -> bool:
     """Whether a pod without a node is there to get one: not gated, deleted or finished."""
     metadata = raw_json.raw_members(parts.get("metadata", b"{}"))
     if (
@@ -351,7 +353,7 @@ def _waits(parts: dict[str, bytes], spec: dict[str, bytes], status: dict[str, by
     return not raw_json.raw_elements(spec.get("schedulingGates", b"[]"))
 
 
-def _charge(node: str, spec: bytes, metadata: bytes) -> RejectedPodUsage:
+def _read_usage(node: str, spec: bytes, metadata: bytes) -> RejectedPodUsage:
     requests: Resources | None
     try:
         requests = read_pod_requests(_SPEC.decode(spec))

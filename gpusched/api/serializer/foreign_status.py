@@ -91,7 +91,7 @@ def _volcano(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | Non
         "failed": failed or None,
     }
     reason = _VOLCANO_REASONS.get(state.reason, state.reason)
-    conditions = _listed(known)
+    conditions = _shown_conditions(known)
     waits = not state.is_scheduled
     if waits or any(each.get("type") == UNSCHEDULABLE for each in conditions):
         _set_condition(
@@ -128,7 +128,7 @@ def _native(uid: UID, known: Obj, state: GroupState, now: float) -> bytes | None
 
     As kube-scheduler does, its own says nothing while too few members exist; ours do.
     """
-    conditions = _listed(known)
+    conditions = _shown_conditions(known)
     own = SCHEDULED if state.api_version.endswith("/v1alpha2") else INITIALLY_SCHEDULED
     if state.kind == COMPOSITE:
         own = TREE_INITIALLY_SCHEDULED
@@ -204,7 +204,7 @@ def foreign_queue_status_patch(
     return merge_status(uid, known, fields, None)
 
 
-def _listed(known: Obj) -> list[Obj]:
+def _shown_conditions(known: Obj) -> list[Obj]:
     found = known.get("conditions")
     return [dict(each) for each in found] if isinstance(found, list) else []
 

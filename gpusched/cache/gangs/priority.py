@@ -143,7 +143,7 @@ class PriorityClassLimits:
             if not quota.selects(name):
                 continue
             for resource, left in quota.left:
-                wanted = sum(_asked(pod, resource) for pod in pods)
+                wanted = sum(_quota_request(pod, resource) for pod in pods)
                 if wanted > left:
                     return f"ResourceQuota {quota.name} has not enough {resource} left for its pods"
         return ""
@@ -241,7 +241,7 @@ def changes_priority(known: ResourceQuota | None, item: object) -> bool:
     return True
 
 
-def _asked(pod: Pod, resource: str) -> int:
+def _quota_request(pod: Pod, resource: str) -> int:
     """What one pod takes of a quota's resource; 0 for what pods are not asked for here."""
     if resource in (PODS, f"count/{PODS}"):
         return 1

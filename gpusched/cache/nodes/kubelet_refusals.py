@@ -58,10 +58,10 @@ class KubeletRefusals:
                 del shapes[shape]
         if node in self._times and not shapes:
             del self._times[node]
-        avoided = [shape for shape, times in shapes.items() if _until(times) > now]
+        avoided = [shape for shape, times in shapes.items() if _avoided_until(times) > now]
         return tuple(sorted(avoided, key=lambda shape: shape.items))
 
 
-def _until(times: dict[UID, float]) -> float:
+def _avoided_until(times: dict[UID, float]) -> float:
     doubled = KUBELET_REFUSAL_S * (1 << min(len(times) - 1, 16))
     return max(times.values()) + min(doubled, KUBELET_REFUSAL_MAX_S)

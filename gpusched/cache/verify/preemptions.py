@@ -54,7 +54,7 @@ def recheck_preemption(
         error = pod_error(cache, pod, key)
         if error or pod is None:
             return error
-        wanted[node] = wanted.get(node, NOTHING).plus(_taken(cache, pod, node))
+        wanted[node] = wanted.get(node, NOTHING).plus(_requests_on_node(cache, pod, node))
     for node, requests in moved:
         wanted[node] = wanted.get(node, NOTHING).plus(requests)
     leaving: dict[str, Resources] = {}
@@ -64,7 +64,7 @@ def recheck_preemption(
             return error
         pod = cache.pod(uid)
         assert pod is not None
-        leaving[node] = leaving.get(node, NOTHING).plus(_taken(cache, pod, node))
+        leaving[node] = leaving.get(node, NOTHING).plus(_requests_on_node(cache, pod, node))
     for node, requests in wanted.items():
         row = decided_on.row.get(node)
         if row is None:
@@ -76,7 +76,7 @@ def recheck_preemption(
     return ""
 
 
-def _taken(cache: Cache, pod: Pod, name: str) -> Resources:
+def _requests_on_node(cache: Cache, pod: Pod, name: str) -> Resources:
     node = cache.rows.get(name)
     return node_requests_of(pod.pod_class, node.labels if node is not None else NO_LABELS)
 

@@ -474,8 +474,8 @@ class SessionCycle:
                 search=search if tape is None else tape,
                 ended=ended,
                 containment=rules.containment,
-                on_gang=mark.hand if mark is not None else _unmarked,
-                began=mark.stage if mark is not None else _unmarked,
+                on_gang=mark.hand if mark is not None else _no_crash_mark,
+                began=mark.stage if mark is not None else _no_crash_mark,
             )
             with self.faults.contain("fragmentation"):
                 self._fragmentation.look(decision.snapshot, rules.session_cache)
@@ -582,7 +582,7 @@ class SessionCycle:
                 _log.error("a plugin failed", why=message)
 
 
-def _unmarked(_what: object) -> None:
+def _no_crash_mark(_what: object) -> None:
     """The mark of a process that keeps none: a crash is put down to no gang."""
 
 

@@ -19,16 +19,16 @@ def raise_file_limit() -> None:
         ConfigError: so few that the kinds could not even be watched.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if _less(soft, limits.OPEN_FILES_WANTED):
-        most = limits.OPEN_FILES_WANTED if _less(limits.OPEN_FILES_WANTED, hard) else hard
+    if _is_lower(soft, limits.OPEN_FILES_WANTED):
+        most = limits.OPEN_FILES_WANTED if _is_lower(limits.OPEN_FILES_WANTED, hard) else hard
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most
-    if _less(soft, limits.OPEN_FILES_MIN):
+    if _is_lower(soft, limits.OPEN_FILES_MIN):
         raise ConfigError(
             f"this process may open {soft} files and connections, and needs {limits.OPEN_FILES_MIN} "
             f"at least: raise the limit to {limits.OPEN_FILES_WANTED} (ulimit -n, LimitNOFILE)"
         )
-    if _less(soft, limits.OPEN_FILES_WANTED):
+    if _is_lower(soft, limits.OPEN_FILES_WANTED):
         _log.warning(
             "few files may be open: fewer bindings are in flight at once",
             allowed=soft,
@@ -47,7 +47,7 @@ def connection_limit(most: int) -> int:
     )
 
 
-def _less(limit: int, other: int) -> bool:
+def _is_lower(limit: int, other: int) -> bool:
     """Whether a limit is lower than another, none being the highest."""
     if limit == resource.RLIM_INFINITY:
         return False

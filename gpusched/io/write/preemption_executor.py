@@ -315,7 +315,9 @@ class PreemptionExecutor:
         if why:
             self._drop(run, why, [each.uid for each in run.victims], run.job_changes)
             # Nobody left: no room needs to be held for anybody.
-            await _all(self._calls.record(each, fence=run.fence, undo=True) for each in run.moves)
+            await _do_all(
+                self._calls.record(each, fence=run.fence, undo=True) for each in run.moves
+            )
             return
         self._failures.pop(run.gang, None)
         why = await self._switch(run)
@@ -335,17 +337,17 @@ class PreemptionExecutor:
             for stop in run.stops
             if stop.turn is not None
         )
-        return await _all([*moves, *turns])
+        return await _do_all([*moves, *turns])
 
     async def _promise(self, run: _PreemptionRun) -> str:
-        return await _all(
+        return await _do_all(
             self._calls.nominate(key, uid, node, message=run.told, since=run.since, fence=run.fence)
             for key, uid, node in run.nominees
         )
 
     async def _tell(self, run: _PreemptionRun) -> str:
         """Victims that are evicted one by one; pods of a suspended Job end without having failed."""
-        return await _all(
+        return await _do_all(
             self._calls.mark_disruption_target(each, since=run.since, fence=run.fence)
             for stop in run.stops
             if stop.pause is None
@@ -485,6 +487,6 @@ def _of_the_living(claim: PreemptionPlan) -> PreemptionPlan:
     return claim if len(real) == len(claim.nominations) else attrs.evolve(claim, nominations=real)
 
 
-async def _all(calls: Iterable[Coroutine[Any, Any, str]]) -> str:
+async def _do_all(calls: Iterable[Coroutine[Any, Any, str]]) -> str:
     """Do all of them; why the first that was not done was not."""
     return next(filter(None, await asyncio.gather(*calls)), "")

@@ -77,7 +77,7 @@ def admit_batch(
         )
     best = best_greedy_order(window)
     everything = window.weight(range(len(window.contenders)))
-    found = _answer(window, best, bound=everything, method="greedy")
+    found = _verified_admission(window, best, bound=everything, method="greedy")
     if found.outcome is SearchOutcome.OPTIMAL or not effort.solver:
         return found
     return _BatchSearch(window, effort, search, best=best, polish=polish).run()
@@ -197,7 +197,7 @@ class _BatchSearch:
         return -1 if self._best is None else self._window.weight([*self._best])
 
     def _end(self, *, refuted: bool) -> Admission:
-        found = _answer(self._window, self._best, bound=self._bound, method="pooled")
+        found = _verified_admission(self._window, self._best, bound=self._bound, method="pooled")
         outcome = found.outcome
         if self._best is None and refuted:
             outcome = SearchOutcome.INFEASIBLE
@@ -354,7 +354,9 @@ def _renumbered(pools: PooledBatch, answer: PoolSearchResult) -> dict[int, int]:
     return {new: answer.homes[old] for new, old in enumerate(lumps) if old in answer.homes}
 
 
-def _answer(window: AdmissionBatch, places: Places | None, *, bound: int, method: str) -> Admission:
+def _verified_admission(
+    window: AdmissionBatch, places: Places | None, *, bound: int, method: str
+) -> Admission:
     """The answer as it is when it was counted again."""
     if places is None:
         return Admission(outcome=SearchOutcome.UNKNOWN, bound=bound, method=method)

@@ -27,7 +27,7 @@ def assign_members(
         homes: by lump, its domain.
         admitted: numbers of contenders.
     """
-    by_node = _packed(window, pools, counts)
+    by_node = _packed_counts(window, pools, counts)
     if by_node is None:
         return None
     places: dict[int, Ints] = {
@@ -42,12 +42,12 @@ def assign_members(
         if lump.level >= 0:
             domain = window.contenders[lump.contender].problem.levels[lump.level].domain
             inside = np.flatnonzero(domain == homes[number])
-        if not _take(lump, by_node, pools.pool, inside, places[lump.contender]):
+        if not _assign_lump(lump, by_node, pools.pool, inside, places[lump.contender]):
             return None
     return [places[number] for number in admitted]
 
 
-def _take(
+def _assign_lump(
     lump: ColocatedMembers, by_node: Ints, pool: Ints, inside: Ints | None, places: Ints
 ) -> bool:
     """Give the lump its members' nodes out of what is left; from the fullest pools first."""
@@ -70,7 +70,7 @@ def _take(
     return True
 
 
-def _packed(window: AdmissionBatch, pools: PooledBatch, counts: Ints) -> Ints | None:
+def _packed_counts(window: AdmissionBatch, pools: PooledBatch, counts: Ints) -> Ints | None:
     """By kind and node: in each pool the largest first, each where the least stays free."""
     sizes = np.array([kind.request for kind in pools.kinds], dtype=np.int64)
     whole = np.maximum(1, window.free.max(axis=0, initial=1))
@@ -84,13 +84,13 @@ def _packed(window: AdmissionBatch, pools: PooledBatch, counts: Ints) -> Ints | 
     for pool in np.flatnonzero(counts.any(axis=0)).tolist():
         nodes = ranked[bounds[pool] : bounds[pool + 1]]
         for kind in order:
-            if not _fill(left, sizes[kind], pools.kinds[kind].caps, nodes,
+            if not _fill_nodes(left, sizes[kind], pools.kinds[kind].caps, nodes,
                          count=int(counts[kind, pool]), into=found[kind]):  # fmt: skip
                 return None
     return found
 
 
-def _fill(left: Ints, ask: Ints, caps: Ints, nodes: Ints, *, count: int, into: Ints) -> bool:
+def _fill_nodes(left: Ints, ask: Ints, caps: Ints, nodes: Ints, *, count: int, into: Ints) -> bool:
     """Put so many equal pods on these nodes, the fullest that take one first."""
     columns = np.flatnonzero(ask)
     if count and not columns.size:

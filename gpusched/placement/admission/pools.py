@@ -174,7 +174,7 @@ def build_pooled_batch(window: AdmissionBatch, *, by_node: bool = False) -> Pool
         lumps=tuple(lumps),
         pool=pool,
         caps=caps,
-        rows=_rows(window, kinds, pool, count),
+        rows=_resource_constraints(window, kinds, pool, count),
         level=level,
         above={each: _domains(levels[each], pool, count) for each in pinned if each != level},
         wider={
@@ -282,7 +282,7 @@ def _domains(level: DomainLevel, pool: Ints, count: int) -> Ints:
 
 
 # -- what pools bound ------------------------------------------------------------------------
-def _rows(
+def _resource_constraints(
     window: AdmissionBatch, kinds: Sequence[RequestClass], pool: Ints, count: int
 ) -> tuple[PoolConstraint, ...]:
     """By resource: members of each size or larger by the slots of that size, then plain sums.
@@ -302,13 +302,13 @@ def _rows(
         wanted = [each // scale for each in wanted]
         free = window.free[:, column] // unit // scale
         sizes = {1, *(each for each in wanted if each)}
-        plain = {size: _row(free, kinds, wanted, size=size, pool=pool, count=count)
+        plain = {size: _size_constraint(free, kinds, wanted, size=size, pool=pool, count=count)
                  for size in sorted(sizes)}  # fmt: skip
         rows += [_with_smaller_requests(plain, size, wanted) for size in plain]
-    return _distinct(rows)
+    return _without_repetitions(rows)
 
 
-def _row(
+def _size_constraint(
     free: Ints,
     kinds: Sequence[RequestClass],
     asks: Sequence[int],
@@ -338,7 +338,7 @@ def _with_smaller_requests(
     return attrs.evolve(row, below=tuple(below))
 
 
-def _distinct(rows: Sequence[PoolConstraint]) -> tuple[PoolConstraint, ...]:
+def _without_repetitions(rows: Sequence[PoolConstraint]) -> tuple[PoolConstraint, ...]:
     found: dict[tuple[tuple[int, ...], bytes], PoolConstraint] = {}
     for row in rows:
         if any(row.factors):

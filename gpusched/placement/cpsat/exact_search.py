@@ -199,11 +199,11 @@ def solve_as_one_pool(area: SearchArea, book: SolverBudget) -> AreaResult:
         nodes = sum(len(area.field.rows[cell]) for cell in area.cells)
         less = roomiest_cells(area, max(1, nodes * kinds // len(area.cells)), _SINGLES_MAX)
         if less is not area:
-            return partial_result(_pool(less, book))
-    return _pool(area, book)
+            return partial_result(_solve_by_pools(less, book))
+    return _solve_by_pools(area, book)
 
 
-def _pool(area: SearchArea, book: SolverBudget) -> AreaResult:
+def _solve_by_pools(area: SearchArea, book: SolverBudget) -> AreaResult:
     problem = area.field.problem
     inside = np.isin(area.field.cell, np.array(area.cells, dtype=np.int64))
     flat = attrs.evolve(

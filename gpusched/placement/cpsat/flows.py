@@ -71,7 +71,7 @@ def build_member_flows(field: CellPatterns) -> MemberFlows:
     """Equal members of a problem, as flows onto cells."""
     problem = field.problem
     kind_of = {role: index for index, kind in enumerate(field.kinds) for role in kind.roles}
-    alikes = _alikes(problem, kind_of)
+    alikes = _identical_sub_groups(problem, kind_of)
     tied = {part: at for at, alike in enumerate(alikes) for part in alike.parts}
     found: list[MemberFlow] = []
     for at, alike in enumerate(alikes):
@@ -115,12 +115,14 @@ def roles_of_sub_group(problem: Problem, part: int) -> list[int]:
     return [number for number, role in enumerate(problem.roles) if role.part == part]
 
 
-def _alikes(problem: Problem, kind_of: dict[int, int]) -> tuple[IdenticalSubGroups, ...]:
+def _identical_sub_groups(
+    problem: Problem, kind_of: dict[int, int]
+) -> tuple[IdenticalSubGroups, ...]:
     found: dict[IdenticalSubGroups, dict[tuple[object, ...], list[int]]] = {}
     for number, part in enumerate(problem.parts):
-        one = _alike(problem, kind_of, number)
+        one = _class_of_sub_group(problem, kind_of, number)
         if one is not None:
-            marks = _marks(problem, kind_of, roles_of_sub_group(problem, number))
+            marks = _counting_minima(problem, kind_of, roles_of_sub_group(problem, number))
             found.setdefault(one, {}).setdefault((part.preferred, part.parent, marks), []).append(
                 number
             )
@@ -131,7 +133,9 @@ def _alikes(problem: Problem, kind_of: dict[int, int]) -> tuple[IdenticalSubGrou
     )
 
 
-def _alike(problem: Problem, kind_of: dict[int, int], number: int) -> IdenticalSubGroups | None:
+def _class_of_sub_group(
+    problem: Problem, kind_of: dict[int, int], number: int
+) -> IdenticalSubGroups | None:
     """What a sub-group is, without its number; None when it is to be named.
 
     Members of equal sub-groups in one domain can be dealt evenly, so that each gets its least and
@@ -170,7 +174,7 @@ def _alike(problem: Problem, kind_of: dict[int, int], number: int) -> IdenticalS
     )
 
 
-def _marks(
+def _counting_minima(
     problem: Problem, kind_of: dict[int, int], roles: list[int]
 ) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
     """In which minima over several sub-groups which of the roles count, by kind and members."""

@@ -98,13 +98,13 @@ def build_gang_model(
     )
     _domains(made, field)
     _flows(made, field, flows=flows, room=room)
-    _caps(made, field)
-    spread = _apart(made, field, flows=flows, fewest=fewest or {})
+    _constrain_domain_caps(made, field)
+    spread = _constrain_tied_sub_groups(made, field, flows=flows, fewest=fewest or {})
     for number in range(len(field.problem.holders)):
         spread += _holder_apart(made, field, flows=flows, number=number)
     total = _totals(made, field, flows)
     if loose:
-        _loosely(made, problem=field.problem, total=total)
+        _leave_room_for_bound_roles(made, problem=field.problem, total=total)
     else:
         _strictly(made, field.problem, flows=flows, total=total)
         if any(group.preferred >= 0 for group in field.problem.sub_groups):
@@ -142,7 +142,7 @@ def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: In
     into: dict[tuple[int, int], list[int]] = {}
     for at, member_flow in enumerate(flows.items):
         for cell in made.cells:
-            if room[member_flow.kind, cell] > 0 and _may(field, member_flow, flows, cell):
+            if room[member_flow.kind, cell] > 0 and _may_flow(field, member_flow, flows, cell):
                 into.setdefault((member_flow.kind, cell), []).append(at)
     for (kind, cell), ats in sorted(into.items()):
         cap = min(int(room[kind, cell]), problem.members)
@@ -161,7 +161,7 @@ def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: In
                 model.add(total <= min(cap, sum(flows.items[at].most for at in ats)) * used)
 
 
-def _caps(made: GangModel, field: CellPatterns) -> None:
+def _constrain_domain_caps(made: GangModel, field: CellPatterns) -> None:
     """No domain takes more members than rules between them allow."""
     for cap in field.problem.caps:
         if cap.level == NODES:
@@ -178,7 +178,7 @@ def _caps(made: GangModel, field: CellPatterns) -> None:
                 made.model.add(sum(inside) <= int(cap.most[domain]))
 
 
-def _may(field: CellPatterns, member_flow: MemberFlow, flows: MemberFlows, cell: int) -> bool:
+def _may_flow(field: CellPatterns, member_flow: MemberFlow, flows: MemberFlows, cell: int) -> bool:
     part = sub_group_of_flow(member_flow, flows)
     if part < 0:
         return True
@@ -201,7 +201,7 @@ def _by_domain(field: CellPatterns, level: int, cells: Iterable[int]) -> dict[in
     return dict(sorted(found.items()))
 
 
-def _apart(
+def _constrain_tied_sub_groups(
     made: GangModel, field: CellPatterns, *, flows: MemberFlows, fewest: Mapping[int, int]
 ) -> list[Any]:
     """Sub-groups that are tied to places; returns what they add to the term ``parts``."""
@@ -218,7 +218,7 @@ def _apart(
                 flows.items[s].kind: [made.flow[s, c] for c in cells if (s, c) in made.flow]
                 for s in mine
             }
-            _filled(model, alike, inside=inside, number=number)
+            _constrain_identical_sub_groups(model, alike, inside=inside, number=number)
         if alike.preferred:
             spread += [v for (which, _), v in made.filled.items() if which == at]
     for number in range(len(problem.parts)):
@@ -231,7 +231,7 @@ def _apart(
     return spread
 
 
-def _filled(
+def _constrain_identical_sub_groups(
     model: Any, alike: IdenticalSubGroups, *, inside: dict[int, list[Any]], number: Any
 ) -> None:
     """Members by kind of so many equal sub-groups in one domain."""
@@ -358,7 +358,7 @@ def _totals(made: GangModel, field: CellPatterns, flows: MemberFlows) -> _Totals
     return _Totals(by_role=by_role, alike=numbers)
 
 
-def _loosely(made: GangModel, *, problem: Problem, total: _Totals) -> None:
+def _leave_room_for_bound_roles(made: GangModel, *, problem: Problem, total: _Totals) -> None:
     """No role takes places that others are bound to need."""
     needed = {roles[0]: least for roles, least in problem.minima if len(roles) == 1}
     every = sum(needed.values())

@@ -73,13 +73,13 @@ def solve_area(area: SearchArea, book: SolverBudget, *, known: bool) -> AreaResu
         if any_one.outcome is SearchOutcome.INFEASIBLE:
             return any_one
         area = attrs.evolve(area, start=any_one.counts)
-    found = _best(area, book)
+    found = _search_within_limits(area, book)
     if found.outcome is SearchOutcome.UNKNOWN and any_one.counts is not None:
         return attrs.evolve(any_one, bounds=found.bounds)
     return found
 
 
-def _best(area: SearchArea, book: SolverBudget) -> AreaResult:
+def _search_within_limits(area: SearchArea, book: SolverBudget) -> AreaResult:
     problem = area.field.problem
     apart = any(holder.preferred >= 0 for holder in problem.holders) or any(
         member_flow.part >= 0 and problem.parts[member_flow.part].preferred >= 0
@@ -146,7 +146,9 @@ def _with_other_sub_group_terms(
     )
     other = attrs.evolve(area.field, problem=changed)
     share = book.part(_COARSE_SHARE)
-    found = _best(attrs.evolve(area, field=other, flows=build_member_flows(other)), share)
+    found = _search_within_limits(
+        attrs.evolve(area, field=other, flows=build_member_flows(other)), share
+    )
     book.take(share)
     return found
 
@@ -222,24 +224,26 @@ class GangSearchJob:
             cells=tuple(range(len(found.rows))),
             start=self.start,
         )
-        answer = _whole(area, book) if problem.required < 0 else _by_domain(area, book)
+        answer = _search_whole_area(area, book) if problem.required < 0 else _by_domain(area, book)
         return attrs.evolve(answer, seconds=book.seconds, work=book.work)
 
 
-def _whole(area: SearchArea, book: SolverBudget) -> GangSearchResult:
+def _search_whole_area(area: SearchArea, book: SolverBudget) -> GangSearchResult:
     short = demand_shortfall(area.field, area.rooms, area.cells)
     if short is not None:
-        proof = _counted(area.field.problem, short)
+        proof = _counting_certificate(area.field.problem, short)
         return GangSearchResult(outcome=SearchOutcome.INFEASIBLE, certificate=proof)
-    lower = _lower(area, lower_bounds(area.field.problem))
-    if area.start is not None and _met(area, lower):
+    lower = _lower_bounds(area, lower_bounds(area.field.problem))
+    if area.start is not None and _fewest_domains_shown(area, lower):
         return GangSearchResult(
             outcome=SearchOutcome.OPTIMAL, bounds=tuple(lower.values()), method="greedy"
         )
     found = solve_area(area, book, known=area.start is not None)
     if found.outcome is SearchOutcome.INFEASIBLE:
         return GangSearchResult(
-            outcome=SearchOutcome.INFEASIBLE, certificate=_searched(area, book), method=found.method
+            outcome=SearchOutcome.INFEASIBLE,
+            certificate=_search_certificate(area, book),
+            method=found.method,
         )
     bounds = tuple(max(least, found.bounds.get(name, least)) for name, least in lower.items())
     return GangSearchResult(
@@ -247,7 +251,7 @@ def _whole(area: SearchArea, book: SolverBudget) -> GangSearchResult:
     )
 
 
-def _counted(problem: Problem, short: tuple[tuple[int, ...], int, int]) -> Certificate:
+def _counting_certificate(problem: Problem, short: tuple[tuple[int, ...], int, int]) -> Certificate:
     """Of the whole cluster, where sums over nodes tell that some members do not fit.
 
     Sums of what roles that compete can have together cannot be counted again from amounts.
@@ -259,7 +263,7 @@ def _counted(problem: Problem, short: tuple[tuple[int, ...], int, int]) -> Certi
     return Certificate("search", -1, -1, every, problem.members, problem.members - (needed - room))
 
 
-def _met(area: SearchArea, lower: dict[str, int]) -> bool:
+def _fewest_domains_shown(area: SearchArea, lower: dict[str, int]) -> bool:
     """Whether counting shows that the known answer has the fewest domains and nodes."""
     assert area.start is not None
     values = objective_values(area.field.problem, area.start)
@@ -267,7 +271,7 @@ def _met(area: SearchArea, lower: dict[str, int]) -> bool:
     return list(values[:until]) == list(lower.values())[:until]
 
 
-def _lower(area: SearchArea, bounds: tuple[int, ...]) -> dict[str, int]:
+def _lower_bounds(area: SearchArea, bounds: tuple[int, ...]) -> dict[str, int]:
     """Of each term a value that no answer in the area is below, in order; bounds hold anywhere."""
     problem = area.field.problem
     least = dict(zip(objective_names(problem), bounds, strict=True))
@@ -282,7 +286,7 @@ def _lower(area: SearchArea, bounds: tuple[int, ...]) -> dict[str, int]:
     return least
 
 
-def _searched(
+def _search_certificate(
     area: SearchArea,
     book: SolverBudget,
     *,
@@ -368,9 +372,9 @@ def _by_domain(area: SearchArea, book: SolverBudget) -> GangSearchResult:
             impossible.append(each)
             del race.lower[each.domain]
         elif found.counts is not None:
-            _entered(race, each, found, problem)
+            _enter_result(race, each, found, problem)
     if race.found is None or race.best is None:
-        return _none(area, race, candidates, impossible, book)
+        return _no_domain_result(area, race, candidates, impossible, book)
     bounds = _lowest(race.best, tuple(race.lower[domain] for domain in sorted(race.lower)))
     until = prefix + any(name == "parts" for name in objective_names(problem))
     proven = race.best[:until] == bounds[:until]
@@ -382,7 +386,7 @@ def _by_domain(area: SearchArea, book: SolverBudget) -> GangSearchResult:
     )
 
 
-def _entered(
+def _enter_result(
     race: _DomainSearch, each: _DomainCandidate, found: AreaResult, problem: Problem
 ) -> None:
     assert found.counts is not None
@@ -405,7 +409,7 @@ def _lowest(value: tuple[int, ...], lower: tuple[tuple[int, ...], ...]) -> tuple
     return tuple(bounds)
 
 
-def _none(
+def _no_domain_result(
     area: SearchArea,
     race: _DomainSearch,
     candidates: list[_DomainCandidate],
@@ -420,7 +424,9 @@ def _none(
     breaches = tuple(sorted(race.breaches))
     if impossible:
         best = max(impossible, key=lambda each: (each.room, -each.domain))
-        proof = _searched(best.area, book, level=level, domain=best.domain, breaches=breaches)
+        proof = _search_certificate(
+            best.area, book, level=level, domain=best.domain, breaches=breaches
+        )
         return GangSearchResult(outcome=SearchOutcome.INFEASIBLE, certificate=proof)
     if not breaches:
         every = tuple(range(len(problem.roles)))
@@ -445,7 +451,7 @@ def _candidates(area: SearchArea, race: _DomainSearch) -> list[_DomainCandidate]
         if short is not None:
             race.breaches.append((domain, *short))
             continue
-        least = _lower(area.restricted_to(cells), bounds)
+        least = _lower_bounds(area.restricted_to(cells), bounds)
         least["hope"] = max(0, wanted - int(room[domain]))
         found.append(
             _DomainCandidate(

@@ -55,7 +55,9 @@ def _shares(
                 role: solver.value(made.given[role]) if role in made.given else member_flow.most
                 for role in member_flow.roles
             }
-            _deal(shares, flow, member_flow=s, kind=member_flow.kind, cells=cells, wanted=wanted)
+            _assign_flow_to_roles(
+                shares, flow, member_flow=s, kind=member_flow.kind, cells=cells, wanted=wanted
+            )
             continue
         alike = flows.alikes[member_flow.alike]
         parts = iter(alike.parts)
@@ -68,13 +70,15 @@ def _shares(
             wanted = {role: problem.roles[role].most for role in roles}
             if not alike.rigid:
                 held = sum(flow[s, cell] for cell in inside)
-                wanted = _evenly(roles, held, first=turns.get((at, domain), 0))
+                wanted = _spread_over_roles(roles, held, first=turns.get((at, domain), 0))
                 turns[at, domain] = turns.get((at, domain), 0) + held
-            _deal(shares, flow, member_flow=s, kind=member_flow.kind, cells=inside, wanted=wanted)
+            _assign_flow_to_roles(
+                shares, flow, member_flow=s, kind=member_flow.kind, cells=inside, wanted=wanted
+            )
     return shares
 
 
-def _evenly(roles: list[int], held: int, *, first: int) -> dict[int, int]:
+def _spread_over_roles(roles: list[int], held: int, *, first: int) -> dict[int, int]:
     """One role of each sub-group in turn, from where the last kind ended: none gets two more."""
     count = max(1, len(roles))
     wanted = dict.fromkeys(roles, held // count)
@@ -83,7 +87,7 @@ def _evenly(roles: list[int], held: int, *, first: int) -> dict[int, int]:
     return wanted
 
 
-def _deal(
+def _assign_flow_to_roles(
     shares: dict[tuple[int, int, int], int],
     flow: dict[tuple[int, int], int],
     *,

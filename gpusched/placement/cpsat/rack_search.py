@@ -84,20 +84,20 @@ def solve_by_racks(area: SearchArea, book: SolverBudget) -> AreaResult:
             break
         found = _pack(area, book, choice=choice)
         if found.counts is not None:
-            return _judged(area, found, choice)
+            return _with_bounds(area, found, choice)
         if found.outcome is SearchOutcome.INFEASIBLE:
             cuts.sets.append(frozenset(choice.cells))
             continue
         wider = _widened(area, book, choice=choice)
         if wider is not None:
-            return _judged(area, wider, choice)
+            return _with_bounds(area, wider, choice)
         break
     found = AreaResult(outcome=SearchOutcome.UNKNOWN)
     if pattern_model_size(area.field, area.cells) <= EXACT_MAX:
         found = solve_exactly(area, book, quick=True)
     if found.counts is None:
         return attrs.evolve(found, bounds=_bounds(area, choice))
-    return _judged(area, found, choice)
+    return _with_bounds(area, found, choice)
 
 
 def _bounds(area: SearchArea, choice: _RackChoice) -> dict[str, int]:
@@ -116,7 +116,7 @@ def _bounds(area: SearchArea, choice: _RackChoice) -> dict[str, int]:
     return bounds
 
 
-def _judged(area: SearchArea, found: AreaResult, choice: _RackChoice) -> AreaResult:
+def _with_bounds(area: SearchArea, found: AreaResult, choice: _RackChoice) -> AreaResult:
     """The packed answer with what the master proved; later bounds hold while values meet them."""
     problem = area.field.problem
     assert found.counts is not None
@@ -177,7 +177,7 @@ def _choose(area: SearchArea, book: SolverBudget, cuts: RackCuts) -> _RackChoice
     if area.start is not None:
         hint_solution(made, area.field, flows=area.flows, counts=area.start)
     choice = _RackChoice(outcome=SearchOutcome.OPTIMAL)
-    met = _met(area, made)
+    met = _terms_shown_least(area, made)
     for done, (name, term) in enumerate(made.terms):
         last = done == len(made.terms) - 1
         if not last and (isinstance(term, int) or name in met):
@@ -185,12 +185,12 @@ def _choose(area: SearchArea, book: SolverBudget, cuts: RackCuts) -> _RackChoice
             model.add(term <= choice.values[name])
             continue
         narrow = done >= len(area.field.problem.levels) - 1
-        if not _stage(choice, made, area, book=book, cuts=cuts, stage=(name, term, narrow)):
+        if not _minimize_term(choice, made, area, book=book, cuts=cuts, stage=(name, term, narrow)):
             break
     return choice
 
 
-def _met(area: SearchArea, made: GangModel) -> dict[str, int]:
+def _terms_shown_least(area: SearchArea, made: GangModel) -> dict[str, int]:
     """Terms from the first on of which counting shows that the known answer has the least."""
     problem = area.field.problem
     if area.start is None:
@@ -205,7 +205,7 @@ def _met(area: SearchArea, made: GangModel) -> dict[str, int]:
     return met
 
 
-def _stage(
+def _minimize_term(
     choice: _RackChoice,
     made: GangModel,
     area: SearchArea,
@@ -230,10 +230,10 @@ def _stage(
         if outcome is SearchOutcome.UNKNOWN:
             choice.outcome = SearchOutcome.FEASIBLE if choice.cells else SearchOutcome.UNKNOWN
             return False
-        held = _held(made, area, solver)
+        held = _members_in_racks(made, area, solver)
         choice.cells = tuple(np.flatnonzero(held.any(axis=0)).tolist())
         _hint(made, solver)
-        broken = _broken(area, held, cuts) if narrow else []
+        broken = _overfilled_directions(area, held, cuts) if narrow else []
         for at in broken:
             _direction(made, area, at, area.cells)
         cuts.broken += broken
@@ -250,14 +250,14 @@ def _stage(
     return True
 
 
-def _held(made: GangModel, area: SearchArea, solver: Any) -> Ints:
+def _members_in_racks(made: GangModel, area: SearchArea, solver: Any) -> Ints:
     held = np.zeros((len(area.field.kinds), len(area.field.rows)), dtype=np.int64)
     for (kind, cell), variable in made.held.items():
         held[kind, cell] = solver.value(variable)
     return held
 
 
-def _broken(area: SearchArea, held: Ints, cuts: RackCuts) -> list[int]:
+def _overfilled_directions(area: SearchArea, held: Ints, cuts: RackCuts) -> list[int]:
     """Directions in which some rack was given more than it hosts, the worst first."""
     over = (area.rooms.directions @ held - area.rooms.most).max(axis=1)
     known = {*area.rooms.plain, *cuts.broken}

@@ -73,7 +73,7 @@ def _fewest_domains(problem: Problem, level: DomainLevel) -> int:
         left = needed - int(there[opened].sum())
         there[opened] = 0
         found = max(found, _largest_first(there, left))
-    for column, needed in _amounts(problem):
+    for column, needed in _shared_demand(problem):
         held = np.zeros(int(level.domain.max(initial=-1)) + 1, dtype=np.int64)
         able = np.any([role.fits > 0 for role in problem.roles], axis=0)
         np.add.at(held, level.domain[able], problem.free[able, column])
@@ -83,7 +83,7 @@ def _fewest_domains(problem: Problem, level: DomainLevel) -> int:
     return found + len(opened)
 
 
-def _amounts(problem: Problem) -> tuple[tuple[int, int], ...]:
+def _shared_demand(problem: Problem) -> tuple[tuple[int, int], ...]:
     """Columns of which every answer takes so much, where several roles share the nodes."""
     if len(problem.roles) == 1:
         return ()

@@ -59,7 +59,7 @@ def _as_one_part(problem: Problem, number: int) -> Problem | None:
     )
     moved = dict.fromkeys(parts, parts[0])
     parts_now = [together if at == parts[0] else part for at, part in enumerate(problem.parts)]
-    return _without(problem, number, parts_now, problem.holders, moved)
+    return _without_holder(problem, number, parts_now, problem.holders, moved)
 
 
 def _as_only_child(problem: Problem, number: int) -> Problem | None:
@@ -89,7 +89,7 @@ def _as_only_child(problem: Problem, number: int) -> Problem | None:
         parts_now[parts[0]] = merged
     else:
         holders_now[holders[0]] = merged
-    return _without(problem, number, parts_now, tuple(holders_now), {})
+    return _without_holder(problem, number, parts_now, tuple(holders_now), {})
 
 
 def _dissolved(problem: Problem, number: int) -> Problem | None:
@@ -115,14 +115,14 @@ def _dissolved(problem: Problem, number: int) -> Problem | None:
         holders_now[holder.parent] = attrs.evolve(
             holders_now[holder.parent], least=needed - 1 + here
         )
-    return _without(problem, number, parts_now, tuple(holders_now), {})
+    return _without_holder(problem, number, parts_now, tuple(holders_now), {})
 
 
 def _lacking(problem: Problem, holder: int) -> int:
     return sum(group.least > 0 for group in problem.sub_groups if group.parent == holder)
 
 
-def _without(
+def _without_holder(
     problem: Problem,
     number: int,
     parts: list[SubGroupMinimum],

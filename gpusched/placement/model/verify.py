@@ -30,8 +30,8 @@ def solution_errors(problem: Problem, counts: Ints) -> str:
     return (
         _over_counted(problem, counts)
         or _over_full(problem, counts)
-        or _short(problem, counts)
-        or _torn(problem, counts)
+        or _too_few_members(problem, counts)
+        or _group_apart(problem, counts)
         or _parts_trouble(problem, counts)
         or _holders_trouble(problem, counts)
         or _over_cap(problem, counts)
@@ -59,18 +59,18 @@ def _over_full(problem: Problem, counts: Ints) -> str:
     return ""
 
 
-def _short(problem: Problem, counts: Ints) -> str:
+def _too_few_members(problem: Problem, counts: Ints) -> str:
     for roles, least in problem.minima:
         if int(counts[list(roles)].sum()) < least:
             return f"roles {roles} have fewer than {least} members"
     return ""
 
 
-def _torn(problem: Problem, counts: Ints) -> str:
+def _group_apart(problem: Problem, counts: Ints) -> str:
     if problem.required < 0:
         return ""
     level = problem.levels[problem.required]
-    domains = np.unique(level.domain[_used(problem, counts)])
+    domains = np.unique(level.domain[_nodes_in_use(problem, counts)])
     if len(domains) > 1:
         return f"it uses {len(domains)} domains of level {level.name}"
     if len(domains) and int(domains[0]) >= level.real:
@@ -84,7 +84,7 @@ def _parts_trouble(problem: Problem, counts: Ints) -> str:
         given = int(row.sum())
         if given and given < part.least:
             return f"sub-group {index} gets {given} of the {part.least} members it lacks"
-        if _split(problem, row, level=part.level, homes=part.homes):
+        if _is_apart(problem, row, level=part.level, homes=part.homes):
             return f"sub-group {index} is not in one domain of level {_level_name(problem, part.level)}"
     return ""
 
@@ -96,7 +96,7 @@ def _row_of_parts(problem: Problem, counts: Ints, parts: tuple[int, ...]) -> Int
     return row
 
 
-def _split(problem: Problem, row: Ints, *, level: int, homes: tuple[int, ...]) -> bool:
+def _is_apart(problem: Problem, row: Ints, *, level: int, homes: tuple[int, ...]) -> bool:
     """Whether members that get places are not in one labelled domain with those that have some."""
     if level < 0 or not row.any():
         return False
@@ -124,7 +124,7 @@ def _holders_trouble(problem: Problem, counts: Ints) -> str:
         row = _row_of_parts(problem, counts, inside)
         if row.any() and completed[index] < holder.least:
             return f"{completed[index]} sub-groups of {index} are completed, not {holder.least}"
-        if _split(problem, row, level=holder.level, homes=holder.homes):
+        if _is_apart(problem, row, level=holder.level, homes=holder.homes):
             name = _level_name(problem, holder.level)
             return f"the sub-groups of {index} are not in one domain of level {name}"
         completed[holder.parent] += bool(holder.least and completed[index] >= holder.least)
@@ -184,14 +184,14 @@ def objective_values(problem: Problem, counts: Ints) -> tuple[int, ...]:
     domains used by each sub-group at its preferred level, summed; islands spanned inside nodes;
     nodes that get members; fragmentation added; plugins' prices.
     """
-    used = _used(problem, counts)
+    used = _nodes_in_use(problem, counts)
     values = []
     if problem.required >= 0:
-        values.append(_hope(problem, used))
+        values.append(_missing_hope(problem, used))
     values += [len(np.unique(level.domain[used])) for level in problem.levels]
     if "parts" in objective_names(problem):
         values.append(_spread_of_sub_groups(problem, counts))
-    span, fragmentation = _slots(problem, counts)
+    span, fragmentation = _slot_costs(problem, counts)
     price = sum(
         int((role.price * row).sum())
         for role, row in zip(problem.roles, counts, strict=True)
@@ -201,13 +201,13 @@ def objective_values(problem: Problem, counts: Ints) -> tuple[int, ...]:
     return (*values, span, taking, fragmentation, price)
 
 
-def _used(problem: Problem, counts: Ints) -> Ints:
+def _nodes_in_use(problem: Problem, counts: Ints) -> Ints:
     """Nodes with members, placed before or now."""
     used = counts.any(axis=0)
     return np.flatnonzero(used | problem.open_rows if problem.placed.size else used)
 
 
-def _hope(problem: Problem, used: Ints) -> int:
+def _missing_hope(problem: Problem, used: Ints) -> int:
     if not used.size:
         return 0
     level = problem.levels[problem.required]
@@ -234,7 +234,7 @@ def _spread(problem: Problem, row: Ints, group: SubGroupMinimum | SubGroupHolder
     return len({*np.unique(domain[row > 0]).tolist(), *group.near})
 
 
-def _slots(problem: Problem, counts: Ints) -> tuple[int, int]:
+def _slot_costs(problem: Problem, counts: Ints) -> tuple[int, int]:
     span = fragmentation = 0
     if problem.slots is None:
         return 0, 0

@@ -53,17 +53,17 @@ def place_gang(
         that are about domains for others: ``proven`` names them. ``faults`` says which methods gave answers that could not be used.
     """
     simpler = with_fewer_holders(problem)
-    answer = _placed(simpler, effort, search, memory)
+    answer = _place_some_way(simpler, effort, search, memory)
     if simpler is problem or not answer.counts.size:
         return answer
     wrong = solution_errors(problem, answer.counts)
     values = tuple(term.value for term in answer.terms)
     if not wrong and values != objective_values(problem, answer.counts):
         wrong = f"it is worth {values} in a simpler form of the problem only"
-    return _fault("forms", wrong) if wrong else answer
+    return _fault_answer("forms", wrong) if wrong else answer
 
 
-def _placed(
+def _place_some_way(
     problem: Problem, effort: Effort, search: SearchRunner, memory: TableCache | None
 ) -> Solution:
     certificate = infeasibility_proof(problem)
@@ -72,28 +72,28 @@ def _placed(
     if problem.members == 0:
         return place_by_solver(problem, effort, search)
     if not effort.tables:
-        return _quickly(problem)
+        return _place_greedily(problem)
     one = as_identical_members(problem)
     if one is None:
-        return _several(problem, effort, search, memory)
+        return _place_by_solver(problem, effort, search, memory)
     words = machine_words_of(one)
     if not words:
-        return _quickly(problem)
+        return _place_greedily(problem)
     answer = _by_tree(one, memory, words)
     if not answer.faults:
         return answer
-    second = _several(problem, effort, search, memory)
+    second = _place_by_solver(problem, effort, search, memory)
     return attrs.evolve(second, faults=answer.faults + second.faults)
 
 
-def _several(
+def _place_by_solver(
     problem: Problem, effort: Effort, search: SearchRunner, memory: TableCache | None
 ) -> Solution:
     """What the solver makes of it, with the quick answer as its start and to fall back on."""
     known = _by_leader(problem, memory)
     if known is not None and "nodes" in known.proven:
         return attrs.evolve(known, outcome=SearchOutcome.OPTIMAL)
-    quick = _quickly(problem)
+    quick = _place_greedily(problem)
     if quick.outcome is SearchOutcome.OPTIMAL:
         return quick
     start = min(
@@ -133,10 +133,10 @@ def _by_tree(one: IdenticalMembers, memory: TableCache | None, words: int) -> So
     counts = one.counts(found.row)
     wrong = solution_errors(problem, counts)
     if wrong:
-        return _fault("tree", wrong)
+        return _fault_answer("tree", wrong)
     values = objective_values(problem, counts)
     if not found.holds(values):
-        return _fault("tree", f"it is worth {values}, which is not what its tables say")
+        return _fault_answer("tree", f"it is worth {values}, which is not what its tables say")
     proven = found.proven
     bounds = (
         values if proven == len(values) else (*values[:proven], *lower_bounds(problem)[proven:])
@@ -144,7 +144,7 @@ def _by_tree(one: IdenticalMembers, memory: TableCache | None, words: int) -> So
     return _answer(problem, counts, values, bounds, method="tree")
 
 
-def _quickly(problem: Problem) -> Solution:
+def _place_greedily(problem: Problem) -> Solution:
     """What greedy finds; UNKNOWN when it finds nothing that is right."""
     counts = place_greedily(problem)
     if counts is None:
@@ -153,12 +153,12 @@ def _quickly(problem: Problem) -> Solution:
     if wrong and problem.caps:  # it knows none of them
         return Solution(outcome=SearchOutcome.UNKNOWN, method="greedy")
     if wrong:
-        return _fault("greedy", wrong)
+        return _fault_answer("greedy", wrong)
     values = objective_values(problem, counts)
     return _answer(problem, counts, values, lower_bounds(problem), method="greedy")
 
 
-def _fault(method: str, wrong: str) -> Solution:
+def _fault_answer(method: str, wrong: str) -> Solution:
     return Solution(outcome=SearchOutcome.UNKNOWN, method=method, faults=(f"{method}: {wrong}",))
 
 

@@ -41,7 +41,7 @@ def place_launcher_and_workers(
     if problem.parts or problem.caps or share is None or len(heavy) != 1 or len(problem.roles) < 2:
         return None
     (leader,) = heavy
-    alone = _alone(problem, leader, share[leader])
+    alone = _launcher_problem(problem, leader, share[leader])
     if alone is None:
         return None
     one = as_identical_members(alone)
@@ -62,7 +62,7 @@ def place_launcher_and_workers(
     return LauncherPlacement(counts, values[:proven])
 
 
-def _alone(problem: Problem, leader: int, members: int) -> Problem | None:
+def _launcher_problem(problem: Problem, leader: int, members: int) -> Problem | None:
     """The leader's members and nothing else, if every answer places so many of them."""
     others = sum(role.most for index, role in enumerate(problem.roles) if index != leader)
     forced = max(

@@ -39,17 +39,19 @@ def place_by_solver(
         would have found: the answer is then ``start``, and ``faults`` says why.
     """
     if problem.members == 0:
-        return _nobody(problem)
+        return _empty_solution(problem)
     if not effort.solver:
-        return _only(problem, start, ())
+        return _start_as_solution(problem, start, ())
     try:
         answer = search(GangSearchJob(problem=problem, effort=effort, start=start))
     except SolverFault as fault:
-        return _only(problem, start, (f"{METHOD}: {fault}",))
+        return _start_as_solution(problem, start, (f"{METHOD}: {fault}",))
     if not isinstance(answer, GangSearchResult):
-        return _only(problem, start, (f"{METHOD}: the solver's answer is of another kind",))
+        return _start_as_solution(
+            problem, start, (f"{METHOD}: the solver's answer is of another kind",)
+        )
     if answer.outcome is SearchOutcome.INFEASIBLE and start is not None:
-        return _only(problem, start, (f"{METHOD}: it denies an answer that there is",))
+        return _start_as_solution(problem, start, (f"{METHOD}: it denies an answer that there is",))
     if answer.outcome is SearchOutcome.INFEASIBLE:
         return Solution(
             outcome=SearchOutcome.INFEASIBLE,
@@ -58,10 +60,10 @@ def place_by_solver(
             seconds=answer.seconds,
             work=answer.work,
         )
-    return _chosen(problem, answer, start)
+    return _better_solution(problem, answer, start)
 
 
-def _chosen(problem: Problem, answer: GangSearchResult, start: Ints | None) -> Solution:
+def _better_solution(problem: Problem, answer: GangSearchResult, start: Ints | None) -> Solution:
     """The better of what the solver found and what was known, with the solver's bounds."""
     faults: tuple[str, ...] = ()
     counts, method = answer.counts, answer.method
@@ -77,7 +79,7 @@ def _chosen(problem: Problem, answer: GangSearchResult, start: Ints | None) -> S
     return _solution(problem, counts, bounds=bounds, method=method, faults=faults, answer=answer)
 
 
-def _only(problem: Problem, start: Ints | None, faults: tuple[str, ...]) -> Solution:
+def _start_as_solution(problem: Problem, start: Ints | None, faults: tuple[str, ...]) -> Solution:
     bounds = lower_bounds(problem)
     return _solution(problem, start, bounds=bounds, method="greedy", faults=faults, answer=None)
 
@@ -121,7 +123,7 @@ def all_domains_proven(terms: tuple[Term, ...]) -> bool:
     return all(term.value == term.bound for term in wanted)
 
 
-def _nobody(problem: Problem) -> Solution:
+def _empty_solution(problem: Problem) -> Solution:
     """No member is asked for: nothing is placed, if that is allowed."""
     counts: Ints = np.zeros((len(problem.roles), problem.nodes), dtype=np.int64)
     if solution_errors(problem, counts):

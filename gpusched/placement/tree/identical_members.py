@@ -52,7 +52,7 @@ class IdenticalMembers:
             return np.arange(levels[self.pin].count) < levels[self.pin].real
         able = np.ones(problem.nodes, dtype=np.bool_)
         if problem.required >= 0:
-            able &= _among(levels[problem.required].domain, problem.open_rows)
+            able &= _in_opened_domain(levels[problem.required].domain, problem.open_rows)
             able &= levels[problem.required].domain < levels[problem.required].real
         if self.part is not None and self.part.level >= 0:
             level = levels[self.part.level]
@@ -90,7 +90,7 @@ class IdenticalMembers:
         elif self.shares is not None:
             left = row.copy()
             for role, share in enumerate(self.shares):
-                counts[role] = _first(left, share)
+                counts[role] = _take_first(left, share)
                 left -= counts[role]
         else:
             self._hand_out(row, counts)
@@ -108,7 +108,7 @@ class IdenticalMembers:
             left = np.where(domain == number, row, 0)
             while left.any():
                 role = next(waiting)
-                counts[role] = _first(left, self.unit)
+                counts[role] = _take_first(left, self.unit)
                 left -= counts[role]
 
 
@@ -120,8 +120,8 @@ def as_identical_members(problem: Problem) -> IdenticalMembers | None:
     if any(cap.roles != every for cap in problem.caps) or (problem.caps and problem.parts):
         return None
     if len(problem.roles) == 1:
-        return _single(problem)
-    fits = _together(problem)
+        return _as_one_class(problem)
+    fits = _common_fits(problem)
     if fits is None:
         return None
     if problem.parts:
@@ -134,7 +134,7 @@ def as_identical_members(problem: Problem) -> IdenticalMembers | None:
     return IdenticalMembers(problem=problem, fits=fits, shares=shares, pin=problem.required)
 
 
-def _among(domain: Ints, opened: Bools) -> Bools:
+def _in_opened_domain(domain: Ints, opened: Bools) -> Bools:
     """Nodes that are in the same domain as all opened ones."""
     numbers = np.unique(domain[opened])
     if not len(numbers):
@@ -143,14 +143,14 @@ def _among(domain: Ints, opened: Bools) -> Bools:
     return same & (len(numbers) == 1)
 
 
-def _first(left: Ints, count: int) -> Ints:
+def _take_first(left: Ints, count: int) -> Ints:
     """The first so many of these, by node."""
     before = np.cumsum(left) - left
     first: Ints = np.clip(count - before, 0, left)
     return first
 
 
-def _single(problem: Problem) -> IdenticalMembers | None:
+def _as_one_class(problem: Problem) -> IdenticalMembers | None:
     (role,) = problem.roles
     fits = _capped(problem, np.minimum(role.fits, problem.members))
     if any(needed > problem.members for _, needed in problem.minima):
@@ -166,7 +166,7 @@ def _single(problem: Problem) -> IdenticalMembers | None:
     return IdenticalMembers(problem=problem, fits=fits, shares=None, part=part, pin=pin)
 
 
-def _together(problem: Problem) -> Ints | None:
+def _common_fits(problem: Problem) -> Ints | None:
     """How many members each node takes of roles that are alike; None when they are not."""
     first = problem.roles[0]
     asked = np.flatnonzero(first.request)

@@ -99,21 +99,23 @@ def place_identical_members(
     problem = one.problem
     memory = memory or TableCache()
     leaves = memory.sorting(problem.members, one.role.request).sort(one)
-    packed = _packed(one, leaves, words)
+    packed = _lexicographic_weights(one, leaves, words)
     kept = memory.tables_for((problem.members, packed.places), packed.words)
-    return _TreeSearch(one, leaves, packed, kept, _sizes(problem)).solve()
+    return _TreeSearch(one, leaves, packed, kept, _domains_by_level(problem)).solve()
 
 
-def _packed(one: IdenticalMembers, leaves: NodeCostTables, words: int) -> LexicographicWeights:
+def _lexicographic_weights(
+    one: IdenticalMembers, leaves: NodeCostTables, words: int
+) -> LexicographicWeights:
     """Where the bits of each term after ``hope`` are."""
     problem = one.problem
-    entered = [min(problem.members, count) for count in _sizes(problem)]
+    entered = [min(problem.members, count) for count in _domains_by_level(problem)]
     spread = [max(entered, default=0)] if _has_parts(one) else []
     ranges = leaves.ranges(problem.members)
     return lexicographic_weights((*entered, *spread, *ranges), words)
 
 
-def _sizes(problem: Problem) -> list[int]:
+def _domains_by_level(problem: Problem) -> list[int]:
     """Domains of each level."""
     return [level.count for level in problem.levels]
 

@@ -86,7 +86,7 @@ def limits_hold(limits: LossLimits, losses: Sequence[BundleLoss]) -> bool:
     lost = lost_amounts(losses)
     if not is_freed(limits.frees, lost):
         return False
-    if any(_of(lost, account, column) > amount for account, column, amount in limits.most):
+    if any(_lost_amount(lost, account, column) > amount for account, column, amount in limits.most):
         return False
     return all(
         any(_right_holds(right, side, losses, lost) for right in limits.sides[side])
@@ -115,7 +115,10 @@ def add_loss(
 def may_go_next(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
     """Whether a bundle may go after what is lost already."""
     for account, column, amount in limits.most:
-        if account in each.accounts and _of(lost, account, column) + each.taken[column] > amount:
+        if (
+            account in each.accounts
+            and _lost_amount(lost, account, column) + each.taken[column] > amount
+        ):
             return False
     if each.side < 0:
         return True
@@ -123,7 +126,8 @@ def may_go_next(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: Bun
         is_freed(right.frees, lost)
         and all(
             any(
-                _of(lost, account, column) + each.taken[column] - each.last[column] < over[column]
+                _lost_amount(lost, account, column) + each.taken[column] - each.last[column]
+                < over[column]
                 for column in each.judged
             )
             for account, over in right.above
@@ -188,7 +192,8 @@ def _stays_gone(
     for _, parts in sorted(gangs.items()):
         own = [(a, over) for a, over in right.returns if a in parts[0].accounts]
         if own and not any(
-            _of(lost, account, column) - sum(each.taken[column] for each in parts) < over[column]
+            _lost_amount(lost, account, column) - sum(each.taken[column] for each in parts)
+            < over[column]
             for account, over in own
             for column in parts[0].judged
         ):
@@ -198,9 +203,9 @@ def _stays_gone(
 
 def is_freed(frees: Iterable[Amount], lost: Mapping[int, Sequence[int]]) -> bool:
     """Whether so much is lost in these accounts."""
-    return all(_of(lost, account, column) >= amount for account, column, amount in frees)
+    return all(_lost_amount(lost, account, column) >= amount for account, column, amount in frees)
 
 
-def _of(lost: Mapping[int, Sequence[int]], account: int, column: int) -> int:
+def _lost_amount(lost: Mapping[int, Sequence[int]], account: int, column: int) -> int:
     amounts = lost.get(account)
     return amounts[column] if amounts else 0

@@ -57,7 +57,7 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
         numbers += more
         leaving = dict.fromkeys(m for n in more for m in field.bundles[n].members if m not in gone)
         gone |= leaving
-        room += _without(field, leaving, free, fits)
+        room += _fits_gained(field, leaving, free, fits)
         if room >= need:
             parts = all(field.bundles[number].part for number in numbers)
             least = _cost(field, numbers, need, fits) + parts * field.part_cost
@@ -69,10 +69,10 @@ def claimants_that_fit_at_most(field: VictimSearchState) -> int:
     """Number of claimants that would fit if every possible victim left, limits not counted."""
     free = {row: list(amounts) for row, amounts in field.free.items()}
     leaving = dict.fromkeys(m for n in field.possible() for m in field.bundles[n].members)
-    return field.room + _without(field, leaving, free, dict(field.fits))
+    return field.room + _fits_gained(field, leaving, free, dict(field.fits))
 
 
-def _without(
+def _fits_gained(
     field: VictimSearchState,
     leaving: Iterable[int],
     free: dict[int, list[int]],
@@ -95,7 +95,7 @@ def _without(
 
 def _cost(field: VictimSearchState, numbers: Iterable[int], need: int, most: dict[int, int]) -> int:
     of_row: dict[int, list[_Part]] = {}
-    for m, share in _shares(field, numbers).items():
+    for m, share in _leaving_costs(field, numbers).items():
         member = field.members[m]
         of_row.setdefault(member.row, []).append((share, member.frees))
     missing = need - field.room
@@ -108,7 +108,7 @@ def _cost(field: VictimSearchState, numbers: Iterable[int], need: int, most: dic
     return -(-sum(steps[:missing]) // COST_RATIO)
 
 
-def _shares(field: VictimSearchState, numbers: Iterable[int]) -> dict[int, int]:
+def _leaving_costs(field: VictimSearchState, numbers: Iterable[int]) -> dict[int, int]:
     """What the leaving of each member costs at least, in parts of ``RATIO``."""
     shares: dict[int, int] = {}
     for number in numbers:
@@ -158,7 +158,7 @@ def _envelope(costs: list[int]) -> list[int]:
     """Steps of the lower convex envelope of costs, from nothing on, rounded down."""
     hull = [(0, 0)]
     for count, cost in enumerate(costs, 1):
-        while len(hull) > 1 and _above(hull[-2], hull[-1], (count, cost)):
+        while len(hull) > 1 and _lies_on_or_above(hull[-2], hull[-1], (count, cost)):
             hull.pop()
         hull.append((count, cost))
     steps: list[int] = []
@@ -167,7 +167,9 @@ def _envelope(costs: list[int]) -> list[int]:
     return steps
 
 
-def _above(one: tuple[int, int], middle: tuple[int, int], other: tuple[int, int]) -> bool:
+def _lies_on_or_above(
+    one: tuple[int, int], middle: tuple[int, int], other: tuple[int, int]
+) -> bool:
     """Whether the middle point lies on or above the line from one to the other."""
     rise = (middle[1] - one[1]) * (other[0] - middle[0])
     return rise >= (other[1] - middle[1]) * (middle[0] - one[0])

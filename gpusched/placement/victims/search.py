@@ -239,7 +239,7 @@ def _cheapest_up_to_rank(
         if wanted.is_one_role:
             return field.weigh(bundles, wanted.members)
         found = [row for row, _ in rows]
-        return field.weigh(bundles, 0, lambda: _holds(field, wanted, found, counts))
+        return field.weigh(bundles, 0, lambda: _newcomers_fit(field, wanted, found, counts))
 
     first: VictimChoice | None = None
     if cost is None and (quick := greedy_victims(model)) is not None:
@@ -292,11 +292,11 @@ def _model(
         minima=wanted.minima,
         rows=tuple(row for _, row in rows),
         costs=costs,
-        limits=_limits(field, numbers),
+        limits=_binding_limits(field, numbers),
         exclusive=_exclusive(field, numbers),
         cost_max=cost - 1 if cost is not None else sum(costs) + field.part_cost * len(groups),
         forbidden=_forbidden(numbers, forbidden),
-        parts=tuple(_part(part, rows) for part in wanted.parts),
+        parts=tuple(_incoming_part(part, rows) for part in wanted.parts),
         parts_least=wanted.parts_least,
         holders=tuple(
             IncomingHolder(each.least, _row_domains(each.domain, rows), each.parent)
@@ -345,7 +345,9 @@ def _rows(
     return found, still
 
 
-def _part(part: IncomingSubGroups, rows: Sequence[tuple[int, CandidateRow]]) -> IncomingPart:
+def _incoming_part(
+    part: IncomingSubGroups, rows: Sequence[tuple[int, CandidateRow]]
+) -> IncomingPart:
     return IncomingPart(
         part.roles, part.count, part.least, part.most, _row_domains(part.domain, rows),
         counted=part.counted, parent=part.parent,
@@ -384,7 +386,7 @@ def _forbidden(
     )
 
 
-def _limits(
+def _binding_limits(
     field: VictimSearchState, numbers: Sequence[int]
 ) -> tuple[tuple[tuple[tuple[int, int], ...], int], ...]:
     drawn: dict[int, list[tuple[int, int]]] = {}
@@ -422,7 +424,7 @@ def _exclusive(field: VictimSearchState, numbers: Sequence[int]) -> tuple[tuple[
     return tuple(pairs)
 
 
-def _holds(
+def _newcomers_fit(
     field: VictimSearchState,
     wanted: IncomingRoles,
     rows: Sequence[int],

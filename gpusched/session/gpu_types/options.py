@@ -185,7 +185,7 @@ def contradiction(
     open_to = [_members_by_option(session, pod_set, options) for pod_set in gang.pod_sets]
     needed = gang.members_at_start
     for number in range(len(options)):
-        if _enough(gang, [each[number] for each in open_to], needed):
+        if _enough_members(gang, [each[number] for each in open_to], needed):
             return None
     words = []
     for pod_set, counts in zip(gang.pod_sets, open_to, strict=True):
@@ -203,7 +203,7 @@ def contradiction(
     )
 
 
-def _enough(gang: Gang, counts: list[int], needed: int) -> bool:
+def _enough_members(gang: Gang, counts: list[int], needed: int) -> bool:
     """Whether as many members could run as the gang and its roles need."""
     if sum(counts) < needed:
         return False

@@ -106,7 +106,9 @@ def with_sub_groups(
         tuple(
             IncomingHolderGroup(
                 missing_inside(claimant, each.name, each.min_sub_groups),
-                _domains(session, each.topology.required, _homes(session, claimant, each)),
+                _domains(
+                    session, each.topology.required, _required_domains(session, claimant, each)
+                ),
                 number_of.get(each.parent, -1),
             )
             for each in ordered
@@ -120,7 +122,7 @@ def _kind_of(
     return _SubGroupKind(
         part.topology.required,
         claimant.missing_in_sub_group(part),
-        _homes(session, claimant, part),
+        _required_domains(session, claimant, part),
         part.parent,
         tuple(
             (
@@ -133,7 +135,7 @@ def _kind_of(
     )
 
 
-def _homes(session: Session, claimant: Gang, part: SubGroup) -> tuple[int, ...]:
+def _required_domains(session: Session, claimant: Gang, part: SubGroup) -> tuple[int, ...]:
     """Domains of the level that a sub-group requires in which members of it are."""
     level = part.topology.required
     found = next((each for each in session.levels if each.name == level), None)

@@ -337,7 +337,7 @@ class Consolidation:
             held = held and len(other.assignments) == len(each.seats)
             places.append((each, other))
             if left is not None:
-                _take(each, left, other.assignments)
+                _take_room(each, left, other.assignments)
         if held:
             return statement, places
         for _, other in reversed(places):
@@ -409,7 +409,7 @@ def _room_of(moved: MovableGang, left: dict[PodKind, Room] | None) -> Room | Non
     return room
 
 
-def _take(moved: MovableGang, left: dict[PodKind, Room], places: Sequence[Assignment]) -> None:
+def _take_room(moved: MovableGang, left: dict[PodKind, Room], places: Sequence[Assignment]) -> None:
     """Take places off the room of their kinds."""
     for place in places:
         kind = moved.pod_kind(place.pod.pod_class)

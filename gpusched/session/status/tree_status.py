@@ -25,9 +25,9 @@ def statuses_of_tree(gang: Gang, status: GangStatus) -> Iterator[GangStatus]:
     counts = _ready_counts(gang)
     root = f"{COMPOSITE} {gang.key.name}"
     for group in gang.tree:
-        have, needed = counts[group.kind, group.name], _needed(group)
+        have, needed = counts[group.kind, group.name], _needed_members(group)
         placed = have >= needed
-        text = _counted(group, have, needed)
+        text = _counts_message(group, have, needed)
         waits = status.pending_reason or status.scheduled
         reason = Reason.NOT_ENOUGH_MEMBERS if waits.reason == Reason.SCHEDULED else waits.reason
         said = PendingReason(
@@ -69,18 +69,18 @@ def _ready_counts(gang: Gang) -> dict[tuple[str, str], int]:
     for group in reversed(gang.tree):  # PodGroups are last, parents before their children
         if group.kind == COMPOSITE:
             found[group.kind, group.name] = sum(
-                found[child.kind, child.name] >= _needed(child)
+                found[child.kind, child.name] >= _needed_members(child)
                 for child in gang.tree
                 if child.native is not None and child.native.parent == group.name
             )
     return found
 
 
-def _needed(group: PodGroup) -> int:
+def _needed_members(group: PodGroup) -> int:
     return needed_children(group) if group.kind == COMPOSITE else group.min_member
 
 
-def _counted(group: PodGroup, have: int, needed: int) -> str:
+def _counts_message(group: PodGroup, have: int, needed: int) -> str:
     if group.kind == COMPOSITE:
         return f"{have} of its groups placed, {needed} needed"
     return f"{pods_text(have)} placed, {needed} needed"

@@ -64,7 +64,6 @@ def without_event(w):
 
 async def unexplained(w):
     """Pods of which ``gpusched explain`` does not say what their condition says."""
-    w.write_kubeconfig()
     api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
     found = []
     try:

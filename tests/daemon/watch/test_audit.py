@@ -38,7 +38,6 @@ SERVED = {
 
 async def look(w, settle_s=0.0):
     """What an audit of the world's cluster sees and finds."""
-    w.write_kubeconfig()
     api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
     try:
         return await audit_twice(

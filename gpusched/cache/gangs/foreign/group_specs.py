@@ -20,7 +20,7 @@ from gpusched.cache.gangs.foreign.native_trees import (
     GroupTree,
     NativeTrees,
     in_sub_group,
-    invalid,
+    invalid_spec_error,
     members_error,
     queue_of_tree,
     spec_of_tree,
@@ -147,7 +147,7 @@ class GroupSpecs:
             why = self.trees.error_of(group)
             if why is None or not self._has_members_around(key):
                 return None  # a part of its tree's gang, or the affair of another scheduler
-            return attrs.evolve(self._origin(key, pods, queue), error=invalid(why)), pods
+            return attrs.evolve(self._origin(key, pods, queue), error=invalid_spec_error(why)), pods
         tree = self.trees.tree(group) if group.native.composite else None
         others = list(self._others.get(key, {}).values())
         if tree is not None:
@@ -161,7 +161,7 @@ class GroupSpecs:
         else:
             why = schedulers_error(pods, others)
         if why and not origin.error[0]:
-            origin = attrs.evolve(origin, error=invalid(why))
+            origin = attrs.evolve(origin, error=invalid_spec_error(why))
         return origin, with_preemption_policy(group.native, pods)
 
     def _has_members_around(self, key: GangKey) -> bool:

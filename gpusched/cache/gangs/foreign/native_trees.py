@@ -289,6 +289,6 @@ def in_sub_group(pod: Pod, name: str) -> Pod:
     return pod if pod.sub_group == name else structs.replace(pod, sub_group=name)
 
 
-def invalid(why: str) -> tuple[str, str]:
+def invalid_spec_error(why: str) -> tuple[str, str]:
     """Reason and sentence of an error that the author has to mend."""
     return INVALID, why

@@ -44,7 +44,7 @@ class OwnPodRules:
     def caps(self, session: Session, levels: Sequence[DomainLevel]) -> tuple[MemberCap, ...]:
         """The limits as caps of a problem with these levels."""
         return tuple(
-            _cap(session, levels, limit, counted)
+            _member_cap(session, levels, limit, counted)
             for limit, counted in self.limits
             if limit.room is not None
         )
@@ -61,7 +61,7 @@ def own_pod_rules(session: Session, gang: Gang) -> OwnPodRules | None:
         if limits is None:
             return None
         for limit in limits:
-            counted = _counted(limit, gang.pod_sets)
+            counted = _counted_pod_sets(limit, gang.pod_sets)
             if counted is None or (counted and number not in counted):
                 return None
             if counted:
@@ -119,7 +119,7 @@ def _shared_info(session: Session, pod_set: PodSet) -> PodClassInfo | None:
     return first if same else None
 
 
-def _counted(limit: DomainLimit, pod_sets: Sequence[PodSet]) -> tuple[int, ...] | None:
+def _counted_pod_sets(limit: DomainLimit, pod_sets: Sequence[PodSet]) -> tuple[int, ...] | None:
     """Numbers of the pod sets that a limit counts; None where it counts some pods of one."""
     found = []
     for number, pod_set in enumerate(pod_sets):
@@ -177,7 +177,7 @@ def level_of_label(session: Session, key: str) -> str | None:
     return level.name if same else None
 
 
-def _cap(
+def _member_cap(
     session: Session, levels: Sequence[DomainLevel], limit: DomainLimit, counted: tuple[int, ...]
 ) -> MemberCap:
     assert limit.room is not None, "what must be together is no cap"

@@ -59,17 +59,21 @@ def gang_with_starts(session: Session, gang: Gang, places: Sequence[Assignment])
         gang,
         placed=(*gang.placed, *started),
         pod_sets=tuple(each for each in waiting if each.pods),
-        ready_roles=_with(gang.ready_roles, [place.pod.role for place in places])
+        ready_roles=_add_names(gang.ready_roles, [place.pod.role for place in places])
         if gang.min_roles
         else (),
-        ready_sub_groups=_with(gang.ready_sub_groups, [place.pod.sub_group for place in places])
+        ready_sub_groups=_add_names(
+            gang.ready_sub_groups, [place.pod.sub_group for place in places]
+        )
         if gang.sub_groups
         else (),
         allocated=gang.allocated.plus(requests),
     )
 
 
-def _with(counts: Iterable[tuple[str, int]], more: Sequence[str]) -> tuple[tuple[str, int], ...]:
+def _add_names(
+    counts: Iterable[tuple[str, int]], more: Sequence[str]
+) -> tuple[tuple[str, int], ...]:
     """Counts by name, each more by how often the name is among those that are added."""
     found = Counter(dict(counts))
     found.update(more)

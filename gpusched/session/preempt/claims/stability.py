@@ -253,15 +253,15 @@ def remade_gang(gang: Gang, leaving: Sequence[Placed]) -> Gang:
         gang,
         pod_sets=make_pod_sets([*waiting, *pods]),
         placed=tuple(member for member in gang.placed if member.pod.uid not in gone),
-        ready_roles=_without(gang.ready_roles, [pod.role for pod in pods]),
-        ready_sub_groups=_without(gang.ready_sub_groups, [pod.sub_group for pod in pods]),
+        ready_roles=_remove_names(gang.ready_roles, [pod.role for pod in pods]),
+        ready_sub_groups=_remove_names(gang.ready_sub_groups, [pod.sub_group for pod in pods]),
         running=max(0, gang.running - len(pods)),
         allocated=less(gang.allocated, requests),
         pending_requests=gang.pending_requests.plus(requests),
     )
 
 
-def _without(
+def _remove_names(
     counts: tuple[tuple[str, int], ...], gone: Sequence[str]
 ) -> tuple[tuple[str, int], ...]:
     """Counts by name, each less by how often the name is among those that are gone."""

@@ -250,7 +250,7 @@ class PodClassInfos:
 
         caps = make_numa_limit(node_usage, pod_class)
         if pod_class.claims:
-            caps = _both(caps, self._devices().caps(pod_class))
+            caps = _lower_by_both(caps, self._devices().caps(pod_class))
         class_fit = ClassFit(
             node_usage, request, allowed=allowed, score=score, gate=gate, caps=caps
         )
@@ -264,7 +264,7 @@ def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes
     return allowed
 
 
-def _both(first: Caps | None, second: Caps | None) -> Caps | None:
+def _lower_by_both(first: Caps | None, second: Caps | None) -> Caps | None:
     """What lowers as both do."""
     if first is None or second is None:
         return first or second
