@@ -71,6 +71,10 @@ class ComparedStore(Protocol):
         """As a DELETED event would."""
 
 
+Compared = tuple[str, ComparedReader, ComparedStore]
+"""Name of a kind, its reflector and its sink."""
+
+
 class ComparerMetrics(Protocol):
     """Counters of the comparer's findings."""
 
@@ -82,7 +86,7 @@ class CacheComparer:
     """See the module; ``run`` never returns.
 
     Args:
-        audited: name of the kind, its reflector and its sink.
+        audited: gives name, reflector and sink of each kind that is followed now.
         wanted: whether this process should look at all: standbys read everything again anyway
             before they write.
         restored: told in a sentence that the server's past is another.
@@ -94,7 +98,7 @@ class CacheComparer:
 
     def __init__(
         self,
-        audited: Sequence[tuple[str, ComparedReader, ComparedStore]],
+        audited: Callable[[], Sequence[Compared]],
         *,
         wanted: Callable[[], bool],
         restored: Callable[[str], None],
@@ -104,7 +108,7 @@ class CacheComparer:
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
     ) -> None:
         self._limits = limits_in_force
-        self._audited = tuple(audited)
+        self._audited = audited
         self._wanted = wanted
         self._restored = restored
         self._cut = asyncio.Event()
@@ -122,7 +126,7 @@ class CacheComparer:
         while True:
             cut = await self._pause(self._limits().audit_period_s - rested_s)
             async with asyncio.TaskGroup() as group:
-                for kind, reader, sink in self._audited if self._wanted() else ():
+                for kind, reader, sink in self._audited() if self._wanted() else ():
                     group.create_task(self.audit(kind, reader, sink, after_cut=cut))
             rested_s = limits.COMPARE_CUT_PAUSE_S if cut else 0.0
             await self._clock.sleep(rested_s)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from gpusched.api.devices import published_devices
@@ -28,7 +29,8 @@ from gpusched.io.client.responses import api_error
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.observe.text import one_line
-from gpusched.io.watch.informers import make_foreign_event_handler
+from gpusched.io.watch.cache_comparer import Compared
+from gpusched.io.watch.informers import KindEventHandler, make_foreign_event_handler
 from gpusched.io.watch.kind_spec import KindSpec
 from gpusched.io.watch.reflector import Reflector
 from gpusched.io.workers.backoff import RetryBackoff
@@ -65,6 +67,21 @@ _GROUPS: Final = msgspec.json.Decoder(_WireApiGroupList)
 _RESOURCES: Final = msgspec.json.Decoder(_WireApiResourceList)
 
 
+@attrs.frozen(slots=True, eq=False)
+class _Followed:
+    """A kind that is followed.
+
+    Attributes:
+        task: runs the reflector.
+    """
+
+    kind: ForeignKind
+    served: ServedForeignKind
+    reflector: Reflector[Any]
+    sink: KindEventHandler
+    task: asyncio.Task[None]
+
+
 class KindDiscovery:
     """See the module. ``run`` never returns.
 
@@ -96,7 +113,7 @@ class KindDiscovery:
         self._telemetry = telemetry
         self._reject = reject
         self._on_contained = on_contained
-        self._running: dict[str, tuple[ServedForeignKind, Reflector[Any], asyncio.Task[None]]] = {}
+        self._running: dict[str, _Followed] = {}
         self._strange: set[tuple[str, str]] = set()
         self._looked = False
         self._trouble = "looking which kinds are served"
@@ -105,11 +122,19 @@ class KindDiscovery:
         """Empty when decisions can be made, else why not."""
         if not self._looked:
             return f"kinds of other projects are not known yet: {self._trouble}"
-        for _, reflector, _ in self._running.values():
+        for reflector in (each.reflector for each in self._running.values()):
             # One that fails stops nobody else: who depends on its objects waits for them.
             if not reflector.synced and not reflector.error:
                 return f"{reflector.kind.name} have not been listed yet"
         return ""
+
+    def audited(self) -> list[Compared]:
+        """Kinds of devices that are followed: a lost event of one could give a device twice, or to nobody."""
+        return [
+            (each.kind.name, each.reflector, each.sink)
+            for each in self._running.values()
+            if each.kind.kind in kinds.DYNAMIC_DEVICE_KINDS and not each.reflector.refused
+        ]
 
     async def relist(self, least: str = "") -> None:
         """List everything again; returns when that is done, or has failed.
@@ -117,7 +142,7 @@ class KindDiscovery:
         Args:
             least: lists of an older resourceVersion are of a replica that is behind.
         """
-        followed = [reflector for _, reflector, _ in self._running.values()]
+        followed = [each.reflector for each in self._running.values()]
         await asyncio.gather(*(each.relist(least) for each in followed))
 
     async def run(self) -> None:
@@ -219,8 +244,8 @@ class KindDiscovery:
         """Begin and end so that exactly what was found is followed."""
         for kind in kinds.ALL:
             running, served = self._running.get(kind.name), found.get(kind.name)
-            if running is not None and running[0] != served:
-                await self._end(kind, running[2], gone=served is None)
+            if running is not None and running.served != served:
+                await self._end(kind, running.task, gone=served is None)
             if served is not None and kind.name not in self._running:
                 self._begin(kind, served, group)
         self._looked = True
@@ -234,18 +259,19 @@ class KindDiscovery:
             self._cache.foreign.served[kind.kind, kind.source] = served
         if kind.kind == "ResourceClaim":
             self._cache.devices.api_version = served.api_version
+        sink = make_foreign_event_handler(self._cache, kind, self._reject)
         reflector: Reflector[Any] = Reflector(
             self._api,
             KindSpec(kind.name, served.path, optional=True),
             codec=foreign_codec(kind),
-            sink=make_foreign_event_handler(self._cache, kind, self._reject),
+            sink=sink,
             clock=self._clock,
             rng=self._rng,
             telemetry=self._telemetry,
         )
         reflector.on_refused = self._note_read
         task = group.create_task(reflector.run(), name=kind.name)
-        self._running[kind.name] = (served, reflector, task)
+        self._running[kind.name] = _Followed(kind, served, reflector, sink, task)
 
     async def _end(self, kind: ForeignKind, task: asyncio.Task[None], *, gone: bool) -> None:
         """The kind is served no more, or in a better version, in which the same objects are listed."""
@@ -265,7 +291,8 @@ class KindDiscovery:
             frozenset(
                 kind
                 for kind, foreign in kinds.WORKLOADS.items()
-                if foreign.name in self._running and not self._running[foreign.name][1].refused
+                if foreign.name in self._running
+                and not self._running[foreign.name].reflector.refused
             )
         )
 

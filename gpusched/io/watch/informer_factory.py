@@ -71,6 +71,15 @@ class InformerFactory:
             each.on_refused = partial(self._refused, each)
         room = [each for each in audited if each[0] in ROOM]
         others = [each for each in audited if each[0] not in ROOM]
+        self._adapters = KindDiscovery(
+            api,
+            cache,
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+            reject=reject,
+            on_contained=on_contained,
+        )
         self._auditors = [
             CacheComparer(
                 kinds,
@@ -81,20 +90,11 @@ class InformerFactory:
                 limits_in_force=limits_in_force,
                 on_contained=on_contained,
             )
-            for kinds in (room, others)
+            for kinds in (lambda: room, lambda: [*others, *self._adapters.audited()])
         ]
         self._room = tuple(reflector for _, reflector, _ in room)
         for reflector in self._room:
             reflector.on_cut = self._auditors[0].soon
-        self._adapters = KindDiscovery(
-            api,
-            cache,
-            clock=clock,
-            rng=rng,
-            telemetry=telemetry,
-            reject=reject,
-            on_contained=on_contained,
-        )
 
     def unready(self) -> str:
         """Empty when decisions can be made on what the cache holds, else why not."""

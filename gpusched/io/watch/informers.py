@@ -287,7 +287,16 @@ def make_foreign_event_handler(
         shelf = cache.families.workloads[kind.kind]
         put = partial(cache.foreign.put_workload, kind.kind)
         drop = partial(cache.foreign.drop_workload, kind.kind)
-    return KindEventHandler(put, drop, keys=shelf.keys, reject=partial(reject, kind.name))
+    find = shelf.get
+    if kind.kind == "ResourceClaim":
+        claims = cache.devices.claims
+
+        def find(key: ObjectKey) -> Any:
+            """A claim as the watch showed it; what a write was answered may be newer."""
+            return None if claims.awaits_watch(key) else claims.get(key)
+
+    reject_one = partial(reject, kind.name)
+    return KindEventHandler(put, drop, keys=shelf.keys, reject=reject_one, find=find)
 
 
 def make_event_handlers(

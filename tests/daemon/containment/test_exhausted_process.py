@@ -66,17 +66,11 @@ GANG = [
 
 def start(*words, files=0, **how):
     """A process of ours that may open so many files."""
-
-    def narrow():
-        if files:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
+    command = [sys.executable, "-c", PROGRAM, *words]
+    if files:  # by a shell: code between fork and exec may hang where threads run
+        command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files), *command]
     streams = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, **how}
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
-        preexec_fn=narrow,  # noqa: PLW1509 - nothing else runs in a thread here
-        **streams,
-    )
+    return subprocess.Popen(command, **streams)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from gpusched.base import limits
 from gpusched.io.watch.informers import KindEventHandler
 from gpusched.io.watch.reflector import Reflector
+from tests.daemon.devices.device_objects import CLAIMS, bound, claimant, classes, publish
 
 QUEUES = "queues.scheduling.gpusched.io"
 AUDITED_S = limits.COMPARE_PERIOD_S + limits.COMPARE_GRACE_S + 10
@@ -221,5 +222,28 @@ def test_a_server_that_restarts_under_load_has_lost_nothing(play):
         await w.clock.sleep(60)
         assert lost(daemon) == {}
         assert daemon.app.telemetry._cache_resets[("restored",)] == 0
+
+    play(scenario, limit_s=3000)
+
+
+def test_a_claim_whose_release_was_lost_gives_its_devices_back(play, losing):
+    """A device of a claim that ended while nobody was told is free again after one audit."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        publish(w, "node-0", 1)
+        classes(w)
+        w.daemon()
+        claimant(w, "first")
+        await w.until(lambda: "first" in bound(w))
+        (claim,) = w.client.list(CLAIMS, "default")
+        losing.add(claim["metadata"]["name"])
+        w.client.delete("pods", "default", "first")
+        await w.until(lambda: not w.client.list(CLAIMS, "default"))
+        losing.clear()
+        claimant(w, "second")
+        await w.clock.sleep(20)
+        assert "second" not in bound(w)
+        await w.until(lambda: "second" in bound(w), within=AUDITED_S)
 
     play(scenario, limit_s=3000)
