@@ -438,8 +438,11 @@ class _Search:
             return False
         before = len(self._taken)
         for candidate in wanted:
-            if self._is_in_use(candidate, chosen, claim) or not self._take(
-                claim, chosen, candidate, must=True
+            held = not chosen.must or candidate.device.selected(chosen.must) is True
+            if (
+                not held
+                or self._is_in_use(candidate, chosen, claim)
+                or not self._take(claim, chosen, candidate, must=True)
             ):
                 break
         else:
@@ -599,10 +602,11 @@ class _Search:
 def looked_at_by(claims: Sequence[ReadyClaim]) -> LookedAt:
     """What the requests and constraints of some claims look at."""
     selectors = {
-        request.selectors: None
+        read: None
         for claim in claims
         for alternatives in claim.requests
         for request in alternatives
+        for read in ((request.selectors, request.must) if request.must else (request.selectors,))
     }
     compared = {rule.match or rule.distinct: None for claim in claims for rule in claim.constraints}
     return tuple(selectors), tuple(compared)

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.devices.dynamic.claims import AllocationMode, DeviceClaimSpec
+from gpusched.api.devices.dynamic.claims import AllocationMode
 from gpusched.devices.allocator import (
     STEPS_MAX,
     Allocation,
@@ -226,9 +226,9 @@ def _alike(claims: int, pods: int) -> list[int]:
 def _interchangeable(pods: Sequence[Sequence[ReadyClaim]]) -> list[int]:
     """For the first claim of each pod the first claim of an earlier one with equal claims."""
     found: list[int] = []
-    last: dict[tuple[DeviceClaimSpec, ...], int] = {}
+    last: dict[Hashable, int] = {}
     for claims in pods:
-        specs = tuple([each.spec for each in claims])
+        specs = tuple([each.sort for each in claims])
         start = len(found)
         found += [-1] * len(claims)
         if claims:
@@ -262,7 +262,7 @@ class DeviceAnswers:
         self.counts: dict[Hashable, PodCount] = {}
         self.mixes: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
         self._allocations: dict[Hashable, Allocation] = {}
-        self._numbers: dict[tuple[DeviceClaimSpec, ...], int] = {}
+        self._numbers: dict[Hashable, int] = {}
         self._together: dict[tuple[int, ...], LookedAt] = {}
 
     def clear(self) -> None:
@@ -278,7 +278,7 @@ class DeviceAnswers:
 
     def make_asked(self, claims: tuple[ReadyClaim, ...]) -> AskedClaims:
         """Claims of one pod, ready to be asked about; not across ``trim``."""
-        specs = tuple([each.spec for each in claims])
+        specs = tuple([each.sort for each in claims])
         number = self._numbers.setdefault(specs, len(self._numbers))
         return AskedClaims(claims, looked_at_by(claims), number)
 

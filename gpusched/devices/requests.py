@@ -16,6 +16,7 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceRequest,
 )
 from gpusched.cel.device_selectors import SelectorInvalid, compile_selector
+from gpusched.devices.held_values import DeviceHold
 
 RESULTS_MAX: Final = 32
 """Devices that one claim may get."""
@@ -31,6 +32,7 @@ class ReadyRequest:
         name: that results carry: the request's, or ``request/alternative``.
         selectors: of the class, then its own.
         constraints: numbers of the claim's constraints that are about it.
+        must: selectors that each device has to meet that is taken for all that match.
     """
 
     request: DeviceRequest
@@ -38,6 +40,7 @@ class ReadyRequest:
     name: str
     selectors: tuple[str, ...]
     constraints: tuple[int, ...]
+    must: tuple[str, ...] = ()
 
 
 @attrs.frozen(slots=True)
@@ -48,6 +51,7 @@ class ReadyClaim:
         name: of the claim, for messages.
         requests: alternatives of each request, best first.
         fault: why no node can serve it, empty where one may.
+        hold: what its devices are held to for its gang, None for nothing.
     """
 
     name: str
@@ -55,6 +59,12 @@ class ReadyClaim:
     requests: tuple[tuple[ReadyRequest, ...], ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     fault: str = ""
+    hold: DeviceHold | None = None
+
+    @property
+    def sort(self) -> tuple[DeviceClaimSpec, DeviceHold | None]:
+        """What equal claims share."""
+        return (self.spec, self.hold)
 
     def configs(
         self, chosen: Collection[ReadyRequest], classes: Mapping[str, DeviceClass]
@@ -91,8 +101,20 @@ class ReadyClaim:
                 )
 
 
-def make_ready(name: str, spec: DeviceClaimSpec, classes: Mapping[str, DeviceClass]) -> ReadyClaim:
-    """A claim ready for allocation, or with the reason why it can never be."""
+def make_ready(
+    name: str,
+    spec: DeviceClaimSpec,
+    classes: Mapping[str, DeviceClass],
+    hold: DeviceHold | None = None,
+) -> ReadyClaim:
+    """A claim ready for allocation, or with the reason why it can never be.
+
+    Args:
+        name: of the claim, for messages.
+        spec: of the claim.
+        classes: by name.
+        hold: what its devices are held to for its gang.
+    """
     found = []
     for asked in spec.requests:
         alternatives = []
@@ -109,17 +131,20 @@ def make_ready(name: str, spec: DeviceClaimSpec, classes: Mapping[str, DeviceCla
             if fault:
                 return ReadyClaim(name, spec, fault=fault)
             full = f"{asked.name}/{each.name}" if asked.prioritized else asked.name
+            held = () if hold is None else hold.selectors(asked.name, full)
+            every = each.mode is AllocationMode.ALL
             alternatives.append(
                 ReadyRequest(
                     each,
                     asked.name,
                     full,
-                    (*known.selectors, *each.selectors),
+                    (*known.selectors, *each.selectors, *(() if every else held)),
                     tuple(
                         number
                         for number, rule in enumerate(spec.constraints)
                         if not rule.requests or full in rule.requests or asked.name in rule.requests
                     ),
+                    held if every else (),
                 )
             )
         found.append(tuple(alternatives))
@@ -129,7 +154,7 @@ def make_ready(name: str, spec: DeviceClaimSpec, classes: Mapping[str, DeviceCla
     fault = ""
     if least > RESULTS_MAX:
         fault = f"claim {name} asks for {least} devices, and a claim may get {RESULTS_MAX}"
-    return ReadyClaim(name, spec, tuple(found), spec.constraints, fault)
+    return ReadyClaim(name, spec, tuple(found), spec.constraints, fault, hold)
 
 
 def _least_devices(request: DeviceRequest) -> int:

@@ -324,7 +324,7 @@ def reliefs(
                 if len(found) == _SIGNATURES_MAX:
                     exact = False
                     continue
-                key = ("relief", signature, tuple((e.spec, e.requests) for e in asked), most)
+                key = ("relief", signature, tuple((e.sort, e.requests) for e in asked), most)
                 if key not in counts:
                     counts[key] = count_pods(
                         inventory, usage, node, asked, most=most, steps_max=_STEPS_MAX

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import msgspec
 
+from gpusched.api.devices.device_match import DeviceMatchRequest
 from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.gang.pod_group import GangTerms
 from gpusched.api.gang.wire import PodGroupSpec
@@ -21,7 +22,10 @@ def test_the_wire_reads_each_field_that_the_crd_declares():
 def test_terms_reach_the_gang_as_the_pod_group_has_them():
     """Only whether it may be evicted is decided on the way: its priority class may say so."""
     types = GpuTypeRequest(same_type=True)
-    other = {bool: True, int: 7, str: "Group", GpuTypeRequest: types}
+    match = DeviceMatchRequest(match_attribute="a.b/c")
+    other = {
+        bool: True, int: 7, str: "Group", GpuTypeRequest: types, DeviceMatchRequest: match,
+    }  # fmt: skip
     terms = {
         each.name: other.get(type(each.default), False)
         for each in attrs.fields(GangTerms)

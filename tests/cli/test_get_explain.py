@@ -397,8 +397,12 @@ def test_explain_tells_which_gpus_a_gang_takes(cluster, capsys):
     """By the field of the PodGroup, by the annotation of its pods, and what cannot be read of it."""
     takes = group("llm", phase="Inqueue")
     takes["spec"]["gpuTypes"] = {"sameType": True, "speeds": {"h100": 1.0, "a100": "0.45"}}
+    takes["spec"]["devices"] = {"matchAttribute": "dra.net/rail", "requests": ["nic"]}
     bad = pod("odd-0", labels={"gpusched.io/pod-group": "odd"}, said=SENTENCE)
-    bad["metadata"]["annotations"] = {"gpusched.io/gpu-types": '{"speeds": {"h100": 0}}'}
+    bad["metadata"]["annotations"] = {
+        "gpusched.io/gpu-types": '{"speeds": {"h100": 0}}',
+        "gpusched.io/devices": '{"matchAttribute": "rail"}',
+    }
     cluster.objects |= {
         f"{API}/namespaces/team-a/podgroups/llm": takes,
         f"{API}/namespaces/team-a/podgroups/odd": group("odd", phase="Inqueue"),
@@ -409,6 +413,7 @@ def test_explain_tells_which_gpus_a_gang_takes(cluster, capsys):
     text = capsys.readouterr().out
     assert "GPUs of type a100 at speed 0.45, h100 at speed 1\n" in text
     assert "GPUs of one type\n" in text
+    assert "devices of all members with one dra.net/rail (requests nic)\n" in text
     assert main(["explain", "podgroup", "team-a/odd"]) == 0
     text = capsys.readouterr().out
     assert "types of GPUs that cannot be read: metadata.annotations[gpusched.io/gpu-types]" in text

@@ -81,4 +81,5 @@ def terms_of_annotations(wishes: GangAnnotations) -> GangTerms:
         expected_duration_ns=wishes.expected_duration_ns,
         min_runtime_ns=wishes.min_runtime_ns,
         gpu_types=wishes.gpu_types,
+        devices=wishes.devices,
     )

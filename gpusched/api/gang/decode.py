@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from gpusched.api.devices.device_match import FIELD as DEVICES
+from gpusched.api.devices.device_match import parse_device_match
 from gpusched.api.devices.gpu_types import FIELD as GPU_TYPES
 from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.gang import wire
@@ -93,6 +95,7 @@ def _gang_terms(spec: wire.PodGroupSpec) -> GangTerms:
         disruption=_disruption_mode(spec.disruption),
         checkpoint_ns=parse_duration_ns(interval, field="spec.disruption.checkpointInterval"),
         gpu_types=parse_gpu_types(bytes(spec.gpu_types), field=GPU_TYPES),
+        devices=parse_device_match(bytes(spec.devices), field=DEVICES),
     )
 
 

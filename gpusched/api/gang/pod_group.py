@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchRequest
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS, NativeTerms
@@ -59,6 +60,7 @@ class GangTerms:
         disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
         checkpoint_ns: between checkpoints; 0 when work is lost from the start.
         gpu_types: which types of GPUs it takes, and how fast it is on them.
+        devices: what the devices of all its members have in common.
     """
 
     preemptible: bool | None = None
@@ -68,6 +70,7 @@ class GangTerms:
     disruption: str = "Pod"
     checkpoint_ns: int = 0
     gpu_types: GpuTypeRequest = NO_GPU_TYPE_REQUEST
+    devices: DeviceMatchRequest = NO_DEVICE_MATCH
 
 
 @attrs.frozen(slots=True, kw_only=True)

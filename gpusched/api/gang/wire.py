@@ -60,6 +60,7 @@ class PodGroupSpec(Struct, gc=False, rename="camel"):
     disruption: WireDisruption | None = None
     schedule_timeout: str | None = None
     gpu_types: Raw = ABSENT
+    devices: Raw = ABSENT
 
 
 class WirePodGroup(Struct, gc=False):

@@ -42,6 +42,7 @@ class WorkloadAnnotations(
         "preemptible": "gpusched.io/preemptible",
         "min_runtime": "gpusched.io/min-runtime",
         "gpu_types": "gpusched.io/gpu-types",
+        "devices": "gpusched.io/devices",
         "kueue_required": "kueue.x-k8s.io/podset-required-topology",
         "kueue_preferred": "kueue.x-k8s.io/podset-preferred-topology",
         "volcano_group_old": "scheduling.k8s.io/group-name",
@@ -71,6 +72,7 @@ class WorkloadAnnotations(
     preemptible: str | None = None
     min_runtime: str | None = None
     gpu_types: str | None = None
+    devices: str | None = None
     kueue_required: str | None = None
     kueue_preferred: str | None = None
     volcano_group_old: str | None = None

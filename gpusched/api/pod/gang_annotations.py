@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from gpusched.api.devices.device_match import ANNOTATION_FIELD as DEVICES
+from gpusched.api.devices.device_match import parse_device_match
 from gpusched.api.devices.gpu_types import ANNOTATION_FIELD as GPU_TYPES
 from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.meta import wire
@@ -43,7 +45,7 @@ MAX_EXEC_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 _SECONDS_DIGITS_MAX: Final = 10
 _BOOLEANS: Final = {"true": True, "false": False}
 
-_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 10
+_NO_TEXTS: Final[tuple[str | None, ...]] = (None,) * 11
 _NO_ANNOTATIONS: Final = wire.WorkloadAnnotations()
 
 
@@ -128,6 +130,7 @@ def read_gang_annotations(annotations: wire.WorkloadAnnotations | None) -> GangA
         annotations.volcano_preemptable if annotations.preemptible is None else None,
         annotations.volcano_cooldown if annotations.min_runtime is None else None,
         annotations.gpu_types,
+        annotations.devices,
     )
     return _read_gang_annotations(texts)
 
@@ -138,7 +141,7 @@ def _read_gang_annotations(texts: tuple[str | None, ...]) -> GangAnnotations:
     if texts == _NO_TEXTS:
         return NO_GANG_ANNOTATIONS
     own_min, volcano_min, required, preferred, expected, preemptible, min_runtime = texts[:7]
-    preemptable, cooldown, gpu_types = texts[7:]
+    preemptable, cooldown, gpu_types, devices = texts[7:]
     return GangAnnotations(
         min_member=_members(own_min, volcano_min),
         topology_required=_level("topology-required", required),
@@ -152,6 +155,7 @@ def _read_gang_annotations(texts: tuple[str | None, ...]) -> GangAnnotations:
         if cooldown is None
         else parse_duration_ns(cooldown, field="metadata.annotations[volcano.sh/cooldown-time]"),
         gpu_types=parse_gpu_types((gpu_types or "").encode(), field=GPU_TYPES),
+        devices=parse_device_match((devices or "").encode(), field=DEVICES),
     )
 
 

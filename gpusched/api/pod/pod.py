@@ -10,6 +10,7 @@ import msgspec
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Toleration
+from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchRequest
 from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
@@ -97,6 +98,7 @@ class GangAnnotations:
     preemptible: bool | None = None
     min_runtime_ns: int = 0
     gpu_types: GpuTypeRequest = NO_GPU_TYPE_REQUEST
+    devices: DeviceMatchRequest = NO_DEVICE_MATCH
 
 
 NO_GANG_ANNOTATIONS = GangAnnotations()

@@ -459,6 +459,7 @@ def terms_without_group(
         expected_duration_ns=hints.expected_duration_ns,
         min_runtime_ns=hints.min_runtime_ns,
         gpu_types=hints.gpu_types,
+        devices=hints.devices,
     )
 
 

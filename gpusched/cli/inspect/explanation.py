@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.devices import device_match
 from gpusched.api.devices.gpu_types import ANNOTATION, ANNOTATION_FIELD, FIELD, parse_gpu_types
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.turn_record import TURN, parse_turn
@@ -79,7 +80,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "estimatedStartTime": status.get("estimatedStartTime"),
         "minMember": minimum,
         "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
-        "needs": _needs(evidence, minimum) + _gpu_types(evidence),
+        "needs": _needs(evidence, minimum) + _gpu_types(evidence) + _devices(evidence),
         "schedulers": sorted(
             {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
@@ -339,13 +340,35 @@ def _claims_text(pod: dict[str, Any]) -> str:
     return f"claim{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
-def _gpu_types(evidence: GangObjects) -> list[str]:
-    """What it says about types of GPUs, as a sentence; none where it says nothing."""
-    said = _mapping(evidence.owner, "spec").get("gpuTypes") if evidence.kind == "PodGroup" else None
+def _said(evidence: GangObjects, field: str, annotation: str) -> tuple[bytes, bool]:
+    """JSON of a field of its PodGroup, else of an annotation, and whether it is the field's."""
+    said = _mapping(evidence.owner, "spec").get(field) if evidence.kind == "PodGroup" else None
     raw = json.dumps(said) if said is not None else ""
     for each in (evidence.owner, *evidence.pods[:1]):
-        raw = raw or _text(_mapping(_mapping(each, "metadata"), "annotations").get(ANNOTATION))
-    request = parse_gpu_types(raw.encode(), field=FIELD if said is not None else ANNOTATION_FIELD)
+        raw = raw or _text(_mapping(_mapping(each, "metadata"), "annotations").get(annotation))
+    return raw.encode(), said is not None
+
+
+def _devices(evidence: GangObjects) -> list[str]:
+    """What the devices of all its members are to have in common, as sentences."""
+    raw, by_field = _said(evidence, "devices", device_match.ANNOTATION)
+    field = device_match.FIELD if by_field else device_match.ANNOTATION_FIELD
+    request = device_match.parse_device_match(raw, field=field)
+    if request.error:
+        return [f"devices that cannot be read: {request.error}"]
+    whose = f" (requests {', '.join(request.requests)})" if request.requests else ""
+    found = []
+    if request.match_attribute:
+        found.append(f"devices of all members with one {request.match_attribute}{whose}")
+    if request.same_type:
+        found.append(f"devices of all members of one type{whose}")
+    return found
+
+
+def _gpu_types(evidence: GangObjects) -> list[str]:
+    """What it says about types of GPUs, as a sentence; none where it says nothing."""
+    raw, by_field = _said(evidence, "gpuTypes", ANNOTATION)
+    request = parse_gpu_types(raw, field=FIELD if by_field else ANNOTATION_FIELD)
     if request.error:
         return [f"types of GPUs that cannot be read: {request.error}"]
     found = []

@@ -18,6 +18,7 @@ import msgspec
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Requirement, Selector, Taint, Toleration
+from gpusched.api.devices.device_match import DeviceMatchRequest
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.claims import (
     AllocatedConfig,
@@ -163,6 +164,7 @@ TAGS: Final[dict[type[Any], str]] = {
     Requirement: "requirement",
     Toleration: "toleration",
     GpuShare: "share",
+    DeviceMatchRequest: "device-match-request",
     GpuTypeRequest: "gpu-type-request",
     VolumeCatalog: "storage",
     StorageClass: "storage-class",

@@ -159,6 +159,13 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (wire_groups.PodGroupSpec, "gpuTypes"): keep_members(
         {"sameType": keep_scalar, "speeds": keep_map(keep_scalar)}
     ),
+    (wire_groups.PodGroupSpec, "devices"): keep_members(
+        {
+            "matchAttribute": keep_scalar,
+            "requests": keep_list(keep_scalar),
+            "sameType": keep_scalar,
+        }
+    ),
     (wire_groups.WirePodGroup, "status"): GroupStatus,
     (queue_wire.WireQueue, "status"): GroupStatus,
     (policy_wire.WireTopology, "status"): GroupStatus,

@@ -11,6 +11,11 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import Problem, SearchOutcome, Solution
 from gpusched.placement.pipeline.elastic_placement import EXTRA, place_most_members
 from gpusched.placement.pipeline.gang_placement import place_gang
+from gpusched.session.allocate.member_rules.device_values import (
+    hold_options,
+    matches_devices,
+    place_on_best_value,
+)
 from gpusched.session.allocate.member_rules.own_pod_rules import (
     contradiction_message,
     own_pod_rules,
@@ -81,8 +86,19 @@ def place_ignoring_reservations(
 ) -> Unschedulable | None:
     """Give places to as many members as the gang must start with, or to none.
 
-    Where types of GPUs make a difference for the gang, on the best of them that have room.
+    Where types of GPUs make a difference for the gang, on the best of them that have room; where its
+    devices are to have something in common, with the best of what they can have in common.
     """
+    if matches_devices(gang):
+
+        def place_held() -> Unschedulable | None:
+            return _place_on_types(session, gang, statement)
+
+        return place_on_best_value(session, gang, statement, place_held)
+    return _place_on_types(session, gang, statement)
+
+
+def _place_on_types(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
     if not chooses_gpu_types(session, gang):
         return _place_on_nodes(session, gang, statement)
 
@@ -289,6 +305,18 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
     """
     if len(session.nominations.places(gang)) < gang.members_at_start:
         return False
+    if not matches_devices(gang):
+        return _nominated_places_fit(session, gang)
+    with session.pipelining():
+        holds = hold_options(session, gang, later=True).holds
+    for hold in holds:
+        with session.devices.held_to(hold):
+            if _nominated_places_fit(session, gang):
+                return True
+    return False
+
+
+def _nominated_places_fit(session: Session, gang: Gang) -> bool:
     statement = session.statement()
     with session.pipelining():
         # Each is lifted and placed again, so that none is in the way of itself.

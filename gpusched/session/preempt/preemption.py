@@ -20,6 +20,7 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.base import limits
 from gpusched.cache.gangs.equivalence import Omit, placement_key
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.member_rules.device_values import hold_options, matches_devices
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
@@ -261,7 +262,21 @@ class Preemption:
     def _try_on_types(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
     ) -> int | None:
-        """As ``_try``, on each set of GPU types on which alone the gang could start."""
+        """As ``_try``, on each set of GPU types and for each value of devices with which the gang could start."""
+        if not matches_devices(claimant):
+            return self._try_on_gpu_types(gang, claimant, kind, need)
+        most = -1
+        for hold in hold_options(self._session, claimant, later=True).holds:
+            with self._session.devices.held_to(hold):
+                reach = self._try_on_gpu_types(gang, claimant, (kind, hold), need)
+            if reach is None:
+                return None
+            most = max(most, reach)
+        return most
+
+    def _try_on_gpu_types(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
+    ) -> int | None:
         most = -1
         for types in types_to_start_on(self._session, claimant):
             if not types:

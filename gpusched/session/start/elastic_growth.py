@@ -24,6 +24,11 @@ from gpusched.session.allocate.gang_placement import (
     solve_most,
     whole_bounds,
 )
+from gpusched.session.allocate.member_rules.device_values import (
+    held_as_members,
+    matches_devices,
+    place_on_best_value,
+)
 from gpusched.session.allocate.node_sets import Unschedulable, level_constraint_now
 from gpusched.session.allocate.placement_problem import NodeBounds, apply_solution, build_problem
 from gpusched.session.allocate.start_members import in_pod_order
@@ -285,6 +290,22 @@ class _Rearrangement:
         self._statement.commit()
 
     def _find_places(self, statement: Statement) -> bool:
+        """Place the members with devices that have in common what the gang asks for."""
+        session, gang = self._session, self._extras.gang
+        if not matches_devices(gang):
+            return self._find_on_types(statement)
+        if gang.placed or self._stay:
+            with held_as_members(session, gang):
+                return self._find_on_types(statement)
+
+        def place() -> Unschedulable | None:
+            if self._find_on_types(statement):
+                return None
+            return Unschedulable(Reason.INSUFFICIENT_RESOURCES, "")
+
+        return place_on_best_value(session, gang, statement, place) is None
+
+    def _find_on_types(self, statement: Statement) -> bool:
         """Place the members on the types of GPUs that are best for them all; on those of running ones."""
         session, gang = self._session, self._extras.gang
         if not chooses_gpu_types(session, gang):

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.member_rules.device_values import held_as_members
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.reasons import Reason
@@ -120,7 +121,7 @@ def _grow_by(
     """Place so many more members, all of them for None; whether no more follow, and the refusal."""
     reservations = session.reservations
     room = nullcontext() if reservations is None else reservations.around(gang)
-    with room, on_types_of_members(session, gang):
+    with room, on_types_of_members(session, gang), held_as_members(session, gang):
         while count is None or count > 0:
             try:
                 next(steps)

@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.api.meta.resources import total
 from gpusched.cache.gangs.gang import Gang, PodSet
+from gpusched.session.allocate.member_rules.device_values import held_as_members
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.start.gang_start import nominated_message
@@ -46,9 +47,10 @@ def _assign(
     """Assign members where they are nominated; those for which there is no room or no quota."""
     left = list(places)
     found = True
-    while left and found:  # members may wait for each other: whoever can go first does
-        rest = [place for place in left if not _assign_one(session, gang, statement, place)]
-        found, left = len(rest) < len(left), rest
+    with held_as_members(session, gang):
+        while left and found:  # members may wait for each other: whoever can go first does
+            rest = [place for place in left if not _assign_one(session, gang, statement, place)]
+            found, left = len(rest) < len(left), rest
     return left
 
 

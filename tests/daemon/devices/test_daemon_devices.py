@@ -46,3 +46,39 @@ def test_a_device_is_free_again_when_its_pod_has_ended(play):
         await w.until(lambda: "second" in bound(w))
 
     play(life)
+
+
+def test_devices_of_all_members_are_on_the_rail_that_has_room_for_all(play):
+    """The first gang lies together on rail a, the second has rail b over two nodes, the third waits."""
+
+    async def life(w):
+        await w.start(nodes=2)
+        for number, rails in enumerate((["a", "a", "b"], ["b"])):
+            publish(w, f"node-{number}", 3, rails=rails)
+        classes(w)
+        w.daemon()
+        w.group("g", minMember=2, devices={"matchAttribute": "dra.net/rail"})
+        for number in range(2):
+            claimant(w, f"g-{number}", labels={"gpusched.io/pod-group": "g"})
+        await w.until(lambda: len(bound(w)) == 2)
+        assert set(bound(w).values()) == {"node-0"}  # two of rail a lie together
+        w.group("h", minMember=2, devices={"matchAttribute": "dra.net/rail"})
+        for number in range(2):
+            claimant(w, f"h-{number}", labels={"gpusched.io/pod-group": "h"})
+        await w.until(lambda: len(bound(w)) == 4)
+        held = given(w)
+        assert {each for pod in ("h-0", "h-1") for each in held[pod]} == {
+            ("node-0", "gpu-2"), ("node-1", "gpu-0")
+        }  # fmt: skip
+        w.group("late", minMember=2, devices={"matchAttribute": "dra.net/rail"})
+        for number in range(2):
+            claimant(w, f"late-{number}", labels={"gpusched.io/pod-group": "late"})
+        await w.clock.sleep(5)
+        assert len(bound(w)) == 4
+        (late,) = [
+            each for each in w.client.list("podgroups.scheduling.gpusched.io", "default")
+            if each["metadata"]["name"] == "late"
+        ]  # fmt: skip
+        assert "one dra.net/rail" in str(late["status"]["conditions"])
+
+    play(life)

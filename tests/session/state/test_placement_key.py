@@ -10,6 +10,7 @@ import pytest
 
 from gpusched.api.affinity.pod_terms import PodTerm
 from gpusched.api.affinity.selector import Selector, Toleration
+from gpusched.api.devices.device_match import DeviceMatchRequest
 from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import GpuTypeRequest
@@ -67,6 +68,7 @@ TERMS = {
         int: 1,
         str: "other",
         GpuTypeRequest: GpuTypeRequest(same_type=True),
+        DeviceMatchRequest: DeviceMatchRequest(same_type=True),
     }.get(type(each.default), False)
     for each in attrs.fields(GangTerms)
 }

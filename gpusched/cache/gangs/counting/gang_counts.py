@@ -92,7 +92,7 @@ def build_gang(
 
 def _gang_error(origin: GangSpec) -> tuple[str, str]:
     """Why no attempt makes sense: what its spec says, else terms that cannot be read."""
-    error = origin.terms.gpu_types.error
+    error = origin.terms.gpu_types.error or origin.terms.devices.error
     return ("InvalidSpec", error) if error and not origin.error[0] else origin.error
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from gpusched.api.devices.device_match import NO_DEVICE_MATCH
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
@@ -82,6 +83,8 @@ def complete_foreign_spec(
         terms = attrs.evolve(terms, expected_duration_ns=wishes.expected_duration_ns)
     if terms.gpu_types == NO_GPU_TYPE_REQUEST:
         terms = attrs.evolve(terms, gpu_types=wishes.gpu_types)
+    if terms.devices == NO_DEVICE_MATCH:
+        terms = attrs.evolve(terms, devices=wishes.devices)
     return attrs.evolve(
         origin,
         queue=group.queue or above.queue or (first.queue if first else "") or queue,

@@ -165,7 +165,7 @@ class _DeviceHolders:
         given = tuple(devices.given_devices())
         # What leaves later is in no list: then what was found counts until the next move.
         moves = devices.moves if session.node_usage.later else -1
-        key = (tuple((each.name, each.spec) for each in own), rows, given, moves)
+        key = (tuple((each.name, each.sort) for each in own), rows, given, moves)
         known = self._found.get(key)
         if known is None:
             names: dict[DeviceId, list[str]] = {}

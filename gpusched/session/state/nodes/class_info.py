@@ -102,11 +102,11 @@ class PodClassInfos:
         self._hooks = hooks
         self._session_cache = session_cache
         self._gpu_types: ConfinedTypes | None = None
-        self._plain: dict[tuple[str, ConfinedTypes | None], PodClassInfo] = {}
+        self._plain: dict[tuple[str, Hashable], PodClassInfo] = {}
         self._concerned: dict[str, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
         self._by_rule_keys: dict[Hashable, PodClassInfo] = {}
-        self._by_pod: dict[tuple[UID, str, ConfinedTypes | None], PodClassInfo] = {}
+        self._by_pod: dict[tuple[UID, str, Hashable], PodClassInfo] = {}
         """Infos by pod and class: a Job that may start in several pools has pods of several."""
 
     @contextmanager
@@ -126,6 +126,11 @@ class PodClassInfos:
     def _types_of(self, pod_class: PodClass) -> ConfinedTypes | None:
         return self._gpu_types if pod_class.gpu or pod_class.share is not None else None
 
+    def _confinement(self, pod_class: PodClass) -> Hashable:
+        """What pods of a class are confined to now: types of GPUs, values of devices."""
+        types = self._types_of(pod_class)
+        return (types, self._devices().hold) if pod_class.claims else types
+
     @property
     def nodes(self) -> NodeColumns:
         """Columns of the session's nodes."""
@@ -133,7 +138,7 @@ class PodClassInfos:
 
     def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules its pods have."""
-        key = (pod_class.digest, self._types_of(pod_class))
+        key = (pod_class.digest, self._confinement(pod_class))
         info = self._plain.get(key)
         if info is None:
             info = self._plain[key] = self._make(pod_class)
@@ -158,7 +163,7 @@ class PodClassInfos:
         """The class of one pod, up to date, with all rules between pods."""
         if not self.concern(pod.pod_class):
             return self.class_info(pod.pod_class)
-        key = (pod.uid, pod.pod_class.digest, self._types_of(pod.pod_class))
+        key = (pod.uid, pod.pod_class.digest, self._confinement(pod.pod_class))
         info = self._by_pod.get(key)
         if info is None:
             info = self._by_pod[key] = self._info_with_rules(pod)
@@ -197,7 +202,7 @@ class PodClassInfos:
         concerned = self._rules_of_class(pod.pod_class)
         rules: list[tuple[str, PairRule]] = []
         scores: list[PairScore] = []
-        key: list[Hashable] = [pod.pod_class.digest, self._types_of(pod.pod_class)]
+        key: list[Hashable] = [pod.pod_class.digest, self._confinement(pod.pod_class)]
         for number, filter_ in concerned.filters:
             rule = filter_.rule(pod)
             if rule is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
@@ -21,6 +22,7 @@ from gpusched.api.devices.dynamic.claims import (
     PodClaim,
     ResourceClaim,
 )
+from gpusched.api.devices.dynamic.slices import Device
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints
@@ -28,7 +30,8 @@ from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import AllocationOutcome, allocate
 from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, mixes
-from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
+from gpusched.devices.held_values import DeviceHold
+from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, make_ready
 from gpusched.devices.shortage import (
@@ -181,7 +184,11 @@ class DeviceRoom:
         self._changed_later: DeviceUsage | None = None
         """Usage once the pods that leave are gone; None while it is that of now."""
         self._held: dict[UID, list[ClaimAllocation]] | None = None
-        self._classes: dict[str, ClassClaims] = {}
+        self._classes: dict[tuple[str, DeviceHold | None], ClassClaims] = {}
+        self.hold: DeviceHold | None = None
+        """What devices that are given now are held to, see ``held_to``."""
+        self._holds: dict[UID, DeviceHold] = {}
+        """What devices of pods that were given any were held to."""
         self._claims_of: dict[UID, tuple[ResourceClaim | None, ...]] = {}
         self._given = _GivenPods()
         self._nominated = _GivenPods()
@@ -193,12 +200,33 @@ class DeviceRoom:
     # -- classes -----------------------------------------------------------------------------
     def class_claims(self, pod_class: PodClass) -> ClassClaims:
         """Claims of a class, made ready for allocation once."""
-        known = self._classes.get(pod_class.digest)
+        return self._class_claims(pod_class, self.hold)
+
+    @contextmanager
+    def held_to(self, hold: DeviceHold | None) -> Iterator[None]:
+        """Inside, pods fit where they find devices that a hold allows, and are given such; None for any."""
+        before, self.hold = self.hold, hold
+        try:
+            yield
+        finally:
+            self.hold = before
+
+    def hold_of(self, pod: Pod) -> DeviceHold | None:
+        """What devices that a pod was given in this session were held to, None for nothing."""
+        return self._holds.get(pod.uid)
+
+    def _class_claims(self, pod_class: PodClass, hold: DeviceHold | None) -> ClassClaims:
+        key = (pod_class.digest, hold)
+        known = self._classes.get(key)
         if known is None:
-            known = self._classes[pod_class.digest] = self._read_claims(pod_class)
+            known = self._classes[key] = self._read_claims(pod_class, hold)
         return known
 
-    def _read_claims(self, pod_class: PodClass) -> ClassClaims:
+    def _claims_to_give(self, pod: Pod) -> ClassClaims:
+        """Claims of a pod, held as now or, where nothing is now, as those that it was given before."""
+        return self._class_claims(pod.pod_class, self.hold or self._holds.get(pod.uid))
+
+    def _read_claims(self, pod_class: PodClass, hold: DeviceHold | None) -> ClassClaims:
         if not self._catalog.served:
             return ClassClaims(
                 fault="uses resource claims, and this API server serves no resource.k8s.io"
@@ -213,14 +241,14 @@ class DeviceRoom:
                     return ClassClaims(
                         fault=f"names ResourceClaimTemplate {key.name}, which is not there"
                     )
-                own.append(make_ready(each.name, template.spec, self.inventory.classes))
+                own.append(make_ready(each.name, template.spec, self.inventory.classes, hold))
                 continue
             claim = self._catalog.claims.get(key)
             if claim is None or claim.deleting:
                 how = "is being deleted" if claim is not None else "is not there"
                 return ClassClaims(fault=f"names ResourceClaim {key.name}, which {how}")
             if claim.allocation is None:
-                own.append(make_ready(each.name, claim.spec, self.inventory.classes))
+                own.append(make_ready(each.name, claim.spec, self.inventory.classes, hold))
             elif claim.allocation.nodes is not None:
                 nodes.append(claim.allocation.nodes)
         fault = next((each.fault for each in own if each.fault), "")
@@ -286,6 +314,55 @@ class DeviceRoom:
                 for device in _held_devices(allocation):
                     yield uid, device
 
+    def selected_devices(
+        self, classes: Sequence[PodClass], requests: Sequence[str]
+    ) -> list[tuple[PoolDevice, bool]]:
+        """Devices that some classes' requests select, each once with whether anything of it is free.
+
+        Args:
+            classes: whose claims count.
+            requests: names of the requests that count, empty for all.
+        """
+        selectors = {
+            each.selectors
+            for pod_class in classes
+            for claim in self._class_claims(pod_class, None).own
+            for alternatives in claim.requests
+            for each in alternatives
+            if not requests or each.parent in requests or each.name in requests
+        }
+        found: dict[PoolId, dict[str, tuple[PoolDevice, bool]]] = {}
+        usage = self._usage
+        for row in range(len(self._node_usage.nodes)) if selectors else ():
+            for device, pool in self._node_devices(row).usable:
+                known = found.setdefault(pool.id, {})
+                if device.id.device not in known and any(
+                    device.selected(each) is True for each in selectors
+                ):
+                    held = usage.holding(device.id)
+                    free = held is None or (device.device.shareable and not held.whole)
+                    known[device.id.device] = (device, free)
+        return [device for known in found.values() for device in known.values()]
+
+    def devices_of(self, pod: Pod, requests: Sequence[str]) -> list[tuple[str, Device]]:
+        """Drivers and devices that claims of a pod have, as they are published now.
+
+        Args:
+            pod: with a place, or with named claims that have devices.
+            requests: names of the requests that count, empty for all.
+        """
+        found = []
+        given = self._given.by_uid.get(pod.uid)
+        allocations = () if given is None else given.allocations
+        of_claims = [each.allocation for each in self.claims_of(pod) if each is not None]
+        for allocation in (*allocations, *of_claims):
+            for each in allocation.devices if allocation is not None else ():
+                names = {each.request, each.request.partition("/")[0]}
+                device = self.inventory.device(DeviceId(each.driver, each.pool, each.device))
+                if device is not None and (not requests or names & set(requests)):
+                    found.append((each.driver, device))
+        return found
+
     def _node_devices(self, row: int) -> NodeDevices:
         node = self._node_usage.nodes.nodes[row]
         return self.inventory.node_devices(node.name, node.labels)
@@ -295,11 +372,14 @@ class DeviceRoom:
         if not pod_class.claims:
             return None
 
+        hold = self.hold
+
         def lower(rows: Sequence[int] | slice, fits: Ints) -> None:
             numbers = range(len(fits)) if isinstance(rows, slice) else rows
-            for position, (row, most) in enumerate(zip(numbers, fits.tolist(), strict=True)):
-                if most:
-                    fits[position] = self.count(pod_class, row, most=most)
+            with self.held_to(hold):
+                for position, (row, most) in enumerate(zip(numbers, fits.tolist(), strict=True)):
+                    if most:
+                        fits[position] = self.count(pod_class, row, most=most)
 
         return lower
 
@@ -368,7 +448,7 @@ class DeviceRoom:
         kinds = [self.class_claims(each).own for each in classes]
         every = [claim for own in kinds for claim in own]
         signature = node_signature(self.inventory, self._usage, devices, every)
-        key = (signature, tuple(tuple(e.spec for e in own) for own in kinds), tuple(most))
+        key = (signature, tuple(tuple(e.sort for e in own) for own in kinds), tuple(most))
         known = self._cache.answers.mixes.get(key)
         if known is None:
             known = mixes(self.inventory, self._usage, devices, kinds, most=most)
@@ -418,6 +498,8 @@ class DeviceRoom:
             found = self._find(pod, row, nominated=nominated)
         if found is None:
             raise InvariantBroken(f"pod {pod.key} finds no devices on row {row}")
+        if self.hold is not None:
+            self._holds[pod.uid] = self.hold
         given = self._nominated if nominated else self._given
         for uid in found:
             before = given.pop(uid)
@@ -462,7 +544,7 @@ class DeviceRoom:
 
     def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, _Given] | None:
         """Devices for the pod alone, else for all that this session placed on the row with it."""
-        claims = self.class_claims(pod.pod_class)
+        claims = self._claims_to_give(pod)
         if claims.asked is None:
             return {pod.uid: _Given(row, claims, ())}
         node = self._node_usage.nodes.nodes[row]
