@@ -93,6 +93,5 @@ def test_kinds_of_other_projects_are_granted_as_they_are_used():
         ("resource.k8s.io", "resourceclaims", "patch"),
         ("resource.k8s.io", "resourceclaims/status", "patch"),
         ("resource.k8s.io", "resourceclaims/binding", "patch"),
-        ("resource.k8s.io", "resourceclaims/binding", "update"),
     }
     assert granted("rbac-adapters.yaml") == wanted
