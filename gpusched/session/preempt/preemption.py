@@ -142,29 +142,36 @@ class Preemption:
 
         Args:
             gangs: that may have others evicted for them.
-            checks: must allow a gang first. What they refuse to one of a class, they would
-                refuse to the others: no claim of a session makes another's claim better.
+            checks: must allow a gang first. What they refuse to one of a class, they would refuse
+                to others that need as much: no claim of a session makes another's claim better.
         """
         claimants = {gang.key: claimant for gang in gangs if (claimant := eligible_claimant(gang))}
         kinds = {key: self._class_key(claimant) for key, claimant in claimants.items()}
-        left = Counter(kinds.values())
-        barred: set[ClaimantClass] = set()
-        for gang in in_queue_order(self._session, [gang for gang in gangs if gang.key in kinds]):
-            kind = kinds[gang.key]
-            if self.full or not left.total():
+        asking = [gang for gang in gangs if gang.key in kinds]
+        left: dict[ClaimantClass, Counter[int]] = {}
+        for gang in asking:
+            left.setdefault(kinds[gang.key], Counter())[gang.members_at_start] += 1
+        count = len(asking)
+        for gang in in_queue_order(self._session, asking):
+            kind, need = kinds[gang.key], gang.members_at_start
+            if self.full or not count:
                 return
-            if kind in barred:
-                continue
-            left[kind] -= 1
+            if need not in left[kind]:
+                continue  # as much was refused to one of its class
+            left[kind][need] -= 1
+            count -= 1
             if not self._session.has_budget_for(gang):
                 continue
+            least = 0
             if checks and first_refusal(checks, gang).refuses:
-                barred.add(kind)
-                del left[kind]
+                least = need
             elif not self._late:
                 self._serve(gang, claimants[gang.key], kind)
-            elif not self._serve_late(gang, claimants[gang.key], kind):
-                barred.add(kind)
+                continue
+            elif self._serve_late(gang, claimants[gang.key], kind):
+                continue
+            for refused in [size for size in left[kind] if size >= least]:
+                count -= left[kind].pop(refused)
 
     def _serve_late(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
         """Make a claim if it takes back starts of this session; whether one was made."""

@@ -68,7 +68,7 @@ def test_jobs_that_wait_suspended_share_refusals_as_pod_groups_do(given, suspend
     """Expected pods of a Job are a size like pods that exist: the same gangs get the same answers.
 
     The claimants' queue is below its share and holds one node of four. The first of them would
-    bring it above, is refused, and answers for the smaller one behind it in the same session.
+    bring it above and is refused; the smaller one behind it is asked about in the same session.
     """
     given.nodes(4, prefix="n", gpus=8).queue("gold").queue("bronze")
     runs(given, "gold-large", "n-0 n-1 n-2", gpus=8, queue="gold")
@@ -83,7 +83,10 @@ def test_jobs_that_wait_suspended_share_refusals_as_pod_groups_do(given, suspend
             given.gang(name, pods=pods, gpus=8, queue="bronze")
     plan = given.when.one_session()
     reasons = {each.gang.name: each.scheduled.reason for each in plan.gangs if not each.counts[0]}
-    assert reasons == dict.fromkeys(("a-large", "b-small"), Reason.INSUFFICIENT_RESOURCES)
+    assert reasons == {
+        "a-large": Reason.INSUFFICIENT_RESOURCES,
+        "b-small": Reason.PREEMPTION_IN_PROGRESS,
+    }
 
 
 def test_a_short_gang_claims_where_a_long_one_would_break_a_reservation(given):
