@@ -21,6 +21,15 @@ def test_a_life_is_stable(seed):
     assert stability.chains(life.journal) == []
 
 
+@pytest.mark.parametrize("seed", [250, 408, 505])
+def test_nobody_starves_in_a_life(seed):
+    """A smaller gang stood behind a refused one of its class; one waits for stability, and not for ever."""
+    (case,) = parse_cases(draw_life(seed), family="life")
+    life = SessionLife(case).run()
+    assert life.starving() == []
+    assert life.wrong == []
+
+
 def started(at, gang, *pods, whole=True):
     """Pods of a gang of the queue of that letter were bound."""
     return Started(at, gang, gang[0], pods or (gang,), whole)

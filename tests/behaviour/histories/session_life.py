@@ -27,6 +27,8 @@ from tests.behaviour.notation.model import Case, CaseGang, Event
 
 _QUIET_S: Final = 240.0
 """Longer than any gang of a story lasts: when nothing happens for so long, nothing will."""
+_CHAIN_WAIT_S: Final = 600.0
+"""The shipped ``chainWait`` of ``fairshare``."""
 _STEPS_MAX: Final = 4000
 
 
@@ -64,8 +66,13 @@ class SessionLife:
     def run(self) -> SessionLife:
         """From the beginning until nothing happens any more."""
         self.given = Given(config=self.case.config(self.config))
-        begin, now = self.given.now, 0.0
+        self._began = self.given.now
         self._begin()
+        self._go_on(0.0)
+        return self
+
+    def _go_on(self, now: float) -> None:
+        begin = self._began
         pending = sorted({g.at_s for g in self.case.gangs} | {e.at_s for e in self.case.events})
         quiet_since, step = now, 1.0
         for _ in range(_STEPS_MAX):
@@ -79,15 +86,28 @@ class SessionLife:
             later = [at for at in pending if at > now]
             if not later and now - quiet_since > _QUIET_S and not self._ends():
                 self._look(now)
-                return self
+                self._rests_at = now
+                return
             soonest = min([now + step, *later[:1], *(end for end in self._ends() if end > now)])
             now = max(now + 1.0, float(int(soonest)))
             self.given.now = begin + now
         self.wrong.append("never at rest")
-        return self
 
     def starving(self) -> list[str]:
-        """I7 in the end: who waits though it could run."""
+        """I7 in the end: who waits though it could run.
+
+        A gang waits for ten minutes rather than have one evicted that would evict others in turn. So
+        where one starves the life goes on for that long, and who waits then is told.
+        """
+        if not self._starving_now():
+            return []
+        journal, self.journal = self.journal, []
+        self.given.now += _CHAIN_WAIT_S
+        self._go_on(self._rests_at + _CHAIN_WAIT_S)
+        self.journal = journal
+        return self._starving_now()
+
+    def _starving_now(self) -> list[str]:
         found = self.given.objects()
         queues = {queue.name: objects.queue(queue)["spec"] for queue in self._queues.values()}
         groups = [
@@ -104,6 +124,8 @@ class SessionLife:
         return [each for each in said if each.split()[1] not in in_parts]
 
     # -- the story ---------------------------------------------------------------------------
+    _began: float = 0.0
+    _rests_at: float = 0.0
     _queues: dict[str, Any] = attrs.Factory(dict)
 
     def _begin(self) -> None:
