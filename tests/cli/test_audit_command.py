@@ -138,3 +138,31 @@ def test_an_anonymised_snapshot_has_no_messages_to_ask_for(recorded, capsys):
     assert "I15 Pod team/a" in capsys.readouterr().out
     assert main(["audit", "--snapshot", recorded(waits, anonymized=True)]) == 0
     assert "I15 was not looked at" in capsys.readouterr().out
+
+
+def test_a_device_that_two_claims_have_is_a_violation(cluster, capsys):
+    """Of a live cluster, whose claims and slices are read where they are served."""
+
+    def claim(name):
+        result = {"request": "r", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        meta = {"name": name, "namespace": "team"}
+        return {"metadata": meta, "spec": {"devices": {}}, "status": status}
+
+    version = {"version": "v1"}
+    cluster.objects |= {
+        "/api/v1/pods": [],
+        "/apis": {"groups": [{"name": "resource.k8s.io", "versions": [version]}]},
+        "/apis/resource.k8s.io/v1": {
+            "resources": [{"name": "resourceclaims"}, {"name": "resourceslices"}]
+        },
+        "/apis/resource.k8s.io/v1/resourceclaims": [claim("a"), claim("b")],
+        "/apis/resource.k8s.io/v1/resourceslices": [],
+    }
+    assert main(["audit", "--settle", "0"]) == 1
+    out = capsys.readouterr().out
+    assert "device d.example.com/n/gpu-0 is given 2 times: to team/a and team/b" in out
+    assert "no other scheduler allocates the same devices" in out
+    cluster.objects["/apis/resource.k8s.io/v1/resourceclaims"] = 403
+    assert main(["audit", "--settle", "0"]) == 0
+    assert "devices were not looked at" in capsys.readouterr().out

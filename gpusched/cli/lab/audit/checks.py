@@ -51,6 +51,15 @@ ADVICE: Final[Mapping[tuple[str, str], str]] = {
     "others from writing them",
     ("I15", "Pod"): "see whether the daemon runs, leads and may patch pods/status",
     ("I15", "PodGroup"): "see whether the daemon runs, leads and may patch podgroups/status",
+    (
+        "I17",
+        "Device",
+    ): "two allocators gave it: see that no other scheduler allocates the same devices; "
+    "delete one of the pods that the claims are reserved for",
+    (
+        "I17",
+        "Pod",
+    ): "its container cannot start; delete the pod, which is bound anew with its claims",
 }
 """What to do, by invariant and kind of object."""
 POLICIES: Final[Mapping[str, str]] = {

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import attrs
 
+from gpusched.api.foreign.kinds import DYNAMIC_DEVICE_KINDS
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import Denied, NotFound, UsageError
@@ -160,6 +161,7 @@ async def read_cluster(
             if kind == "pods":
                 raise
             unread.append(f"{kind} were not looked at: {error}")
+    unread += await _read_devices(api, objects)
     seen = AuditedCluster(
         objects=objects, now=SystemClock().now() if now is None else now, schedulers=schedulers
     )
@@ -178,6 +180,23 @@ async def read_cluster(
     except (Denied, NotFound) as error:
         unread.append(f"admission policies were not looked at: {error}")
     return attrs.evolve(seen, lease=found, policies=policies, unread=tuple(unread))
+
+
+async def _read_devices(api: ApiClient, objects: dict[str, list[Json]]) -> list[str]:
+    """Add claims and slices of devices, where they are served; what could not be read, and why."""
+    kinds = [DYNAMIC_DEVICE_KINDS[kind] for kind in ("ResourceClaim", "ResourceSlice")]
+    found: dict[str, list[Json]] = {}
+    try:
+        for kind, version in (await cluster_reader.served_versions(api, kinds)).items():
+            if version.endswith("/v1beta1"):
+                return [f"devices were not looked at: they are served as {version} alone"]
+            found[kind.plural] = await list_objects(
+                api, f"/apis/{version}/{kind.plural}", what=kind.plural
+            )
+    except (Denied, NotFound) as error:
+        return [f"devices were not looked at: {error}"]
+    objects |= found
+    return []
 
 
 async def _policies(api: ApiClient) -> frozenset[str]:

@@ -42,7 +42,7 @@ class _ClaimDraw:
         for step in self._script.steps:
             if step.do == "node":  # also one that comes back: its slice went with it
                 self._add(step.at + 0.01, "cards", name=step.args["name"], cards=rng.randint(1, 2))
-        shared = [self._named(f"shared-{number}") for number in range(rng.choice((0, 0, 1)))]
+        shared = [self._named(f"shared-{number}") for number in range(rng.choice((0, 1)))]
         for number in range(rng.randint(2, 5)):
             self._gang(f"d{number}", shared)
         for _ in range(rng.randint(0, 4)):
@@ -67,12 +67,12 @@ class _ClaimDraw:
         for number in range(rng.choice((1, 1, 2))):
             role: dict[str, Any] = {"name": f"w{number}", "count": rng.choice((1, 2, 2, 3))}
             kind = rng.random()
-            if kind < 0.75:
+            if kind < 0.65:
                 role["claim"] = rng.choice(_OWN)
-            elif kind < 0.9 or not shared:
-                role |= {"count": 1, "named": self._named(f"{name}-w{number}")}
+            elif kind < 0.8 or not shared:
+                role["named"] = self._named(f"{name}-w{number}")  # of all pods of the role
             else:
-                role |= {"count": 1, "named": rng.choice(shared)}
+                role |= {"count": 1, "named": rng.choice(shared)}  # and of other gangs
             roles.append(role)
         gang: dict[str, Any] = {"name": name, "queue": rng.choice(_leaves(self._script))}
         if rng.random() < 0.5:
