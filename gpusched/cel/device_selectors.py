@@ -37,6 +37,11 @@ SELECTOR_BYTES_MAX: Final = 10 * 1024
 """Length of an expression that the API takes."""
 COST_MAX: Final = 1_000_000
 """Units that one evaluation may cost."""
+COSTLY_UNITS: Final = 20_000
+"""Units beyond which an evaluation is a costly one; usual selectors cost less than ten."""
+COSTLY_MAX: Final = 10
+"""Costly evaluations of one selector, one for each device that differs in what it reads. One that
+costs as much as it may is done in a tenth of a second or more: a thousand devices would take minutes."""
 _ATTRIBUTES: Final[Type] = ("map", "string", ("map", "string", "dyn"))
 _QUANTITY: Final[Type] = ("record", "kubernetes.Quantity", {})
 _CAPACITIES: Final[Type] = ("map", "string", ("map", "string", _QUANTITY))
@@ -160,6 +165,8 @@ class DeviceSelector:
 
     text: str
     _run: Callable[[dict[str, Any]], Any]
+    _costly: list[int] = attrs.field(factory=list)
+    """Units of the evaluations that cost much."""
 
     def matches(self, view: DeviceView) -> bool:
         """Whether the device is selected.
@@ -169,14 +176,22 @@ class DeviceSelector:
         """
         if view.fault:
             raise SelectorFailed(view.fault)
+        if len(self._costly) >= COSTLY_MAX:
+            raise SelectorFailed(
+                f"operation cancelled: {COSTLY_MAX} devices cost more than {COSTLY_UNITS} units each"
+            )
+        meter = CostMeter(COST_MAX)
         try:
-            value = self._run({**view.variables, METER: CostMeter(COST_MAX)})
+            value = self._run({**view.variables, METER: meter})
         except CostExceededError as why:
             raise SelectorFailed(str(why)) from None
         except RecursionError:
             raise SelectorFailed("expression recursion limit exceeded") from None
         except FAULTS as why:
             raise SelectorFailed(error_message(why)) from None
+        finally:
+            if COST_MAX - meter.left > COSTLY_UNITS:
+                self._costly.append(COST_MAX - meter.left)
         if not isinstance(value, bool):
             raise SelectorFailed(f"expression result of type {type(value).__name__}, not bool")
         return value
@@ -189,25 +204,31 @@ def selector_complaint(text: str) -> str:
     return complaint or ("" if result in _RESULTS else _NOT_BOOLEAN)
 
 
-@lru_cache(maxsize=_CACHED)
 def compile_selector(text: str) -> DeviceSelector:
     """A selector from its text, compiled once.
 
     Raises:
         SelectorInvalid: it is too long, means nothing, or has no boolean result.
     """
+    found = _compiled(text)
+    if isinstance(found, str):
+        raise SelectorInvalid(found)
+    return found
+
+
+@lru_cache(maxsize=_CACHED)
+def _compiled(text: str) -> DeviceSelector | str:
+    """A selector, or why a text is none: a text that is none is not read again each session."""
     if not text:
-        raise SelectorInvalid("CEL expression empty (unsupported selector type?)")
-    if len(text.encode()) > SELECTOR_BYTES_MAX:
-        raise SelectorInvalid(
-            f"CEL compile error: expression has {len(text.encode())} bytes, more than "
-            f"{SELECTOR_BYTES_MAX}"
-        )
+        return "CEL expression empty (unsupported selector type?)"
+    size = len(text.encode())
+    if size > SELECTOR_BYTES_MAX:
+        return f"CEL compile error: expression has {size} bytes, more than {SELECTOR_BYTES_MAX}"
     run, result, complaint = compile_expression(text, {"device": DEVICE_TYPE}, SELECTOR_FUNCTIONS)
     if run is None:
-        raise SelectorInvalid(f"CEL compile error: {complaint}")
+        return f"CEL compile error: {complaint}"
     if result not in _RESULTS:
-        raise SelectorInvalid(f"CEL compile error: {_NOT_BOOLEAN}")
+        return f"CEL compile error: {_NOT_BOOLEAN}"
     return DeviceSelector(text, run)
 
 

@@ -18,6 +18,7 @@ from gpusched.base.errors import GpuschedError
 from gpusched.cel.errors import CelError, OptionalValue
 from gpusched.cel.libraries.authorization import REQUESTED, AuthorizerVariable
 from gpusched.cel.libraries.functions import FUNCTIONS
+from gpusched.cel.libraries.patterns import compile_pattern
 from gpusched.cel.standard import CONVERSIONS, OPERATORS
 from gpusched.cel.syntax import (
     CallNode,
@@ -40,6 +41,35 @@ _FUNCTION_UNITS: Final = {"check": 350_000}
 """Cost of an authorization check, as a real server counts it: an expression may make two."""
 
 
+_GROWING: Final = (str, bytes, list, dict)
+"""Values that may be of any size."""
+_SEARCHES: Final = frozenset({"matches", "find", "findAll"})
+_THOROUGH: Final = frozenset({"format", "string", "indexOf", "lastIndexOf", "includes"})
+"""Functions that go through all that is inside of a value."""
+_COMPARISONS: Final = frozenset({"_==_", "_!=_", "@in", "_+_"})
+"""Operators that go through texts, lists and maps."""
+
+
+def _size_of_replaced(text: Any, old: Any, new: Any, *_count: Any) -> int:
+    return text.count(old) * len(new) if all(isinstance(e, str) for e in (text, old, new)) else 0
+
+
+def _size_of_joined(values: Any, separator: Any = "") -> int:
+    return len(values) * len(separator) if isinstance(separator, str) else 0
+
+
+def _size_of_split(text: Any, *_separator: Any) -> int:
+    return _UNITS_PER_SIZE * len(text) if isinstance(text, str) else 0
+
+
+_SIZES_MADE: Final[dict[str, Callable[..., int]]] = {
+    "replace": _size_of_replaced,
+    "join": _size_of_joined,
+    "split": _size_of_split,
+}
+"""What functions make beyond what they are given, by their names."""
+
+
 class CostExceededError(GpuschedError):
     """An expression cost more than one may; no ``||`` hides it, unlike other faults."""
 
@@ -58,8 +88,33 @@ class CostMeter:
 
     def spend_on(self, function: str, values: tuple[Any, ...]) -> None:
         """Draw for a function over these values, by its name and their sizes."""
-        size = sum(len(v) for v in values if isinstance(v, (str, bytes, list, dict)))
+        size = sum(len(v) for v in values if isinstance(v, _GROWING))
         self.spend(_FUNCTION_UNITS.get(function, 1) + size // _UNITS_PER_SIZE)
+        if function in _THOROUGH:
+            for value in values:
+                self.spend_on_value(value)
+        made = _SIZES_MADE.get(function)
+        if made is not None:
+            self.spend(made(*values) // _UNITS_PER_SIZE)
+        elif function in _SEARCHES and all(isinstance(each, str) for each in values[:2]):
+            self.spend(compile_pattern(values[1]).units(values[0]))
+
+    def spend_on_value(self, value: Any) -> None:
+        """Draw for going through a value with all that is in it."""
+        if isinstance(value, (str, bytes)):
+            self.spend(len(value) // _UNITS_PER_SIZE)
+        elif isinstance(value, list):
+            self.spend(len(value) // _UNITS_PER_SIZE)
+            for each in value:
+                if isinstance(each, _GROWING):
+                    self.spend(1)
+                    self.spend_on_value(each)
+        elif isinstance(value, dict):
+            self.spend(len(value) // _UNITS_PER_SIZE)
+            for each in value.values():
+                if isinstance(each, _GROWING):
+                    self.spend(1)
+                    self.spend_on_value(each)
 
 
 def count_nodes(tree: Expr) -> int:
@@ -198,7 +253,14 @@ def _index(tree: IndexNode) -> Run:
 def _list(tree: ListNode) -> Run:
     items, optional = [compile_tree(i) for i in tree.items], tree.optional
     if not optional:
-        return lambda env: [run(env) for run in items]
+
+        def make(env: Env) -> list[Any]:
+            made = [run(env) for run in items]
+            if METER in env:
+                env[METER].spend_on_value(made)
+            return made
+
+        return make
 
     def run(env: Env) -> list[Any]:
         found: list[Any] = []
@@ -208,6 +270,8 @@ def _list(tree: ListNode) -> Run:
                 found.append(value)
             elif value.present:
                 found.append(value.value)
+        if METER in env:
+            env[METER].spend_on_value(found)
         return found
 
     return run
@@ -226,6 +290,8 @@ def _map(tree: MapNode) -> Run:
                     continue
                 held = held.value
             found[key(env)] = held
+        if METER in env:
+            env[METER].spend_on_value(found)
         return found
 
     return run
@@ -240,9 +306,25 @@ def _call(tree: CallNode) -> Run:
     args = [compile_tree(a) for a in tree.args]
     if tree.target is not None and name == tree.function:
         args.insert(0, compile_tree(tree.target))
+    if name in _COMPARISONS:
+        return _thorough(OPERATORS[name], args)
     if name in OPERATORS:
         return _plain(OPERATORS[name], args)
     return _metered(name, args)
+
+
+def _thorough(operator: Callable[..., Any], args: list[Run]) -> Run:
+    """An operator that costs by all that is in the texts, lists and maps that it is given."""
+    left, right = args
+
+    def run(env: Env) -> Any:
+        first, second = left(env), right(env)
+        if METER in env and isinstance(second, _GROWING):
+            env[METER].spend_on_value(first)
+            env[METER].spend_on_value(second)
+        return operator(first, second)
+
+    return run
 
 
 def _metered(name: str, args: list[Run]) -> Run:
@@ -405,7 +487,18 @@ def _mapped(variables: int, *, filtered: bool) -> Callable[[CallNode], Run]:
     def macro(tree: CallNode) -> Run:
         loop, body = _loop(tree, variables), compile_tree(tree.args[-1])
         keep = compile_tree(tree.args[-2]) if filtered else _always
-        return lambda env: [body(inner) for inner in loop(env) if keep(inner)]
+
+        def run(env: Env) -> list[Any]:
+            meter, found = env.get(METER), []
+            for inner in loop(env):
+                if keep(inner):
+                    value = body(inner)
+                    if meter is not None and isinstance(value, _GROWING):
+                        meter.spend_on_value(value)
+                    found.append(value)
+            return found
+
+        return run
 
     return macro
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpusched.cel.errors import CelError, OptionalValue
+from gpusched.cel.libraries.patterns import compile_pattern
 from gpusched.cel.values import seconds_of_duration
 
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
@@ -243,10 +244,7 @@ def _size(value: Any) -> int:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    try:
-        return re.search(pattern, text) is not None
-    except re.error as fault:
-        raise CelError(f"error parsing regexp: {fault}") from None
+    return compile_pattern(pattern).is_in(text)
 
 
 def _local(moment: dt.datetime, zone: str = "") -> dt.datetime:

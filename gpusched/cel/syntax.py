@@ -313,7 +313,8 @@ class _CelParser:
             kind, text, _ = self._tokens[self._at]
             if operator == "-" and kind in {"int", "float"} and not text.endswith(("u", "U")):
                 self._take()
-                return self._members(LiteralNode(at, _number(kind, f"-{text}")))
+                number = -_number(kind, text, at, most=2**63)
+                return self._members(LiteralNode(at, number))
             if self._name(0) not in _STARTS:
                 raise self._operand_missing(operator)
             self._depth += 1
@@ -380,7 +381,8 @@ class _CelParser:
         kind, text, at = self._take()
         if kind in {"int", "float"}:
             unsigned = text.endswith(("u", "U"))
-            return LiteralNode(at, _number(kind, text.rstrip("uU")), unsigned=unsigned)
+            number = _number(kind, text.rstrip("uU"), at, most=(2**64 if unsigned else 2**63) - 1)
+            return LiteralNode(at, number, unsigned=unsigned)
         if kind == "text":
             return LiteralNode(at, _text(text, at))
         if kind == "name":
@@ -460,8 +462,17 @@ class _CelParser:
         return True
 
 
-def _number(kind: str, text: str) -> float | int:
-    return float(text) if kind == "float" else int(text, 0 if "x" in text else 10)
+def _number(kind: str, text: str, at: int, *, most: int) -> float | int:
+    if kind == "float":
+        return float(text)
+    try:
+        number = int(text, 0 if "x" in text else 10)
+    except ValueError:  # more digits than Python reads
+        number = 2**64
+    if number > most:
+        which = "uint" if most > 2**63 else "int"
+        raise CelSyntaxError([ExpressionIssue(at, f"Syntax error: invalid {which} literal")])
+    return number
 
 
 def _text(token: str, at: int) -> str | bytes:

@@ -15,6 +15,7 @@ from typing import Any
 from gpusched.cel.errors import CelError
 from gpusched.cel.libraries.authorization import AUTHORIZATION
 from gpusched.cel.libraries.extensions import LIBRARIES, Semver
+from gpusched.cel.libraries.patterns import compile_pattern
 from gpusched.cel.quantities import QuantityFormatError, parse_quantity
 
 _QUANTITY = "\x00quantity"
@@ -134,13 +135,12 @@ def _char_at(text: str, index: int) -> str:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = re.search(pattern, text)
-    return found.group(0) if found else ""
+    return next(iter(compile_pattern(pattern).all_in(text)), "")
 
 
 def _find_all(text: str, pattern: str, count: int = -1) -> list[str]:
-    found = [m.group(0) for m in re.finditer(pattern, text)]
-    return found if count < 0 else found[:count]
+    found = compile_pattern(pattern).all_in(text)
+    return list(found if count < 0 else itertools.islice(found, count))
 
 
 def _format(template: str, values: list[Any]) -> str:
