@@ -145,7 +145,7 @@ def held_as_members(session: Session, gang: Gang) -> Iterator[None]:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Found:
+class _Trial:
     """Places that were found under a hold, with the proof and the terms of their objective."""
 
     hold: DeviceHold
@@ -212,7 +212,7 @@ class _ValueSearch:
         self._statement.proof = self._proof_of(best, found)
         return None
 
-    def _try(self, hold: DeviceHold) -> _Found | None:
+    def _try(self, hold: DeviceHold) -> _Trial | None:
         """Place the gang under a hold, in place of where it was; None and no place where it cannot be."""
         session, statement = self._session, self._statement
         statement.rollback(self._start)
@@ -222,7 +222,7 @@ class _ValueSearch:
             refusal = self._place()
             if refusal is None:
                 members = len(statement.assignments)
-                return _Found(hold, members, statement.proof, statement.terms)
+                return _Trial(hold, members, statement.proof, statement.terms)
             statement.rollback(self._start)
             reach = self._reach()
         if self._furthest is None or reach > self._furthest[0]:
@@ -240,7 +240,7 @@ class _ValueSearch:
             for pod_set in self._gang.pod_sets
         )
 
-    def _proof_of(self, best: _Found, found: Sequence[_Found]) -> str:
+    def _proof_of(self, best: _Trial, found: Sequence[_Trial]) -> str:
         """What is proven of the best of all values: no more than of each."""
         if not best.proof or not self._proven:
             return ""
