@@ -398,7 +398,9 @@ class SessionCycle:
         """Nodes beyond the domains of a level that count; without a Topology it is told here."""
         if decision.snapshot.topologies:
             return sum(each.outside for each in decision.plan.topologies)
-        levels = self.rules.session_cache.levels(decision.snapshot.nodes, ())
+        levels = self.rules.session_cache.levels(
+            decision.snapshot.nodes, (), decision.snapshot.devices.slices
+        )
         full = next((level for level in levels if level.beyond), None)
         self.faults.tell_too_many_domains(full)
         return full.beyond if full is not None else 0

@@ -144,7 +144,9 @@ class Session:
             gang.key: with_unknown_types_told(
                 resolve_level_names(
                     without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
-                    lambda: session_cache.levels(snapshot.nodes, snapshot.topologies),
+                    lambda: session_cache.levels(
+                        snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+                    ),
                 ),
                 lambda: self.gpu_types,
             )
@@ -235,12 +237,13 @@ class Session:
     @property
     def levels(self) -> tuple[TopologyLevel, ...]:
         """Topology levels, widest first, with the node labels that gangs name as levels."""
-        levels = self.cache.levels(self.snapshot.nodes, self.snapshot.topologies)
+        snapshot, slices = self.snapshot, self.snapshot.devices.slices
+        levels = self.cache.levels(snapshot.nodes, snapshot.topologies, slices)
         if self._labels is None:
             self._labels = named_labels(self._gangs.values(), levels)
         if not self._labels:
             return levels
-        return self.cache.label_levels(self.snapshot.nodes, levels, self._labels)
+        return self.cache.label_levels(snapshot.nodes, levels, self._labels, slices)
 
     @cached_property
     def cluster_map(self) -> ClusterMap:

@@ -9,6 +9,7 @@ from typing import Literal
 import attrs
 import numpy as np
 
+from gpusched.api.devices.dynamic.slices import ResourceSlice
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
@@ -23,7 +24,13 @@ from gpusched.session.state.equivalence import EquivalenceClasses, GangCache
 from gpusched.session.state.nodes.device_room import DeviceCache
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.state.plan import GangStatus, PendingReason
-from gpusched.topology.levels import TopologyLevel, topology_levels, with_label_levels
+from gpusched.topology.levels import (
+    TopologyLevel,
+    active_topology,
+    topology_levels,
+    with_label_levels,
+)
+from gpusched.topology.published_domains import PublishedDomains
 from gpusched.topology.topology_verdicts import TopologyVerdict, topology_verdicts
 
 
@@ -110,9 +117,16 @@ class SessionCache:
         """Room that running gangs would leave."""
         self.statuses: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
         """Last status of gangs that wait, with what it was made from."""
-        self._levels: tuple[object, Ints, tuple[TopologyLevel, ...]] | None = None
+        self._domains = PublishedDomains()
+        self._levels: tuple[object, object, tuple[TopologyLevel, ...]] | None = None
+        self._named_domains = PublishedDomains()
         self._label_levels: (
-            tuple[tuple[TopologyLevel, ...], tuple[str, ...], tuple[TopologyLevel, ...]] | None
+            tuple[
+                tuple[TopologyLevel, ...],
+                tuple[tuple[str, ...], int, object],
+                tuple[TopologyLevel, ...],
+            ]
+            | None
         ) = None
         self._verdicts: tuple[tuple[TopologyLevel, ...], tuple[TopologyVerdict, ...]] | None = None
 
@@ -140,42 +154,62 @@ class SessionCache:
         return known.refused
 
     def levels(
-        self, nodes: NodeColumns, topologies: Sequence[Topology]
+        self,
+        nodes: NodeColumns,
+        topologies: Sequence[Topology],
+        slices: Sequence[ResourceSlice] = (),
     ) -> tuple[TopologyLevel, ...]:
-        """Topology levels, worked out again only when a node or a topology changed."""
+        """Topology levels, worked out again only when a node, a topology, or what slices tell changed."""
+        named = active_topology(topologies).levels if topologies else ()
+        located = self._domains.labelled(nodes, slices, [label for _, label in named])
         seen = (
             nodes.epoch,
             id(nodes.generation),
             tuple((each.uid, each.generation, each.levels) for each in topologies),
+            id(located),
         )
         if self._levels is None or self._levels[0] != seen:
-            # A reference to the array, so that its identity is not given to another.
-            self._levels = (seen, nodes.generation, topology_levels(nodes.nodes, topologies))
+            # References to what is compared by identity, so that it is not given to another.
+            kept = (nodes.generation, located)
+            self._levels = (seen, kept, topology_levels(located or nodes.nodes, topologies))
         return self._levels[2]
 
     def label_levels(
-        self, nodes: NodeColumns, levels: tuple[TopologyLevel, ...], labels: tuple[str, ...]
+        self,
+        nodes: NodeColumns,
+        levels: tuple[TopologyLevel, ...],
+        labels: tuple[str, ...],
+        slices: Sequence[ResourceSlice] = (),
     ) -> tuple[TopologyLevel, ...]:
-        """The levels with those of node labels that gangs name, made again when one changed.
+        """The levels with those of node labels or attributes of devices that gangs name.
 
         Args:
             nodes: of the session.
             levels: of the cluster, as ``levels`` gave them.
             labels: that gangs name, sorted.
+            slices: of the cluster.
         """
         known = self._label_levels
-        if known is None or known[0] is not levels or known[1] != labels:
-            with_labels = with_label_levels(levels, nodes.nodes, labels)
-            known = self._label_levels = (levels, labels, with_labels)
+        located = self._named_domains.labelled(nodes, slices, labels)
+        asked = (labels, id(located), located)
+        if known is None or known[0] is not levels or known[1][:2] != asked[:2]:
+            with_labels = with_label_levels(levels, located or nodes.nodes, labels)
+            known = self._label_levels = (levels, asked, with_labels)
         return known[2]
 
     def verdicts(
-        self, nodes: NodeColumns, topologies: Sequence[Topology]
+        self,
+        nodes: NodeColumns,
+        topologies: Sequence[Topology],
+        slices: Sequence[ResourceSlice] = (),
     ) -> tuple[TopologyVerdict, ...]:
         """Verdict on each Topology, worked out again only when something changed."""
-        levels = self.levels(nodes, topologies)
+        levels = self.levels(nodes, topologies, slices)
         if self._verdicts is None or self._verdicts[0] is not levels:
-            self._verdicts = (levels, topology_verdicts(nodes.nodes, topologies, levels))
+            named = active_topology(topologies).levels if topologies else ()
+            located = self._domains.labelled(nodes, slices, [label for _, label in named])
+            counted = located or nodes.nodes
+            self._verdicts = (levels, topology_verdicts(counted, topologies, levels))
         return self._verdicts[1]
 
     def only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:

@@ -13,7 +13,7 @@ IN_USE_REASON = "InUse"
 def topology_statuses(session: Session) -> tuple[TopologyStatus, ...]:
     """The status of every Topology, sorted by name."""
     snapshot = session.snapshot
-    found = session.cache.verdicts(snapshot.nodes, snapshot.topologies)
+    found = session.cache.verdicts(snapshot.nodes, snapshot.topologies, snapshot.devices.slices)
     return tuple(
         TopologyStatus(
             name=each.topology.name,

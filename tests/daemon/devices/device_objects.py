@@ -6,11 +6,13 @@ CLAIMS = "resourceclaims.resource.k8s.io"
 API = "resource.k8s.io/v1"
 
 
-def publish(w, node, gpus, *, rails=()):
+def publish(w, node, gpus, *, rails=(), told=None):
     """A driver's slice with so many GPUs, one on each of the rails where these are named."""
     devices = [{"name": f"gpu-{number}"} for number in range(len(rails) or gpus)]
     for device, rail in zip(devices, rails, strict=False):
         device["attributes"] = {"dra.net/rail": {"string": rail}}
+    for device in devices if told else ():
+        device["attributes"] = told
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices}
     body = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec}

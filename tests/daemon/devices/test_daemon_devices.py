@@ -82,3 +82,27 @@ def test_devices_of_all_members_are_on_the_rail_that_has_room_for_all(play):
         assert "one dra.net/rail" in str(late["status"]["conditions"])
 
     play(life)
+
+
+def test_a_clique_that_slices_tell_is_a_level(play):
+    """A gang that requires one NVLink domain is in one, and its status names it."""
+
+    async def life(w):
+        await w.start(nodes=4)
+        for number, clique in enumerate(["a.0", "b.0", "b.0", "b.0"]):
+            publish(w, f"node-{number}", 1, told={"cliqueID": {"string": clique}})
+        classes(w)
+        w.daemon()
+        w.group("g", minMember=3, topology={"required": "clique"})
+        for number in range(3):
+            claimant(w, f"g-{number}", labels={"gpusched.io/pod-group": "g"})
+        await w.until(lambda: len(bound(w)) == 3)
+        assert set(bound(w).values()) == {"node-1", "node-2", "node-3"}
+
+        def placement():
+            (group,) = w.client.list("podgroups.scheduling.gpusched.io", "default")
+            return group["status"].get("placement", {}).get("clique")
+
+        await w.until(lambda: placement() == "r0/b.0")
+
+    play(life)

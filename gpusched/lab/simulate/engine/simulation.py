@@ -350,7 +350,9 @@ class Simulation:
         row_of = snapshot.nodes.row
         rows = [row_of[pod.node] for pod in job.live.values() if pod.node in row_of]
         found = []
-        for level in self._session_cache.levels(snapshot.nodes, snapshot.topologies):
+        for level in self._session_cache.levels(
+            snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+        ):
             domains = {int(level.domain[row]) for row in rows}
             if rows and min(domains) >= 0:
                 found.append((level.name, len(domains)))
