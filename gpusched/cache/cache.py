@@ -12,13 +12,14 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import Resources, total
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import (
@@ -45,6 +46,7 @@ from gpusched.cache.nodes import holdings
 from gpusched.cache.nodes.device_view import DeviceNodeRows
 from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others, pod_for_pod_rules
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
+from gpusched.cache.queues.device_charges import DeviceCharges
 from gpusched.cache.queues.gpu_charges import GpuCharges
 from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
@@ -106,6 +108,7 @@ class Cache:
         )
         self.overlay = AssumedChanges()
         self.prices = GpuCharges()
+        self.device_charges = DeviceCharges(self._is_ours)
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
@@ -131,7 +134,7 @@ class Cache:
             self._put_rejected_pod(item)
             return
         same = known is not None and known.resource_version == item.resource_version
-        item = self.prices.on_pod(item)
+        item = self._priced(item)
         pod = self.overlay.show(item)
         # Versions of a store that was restored are given a second time, with other content.
         if same and pod == known:
@@ -186,6 +189,8 @@ class Cache:
         if pod is None:
             return
         self.by_uid.pop(pod.uid, None)
+        if pod.pod_class.claims:
+            self.device_charges.drop_pod(pod)
         self.slot_doubts.forget(pod.uid)
         self.overlay.drop(pod.uid)
         self.residents.drop(pod.uid)
@@ -345,16 +350,44 @@ class Cache:
     def _update_charges(self, *, changed: bool) -> None:
         """Pods and Jobs that ask for GPU memory are charged by other prices than before."""
         for pod in [*self.pods.values()] if changed else ():
-            priced = self.prices.on_pod(pod)
+            priced = self._priced(pod)
             if priced is not pod:
-                self.overlay.set_charge(pod.uid, priced.pod_class)
-                self._enter_pod(priced, pod)
+                self._enter_priced(priced, pod)
                 held = self.ledger.get(pod.uid)
                 if held is not None:
                     self.ledger.put(attrs.evolve(held, requests=priced.pod_class.requests))
         for key, job in [*self.jobs.items.items()] if changed else ():
             if self.prices.on_job(job) is not job:
                 self.put_job(key, job)
+
+    def _is_ours(self, uid: UID) -> bool:
+        pod = self.by_uid.get(uid)
+        return pod is not None and pod.scheduler in self.schedulers
+
+    def _priced(self, pod: Pod) -> Pod:
+        """The pod with what its queue is charged for shares of GPUs and for devices."""
+        if not pod.pod_class.claims:
+            return self.prices.on_pod(pod)
+        return self.device_charges.on_pod(self.prices.on_pod(self.device_charges.plain_pod(pod)))
+
+    def _enter_priced(self, priced: Pod, pod: Pod) -> None:
+        self.overlay.set_charge(pod.uid, priced.pod_class)
+        self._enter_pod(priced, pod)
+
+    def _device_view(self) -> DeviceCatalog:
+        """Devices and claims of now, after which pods and Jobs are charged."""
+        catalog = self.devices.view()
+        if not catalog.served:
+            return catalog
+        recharged, repriced = self.device_charges.refresh(catalog)
+        for uid in recharged:
+            pod = self.by_uid.get(uid)
+            if pod is not None:
+                self._enter_priced(self.device_charges.priced(pod), pod)
+        for key, job in [*self.jobs.items.items()] if repriced else ():
+            if self.device_charges.on_job(job) is not job:
+                self.put_job(key, job)
+        return catalog
 
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
@@ -388,7 +421,7 @@ class Cache:
             if item.admitted and not self.seal.fits_start(item):
                 item = attrs.evolve(item, admitted=0.0)
             item = self._with_known_turn(key, item)
-            item = self.prices.on_job(item)
+            item = self.device_charges.on_job(self.prices.on_job(item))
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)
         if same_job(known, item):
@@ -526,11 +559,11 @@ class Cache:
             self.families.mark_changed(gang)
 
     def _capacity(self, nodes: NodeColumns) -> Resources:
-        """Allocatable of all nodes, summed again when some node changed."""
+        """Allocatable of all nodes, summed again when some node changed, and their devices."""
         if self._summed is None or self._summed[0] is not nodes.allocatable:
             sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
             self._summed = (nodes.allocatable, Resources.of(sums))
-        return self._summed[1]
+        return self._summed[1].plus(total(self.device_charges.totals.values()))
 
     def _changed(self, *, echo: bool = False) -> None:
         for listener in self.on_echo if echo else self.on_change:
@@ -549,6 +582,7 @@ class Cache:
     # -- snapshots -------------------------------------------------------------------------
     def snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
+        devices = self._device_view()
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
         nodes = self.rows.at(now).columns(self.ledger)
         moves = self.moves.known(now, self.limits.move_pause_s)
@@ -573,7 +607,8 @@ class Cache:
             pods_by_node=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
             nominated_foreign_pods=self.residents.awaited(),
             volumes=self.storage.view(),
-            devices=self.devices.view(),
+            devices=devices,
+            device_totals=self.device_charges.totals,
             population=self.families.sizes.shares(),
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),

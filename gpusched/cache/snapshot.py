@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -10,6 +10,8 @@ from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.volumes.volume import VolumeCatalog
@@ -61,6 +63,8 @@ class Snapshot:
         nominated_foreign_pods: unbound pods of other schedulers that are nominated to a node, sorted by key.
         volumes: claims of volumes, volumes and their classes.
         devices: that drivers publish, classes of them, and claims.
+        device_totals: what devices count as in queues, by the one node that reaches them ("" where
+            several may), less what pods of others hold.
         now: seconds since the epoch, for ages and display.
         population: sizes of GPU requests and how many of a thousand pods have them.
         move_records: the last move of each gang that was moved of late, sorted.
@@ -91,3 +95,16 @@ class Snapshot:
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
     devices: DeviceCatalog = NO_DEVICES
+    device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
+
+    def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:
+        """What devices of some nodes count as in queues.
+
+        Args:
+            nodes: that reach them.
+            several: whether devices that several nodes may reach count as well.
+        """
+        if not self.device_totals:
+            return NOTHING
+        found = total(self.device_totals.get(node.name, NOTHING) for node in nodes)
+        return found.plus(self.device_totals.get("", NOTHING)) if several else found

@@ -10,7 +10,13 @@ from typing import Any
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
-from gpusched.api.meta.gpu_resources import GpuResource
+from gpusched.api.meta.gpu_resources import (
+    DeviceQuota,
+    GpuResource,
+    GpuResources,
+    gpu_resources_in_force,
+)
+from gpusched.api.meta.resources import Resources
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError
 from gpusched.cli.command import Subparsers, add_output, print_json, table
@@ -77,6 +83,7 @@ def _rows(config: Config) -> list[tuple[str, str]]:
         *_priority_border(config),
         ("gpuResources", ", ".join(each.name for each in config.gpu_resources.listed)),
         *_type_weights(config),
+        ("deviceQuota", _device_quota_text(config)),
         ("actions", ", ".join(config.actions)),
         *(
             (f"tier {number}", ", ".join(_choice(choice) for choice in tier.plugins))
@@ -118,6 +125,26 @@ def _type_weights(config: Config) -> list[tuple[str, str]]:
     return [("gpuTypeWeights", told)] if weights else []
 
 
+def _device_quota_text(config: Config) -> str:
+    with gpu_resources_in_force(config.gpu_resources):
+        rows = [
+            f"{row.device_class or 'a selector'} "
+            + ", ".join([Resources(row.amounts).text()] * bool(row.amounts) + [
+                f"{capacity} as {name}" for name, capacity in row.capacities
+            ])
+            for row in config.gpu_resources.device_quota
+        ]  # fmt: skip
+    return "; ".join(rows) or "devices count as nothing"
+
+
+def _device_row(row: DeviceQuota, resources: GpuResources) -> dict[str, Any]:
+    whose = {"deviceClass": row.device_class} if row.device_class else {"selector": row.selector}
+    with gpu_resources_in_force(resources):
+        amounts: dict[str, Any] = dict(Resources(row.amounts).quantities())
+    amounts |= {name: {"capacity": capacity} for name, capacity in row.capacities}
+    return {**whose, "amounts": amounts, "count": "part" if row.by_part else "whole"}
+
+
 def _span(seconds: float) -> str:
     return format_duration(round(seconds * NANOSECONDS))
 
@@ -133,6 +160,9 @@ def _json(config: Config) -> dict[str, Any]:
         "gpuTypeWeights": {
             name: weight / 1000 for name, weight in config.gpu_resources.type_weights
         },
+        "deviceQuota": [
+            _device_row(each, config.gpu_resources) for each in config.gpu_resources.device_quota
+        ],
         "actions": config.actions,
         "tiers": [
             {

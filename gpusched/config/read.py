@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
-from gpusched.api.meta.gpu_resources import GpuResources
+from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources_in_force
 from gpusched.base import limits
 from gpusched.config.model import (
     DEFAULT,
@@ -24,7 +24,11 @@ from gpusched.config.model import (
     PluginTier,
     Solver,
 )
-from gpusched.config.read_gpu_resources import read_gpu_resources, read_type_weights
+from gpusched.config.read_gpu_resources import (
+    read_device_quota,
+    read_gpu_resources,
+    read_type_weights,
+)
 from gpusched.config.read_limits import read_client_connection, read_limits
 from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import (
@@ -86,11 +90,14 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
 
 
 def _gpu_resources(top: ConfigSection) -> GpuResources:
-    """The list of GPUs with the weights of their types, which have a section of their own."""
+    """The list of GPUs with weights of their types and what devices count as, sections of their own."""
     listed = top.read("gpuResources", read_gpu_resources, default=DEFAULT.gpu_resources)
     none: tuple[tuple[str, int], ...] = ()
     weights = top.read("gpuTypeWeights", read_type_weights, default=none)
-    return attrs.evolve(listed, type_weights=weights) if weights else listed
+    listed = attrs.evolve(listed, type_weights=weights) if weights else listed
+    with gpu_resources_in_force(listed):  # amounts of its GPUs are counted in thousandths
+        rows = top.read("deviceQuota", read_device_quota, default=listed.device_quota)
+    return listed if rows == listed.device_quota else attrs.evolve(listed, device_quota=rows)
 
 
 # -- sections -------------------------------------------------------------------------------

@@ -1,20 +1,25 @@
-"""The sections ``gpuResources`` and ``gpuTypeWeights``: which extended resources are GPUs, labels that
-tell of them, and how much GPUs of each type weigh.
+"""The sections ``gpuResources``, ``gpuTypeWeights`` and ``deviceQuota``: which extended resources are GPUs,
+labels that tell of them, how much GPUs of each type weigh, and what devices of claims count as.
 """
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Final, Literal
 
 from gpusched.api.meta.gpu_resources import (
+    DEFAULT_DEVICE_QUOTA,
     DEFAULT_GPU_RESOURCES,
+    DeviceQuota,
     GpuResource,
     GpuResources,
 )
-from gpusched.config.section import ConfigSection, list_items
-from gpusched.config.values import BadValueError
+from gpusched.api.meta.quantity import QuantityError, parse_quantity
+from gpusched.api.meta.units import unit_exponent
+from gpusched.cel.device_selectors import SelectorInvalid, compile_selector
+from gpusched.config.section import ConfigSection, list_items, one_of
+from gpusched.config.values import BadValueError, object_name
 from gpusched.config.yaml_tree import ConfigProblems, YamlNode, describe_value, quoted
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+"
@@ -60,7 +65,11 @@ def read_gpu_resources(node: YamlNode, name: str, problems: ConfigProblems) -> G
             lines.setdefault(resource.name, line)
             found.append(resource)
     _check_prefixes(found, node, name, problems)
-    return GpuResources(tuple(found)) if found else DEFAULT_GPU_RESOURCES
+    if not found:
+        return DEFAULT_GPU_RESOURCES
+    names = {each.name for each in found}
+    rows = tuple(row for row in DEFAULT_DEVICE_QUOTA if names.issuperset(row.resources))
+    return GpuResources(tuple(found), device_quota=rows)
 
 
 def _check_prefixes(
@@ -120,6 +129,121 @@ def _weight(node: YamlNode, name: str) -> int:
             f"type with the least be 1",
         )
     return int(weight * 1000)
+
+
+def read_device_quota(
+    node: YamlNode, name: str, problems: ConfigProblems
+) -> tuple[DeviceQuota, ...]:
+    """Rows of amounts by class or selector, with every mistake noted; an empty list counts nothing.
+
+    GPUs of the list in force are counted in thousandths.
+    """
+    if node.value == ():
+        return ()
+    found: list[DeviceQuota] = []
+    for item in list_items(node, name):
+        section = ConfigSection.from_node(item, f"an item of {name}", problems)
+        if section is None:
+            continue
+        whose = [key for key in ("deviceClass", "selector") if key in section.entries]
+        if len(whose) != 1:
+            problems.add(
+                item.line,
+                f"an item of {name} needs one of deviceClass and selector, not "
+                + ("both" if whose else "neither"),
+            )
+        if "amounts" not in section.entries:
+            problems.add(item.line, f"an item of {name} needs the key amounts")
+        fixed, capacities = section.read("amounts", _device_amounts, default=_NO_AMOUNTS)
+        row = DeviceQuota(
+            device_class=section.read("deviceClass", object_name, default=""),
+            selector=section.read("selector", _selector, default=""),
+            amounts=fixed,
+            capacities=capacities,
+            by_part=section.read("count", _device_part, default="part") == "part",
+        )
+        section.finish()
+        if any(
+            (row.device_class, row.selector) == (each.device_class, each.selector) for each in found
+        ):
+            problems.add(item.line, f"{name} has two rows for {row.device_class or 'one selector'}")
+        found.append(row)
+    return tuple(found)
+
+
+_Amounts = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
+"""Base units by resource, and capacities by resource."""
+_NO_AMOUNTS: Final[_Amounts] = ((), ())
+
+
+def _device_amounts(node: YamlNode, name: str, problems: ConfigProblems) -> _Amounts:
+    if not isinstance(node.value, dict) or not node.value:
+        raise BadValueError(
+            node.line, f"{name} must be amounts by resource, not {describe_value(node)}"
+        )
+    fixed: dict[str, int] = {}
+    capacities: dict[str, str] = {}
+    for resource, entry in node.value.items():
+        if not _RESOURCE.fullmatch(resource) or len(resource) > _TEXT_MAX:
+            problems.add(
+                entry.line,
+                f"{name}: {quoted(resource)} is no resource that devices count as; name an extended "
+                f"one such as nvidia.com/gpu",
+            )
+            continue
+        value = entry.node.value
+        if isinstance(value, dict):
+            section = ConfigSection(f"{name}.{resource}", value, problems, entry.line)
+            capacity = section.read("capacity", _capacity, default="")
+            section.finish()
+            if "capacity" not in value:
+                problems.add(entry.line, f"{name}.{resource} needs the key capacity")
+            capacities[resource] = capacity
+            continue
+        try:
+            plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+            fixed[resource] = parse_quantity(
+                str(value) if plain else "", power=unit_exponent(resource)
+            )
+        except QuantityError:
+            problems.add(
+                entry.line,
+                f"{name}.{resource} must be 0 or more, such as 1, 0.5 or 80Gi, or "
+                f"{{capacity: NAME}}, not {describe_value(entry.node)}",
+            )
+    return tuple(sorted(fixed.items())), tuple(sorted(capacities.items()))
+
+
+def _capacity(node: YamlNode, name: str, _: ConfigProblems) -> str:
+    if (
+        isinstance(node.value, str)
+        and len(node.value) <= _TEXT_MAX
+        and _LABEL.fullmatch(node.value)
+    ):
+        return node.value
+    raise BadValueError(
+        node.line,
+        f"{name} must be the name of a capacity of devices such as memory, "
+        f"not {describe_value(node)}",
+    )
+
+
+def _selector(node: YamlNode, name: str, _: ConfigProblems) -> str:
+    if not isinstance(node.value, str) or not node.value:
+        raise BadValueError(
+            node.line, f"{name} must be a CEL expression over device, not {describe_value(node)}"
+        )
+    try:
+        compile_selector(node.value)
+    except SelectorInvalid as why:
+        raise BadValueError(
+            node.line, f"{name} must be a CEL expression over device: {why}"
+        ) from None
+    return node.value
+
+
+def _device_part(node: YamlNode, name: str, _: ConfigProblems) -> Literal["part", "whole"]:
+    return one_of(node, name, ("part", "whole"))
 
 
 def _resource_name(node: YamlNode, name: str, _: ConfigProblems) -> str:

@@ -30,9 +30,18 @@ _SECTIONS: Final = {
     "client_connection": "clientConnection",
     "leader_election": "leaderElection",
 }
-_WEIGHTS: Final = "gpuTypeWeights"
-"""Its own section of the file, which ``gpu_resources`` holds as well."""
-_NEED_A_START: Final = ("schedulerNames", "gpuResources", _WEIGHTS, "leaderElection")
+_GPUS: Final = "gpuResources"
+_PARTS_OF_GPUS: Final = {
+    "listed": "gpuResources",
+    "type_weights": "gpuTypeWeights",
+    "device_quota": "deviceQuota",
+}
+"""Sections of the file that ``gpu_resources`` holds."""
+_NEED_A_START: Final = (
+    "schedulerNames",
+    *_PARTS_OF_GPUS.values(),
+    "leaderElection",
+)
 """Whose pods are ours, what their amounts are counted in, and who may act must not change under
 decisions already taken."""
 
@@ -68,6 +77,17 @@ class ConfigKept:
         return f"{self.problems[0]}{others}; the configuration in force stays"
 
 
+def _parts_of_gpus(old: Config, new: Config) -> tuple[str, ...]:
+    """Sections about GPUs that differ; with another list defaults of the others may do so."""
+    if old.gpu_resources.listed != new.gpu_resources.listed:
+        return (_GPUS,)
+    return tuple(
+        key
+        for name, key in _PARTS_OF_GPUS.items()
+        if getattr(old.gpu_resources, name) != getattr(new.gpu_resources, name)
+    )
+
+
 Decision: TypeAlias = ConfigUnchanged | ConfigAdopted | ConfigKept
 
 
@@ -83,8 +103,9 @@ def decide_reload(old: Config, new: Config | ConfigError) -> Decision:
     changed = tuple(
         key for name, key in _SECTIONS.items() if getattr(old, name) != getattr(new, name)
     )
-    if "gpuResources" in changed and old.gpu_resources.listed == new.gpu_resources.listed:
-        changed = tuple(_WEIGHTS if key == "gpuResources" else key for key in changed)
+    changed = tuple(
+        part for key in changed for part in (_parts_of_gpus(old, new) if key == _GPUS else (key,))
+    )
     if old.layouts != new.layouts:
         changed = (*changed, LAYOUTS)
     if not changed:

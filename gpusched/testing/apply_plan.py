@@ -7,12 +7,15 @@ from collections.abc import Callable
 import attrs
 import msgspec
 
+from gpusched.api.devices.dynamic.claims import ClaimConsumer
 from gpusched.api.gang.turn_record import TURN, TurnRecord, later_turn, parse_turn
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion, parse_time
+from gpusched.api.pod.pod import Pod
 from gpusched.cache.cache import Cache
 from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import (
+    ClaimBind,
     GangBind,
     GangStatus,
     GangStop,
@@ -63,6 +66,8 @@ class PlanApplication:
         for bind in gang.binds[:only]:
             pod = self.cache.pod(bind.uid)
             assert pod is not None
+            for claim in bind.claims:
+                self._give(claim, pod)
             self.cache.put_pod(
                 msgspec.structs.replace(
                     pod,
@@ -76,6 +81,34 @@ class PlanApplication:
                     resource_version=ResourceVersion(self.version()),
                 )
             )
+
+    def _give(self, bind: ClaimBind, pod: Pod) -> None:
+        """A claim has its devices, and is reserved for the pod."""
+        claims = self.cache.devices.claims
+        claim = claims.items[bind.key]
+        consumer = ClaimConsumer(group="", resource="pods", name=pod.name, uid=pod.uid)
+        claims.put(
+            bind.key,
+            attrs.evolve(
+                claim,
+                allocation=bind.allocation or claim.allocation,
+                reserved_for=(*claim.reserved_for, consumer),
+                resource_version=ResourceVersion(self.version()),
+            ),
+        )
+
+    def free(self, pod: Pod) -> None:
+        """A pod is gone: claims of its own with it, others lose it, and devices without a user."""
+        claims = self.cache.devices.claims
+        for key, claim in [*claims.items.items()] if pod.pod_class.claims else ():
+            left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
+            if left == claim.reserved_for:
+                continue
+            if key.name in dict(pod.generated_claims).values():
+                claims.drop(key)
+                continue
+            allocation = claim.allocation if left else None
+            claims.put(key, attrs.evolve(claim, allocation=allocation, reserved_for=left))
 
     def _withdraw(self, status: GangStatus) -> None:
         named = {uid for uid, _ in status.nominated}
@@ -127,6 +160,7 @@ class PlanApplication:
             assert pod.node == eviction.node
             if gone:
                 self.cache.drop_pod(eviction.key)
+                self.free(pod)
             else:
                 version = ResourceVersion(self.version())
                 self.cache.put_pod(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar
 
 import attrs
@@ -125,18 +125,19 @@ def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> V
                 "held": format_quantity(holds.get(resource), resource=resource),
                 "cap": format_quantity(cap, resource=resource),
                 "resource": resource,
+                "devices": view.devices_text(gang, resource),
                 "queue": name,
             }
             if need > cap:
                 return deny(
                     Reason.QUOTA_EXCEEDED,
-                    "needs {need} {resource}; queue {queue} never gets more than its capability "
+                    "needs {need} {resource}{devices}; queue {queue} never gets more than its capability "
                     "of {cap}",
                     **words,
                 )
             return wait(
                 Reason.WAITING_FOR_QUOTA,
-                "needs {need} {resource}; queue {queue} holds {held} of its capability of {cap}",
+                "needs {need} {resource}{devices}; queue {queue} holds {held} of its capability of {cap}",
                 **words,
             )
     return ALLOW
@@ -172,18 +173,19 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
                 "held": format_quantity(fixed.get(resource), resource=resource),
                 "deserved": format_quantity(deserved, resource=resource),
                 "resource": resource,
+                "devices": view.devices_text(gang, resource),
                 "queue": node.queue.name,
             }
             if need > deserved:
                 return deny(
                     Reason.QUOTA_EXCEEDED,
-                    "is not preemptible and needs {need} {resource}; queue {queue} deserves "
+                    "is not preemptible and needs {need} {resource}{devices}; queue {queue} deserves "
                     "{deserved}, and only what is preemptible may borrow",
                     **words,
                 )
             return wait(
                 Reason.WAITING_FOR_QUOTA,
-                "is not preemptible and needs {need} {resource}; queue {queue} deserves "
+                "is not preemptible and needs {need} {resource}{devices}; queue {queue} deserves "
                 "{deserved}, of which {held} are held by others that are not preemptible",
                 **words,
             )
@@ -198,6 +200,7 @@ class _QuotaCharge:
     need: int
     path: frozenset[str]
     held: Held
+    devices: Callable[[], str] = str
 
     def holds(self, queue: str) -> int:
         """Amounts that a queue's subtree uses without the charge."""
@@ -227,7 +230,7 @@ class NodePoolCaps:
     def concern(self, pod_class: PodClass) -> bool:
         """Whether pods of the class take of anything that is capped in some pool."""
         return bool(self._resources) and any(
-            amount and name in self._resources for name, amount in pod_class.requests.items
+            amount and name in self._resources for name, amount in pod_class.charged.items
         )
 
     def rule(self, pod: Pod) -> PairRule | None:
@@ -240,7 +243,7 @@ class NodePoolCaps:
         return None if rule is None or self._view.pools.confined(pod) else rule
 
     def _rule(self, path: tuple[str, ...], pod_class: PodClass) -> PairRule | None:
-        requests = dict(pod_class.requests.items)
+        requests = dict(pod_class.charged.items)
         caps = tuple(
             (queue, name, cap, requests[resource_of(name)])
             for queue in path
@@ -275,7 +278,7 @@ class NodePoolCaps:
         if len(pools) < 2:
             return ALLOW  # The one pool is in what it asks for.
         count = min(len(pod_set.pods), gang.missing_members or 1)
-        requests = dict(pod_set.pod_class.requests.items)
+        requests = dict(pod_set.pod_class.charged.items)
         fit, most, told = 0, 0, []
         for pool in pools:
             rooms = [
@@ -339,7 +342,8 @@ class Guarantees:
         for resource, need in asked.items:
             if not need or resource not in self._names:
                 continue
-            charge = _QuotaCharge(resource, need, frozenset(node.path), held)
+            devices = partial(self._view.devices_text, gang, resource)
+            charge = _QuotaCharge(resource, need, frozenset(node.path), held, devices)
             verdict = self._room(charge, node.path)
             if verdict.refuses:
                 return verdict
@@ -386,10 +390,11 @@ class Guarantees:
                 continue  # It takes nothing but what is kept for its own queues.
             return wait(
                 Reason.WAITING_FOR_QUOTA,
-                "needs {need} {resource}; of the {limit} of queue {name}, {used} are held and "
+                "needs {need} {resource}{devices}; of the {limit} of queue {name}, {used} are held and "
                 "{kept} are kept free, the most for the guarantee of queue {owner}",
                 need=format_quantity(need, resource=resource),
                 resource=resource,
+                devices=charge.devices(),
                 limit=format_quantity(limit, resource=resource),
                 name=name,
                 used=format_quantity(used, resource=resource),

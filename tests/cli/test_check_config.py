@@ -38,6 +38,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
             "  gpuResources       nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, "
             "gpu.intel.com/xe, habana.ai/gaudi, huawei.com/Ascend910"
         ),
+        "  deviceQuota        gpu.nvidia.com 1 nvidia.com/gpu; mig.nvidia.com 1 nvidia.com/gpu",
         "  actions            enqueue, allocate, preempt, reclaim, backfill",
         "  tier 1             sla, priority, gang, quota, conformance, minruntime",
         (

@@ -40,6 +40,32 @@ class GpuResource:
     driver: str = ""
 
 
+@attrs.frozen(slots=True, kw_only=True)
+class DeviceQuota:
+    """One row of ``deviceQuota``: amounts of resources that queues are charged with for one device.
+
+    Attributes:
+        device_class: name of a DeviceClass that requests name; empty where ``selector`` says which.
+        selector: CEL over ``device``; empty where ``device_class`` says which.
+        amounts: base units by resource, for a whole card, sorted.
+        capacities: resources, each with the name of a capacity of the device that is their amount,
+            sorted.
+        by_part: whether a partition of a card, and a share of a device, count as the part of the
+            amounts that they are.
+    """
+
+    device_class: str = ""
+    selector: str = ""
+    amounts: tuple[tuple[str, int], ...] = ()
+    capacities: tuple[tuple[str, str], ...] = ()
+    by_part: bool = True
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of the resources that the row counts in."""
+        return (*(name for name, _ in self.amounts), *(name for name, _ in self.capacities))
+
+
 @attrs.frozen(slots=False)
 class GpuResources:
     """The GPU resources of a cluster.
@@ -49,10 +75,13 @@ class GpuResources:
             queues that limit GPUs without naming a resource, and of bare numbers in scenarios.
         type_weights: GPU types and how much a GPU of the type weighs in what queues hold, deserve
             and lose, in thousandths, at least 1,000 each; sorted by name. Others weigh 1,000.
+        device_quota: amounts that devices of resource claims count as; the first row that is about a
+            device counts, and devices of no row count as nothing.
     """
 
     listed: tuple[GpuResource, ...]
     type_weights: tuple[tuple[str, int], ...] = ()
+    device_quota: tuple[DeviceQuota, ...] = ()
 
     @property
     def main(self) -> GpuResource:
@@ -94,6 +123,12 @@ class GpuResources:
         return resource in self.whole or resource.startswith(self.slice_prefixes)
 
 
+DEFAULT_DEVICE_QUOTA: Final = (
+    DeviceQuota(device_class="gpu.nvidia.com", amounts=(("nvidia.com/gpu", 1000),)),
+    DeviceQuota(device_class="mig.nvidia.com", amounts=(("nvidia.com/gpu", 1000),)),
+)
+"""Classes of NVIDIA's driver for dynamic resource allocation."""
+
 DEFAULT_GPU_RESOURCES: Final = GpuResources(
     (
         GpuResource(
@@ -117,7 +152,8 @@ DEFAULT_GPU_RESOURCES: Final = GpuResources(
             ),
         ),
         GpuResource(name="huawei.com/Ascend910", product_labels=("accelerator",)),
-    )
+    ),
+    device_quota=DEFAULT_DEVICE_QUOTA,
 )
 """What is in force where no configuration says otherwise."""
 

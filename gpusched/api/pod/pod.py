@@ -14,6 +14,7 @@ from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchReques
 from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -57,6 +58,8 @@ class PodClass:
         share: the part of one GPU that it asks for, None for none; ``gpus`` is 0 then.
         claims: of devices, as its pods name them, in the order of the spec.
         namespace: in which the claims are; empty for pods without any.
+        charge: amounts that its queue is charged with, where devices of its claims count beside
+            ``requests``; None for ``requests`` alone.
     """
 
     digest: str
@@ -80,11 +83,23 @@ class PodClass:
     share: GpuShare | None = None
     claims: tuple[PodClaim, ...] = ()
     namespace: str = ""
+    charge: Resources | None = None
+
+    @property
+    def charged(self) -> Resources:
+        """Amounts that its queue is charged with: its requests, and what its devices count as."""
+        return self.requests if self.charge is None else self.charge
 
     @property
     def gpu_thousandths(self) -> int:
         """Of all its GPUs and parts of them; a slice that the hardware makes counts as a GPU."""
-        return self.requests.get(self.gpu) if self.share else self.gpus * DEVICE
+        own = self.requests.get(self.gpu) if self.share else self.gpus * DEVICE
+        if self.charge is None:
+            return own
+        whole = gpu_resources().whole
+        return own + sum(
+            amount - self.requests.get(name) for name, amount in self.charge.items if name in whole
+        )
 
 
 @attrs.frozen(slots=True)

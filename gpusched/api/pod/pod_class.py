@@ -233,6 +233,8 @@ def class_digest(content: PodClass) -> str:
     if (
         not content.claims
     ):  # pods without claims are the classes that they were before there were any
-        fields = fields[:-2]
+        fields = fields[:-3]
+    elif content.charge is None:
+        fields = fields[:-1]
     canonical = msgspec.json.encode(fields)
     return hashlib.blake2b(canonical, digest_size=16).hexdigest()

@@ -59,7 +59,7 @@ from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyR
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.jobs.job_failures import EvictionWarning
-from gpusched.api.meta.gpu_resources import GpuResource, GpuResources
+from gpusched.api.meta.gpu_resources import DeviceQuota, GpuResource, GpuResources
 from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.status import Condition
@@ -212,6 +212,7 @@ TAGS: Final[dict[type[Any], str]] = {
     ClientConnectionConfig: "client-connection",
     GpuResources: "gpu-resources",
     GpuResource: "gpu-resource",
+    DeviceQuota: "device-quota",
     PluginChoice: "plugin-choice",
     PluginTier: "tier",
     GpuLayoutCatalog: "catalogue",

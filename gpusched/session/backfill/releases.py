@@ -117,7 +117,7 @@ class ReleaseForecast:
 
     def _charged(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
         """Amounts charged to queues for pods on these rows, in node pools too."""
-        charged = total(pod_class.requests for _, pod_class in seats)
+        charged = total(pod_class.charged for _, pod_class in seats)
         pools = self._session.queue_accounts.pools
         if pools is None:
             return charged

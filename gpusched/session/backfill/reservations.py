@@ -351,7 +351,7 @@ class Reservations:
         taken = self._forecast.sum_by_row(
             (place.row, place.request.with_whole_gpus) for place in places
         )
-        asked = total(place.pod.pod_class.requests for place in places)
+        asked = total(place.pod.pod_class.charged for place in places)
         for reserved in self._binding(gang):
             left = self._amounts_left_by_evictions(statement, reserved.reservation.start)
             for row, amounts in taken.items():

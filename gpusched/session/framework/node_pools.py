@@ -213,10 +213,11 @@ class NodePoolAccounts:
         for number, name in enumerate(self.names):
             rows = usable & (self._numbers == number)
             offered, others = exact_sums(nodes.allocatable[rows]), exact_sums(nodes.foreign[rows])
+            devices = self._snapshot.devices_on(nodes.nodes[row] for row in np.flatnonzero(rows))
             for resource in self._limited.get(name, ()):
                 column = nodes.columns.get(resource)
                 amount = 0 if column is None else max(0, offered[column] - others[column])
-                amounts[dimension(resource, name)] = amount
+                amounts[dimension(resource, name)] = amount + devices.get(resource)
         return Resources.of(amounts)
 
     def rows(self, pool: str) -> Bools:
@@ -315,7 +316,11 @@ class NodePoolAccounts:
     def _has_gpus(self) -> Bools:
         nodes = self._snapshot.nodes
         columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
-        return np.asarray((nodes.allocatable[:, columns] > 0).any(axis=1), dtype=np.bool_)
+        found = np.asarray((nodes.allocatable[:, columns] > 0).any(axis=1), dtype=np.bool_)
+        for name, amounts in self._snapshot.device_totals.items():
+            if name in nodes.row and any(amounts.get(each) for each in gpu_resources().names):
+                found[nodes.row[name]] = True
+        return found
 
     def _surcharge(self, weight: int, pod_class: PodClass) -> Resources:
         """What one pod's GPUs weigh above 1, in GPUs."""
@@ -327,7 +332,7 @@ class NodePoolAccounts:
             known = self._surcharges[weight, pod_class.digest] = Resources.of(
                 {
                     name: amount * (weight - EVEN_WEIGHT) // EVEN_WEIGHT
-                    for name, amount in pod_class.requests.items
+                    for name, amount in pod_class.charged.items
                     if amount and name in whole
                 }
             )
@@ -345,6 +350,12 @@ class NodePoolAccounts:
             if column is not None:
                 free = nodes.allocatable[usable, column] - nodes.foreign[usable, column]
                 found[name] = int((np.maximum(free, 0) * above // EVEN_WEIGHT).sum())
+        for row in np.flatnonzero(usable).tolist() if self._snapshot.device_totals else ():
+            more = self._weights[row] - EVEN_WEIGHT
+            devices = self._snapshot.devices_on([nodes.nodes[row]]) if more else NOTHING
+            for name, amount in devices.items:
+                if name in gpu_resources().whole:
+                    found[name] = found.get(name, 0) + amount * more // EVEN_WEIGHT
         return Resources.of(found)
 
     def _charge(self, number: int, pod_class: PodClass) -> Resources:
@@ -357,7 +368,7 @@ class NodePoolAccounts:
             known = self._charges[number, pod_class.digest] = Resources.of(
                 {
                     dimension(resource, pool): amount
-                    for resource, amount in pod_class.requests.items
+                    for resource, amount in pod_class.charged.items
                     if amount and resource in limited
                 }
             )

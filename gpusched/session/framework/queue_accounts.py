@@ -202,7 +202,7 @@ class QueueDemand:
 
     @cached_property
     def total(self) -> Resources:
-        """Allocatable of ready, uncordoned nodes less what others' pods hold on them.
+        """Allocatable of ready, uncordoned nodes, and their devices, less what others' pods hold.
 
         Our own pods' use counts in: it is what is divided.
         """
@@ -218,6 +218,8 @@ class QueueDemand:
                 for name, column in nodes.columns.items()
             }
         )
+        there = [node for node, use in zip(nodes.nodes, usable.tolist(), strict=True) if use]
+        amounts = amounts.plus(self._snapshot.devices_on(there, several=True))
         return amounts if self._pools is None else amounts.plus(self._pools.weight_of_total(usable))
 
     @cached_property

@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gpusched.api.devices.dynamic.catalog import claimed_devices
 from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import unit_of
 from gpusched.api.node.node import Node
@@ -28,6 +30,9 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.node_pools import NodePoolAccounts
 from gpusched.session.framework.pod_counts import PodCounts, PodQuery
 from gpusched.session.framework.queue_accounts import QueueAccounts, QueueDemand
+
+DEVICE_CLASSES_TOLD_MAX: Final = 3
+"""Classes of devices that one sentence names."""
 
 
 class NodeRows:
@@ -374,7 +379,7 @@ class View:
         for pod_set in gang.pod_sets:
             count = min(left, len(pod_set.pods))
             if count:
-                amounts = amounts.plus(pod_set.pod_class.requests, times=count)
+                amounts = amounts.plus(pod_set.pod_class.charged, times=count)
                 if self._pools is not None:
                     amounts = amounts.plus(self._pools.requested(pod_set.pod_class), times=count)
             left -= count
@@ -382,6 +387,34 @@ class View:
             # Its pods are still to come: its author says what they will request.
             amounts = amounts.maximum(gang.pod_group.min_resources)
         return amounts
+
+    def devices_text(self, gang: Gang, resource: str) -> str:
+        """How much of a resource the gang's missing minimum needs for devices, for sentences.
+
+        Such as `` for 4 devices of class gpu.nvidia.com``; empty where it needs none of it for devices.
+        """
+        left = gang.missing_members or min(1, gang.pending)
+        amount = others = 0
+        devices: dict[str, int] = {}
+        for pod_set in gang.pod_sets:
+            count = min(left, len(pod_set.pods))
+            left -= count
+            pod_class = pod_set.pod_class
+            own = pod_class.requests.get(resource) * count
+            more = pod_class.charged.get(resource) * count - own
+            amount, others = amount + more, others + own
+            for pod in pod_set.pods[:count] if more else ():
+                for name, number in claimed_devices(self._snapshot.devices, pod):
+                    devices[name] = devices.get(name, 0) + number
+        if not amount:
+            return ""
+        told = [
+            (f"{number} devices" if number > 1 else "1 device" if number else "all devices")
+            + f" of class {name}"
+            for name, number in sorted(devices.items())[:DEVICE_CLASSES_TOLD_MAX]
+        ]
+        part = f", {format_quantity(amount, resource=resource)} of them" if others else ""
+        return f"{part} for {' and '.join(told)}"
 
     if not TYPE_CHECKING:  # a type checker is to find names that do not exist
         __getattr__ = former_names(

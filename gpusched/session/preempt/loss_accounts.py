@@ -132,7 +132,7 @@ class LossAccounts:
         pod_class = seat.member.pod.pod_class
         known = self._vectors.get(pod_class.digest)
         if known is None:
-            known = self._vectors[pod_class.digest] = self._vector(pod_class.requests)
+            known = self._vectors[pod_class.digest] = self._vector(pod_class.charged)
         return known
 
     def _vector(self, requests: Resources) -> tuple[int, ...]:

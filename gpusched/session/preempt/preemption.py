@@ -575,7 +575,9 @@ def eligible_claimant(gang: Gang) -> Gang | None:
 
 
 def _asks_for_resources(pod_class: PodClass) -> bool:
-    return any(amount for name, amount in pod_class.requests.items if name != PODS)
+    return bool(pod_class.claims) or any(
+        amount for name, amount in pod_class.requests.items if name != PODS
+    )
 
 
 def session_victims(session: Session) -> Victims:

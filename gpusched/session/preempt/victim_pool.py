@@ -426,7 +426,7 @@ def eviction_chunks(part: VictimGroup, pools: NodePoolAccounts | None = None) ->
 
 
 def _requests_of(seats: Sequence[CandidateVictim], pools: NodePoolAccounts | None) -> Resources:
-    taken = total(seat.member.pod.pod_class.requests for seat in seats)
+    taken = total(seat.member.pod.pod_class.charged for seat in seats)
     if pools is None:
         return taken
     return taken.plus(total(pools.charge(seat.member.pod.pod_class, seat.row) for seat in seats))

@@ -197,7 +197,7 @@ def _allowed(
         pod_sets = (*charged, attrs.evolve(pod_set, pods=tuple(waiting[:count])))
         asked = NOTHING
         for each in pod_sets:
-            asked = asked.plus(each.pod_class.requests, times=len(each.pods))
+            asked = asked.plus(each.pod_class.charged, times=len(each.pods))
         alone = attrs.evolve(
             gang, min_member=sum(len(each.pods) for each in pod_sets), min_roles=(), ready_roles=(),
             placed=(), succeeded_counted=0, sub_groups=(), pod_sets=pod_sets, pending_requests=asked,

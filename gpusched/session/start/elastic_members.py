@@ -147,7 +147,7 @@ def _place_extra(
 ) -> Unschedulable | None:
     alone = attrs.evolve(
         gang, min_member=1, min_roles=(), ready_roles=(), placed=(), succeeded_counted=0, sub_groups=(),
-        pod_sets=(PodSet(pod_set.role, pod_set.pod_class, (pod,)),), pending_requests=pod_set.pod_class.requests,
+        pod_sets=(PodSet(pod_set.role, pod_set.pod_class, (pod,)),), pending_requests=pod_set.pod_class.charged,
     )  # fmt: skip
     verdict = first_refusal(session.hooks.quota_checks, alone)
     if verdict.refuses:

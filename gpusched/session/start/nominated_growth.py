@@ -64,7 +64,7 @@ def _assign_one(session: Session, gang: Gang, statement: Statement, place: Assig
     asked = attrs.evolve(
         gang, min_member=len(pods), min_roles=(), ready_roles=(), placed=(), succeeded_counted=0,
         sub_groups=(), pod_sets=tuple(PodSet("", pod.pod_class, (pod,)) for pod in pods),
-        pending_requests=total(pod.pod_class.requests for pod in pods),
+        pending_requests=total(pod.pod_class.charged for pod in pods),
     )  # fmt: skip
     if first_refusal(session.hooks.quota_checks, asked).refuses:
         return False

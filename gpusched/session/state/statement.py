@@ -218,7 +218,7 @@ class Statement:
         if member.pod.pod_class.claims:
             self._devices().leave(member.pod)
         self._pod_counts.leave(member.pod, row)
-        self._accounts.release(path, member.pod.pod_class.requests)
+        self._accounts.release(path, member.pod.pod_class.charged)
         self._moves.append(EvictOperation(gang, member, row, request, tuple(path)))
 
     def unnominate(self, place: Assignment, *, path: Sequence[str], lasting: bool = False) -> None:
@@ -234,9 +234,9 @@ class Statement:
         if place.pod.pod_class.claims:
             self._devices().give_back(place.pod, nominated=True)
         self._pod_counts.nominate(place.pod, place.row, times=-1)
-        self._accounts.nominate(path, place.pod.pod_class.requests, times=-1)
+        self._accounts.nominate(path, place.pod.pod_class.charged, times=-1)
         if lasting:
-            self._accounts.charge_not_preemptible(path, place.pod.pod_class.requests, times=-1)
+            self._accounts.charge_not_preemptible(path, place.pod.pod_class.charged, times=-1)
         self._moves.append(UnnominateOperation(place, tuple(path), lasting))
 
     def unassign(self, place: Assignment) -> None:
@@ -249,7 +249,7 @@ class Statement:
         """Take back a place that the session gave a preemptible gang; see ``Placements.withdraw``."""
         self._must_be_open()
         self._undo(place)
-        self._accounts.place(path, place.pod.pod_class.requests, times=-1)
+        self._accounts.place(path, place.pod.pod_class.charged, times=-1)
         self._moves.append(WithdrawOperation(gang, place, tuple(path)))
 
     def rollback(self, checkpoint: int = 0) -> None:
@@ -266,23 +266,23 @@ class Statement:
             if move.member.pod.pod_class.claims:
                 self._devices().leave(move.member.pod, times=-1)
             self._pod_counts.leave(move.member.pod, move.row, times=-1)
-            self._accounts.release(move.path, move.member.pod.pod_class.requests, times=-1)
+            self._accounts.release(move.path, move.member.pod.pod_class.charged, times=-1)
         elif isinstance(move, UnnominateOperation):
             node_usage.reserve(
                 move.assignment.row, move.assignment.request, gpu=move.assignment.gpu
             )
             self._pod_counts.nominate(move.assignment.pod, move.assignment.row)
-            self._accounts.nominate(move.path, move.assignment.pod.pod_class.requests)
+            self._accounts.nominate(move.path, move.assignment.pod.pod_class.charged)
             if move.not_preemptible:
                 self._accounts.charge_not_preemptible(
-                    move.path, move.assignment.pod.pod_class.requests
+                    move.path, move.assignment.pod.pod_class.charged
                 )
         elif isinstance(move, UnassignOperation | WithdrawOperation):
             place = move.assignment
             node_usage.add(place.row, place.request, slots=place.slots)
             self._pod_counts.place(place.pod, place.row)
             if isinstance(move, WithdrawOperation):
-                self._accounts.place(move.path, place.pod.pod_class.requests)
+                self._accounts.place(move.path, place.pod.pod_class.charged)
         elif move.is_nomination:
             node_usage.reserve(move.row, move.request, gpu=move.gpu, times=-1)
             self._pod_counts.nominate(move.pod, move.row, times=-1)

@@ -136,7 +136,7 @@ def _sum(classes: Iterable[PodClass]) -> Resources:
     for pod_class in classes:
         known = counts.get(pod_class.digest)
         counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
-    return _multiplied(tuple((each.requests, count) for _, (each, count) in sorted(counts.items())))
+    return _multiplied(tuple((each.charged, count) for _, (each, count) in sorted(counts.items())))
 
 
 @lru_cache(maxsize=4096)

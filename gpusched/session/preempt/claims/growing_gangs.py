@@ -163,7 +163,7 @@ def growing_claimant(gang: Gang, members: MemberCounts) -> Gang:
     count = sum(number for _, number in members)
     requests = NOTHING
     for pod_set, number in members:
-        requests = requests.plus(pod_set.pod_class.requests, times=number)
+        requests = requests.plus(pod_set.pod_class.charged, times=number)
     return attrs.evolve(
         gang, min_member=gang.ready_members + count, min_roles=(), ready_roles=(),
         pod_sets=tuple(

@@ -54,7 +54,7 @@ def gang_with_starts(session: Session, gang: Gang, places: Sequence[Assignment])
         attrs.evolve(each, pods=tuple(pod for pod in each.pods if pod.uid not in taken))
         for each in gang.pod_sets
     )
-    requests = total(place.pod.pod_class.requests for place in places)
+    requests = total(place.pod.pod_class.charged for place in places)
     return attrs.evolve(
         gang,
         placed=(*gang.placed, *started),

@@ -182,7 +182,7 @@ class ChainCheck:
     def _charged(self, gang: Gang, places: Sequence[Assignment]) -> AbstractContextManager[None]:
         """Inside, the gang's queues are charged with these places."""
         path = self._session.queue_path(gang)
-        moves = [(path, place.pod.pod_class.requests, 1) for place in places]
+        moves = [(path, place.pod.pod_class.charged, 1) for place in places]
         return self._session.queue_accounts.assuming(moves)
 
     def _known_victims(self) -> Victims:
@@ -248,7 +248,7 @@ def remade_gang(gang: Gang, leaving: Sequence[Placed]) -> Gang:
         for member in leaving
     ]
     waiting = [pod for each in gang.pod_sets for pod in each.pods]
-    requests = total(pod.pod_class.requests for pod in pods)
+    requests = total(pod.pod_class.charged for pod in pods)
     return attrs.evolve(
         gang,
         pod_sets=make_pod_sets([*waiting, *pods]),

@@ -63,14 +63,14 @@ class PlacementEffects:
             counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
         path = self.queue_path(gang)
         for pod_class, count in counts.values():
-            self._accounts.place(path, pod_class.requests, times=count * times)
+            self._accounts.place(path, pod_class.charged, times=count * times)
         self._charge_not_preemptible(gang, places, times=times)
 
     def charge_nominated(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Charge the gang's queues with places that its pods will have once they are free."""
         path = self.queue_path(gang)
         for place in places:
-            self._accounts.nominate(path, place.pod.pod_class.requests)
+            self._accounts.nominate(path, place.pod.pod_class.charged)
         self._charge_not_preemptible(gang, places)
 
     def announce_started(self, gang: Gang, places: Sequence[Assignment]) -> None:
@@ -91,5 +91,5 @@ class PlacementEffects:
             path = self.queue_path(gang)
             for place in places:
                 self._accounts.charge_not_preemptible(
-                    path, place.pod.pod_class.requests, times=times
+                    path, place.pod.pod_class.charged, times=times
                 )

@@ -1,0 +1,370 @@
+"""What devices of resource claims count as in queues, by the rows of ``deviceQuota``.
+
+A row is found by the class that a request names, or by a selector that the device itself matches; the
+first that is about a device counts. Before devices are chosen a request counts as the dearest device
+that it may get: it is never charged less than it will hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
+from gpusched.api.devices.dynamic.claims import (
+    AllocatedDevice,
+    AllocationMode,
+    ClaimAllocation,
+    DeviceClaimSpec,
+    DeviceRequest,
+)
+from gpusched.api.devices.dynamic.slices import AMOUNT_UNIT, Device, ResourceSlice
+from gpusched.api.meta.gpu_resources import DeviceQuota
+from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.meta.units import unit_of
+from gpusched.devices.allocator import share_of_capacity
+from gpusched.devices.inventory import PoolId
+from gpusched.devices.selector_verdicts import selector_verdict
+
+_WHOLE: Final = Fraction(1)
+_PROFILE: Final = re.compile(r"(?:\d+c\.)?(\d+)g\..*")
+"""Profile of a MIG device: how many compute slices it has of its GPU's."""
+_SLICES_OF_A_GPU: Final = 7
+_Selectors = tuple[str, ...]
+_Question = tuple[str, _Selectors, tuple[tuple[str, int], ...]]
+"""Class, selectors of class and request, and capacities that are asked for."""
+_NO_CONSUMPTION: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@attrs.frozen(slots=True)
+class _PoolAnswer:
+    """Devices of one pool that match a request: the dearest, and the sums by node ("" for several)."""
+
+    dearest: Resources
+    by_node: Mapping[str, Resources]
+    found: bool
+
+
+@attrs.define(slots=True, eq=False)
+class PublishedPool:
+    """Devices of one pool in its newest generation.
+
+    Attributes:
+        slices: of that generation.
+        counters: amounts in billionths by (set, counter).
+        devices: by name, each with the one node that reaches it, "" where several may.
+        answers: to requests that were asked about already.
+        totals: what all of its cards count as, by node; None until asked for.
+    """
+
+    slices: tuple[ResourceSlice, ...]
+    counters: Mapping[tuple[str, str], int]
+    devices: Mapping[str, tuple[Device, str]]
+    answers: dict[_Question, _PoolAnswer] = attrs.field(factory=dict)
+    totals: Mapping[str, Resources] | None = None
+
+
+class DeviceWorth:
+    """Amounts that devices, requests and claims count as.
+
+    Args:
+        rows: of ``deviceQuota``.
+        before: of an earlier catalog with the same rows, whose answers are used again.
+    """
+
+    def __init__(
+        self,
+        rows: tuple[DeviceQuota, ...],
+        catalog: DeviceCatalog = NO_DEVICES,
+        before: DeviceWorth | None = None,
+    ) -> None:
+        self.rows = rows
+        self._catalog = catalog
+        same = before is not None and before.rows == rows and before.has_classes_of(catalog)
+        self.pools: dict[PoolId, PublishedPool] = _published_pools(
+            catalog, before.pools if before is not None and same else {}
+        )
+        self._by_class = {each.device_class for each in rows if each.device_class}
+        self._selects = any(each.selector for each in rows)
+        self._requests: dict[DeviceRequest, Resources] = {}
+
+    def is_of(self, rows: tuple[DeviceQuota, ...], catalog: DeviceCatalog) -> bool:
+        """Whether it has the answers for these rows and devices."""
+        mine = self._catalog
+        return (
+            self.rows == rows
+            and mine.slices is catalog.slices
+            and (mine.classes is catalog.classes)
+        )
+
+    def has_classes_of(self, catalog: DeviceCatalog) -> bool:
+        """Whether classes of rows are the same there; others are part of each question."""
+        return all(
+            self._catalog.classes.get(each.device_class) == catalog.classes.get(each.device_class)
+            for each in self.rows
+            if each.device_class
+        )
+
+    # -- claims ------------------------------------------------------------------------------
+    def of_claim(self, spec: DeviceClaimSpec) -> Resources:
+        """What a claim without devices counts as: of alternatives the dearest, by resource."""
+        amounts = NOTHING
+        for asked in spec.requests:
+            dearest = NOTHING
+            for each in asked.alternatives:
+                dearest = dearest.maximum(self._of_request(each))
+            amounts = amounts.plus(dearest)
+        return amounts
+
+    def of_allocation(self, spec: DeviceClaimSpec, allocation: ClaimAllocation) -> Resources:
+        """What the devices of a claim count as."""
+        return total(amounts for _, amounts in self.of_devices(spec, allocation))
+
+    def of_devices(
+        self, spec: DeviceClaimSpec, allocation: ClaimAllocation
+    ) -> Iterator[tuple[str, Resources]]:
+        """What each device of a claim counts as, with the one node that reaches it."""
+        classes = {
+            f"{asked.name}/{each.name}" if asked.prioritized else asked.name: each.device_class
+            for asked in spec.requests
+            for each in asked.alternatives
+        }
+        for given in allocation.devices:
+            if not given.admin:
+                yield self._of_device(given, classes.get(given.request, ""))
+
+    def _of_device(self, given: AllocatedDevice, device_class: str) -> tuple[str, Resources]:
+        pool = self.pools.get(PoolId(given.driver, given.pool))
+        device, node = (pool.devices if pool else {}).get(given.device, (None, ""))
+        if pool is None or device is None:  # gone from its slice, and still in use
+            row = self._row_of_class(device_class)
+            return node, NOTHING if row is None else Resources(row.amounts)
+        row = self._row(device_class, device, given.driver)
+        consumed = dict(given.consumed) if given.share else None
+        return node, NOTHING if row is None else _worth(row, device, pool.counters, consumed)
+
+    # -- requests ----------------------------------------------------------------------------
+    def _of_request(self, request: DeviceRequest) -> Resources:
+        if request.admin or not (self._selects or request.device_class in self._by_class):
+            return NOTHING
+        known = self._requests.get(request)
+        if known is None:
+            known = self._requests[request] = self._ask(request)
+        return known
+
+    def _ask(self, request: DeviceRequest) -> Resources:
+        """The dearest devices it may get; where there are none yet, what its class's row says."""
+        of_class = self._catalog.classes.get(request.device_class)
+        answers = [
+            self._of_pool(key, pool, request, (*of_class.selectors, *request.selectors))
+            for key, pool in self.pools.items()
+        ] if of_class is not None else []  # fmt: skip
+        answers = [each for each in answers if each.found]
+        row = self._row_of_class(request.device_class)
+        if request.mode is AllocationMode.ALL:
+            by_node: dict[str, Resources] = {}
+            for each in answers:
+                for node, amounts in each.by_node.items():
+                    by_node[node] = by_node.get(node, NOTHING).plus(amounts)
+            most = NOTHING
+            for node, amounts in by_node.items():
+                most = most.maximum(amounts if node else NOTHING)
+            return most.plus(by_node.get("", NOTHING))
+        dearest = NOTHING
+        for each in answers:
+            dearest = dearest.maximum(each.dearest)
+        if not answers and row is not None:
+            dearest = Resources(row.amounts)
+        return NOTHING.plus(dearest, times=request.count) if dearest.items else NOTHING
+
+    def _of_pool(
+        self, key: PoolId, pool: PublishedPool, request: DeviceRequest, selectors: _Selectors
+    ) -> _PoolAnswer:
+        question = (request.device_class, selectors, request.capacity)
+        known = pool.answers.get(question)
+        if known is not None:
+            return known
+        dearest, found = NOTHING, False
+        by_node: dict[str, list[Resources]] = {}
+        for device, node in pool.devices.values():
+            if selector_verdict(selectors, device, key.driver) is not True:
+                continue
+            consumed = _consumption(device, request, key.driver)
+            if device.shareable and consumed is None:
+                continue
+            found = True
+            row = self._row(request.device_class, device, key.driver)
+            if row is not None:
+                worth = _worth(row, device, pool.counters, consumed)
+                dearest = dearest.maximum(worth)
+                by_node.setdefault(node, []).append(worth)
+        sums = {node: total(parts) for node, parts in by_node.items()}
+        answer = pool.answers[question] = _PoolAnswer(dearest, sums, found)
+        return answer
+
+    # -- what there is -----------------------------------------------------------------------
+    def totals(self) -> dict[str, Resources]:
+        """What all cards count as, by the one node that reaches them ("" where several may).
+
+        Of the partitions of one card the dearest counts, as they exclude each other.
+        """
+        selectors = [
+            (row, (row.selector,) if row.selector else self._selectors_of(row.device_class))
+            for row in self.rows
+        ]
+        active = [(row, texts) for row, texts in selectors if texts is not None]
+        sums: dict[str, list[Resources]] = {}
+        for key, pool in self.pools.items() if active else ():
+            if pool.totals is None:
+                pool.totals = _pool_totals(key, pool, active)
+            for node, amounts in pool.totals.items():
+                sums.setdefault(node, []).append(amounts)
+        return {node: total(parts) for node, parts in sums.items()}
+
+    def _selectors_of(self, device_class: str) -> _Selectors | None:
+        found = self._catalog.classes.get(device_class)
+        return None if found is None else found.selectors
+
+    # -- rows --------------------------------------------------------------------------------
+    def _row_of_class(self, device_class: str) -> DeviceQuota | None:
+        return next((row for row in self.rows if row.device_class == device_class != ""), None)
+
+    def _row(self, device_class: str, device: Device, driver: str) -> DeviceQuota | None:
+        for row in self.rows:
+            if row.device_class:
+                if row.device_class == device_class:
+                    return row
+            elif selector_verdict((row.selector,), device, driver) is True:
+                return row
+        return None
+
+
+def _published_pools(
+    catalog: DeviceCatalog, before: Mapping[PoolId, PublishedPool]
+) -> dict[PoolId, PublishedPool]:
+    slices: dict[PoolId, list[ResourceSlice]] = {}
+    for each in catalog.slices:
+        slices.setdefault(PoolId(each.driver, each.pool), []).append(each)
+    found = {}
+    for key, parts in sorted(slices.items()):
+        newest = max(each.generation for each in parts)
+        current = tuple(each for each in parts if each.generation == newest)
+        known = before.get(key)
+        same = known is not None and len(known.slices) == len(current)
+        if known is None or not same or any(
+            mine is not theirs for mine, theirs in zip(known.slices, current, strict=True)
+        ):  # fmt: skip
+            known = _make_pool(current)
+        found[key] = known
+    return found
+
+
+def _make_pool(slices: tuple[ResourceSlice, ...]) -> PublishedPool:
+    devices: dict[str, tuple[Device, str]] = {}
+    for part in slices:
+        for each in part.devices:
+            reach = part.reach or each.reach
+            devices.setdefault(each.name, (each, reach.node if reach is not None else ""))
+    counters = {
+        (counter_set.name, name): amount
+        for part in slices
+        for counter_set in part.counters
+        for name, amount in counter_set.counters
+    }
+    return PublishedPool(slices, counters, devices)
+
+
+def _pool_totals(
+    key: PoolId, pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
+) -> Mapping[str, Resources]:
+    cards: dict[tuple[str, str], Resources] = {}
+    for device, node in pool.devices.values():
+        row = next(
+            (row for row, texts in rows if selector_verdict(texts, device, key.driver) is True),
+            None,
+        )
+        if row is not None:
+            card = f"set {device.consumes[0].name}" if device.consumes else f"device {device.name}"
+            worth = _worth(row, device, pool.counters, None)
+            cards[node, card] = cards.get((node, card), NOTHING).maximum(worth)
+    sums: dict[str, list[Resources]] = {}
+    for (node, _), amounts in cards.items():
+        sums.setdefault(node, []).append(amounts)
+    return {node: total(parts) for node, parts in sums.items()}
+
+
+def _consumption(
+    device: Device, request: DeviceRequest, driver: str
+) -> Mapping[str, int] | None:  # fmt: skip
+    """What a share for a request takes of each capacity; None for whole devices, and where none fits."""
+    if not device.shareable:
+        return None
+    asked = {
+        name if "/" in name else f"{driver}/{name}": amount for name, amount in request.capacity
+    }
+    found = {}
+    for each in device.capacities:
+        amount = share_of_capacity(each.amount, each.policy, asked.get(each.name))
+        if amount is None or amount > each.amount:
+            return None
+        found[each.name] = amount
+    return found
+
+
+def _worth(
+    row: DeviceQuota,
+    device: Device,
+    counters: Mapping[tuple[str, str], int],
+    consumed: Mapping[str, int] | None,
+) -> Resources:
+    """Amounts of a row for a device, or for a share that consumes so much of its capacities.
+
+    Parts are rounded down, so that all parts of a card are never more than the card.
+    """
+    part = _part(device, counters, consumed) if row.by_part else _WHOLE
+    amounts = {
+        name: max(1, amount * part.numerator // part.denominator) if amount and part else 0
+        for name, amount in row.amounts
+    }
+    for name, capacity in row.capacities:
+        for each in device.capacities:
+            if capacity in (each.name, each.name.rpartition("/")[2]):
+                amount = each.amount if consumed is None else consumed.get(each.name, 0)
+                amounts[name] = amount * unit_of(name) // AMOUNT_UNIT
+    return Resources.of({name: amount for name, amount in amounts.items() if amount})
+
+
+def _part(
+    device: Device, counters: Mapping[tuple[str, str], int], consumed: Mapping[str, int] | None
+) -> Fraction:
+    """The part of a card: the largest of any counter that it takes, and of any capacity of a share."""
+    taken = [
+        Fraction(amount, there)
+        for part in device.consumes
+        for name, amount in part.counters
+        if (there := counters.get((part.name, name), 0))
+    ]
+    whole = min(_WHOLE, max(taken)) if taken else _part_by_profile(device)
+    if consumed is not None:
+        shares = [
+            Fraction(consumed.get(each.name, 0), each.amount)
+            for each in device.capacities
+            if each.amount
+        ]
+        whole *= min(_WHOLE, max(shares)) if shares else _WHOLE
+    return whole
+
+
+def _part_by_profile(device: Device) -> Fraction:
+    """The part that the profile of a MIG device names; others are whole."""
+    for name, value in device.attributes:
+        if name.rpartition("/")[2] == "profile" and isinstance(value, str):
+            match = _PROFILE.fullmatch(value)
+            if match is not None:
+                return min(_WHOLE, Fraction(int(match[1]), _SLICES_OF_A_GPU))
+    return _WHOLE
