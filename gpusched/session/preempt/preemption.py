@@ -304,7 +304,11 @@ class Preemption:
         quota = first_refusal(session.hooks.quota_checks, claimant)
         several = len({pod_set.pod_class.digest for pod_set in claimant.pod_sets}) > 1
         by_trial = (
-            quota.refuses or several or claimant.requests_gpu_share or bool(claimant.sub_groups)
+            quota.refuses
+            or several
+            or claimant.requests_gpu_share
+            or bool(claimant.sub_groups)
+            or not self._columns_suffice(claimant)
         )
         if by_trial and self._serve_by_model(gang, claimant, kind, wheres):
             return None
@@ -331,6 +335,14 @@ class Preemption:
                     break
                 by_trial = True
         return self._chooser.reach(kind)
+
+    def _columns_suffice(self, claimant: Gang) -> bool:
+        """Whether numbers say all of the devices that its pods claim."""
+        pod_class = claimant.pod_sets[0].pod_class
+        if not pod_class.claims:
+            return True
+        allowed = self._session.class_info(pod_class).class_fit.allowed
+        return self._chooser.devices(claimant, allowed).exact
 
     def _serve_by_model(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, wheres: Sequence[NodeSet]

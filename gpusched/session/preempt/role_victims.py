@@ -27,6 +27,7 @@ from gpusched.placement.victims.search import (
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.preempt.incoming_sub_groups import with_sub_groups
 from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.victim_devices import victim_devices
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victim_selection import record_victim_search
 from gpusched.session.preempt.victims import Victims
@@ -157,24 +158,30 @@ class _NodeSetVictims:
         ]
         asks = [seat.request for seat in seats]
         together = _largest_demand(asks)
+        rows = np.logical_or.reduce(allowed)
+        classes = [each.pod_class for each in claimant.pod_sets]
+        devices = victim_devices(session, classes, rows)
         self.pool = VictimPool(
             session,
             victims,
             claimant,
             together,
+            devices=devices,
             action=action,
-            rows=np.logical_or.reduce(allowed),
+            rows=rows,
             gangs=gangs,
             accounts=accounts,
         )
         columns = together.columns.tolist()
         incoming = [
             IncomingMembers(
-                tuple(_amounts(ask, columns)),
+                (*_amounts(ask, columns), *claimed),
                 len(pod_set.pods),
-                frozenset(np.flatnonzero(rows).tolist()),
+                frozenset(np.flatnonzero(where).tolist()),
             )
-            for pod_set, ask, rows in zip(claimant.pod_sets, asks, allowed, strict=True)
+            for pod_set, ask, where, claimed in zip(
+                claimant.pod_sets, asks, allowed, devices.amounts, strict=True
+            )
         ]
         minima = [
             (

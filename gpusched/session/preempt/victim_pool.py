@@ -31,6 +31,7 @@ from gpusched.session.framework.proposal import Chunk
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.victim_devices import VictimDevices
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
@@ -63,6 +64,7 @@ class VictimPool:
         rows: where they may run, shape (nodes,).
         gangs: who may be a victim; policies agreed already.
         accounts: of the queues of all possible victims.
+        devices: that claimants claim.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class VictimPool:
         claimant: Gang,
         ask: RequestVector,
         *,
+        devices: VictimDevices,
         action: str,
         rows: Bools,
         gangs: Iterable[Gang],
@@ -83,6 +86,7 @@ class VictimPool:
         self._claimant = claimant
         self._action = action
         self._request = ask
+        self._devices = devices
         self._parts: list[RunningGang] = []
         self._seats: list[CandidateVictim] = []
         self._gangs: list[Gang] = []
@@ -104,8 +108,8 @@ class VictimPool:
         allowed = np.flatnonzero(rows).tolist()
         order = {index: rank for rank, index in enumerate(_bundles_in_order(bundles))}
         self._field = VictimSearchState(
-            self._request.amounts.tolist(),
-            {row: free[row].tolist() for row in allowed},
+            [*self._request.amounts.tolist(), *devices.together],
+            {row: [*free[row].tolist(), *devices.free(row)] for row in allowed},
             members,
             [attrs.evolve(bundle, order=order[index]) for index, (_, bundle) in enumerate(bundles)],
             limits=self._limits,
@@ -137,7 +141,8 @@ class VictimPool:
             self._number[seat.member.pod.uid] = len(members)
             self._seats.append(seat)
             self._gangs.append(gang)
-            frees = self._amounts_freed_by(seat.member.pod.pod_class)
+            pod = seat.member.pod
+            frees = (*self._amounts_freed_by(pod.pod_class), *self._devices.freed_by(pod, seat.row))
             taken = self._accounts.taken_with(seat)
             members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
         tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
@@ -273,7 +278,7 @@ class VictimPool:
         self._seen_rows = len(touched)
         for row in rows:
             free = self._session.node_usage.free_on(row, self._request.columns)
-            self._field.set_free(row, free.tolist())
+            self._field.set_free(row, [*free.tolist(), *self._devices.free(row)])
 
     def floor(self, need: int) -> VictimLowerBound | None:
         """What any choice costs at least; None when there is none, and the field knows its reach."""

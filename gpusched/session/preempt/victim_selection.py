@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.arrays.columns import Bools
 from gpusched.base import limits
 from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
@@ -23,6 +24,7 @@ from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.victim_devices import VictimDevices, victim_devices
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.search_records import SearchRecord
@@ -257,6 +259,7 @@ class VictimSelector:
             self._victims,
             claimant,
             seat.request,
+            devices=self.devices(claimant, rows),
             action=self._rules.action,
             rows=rows,
             gangs=gangs,
@@ -264,6 +267,10 @@ class VictimSelector:
         )
         self.work += 2 * pool.size + len(rows) // 8
         return _PoolStage(pool, most, taken_in >= len(ordered))
+
+    def devices(self, claimant: Gang, rows: Bools) -> VictimDevices:
+        """Columns for devices that pods of a claimant's first class claim on some rows."""
+        return victim_devices(self._session, [claimant.pod_sets[0].pod_class], rows)
 
     def accounts(self, claimant: Gang, kind: ClaimantClass) -> LossAccounts:
         """What queues may lose to a class of claimants; kept, and asked for again with each claim."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.api.devices.gpu_types import FULL_SPEED
-from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
@@ -160,7 +160,9 @@ class Session:
         )
         self.outcomes = Outcomes(self.nominations.stops)
         self._open(plugins)
-        self.nominations.restore(snapshot, self._gangs, self.node_usage, self.pod_counts)
+        self.nominations.restore(
+            snapshot, self._gangs, self.node_usage, self.pod_counts, lambda: self.devices
+        )
 
     def _open(self, plugins: Sequence[Plugin]) -> None:
         self.hooks.filters.append(REFUSED_LATELY)
@@ -185,7 +187,16 @@ class Session:
     @cached_property
     def devices(self) -> DeviceRoom:
         """Devices of the session, worked out when the first pod with claims is looked at."""
-        return DeviceRoom(self.snapshot.devices, self.node_usage, self.cache.devices)
+        return DeviceRoom(
+            self.snapshot.devices, self.node_usage, self.cache.devices, self._leaving_claimants
+        )
+
+    def _leaving_claimants(self) -> Iterator[UID]:
+        """Pods with claims that are being deleted, of every scheduler."""
+        for row in self.snapshot.pods_by_node.pods:
+            for pod in row:
+                if pod.deleting and pod.pod_class.claims:
+                    yield pod.uid
 
     # -- gangs and queues --------------------------------------------------------------------
     @cached_property

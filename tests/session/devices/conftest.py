@@ -56,9 +56,16 @@ class Devices:
 
     def gang(self, name, pods, *, template, **fields):
         """A gang whose pods have a claim each, made from a template by the claim controller."""
-        self.given.group(name, min_member=pods)
+        queue = {"queue": fields["queue"]} if "queue" in fields else {}
+        self.given.group(name, min_member=pods, **queue)
         for number in range(pods):
             self.pod(f"{name}-{number}", group=name, template=template, rank=number, **fields)
+        return self
+
+    def ends(self, *names):
+        """Pods that are gone, with their claims: the garbage collector has been there."""
+        for name in names:
+            self.given.cache.devices.claims.drop(ObjectKey("default", f"{name}-claim"))
         return self
 
     def pod(self, name, *, template, made=True, **fields):

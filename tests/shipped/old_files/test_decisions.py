@@ -95,6 +95,7 @@ OF_DEVICES = frozenset(
         "resource-claim",
         "resource-claim-template",
         "pod-claim",
+        "device-quota",
     ]
 )
 """Tags of dynamic resource allocation, which 0.1.0 did not read."""

@@ -21,6 +21,7 @@ from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.decided.moved_gangs import assignments_held_for_move
 from gpusched.session.state.decided.placement_effects import PlacementEffects
+from gpusched.session.state.nodes.device_room import DeviceRoom
 from gpusched.session.state.statement import Assignment, EvictOperation, Statement
 
 
@@ -204,6 +205,7 @@ class Nominations:
         gangs: Mapping[GangKey, Gang],
         usage: NodeUsage,
         pod_counts: PodCounts,
+        devices: Callable[[], DeviceRoom],
     ) -> None:
         """Hold again what earlier sessions nominated, as the API has it.
 
@@ -212,12 +214,15 @@ class Nominations:
             gangs: of the session, by key.
             usage: of nodes, on which the room is reserved.
             pod_counts: count the pods on the nodes where they will be.
+            devices: of the session, held for pods with claims.
         """
 
         def hold(gang: Gang, places: Sequence[Assignment]) -> tuple[Assignment, ...]:
             held = tuple(restore_nomination(usage, place) for place in places)
             for place in held:
                 pod_counts.nominate(place.pod, place.row)
+                if place.pod.pod_class.claims:
+                    devices().take_again(place.pod, place.row, nominated=True)
             self._effects.charge_nominated(gang, held)
             return held
 

@@ -8,7 +8,7 @@ places on a node in this session may change devices among themselves, as nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
@@ -28,12 +28,12 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
-from gpusched.devices.allocator import AllocationOutcome, allocate
+from gpusched.devices.allocator import REPELS, AllocationOutcome, allocate
 from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, mixes
 from gpusched.devices.held_values import DeviceHold
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.node_signature import node_signature
-from gpusched.devices.requests import ReadyClaim, make_ready
+from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
 from gpusched.devices.shortage import (
     Holders,
     Relief,
@@ -171,9 +171,16 @@ class DeviceRoom:
         catalog: of the snapshot.
         node_usage: of the session, which says whether it looks at later.
         cache: kept from session to session.
+        leaving: UIDs of pods that are being deleted, whose devices will be free.
     """
 
-    def __init__(self, catalog: DeviceCatalog, node_usage: NodeUsage, cache: DeviceCache) -> None:
+    def __init__(
+        self,
+        catalog: DeviceCatalog,
+        node_usage: NodeUsage,
+        cache: DeviceCache,
+        leaving: Callable[[], Iterable[UID]] = tuple,
+    ) -> None:
         self._catalog = catalog
         self._node_usage = node_usage
         self._cache = cache
@@ -181,8 +188,10 @@ class DeviceRoom:
         self._first = cache.usage(catalog)
         """What was taken before the session gave anything; never changed."""
         self._now = self._first.copy()
+        """What is taken or nominated: what a nomination holds is given to nobody else meanwhile."""
+        self._leaving = leaving
         self._changed_later: DeviceUsage | None = None
-        """Usage once the pods that leave are gone; None while it is that of now."""
+        """Usage once the pods that leave are gone; None while nothing was asked about it."""
         self._held: dict[UID, list[ClaimAllocation]] | None = None
         self._classes: dict[tuple[str, DeviceHold | None], ClassClaims] = {}
         self.hold: DeviceHold | None = None
@@ -307,9 +316,8 @@ class DeviceRoom:
                     yield claim.uid, f"claim {claim.key}", device
 
     def given_devices(self) -> Iterator[tuple[UID, DeviceId]]:
-        """Devices that this session gave, now or later as it looks at it, each with the pod's UID."""
-        nominated = self._nominated.by_uid if self._node_usage.later else {}
-        for uid, each in (*self._given.by_uid.items(), *nominated.items()):
+        """Devices that this session gave or that are nominated, each with the pod's UID."""
+        for uid, each in (*self._given.by_uid.items(), *self._nominated.by_uid.items()):
             for allocation in each.allocations:
                 for device in _held_devices(allocation):
                     yield uid, device
@@ -416,7 +424,11 @@ class DeviceRoom:
         nominated = self._node_usage.later
         others = [each.claims.asked for each in beside if each.claims.asked is not None]
         answers = self._cache.answers
-        if not nominated and not self.inventory.shares_pools(devices.node):
+        if (
+            not nominated
+            and not self._nominated.by_uid
+            and not self.inventory.shares_pools(devices.node)
+        ):
             # On such a node these pods have all that was taken since the session began.
             return answers.count(
                 self.inventory, self._first, devices, asked, most=most, beside=others
@@ -473,6 +485,9 @@ class DeviceRoom:
     def _later(self) -> DeviceUsage:
         if self._changed_later is None:
             self._changed_later = self._now.copy()
+            for uid in self._leaving():
+                for each in self._held_by(uid):
+                    self._changed_later.add(each.devices, times=-1)
         return self._changed_later
 
     def can_take(self, pod: Pod, row: int) -> bool:
@@ -511,7 +526,7 @@ class DeviceRoom:
         self._touch(row)
 
     def give_back(self, pod: Pod, *, nominated: bool) -> None:
-        """Undo ``take``; a nomination of an earlier session has no devices yet."""
+        """Undo ``take``; a nomination of an earlier session may have found none."""
         place = (self._nominated if nominated else self._given).pop(pod.uid)
         if place is not None:
             self._move(place.allocations, nominated=nominated, times=-1)
@@ -539,8 +554,7 @@ class DeviceRoom:
         for each in allocations:
             if later is not None:
                 later.add(each.devices, times=times)
-            if not nominated:
-                self._now.add(each.devices, times=times)
+            self._now.add(each.devices, times=times)
 
     def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, _Given] | None:
         """Devices for the pod alone, else for all that this session placed on the row with it."""
@@ -577,10 +591,38 @@ class DeviceRoom:
     def leave(self, pod: Pod, *, times: int = 1) -> None:
         """A pod leaves its node: what is reserved for it alone is free later; -1 takes it back."""
         self._moves += 1
+        for each in self._held_by(pod.uid):
+            self._later.add(each.devices, times=-times)
+
+    def matching(self, row: int, request: ReadyRequest) -> Iterator[PoolDevice]:
+        """Devices that a row reaches and a request matches and tolerates, in use or not."""
+        for device, _ in self._node_devices(row).usable:
+            if device.selected(request.selectors) is True and all(
+                taint.effect not in REPELS
+                or any(each.tolerates(taint) for each in request.request.tolerations)
+                for taint in device.taints
+            ):
+                yield device
+
+    def reaches_shared_pools(self, row: int) -> bool:
+        """Whether a row reaches devices that other nodes may reach too."""
+        return self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name)
+
+    def is_free_later(self, device: DeviceId) -> bool:
+        """Whether nobody has anything of a device once the pods that leave are gone."""
+        return self._later.holding(device) is None
+
+    def held_alone(self, pod: Pod) -> Iterator[DeviceId]:
+        """Devices that are free once a pod leaves: of claims of its own, or given in this session."""
+        given = self._given.by_uid.get(pod.uid)
+        for each in (*self._held_by(pod.uid), *(() if given is None else given.allocations)):
+            yield from _held_devices(each)
+
+    def _held_by(self, uid: UID) -> Sequence[ClaimAllocation]:
+        """Allocations that are reserved for one pod alone."""
         if self._held is None:
             self._held = _held_alone(self._catalog)
-        for each in self._held.get(pod.uid, ()):
-            self._later.add(each.devices, times=-times)
+        return self._held.get(uid, ())
 
     # -- the plan ----------------------------------------------------------------------------
     def claims_of(self, pod: Pod) -> tuple[ResourceClaim | None, ...]:
@@ -628,7 +670,7 @@ class DeviceRoom:
             held = () if claim is None or claim.allocation is None else claim.allocation.devices
             for device in held:
                 key = DeviceId(device.driver, device.pool, device.device)
-                taken = self._now.holding(key)
+                taken = self._first.holding(key)
                 if claim is not None and taken is not None and taken.whole > 1 and not device.admin:
                     other = min(self._holders(key) - {claim.key}, default=claim.key)
                     return claim.name, device.device, str(other)

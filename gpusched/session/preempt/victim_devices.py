@@ -1,0 +1,147 @@
+"""Devices in the model of victims: how many that a request matches are free on a node, and held by each pod.
+
+Each column is a number that any way to serve the claimants needs at least, so that a choice which the
+model rules out is none. Where requests are plain numbers of whole devices it is also enough; elsewhere
+(constraints, alternatives, ``All``) a choice is proven by placing the gang, and another is asked for.
+Devices that consume counters or are shared have no columns: what leaves frees other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.devices.dynamic.claims import AllocationMode
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Bools
+from gpusched.devices.inventory import DeviceId
+from gpusched.devices.requests import ReadyClaim, ReadyRequest
+from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.session import Session
+
+_Amounts = tuple[int, ...]
+
+
+@attrs.define(slots=True, eq=False)
+class VictimDevices:
+    """Columns of devices for claimants of some classes.
+
+    Attributes:
+        requests: one that stands for each column.
+        amounts: devices of each column that one pod needs, by class.
+        exact: whether devices are served wherever the columns suffice.
+    """
+
+    _room: DeviceRoom | None
+    requests: tuple[ReadyRequest, ...]
+    amounts: tuple[_Amounts, ...]
+    exact: bool
+    _matching: dict[int, tuple[frozenset[DeviceId], ...]] = attrs.field(factory=dict)
+
+    @property
+    def together(self) -> _Amounts:
+        """The largest amount of any class, by column."""
+        return tuple(map(max, zip(*self.amounts, strict=True)))
+
+    def free(self, row: int) -> list[int]:
+        """Devices of each column that nobody has on a row once pods that leave are gone."""
+        if self._room is None:
+            return []
+        return [
+            sum(self._room.is_free_later(device) for device in devices)
+            for devices in self.devices_of(row)
+        ]
+
+    def freed_by(self, pod: Pod, row: int) -> _Amounts:
+        """Devices of each column that a pod has for itself alone on a row."""
+        if self._room is None:
+            return ()
+        held = frozenset(self._room.held_alone(pod)) if pod.pod_class.claims else frozenset()
+        return tuple(len(held & devices) for devices in self.devices_of(row))
+
+    def devices_of(self, row: int) -> tuple[frozenset[DeviceId], ...]:
+        """Devices of each column on a row, in use or not."""
+        known = self._matching.get(row)
+        if known is None:
+            assert self._room is not None
+            found = [self._room.matching(row, each) for each in self.requests]
+            known = tuple(frozenset(each.id for each in devices) for devices in found)
+            self._matching[row] = known
+        return known
+
+
+class VictimDeviceCache:
+    """Columns that were made in a session, by the classes and rows that they are for."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[tuple[str, ...], bytes], VictimDevices] = {}
+
+
+def victim_devices(session: Session, classes: Sequence[PodClass], rows: Bools) -> VictimDevices:
+    """Columns for pods of some classes on some rows, shape (nodes,); none for pods without claims."""
+    if not any(each.claims for each in classes):
+        return VictimDevices(None, (), ((),) * len(classes), exact=True)
+    made = session.cycle_state.get_or_make(VictimDeviceCache, VictimDeviceCache).made
+    key = (tuple(each.digest for each in classes), rows.tobytes())
+    known = made.get(key)
+    if known is None:
+        numbers = np.flatnonzero(rows).tolist()
+        known = made[key] = _make_columns(session.devices, classes, numbers)
+    return known
+
+
+def _make_columns(
+    room: DeviceRoom, classes: Sequence[PodClass], rows: Sequence[int]
+) -> VictimDevices:
+    columns: dict[tuple[object, ...], ReadyRequest] = {}
+    needs: list[dict[tuple[object, ...], int]] = []
+    exact = True
+    for pod_class in classes:
+        need: dict[tuple[object, ...], int] = {}
+        for claim in room.class_claims(pod_class).own:
+            exact = exact and _is_plain(claim)
+            for alternatives in claim.requests:
+                request = alternatives[0].request
+                if len(alternatives) > 1 or request.admin:
+                    continue
+                key: tuple[object, ...] = (alternatives[0].selectors, request.tolerations)
+                columns.setdefault(key, alternatives[0])
+                count = request.count if request.mode is AllocationMode.EXACT else 1
+                need[key] = need.get(key, 0) + count
+        needs.append(need)
+    kept = []
+    for column, ready in columns.items():
+        devices = [device.device for row in rows for device in room.matching(row, ready)]
+        if any(each.shareable or each.consumes for each in devices):
+            exact = False
+        else:
+            kept.append(column)
+    made = VictimDevices(
+        room,
+        tuple(columns[key] for key in kept),
+        tuple(tuple(need.get(key, 0) for key in kept) for need in needs),
+        exact and not any(room.reaches_shared_pools(row) for row in rows),
+    )
+    made.exact = made.exact and not any(_overlap(made.devices_of(row)) for row in rows)
+    return made
+
+
+def _is_plain(claim: ReadyClaim) -> bool:
+    """Whether any devices that match serve the claim, if there are enough for each request."""
+    return not claim.constraints and all(
+        len(alternatives) == 1
+        and alternatives[0].request.mode is AllocationMode.EXACT
+        and not alternatives[0].request.admin
+        and not alternatives[0].request.capacity
+        for alternatives in claim.requests
+    )
+
+
+def _overlap(columns: Sequence[frozenset[DeviceId]]) -> bool:
+    return any(
+        not mine.isdisjoint(other)
+        for place, mine in enumerate(columns)
+        for other in columns[:place]
+    )
