@@ -33,8 +33,9 @@ OBJECTS_PER_KIND_MAX: Final = 200_000
 AUDIT_SETTLE_MAX_S: Final = 3600.0
 """Longest pause between the two looks of an audit."""
 QUEUE_DEPTH_MAX: Final = 8
-QUEUES_MAX: Final = 10_000
+"""Queues from the top of a tree to a leaf, both counted."""
 DOMAIN_DEPTH_MAX: Final = 8
+"""Levels of one topology, the CRD's cap."""
 DOMAINS_PER_LEVEL_MAX: Final = 100_000
 """Domains of one level, the first by name: as many as nodes that anybody has, so that who labels
 each node with values of its own does not fill tables."""
@@ -402,8 +403,6 @@ DECISION_BYTES_MAX: Final = 2 * 2**30
 # -- scenarios -------------------------------------------------------------------------------
 SCENARIO_FILE_BYTES_MAX: Final = 16 * 2**20
 """One file of a scenario: 20,000 nodes written out."""
-SCENARIO_PROBLEM_FILES_MAX: Final = 10
-"""Files of which problems are told in one go."""
 SCENARIO_COUNT_MAX: Final = 100_000
 """Repeats of one entry of a timeline, and nodes or pods that one line asks for."""
 SCENARIO_MOMENTS_MAX: Final = 1_000_000

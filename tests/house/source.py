@@ -93,6 +93,24 @@ def classes() -> dict[str, dict[str, list[str]]]:
     return found
 
 
+def names_used_of(module: str) -> set[str]:
+    """Names of a module of ours that others import from it, or take from it by its last name."""
+    short, used = module.rpartition(".")[2], set()
+    for name, tree in modules().items():
+        if name == module:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == module:
+                used.update(each.name for each in node.names)
+            elif (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == short
+            ):
+                used.add(node.attr)
+    return used
+
+
 def functions() -> Iterator[tuple[str, str]]:
     """Module and name of each function of a module; no methods."""
     for name, tree in modules().items():

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from .source import ROOT, circles, classes, functions, module_imports, modules
+from .source import ROOT, circles, classes, functions, module_imports, modules, names_used_of
 
 ENTRIES_MAX = 12
 NAMES_THAT_SAY_NOTHING = {"of", "told", "put", "keep", "again", "given", "kept", "made", "within"}
@@ -62,6 +62,23 @@ def test_functions_of_modules_have_names_that_say_something() -> None:
     assert silent == []
 
 
+def test_every_bound_is_asked_for_somewhere() -> None:
+    """One that nothing asks for is a promise that nothing keeps."""
+    limits = modules()["gpusched.base.limits"]
+    promised = {
+        node.target.id
+        for node in limits.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    here = {
+        node.id
+        for node in ast.walk(limits)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    assert len(promised) > 200
+    assert promised - names_used_of("gpusched.base.limits") - here == set()
+
+
 def _contracts(kind: str) -> list[dict[str, object]]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
@@ -93,6 +110,17 @@ def test_the_architecture_page_names_every_contract_by_its_title() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     titles = [each["name"] for each in settings["tool"]["importlinter"]["contracts"]]
     assert [title for title in titles if title not in page] == []
+
+
+def test_the_architecture_page_names_every_module_that_may_use_the_solver() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (contract,) = [
+        each for each in _contracts("forbidden") if each["forbidden_modules"] == ["ortools"]
+    ]
+    allowed = contract["ignore_imports"]
+    assert isinstance(allowed, list)
+    paths = [each.split(" -> ")[0].removeprefix("gpusched.").replace(".", "/") for each in allowed]
+    assert [path for path in paths if f"`{path}.py`" not in page] == []
 
 
 def test_every_path_on_the_architecture_page_exists() -> None:

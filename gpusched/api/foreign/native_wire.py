@@ -68,20 +68,20 @@ class SchedulingConstraints(Struct, gc=False):
 
 
 class WorkloadTemplateOf136(Struct, gc=False, rename="camel"):
-    """``podGroupTemplateRef.workload`` of v1alpha2."""
+    """The field ``podGroupTemplateRef.workload`` of v1alpha2."""
 
     workload_name: str = ""
     pod_group_template_name: str = ""
 
 
 class TemplateRefOf136(Struct, gc=False):
-    """``podGroupTemplateRef`` of v1alpha2."""
+    """The field ``podGroupTemplateRef`` of v1alpha2."""
 
     workload: WorkloadTemplateOf136 | None = None
 
 
 class WorkloadRef(Struct, gc=False, rename="camel"):
-    """``workloadRef`` since v1alpha3."""
+    """The field ``workloadRef`` since v1alpha3."""
 
     workload_name: str = ""
     template_name: str = ""

@@ -93,7 +93,7 @@ def _model_class() -> type[Any]:
 
 
 def new_solver_model() -> Any:
-    """An empty ``CpModel``."""
+    """A ``CpModel`` without variables and constraints."""
     return _model_class()()
 
 

@@ -116,7 +116,7 @@ class WireSliceSpec(Struct, gc=False, rename="camel"):
 
 
 class WireResourceSlice(Struct, gc=False):
-    """A ResourceSlice."""
+    """A ResourceSlice as the API sends it."""
 
     metadata: Metadata
     spec: WireSliceSpec = msgspec_field(default_factory=WireSliceSpec)
@@ -158,7 +158,7 @@ class WireClassSpec(Struct, gc=False, rename="camel"):
 
 
 class WireDeviceClass(Struct, gc=False):
-    """A DeviceClass."""
+    """A DeviceClass as the API sends it."""
 
     metadata: Metadata
     spec: WireClassSpec = msgspec_field(default_factory=WireClassSpec)
@@ -289,7 +289,7 @@ class WireResourceClaimMetadata(Metadata, gc=False, rename="camel"):
 
 
 class WireResourceClaim(Struct, gc=False):
-    """A ResourceClaim."""
+    """A ResourceClaim as the API sends it."""
 
     metadata: WireResourceClaimMetadata
     spec: WireClaimSpec = msgspec_field(default_factory=WireClaimSpec)
@@ -303,7 +303,7 @@ class WireClaimTemplateSpec(Struct, gc=False):
 
 
 class WireResourceClaimTemplate(Struct, gc=False):
-    """A ResourceClaimTemplate."""
+    """A ResourceClaimTemplate as the API sends it."""
 
     metadata: Metadata
     spec: WireClaimTemplateSpec = msgspec_field(default_factory=WireClaimTemplateSpec)
@@ -327,7 +327,7 @@ class WireTaintRuleSpec(Struct, gc=False, rename="camel"):
 
 
 class WireDeviceTaintRule(Struct, gc=False):
-    """A DeviceTaintRule."""
+    """A DeviceTaintRule as the API sends it."""
 
     metadata: Metadata
     spec: WireTaintRuleSpec = msgspec_field(default_factory=WireTaintRuleSpec)

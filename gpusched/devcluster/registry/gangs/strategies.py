@@ -140,7 +140,7 @@ class GroupStrategy(GangStrategy):
 
 
 class PodGroupStrategy(GroupStrategy):
-    """Groups of pods."""
+    """Rules for PodGroups of Kubernetes itself."""
 
     def __init__(self, features: GangFeatures) -> None:
         older = features.release == "1.36"

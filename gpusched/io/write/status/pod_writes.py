@@ -103,7 +103,7 @@ class MemberWrite:
     def request(
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
-        """See the module."""
+        """The patch of the pod's condition; None when nothing changes."""
         pod = cache.pod(self.uid)
         if pod is None or not pod.holds or pod.deleting:
             return None
