@@ -11,7 +11,7 @@ from gpusched.cli.inspect.device_reader import DeviceObjects
 from gpusched.cli.inspect.device_usage import DevicesInUse
 from gpusched.devices.inventory import NodeDevices, PoolId
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
-from gpusched.devices.shortage import DeviceState, describe_request
+from gpusched.devices.shortage.causes import DeviceState, describe_request
 
 _ANY: Final = ReadyRequest(DeviceRequest(name="any", device_class=""), "any", "any", (), ())
 """A request that every device matches."""

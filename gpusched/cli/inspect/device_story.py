@@ -21,8 +21,8 @@ from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
 from gpusched.cli.inspect.device_reader import DeviceObjects, claim_keys
 from gpusched.cli.inspect.device_usage import DevicesInUse
 from gpusched.devices.requests import ReadyClaim, make_ready
-from gpusched.devices.shortage import describe_request, reliefs
-from gpusched.devices.shortage_text import reliefs_text, request_shortage_text
+from gpusched.devices.shortage.causes import describe_request, reliefs
+from gpusched.devices.shortage.messages import reliefs_text, request_shortage_text
 
 _ROWS_SHOWN: Final = 64
 _HEADER: Final = ("POD", "CLAIM", "REQUEST", "ASKS FOR", "DEVICE", "NODE")

@@ -13,8 +13,8 @@ from gpusched.arrays.columns import Ints, how_many_fit
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.devices.inventory import DeviceId
-from gpusched.devices.shortage import RequestShortage
-from gpusched.devices.shortage_text import reliefs_text, request_shortage_text
+from gpusched.devices.shortage.causes import RequestShortage
+from gpusched.devices.shortage.messages import reliefs_text, request_shortage_text
 from gpusched.session.allocate.node_sets import NodeSet, Unschedulable
 from gpusched.session.framework.reasons import (
     Reason,

@@ -34,7 +34,7 @@ from gpusched.devices.held_values import DeviceHold
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
-from gpusched.devices.shortage import (
+from gpusched.devices.shortage.causes import (
     Holders,
     Relief,
     RequestShortage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpusched.devices.shortage import DeviceState, Relief, RequestShortage
+from gpusched.devices.shortage.causes import DeviceState, Relief, RequestShortage
 
 HOLDERS_SHOWN: Final = 2
 """Holders that a condition names; ``gpusched explain`` names all."""
