@@ -28,7 +28,7 @@ from gpusched.lab.scenario.recorder.open_lives import OpenPod, OpenWorkload
 from gpusched.lab.scenario.recorder.recorder import RunRecorder
 from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 from gpusched.testing.invariants import RECOVERY_S
-from gpusched.testing.invariants.devices import DeviceBooks, unserved_claims
+from gpusched.testing.invariants.devices import DeviceBooks, claim_names, unserved_claims
 
 PATIENCE_S: Final = 10.0
 """What a node offers or a queue may hold is known to the daemon after so long at the latest."""
@@ -234,7 +234,8 @@ class InvariantWatch:
             self._say(at, "room", f"pod {name} was bound to {body.node}, which is not there")
             return
         self._slots(body, pod, at, node)
-        if pod["spec"].get("resourceClaims"):
+        # On a real cluster claims are followed only where the scenario makes some itself.
+        if all(each in self._claims for each in claim_names(pod)):
             for found in unserved_claims(pod, self._claims):
                 self._say(at, "devices", found.sentence)
         if at - node.foreign < STATUS_S:
