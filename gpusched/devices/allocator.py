@@ -24,7 +24,6 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceConstraint,
 )
 from gpusched.api.devices.dynamic.slices import CapacityPolicy
-from gpusched.devices.given_devices import GivenDevice, make_allocation
 from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
@@ -33,8 +32,10 @@ from gpusched.devices.inventory import (
     PoolDevice,
     PoolId,
 )
-from gpusched.devices.nearness import move_together
 from gpusched.devices.requests import RESULTS_MAX, ReadyClaim, ReadyRequest
+from gpusched.devices.search.counter_bound import counters_suffice
+from gpusched.devices.search.given_devices import GivenDevice, make_allocation
+from gpusched.devices.search.nearness import move_together
 from gpusched.devices.selector_verdicts import LookedAt, Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
@@ -119,6 +120,7 @@ def allocate(
     alike: Sequence[int] = (),
     steps_max: int = STEPS_MAX,
     near: bool = True,
+    listed: bool = False,
 ) -> Allocation:
     """Give all claims their devices on one node, or prove that there is no way.
 
@@ -131,11 +133,15 @@ def allocate(
             that belongs to it, -1 for none; empty for none at all.
         steps_max: devices that are tried before the search gives up.
         near: whether equal devices of a claim are chosen so that they lie together.
+        listed: whether devices are tried in the order in which drivers list them, as Kubernetes'
+            own allocator does; experiments compare with it.
     """
     fault = next((each.fault for each in claims if each.fault), "")
     if fault:
         return Allocation(outcome=AllocationOutcome.ERROR, message=fault)
-    search = _Search(inventory, usage, node, claims, alike=alike, steps_max=steps_max)
+    search = _Search(
+        inventory, usage, node, claims, alike=alike, steps_max=steps_max, listed=listed
+    )
     try:
         found = search.run()
         if found and near:
@@ -173,6 +179,7 @@ class _Search:
         *,
         alike: Sequence[int],
         steps_max: int,
+        listed: bool,
     ) -> None:
         self._inventory = inventory
         self._usage = usage
@@ -196,16 +203,16 @@ class _Search:
         """Number of the first device of each claim."""
         self._selected: dict[tuple[str, ...], list[_Candidate | Mismatch]] = {}
         self._looked_at = looked_at_by(claims)
-        self._candidates = self._ordered_candidates()
+        self._candidates = self._ordered_candidates(listed)
         self._all: dict[ReadyRequest, list[_Candidate]] = {}
 
     # -- candidates --------------------------------------------------------------------------
-    def _ordered_candidates(self) -> list[_Candidate]:
+    def _ordered_candidates(self, listed: bool) -> list[_Candidate]:
         """All devices that can be used here, those first whose use leaves the most for others."""
         every = self._node.usable
         places: Sequence[int] = range(len(every))
         # Where a selector fails the answer depends on the order that Kubernetes has.
-        if not self._fails_on_any(every):
+        if not listed and not self._fails_on_any(every):
             groups = self._group_sizes(every)
             keys = [self._leaves(device, pool, groups) for device, pool in every]
             # The last first: kube-scheduler beside us takes the first, so that both seldom meet.
@@ -288,6 +295,10 @@ class _Search:
         """Whether all claims have their devices; then ``results`` has them."""
         self._all = self._list_all()
         if not self._enough_devices():
+            return False
+        if len(self._claims) > 1 and not counters_suffice(
+            self._claims, self._node.usable, self._usage
+        ):
             return False
         if not self._serve(0, 0):
             return False

@@ -19,10 +19,10 @@ from gpusched.devices.allocator import (
     allocate,
     looked_at_by,
 )
-from gpusched.devices.given_devices import make_allocation
 from gpusched.devices.inventory import DeviceInventory, NodeDevices
-from gpusched.devices.node_signature import signature_by
 from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.search.given_devices import make_allocation
+from gpusched.devices.search.node_signature import signature_by
 from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage
 

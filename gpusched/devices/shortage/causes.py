@@ -23,8 +23,8 @@ from gpusched.devices.inventory import (
     Pool,
     PoolDevice,
 )
-from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
+from gpusched.devices.search.node_signature import node_signature
 from gpusched.devices.selector_verdicts import Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 

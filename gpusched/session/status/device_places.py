@@ -11,7 +11,7 @@ from gpusched.api.devices.slots import slot_mask
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.limits import SLOTS_PER_NODE_MAX
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices
-from gpusched.devices.nearness import locality_of, read_locality
+from gpusched.devices.search.nearness import locality_of, read_locality
 from gpusched.devices.selector_verdicts import AttributeFrame
 from gpusched.session.state.plan import ClaimBind
 from gpusched.session.state.session import Session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.devices.nearness import choose_near
+from gpusched.devices.search.nearness import choose_near
 from tests.session.devices.conftest import Devices, exactly
 
 ROOT = "resource.kubernetes.io/pcieRoot"

@@ -32,8 +32,8 @@ from gpusched.devices.allocator import REPELS, AllocationOutcome, allocate
 from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, mixes
 from gpusched.devices.held_values import DeviceHold
 from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices, PoolDevice, PoolId
-from gpusched.devices.node_signature import node_signature
 from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
+from gpusched.devices.search.node_signature import node_signature
 from gpusched.devices.shortage.causes import (
     Holders,
     Relief,

@@ -20,8 +20,8 @@ from gpusched.devices.inventory import (
     ReachablePool,
     device_content,
 )
-from gpusched.devices.nearness import locality_of
 from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.search.nearness import locality_of
 from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage
 
