@@ -141,7 +141,13 @@ def _texts(attributes: Iterable[tuple[str, AttributeValue]]) -> tuple[tuple[str,
         first = value[0] if isinstance(value, tuple) and value else value
         if isinstance(first, int | str) and not isinstance(first, bool) and str(first):
             found[_short_name(name)] = str(first)
-    return tuple(sorted(found.items()))
+    return tuple([_shared_text(*each) for each in sorted(found.items())])
+
+
+@lru_cache(maxsize=16384)
+def _shared_text(name: str, text: str) -> tuple[str, str]:
+    """A name with a text; one object for all devices that have it."""
+    return name, text
 
 
 @lru_cache(maxsize=4096)

@@ -103,7 +103,7 @@ def _device(parsed: wire.WireDevice, driver: str) -> Device:
         attributes=tuple(
             sorted(
                 (
-                    (qualified(name, driver), _attribute(value))
+                    _named(qualified(name, driver), _attribute(value))
                     for name, value in (content.attributes or {}).items()
                 ),
                 key=lambda each: each[0],
@@ -158,6 +158,21 @@ def _attribute(value: wire.WireAttribute) -> AttributeValue:
     return tuple(listed)
 
 
+def _named(name: str, value: AttributeValue) -> tuple[str, AttributeValue]:
+    """An attribute; one object for all devices that have it, but for lists."""
+    return (name, value) if isinstance(value, tuple) else _shared_attribute(name, value)
+
+
+@lru_cache(maxsize=16384, typed=True)
+def _shared_attribute(name: str, value: AttributeValue) -> tuple[str, AttributeValue]:
+    return name, value
+
+
+@lru_cache(maxsize=4096)
+def _shared_capacity(name: str, amount: int, policy: CapacityPolicy | None) -> DeviceCapacity:
+    return DeviceCapacity(name=name, amount=amount, policy=policy)
+
+
 @lru_cache(maxsize=4096)
 def _version(text: str) -> Version:
     """A version; one object for all devices that have it."""
@@ -166,12 +181,12 @@ def _version(text: str) -> Version:
 
 def _capacity(name: str, value: wire.WireCapacity | wire.Amount) -> DeviceCapacity:
     if not isinstance(value, wire.WireCapacity):  # v1beta1 of 1.31 had the bare amount
-        return DeviceCapacity(name=name, amount=_amount(value, "spec.devices[].capacity"))
+        return _shared_capacity(name, _amount(value, "spec.devices[].capacity"), None)
     field = "spec.devices[].capacity"
-    return DeviceCapacity(
-        name=name,
-        amount=_amount(value.value, field),
-        policy=None if value.request_policy is None else _policy(value.request_policy, field),
+    return _shared_capacity(
+        name,
+        _amount(value.value, field),
+        None if value.request_policy is None else _policy(value.request_policy, field),
     )
 
 
