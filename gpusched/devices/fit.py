@@ -6,7 +6,7 @@ Answers are remembered for all nodes that have the same to offer, see ``node_sig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -152,6 +152,7 @@ def mixes(
     kinds: Sequence[Sequence[ReadyClaim]],
     *,
     most: Sequence[int],
+    once: Sequence[Mapping[str, ReadyClaim]] = (),
     steps_max: int = STEPS_MAX,
 ) -> tuple[tuple[int, ...], ...]:
     """The maximal counts of several kinds of pods that find devices on a node together.
@@ -162,6 +163,8 @@ def mixes(
         node: its devices.
         kinds: claims of one pod of each kind.
         most: pods of each kind that are asked about.
+        once: claims that all pods of a kind share, by what tells them apart: served once where any pod
+            of any kind that has them is there. Empty for none at all.
         steps_max: devices that one search tries; what is not found within them counts as none.
 
     Returns:
@@ -171,8 +174,11 @@ def mixes(
 
     def fits(counts: tuple[int, ...]) -> bool:
         if counts not in known:
-            claims: list[ReadyClaim] = []
-            alike: list[int] = []
+            shared: dict[str, ReadyClaim] = {}
+            for of_kind, pods in zip(once, counts, strict=False):
+                shared.update(of_kind if pods else {})
+            claims = list(shared.values())
+            alike = [-1] * len(claims)
             for kind, pods in zip(kinds, counts, strict=True):
                 alike += [
                     each + len(claims) if each >= 0 else -1 for each in _alike(len(kind), pods)
@@ -218,7 +224,7 @@ def _maximal(counts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def _alike(claims: int, pods: int) -> list[int]:
     """For the first claim of each pod the first claim of the pod before it."""
     found = [-1] * (claims * pods)
-    for pod in range(1, pods):
+    for pod in range(1, pods if claims else 0):
         found[pod * claims] = (pod - 1) * claims
     return found
 

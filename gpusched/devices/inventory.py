@@ -320,6 +320,16 @@ class DeviceInventory:
         for slices in self._local.get(node, {}).values():
             yield from slices
 
+    def wide_reaches(self) -> list[NodeReach]:
+        """Sorts of nodes that reach the same devices, in the order of the slices; those of one node are left out."""
+        reaches = (
+            part.reach or device.reach
+            for slices in self._wide.values()
+            for part in slices
+            for device in part.devices
+        )
+        return list(dict.fromkeys(each for each in reaches if each is not None and not each.node))
+
     def shares_pools(self, node: str) -> bool:
         """Whether a node reaches devices that other nodes may reach too."""
         return bool(self._wide) or node not in self._local

@@ -20,6 +20,7 @@ from gpusched.session.allocate.member_rules.own_pod_rules import (
     contradiction_message,
     own_pod_rules,
 )
+from gpusched.session.allocate.member_rules.shared_claims import place_with_shared_claims
 from gpusched.session.allocate.node_sets import (
     LevelConstraint,
     Unschedulable,
@@ -126,6 +127,15 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
     unready = claims_not_ready(session, gang)
     if unready is not None:
         return unready
+    return place_with_shared_claims(
+        session, gang, statement, lambda: _place_within(session, gang, statement, confines)
+    )
+
+
+def _place_within(
+    session: Session, gang: Gang, statement: Statement, confines: LevelConstraint
+) -> Unschedulable | None:
+    """Places where the level and the devices of shared claims leave them: one by one, or as a whole."""
     if _shared_freely(gang):
         return place_pod_by_pod(session, gang, statement, confines)
     if has_inter_pod_rules(session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]):

@@ -100,7 +100,9 @@ def _make_columns(
     exact = True
     for pod_class in classes:
         need: dict[tuple[object, ...], int] = {}
-        for claim in room.class_claims(pod_class).own:
+        claims = room.class_claims(pod_class)
+        exact = exact and not claims.shared  # which count for each of their users here
+        for claim in claims.without_devices:
             exact = exact and _is_plain(claim)
             for alternatives in claim.requests:
                 request = alternatives[0].request

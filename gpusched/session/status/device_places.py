@@ -37,7 +37,7 @@ def device_places(
     slots: set[int] = set()
     numa: set[int] = set()
     for bind in claims:
-        allocation = session.devices.allocation_of(bind)
+        allocation = session.devices.pod_claims.allocation_of(bind)
         for each in () if allocation is None else allocation.devices:
             key = DeviceId(each.driver, each.pool, each.device)
             slot = _slots_of(inventory, node).get(key)

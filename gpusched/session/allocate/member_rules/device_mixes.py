@@ -21,7 +21,7 @@ def role_mixes(session: Session, gang: Gang, roles: Sequence[Role]) -> RoleMixes
     places: dict[str, list[int]] = {}
     for number, pod_set in enumerate(gang.pod_sets):
         pod_class = pod_set.pod_class
-        if pod_class.claims and session.devices.class_claims(pod_class).own:
+        if pod_class.claims and session.devices.class_claims(pod_class).without_devices:
             places.setdefault(pod_class.digest, []).append(number)
     if len(places) < 2:
         return None

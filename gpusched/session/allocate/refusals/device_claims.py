@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from gpusched.api.meta.identity import UID
+from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import PodClass
+from gpusched.api.serializer.device_claims import CONSUMERS_MAX
 from gpusched.arrays.columns import Ints, how_many_fit
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang, PodSet
@@ -31,11 +32,25 @@ _REQUESTS_TOLD: Final = 3
 
 def claims_not_ready(session: Session, gang: Gang) -> Unschedulable | None:
     """Why the claims of a gang's pods cannot be decided; None where they can, or there are none."""
+    users: dict[ObjectKey, set[UID]] = {}
     for pod_set in gang.pod_sets:
         if pod_set.pod_class.claims:
             refusal = _not_ready(session, pod_set)
             if refusal is not None:
                 return refusal
+            namespace = pod_set.pod_class.namespace
+            for name in {each.claim for each in pod_set.pod_class.claims if each.claim}:
+                users.setdefault(ObjectKey(namespace, name), set()).update(
+                    pod.uid for pod in pod_set.pods
+                )
+    for key, pods in users.items():
+        reserved = len(session.devices.pod_claims.users_of(key) - pods)
+        if len(pods) + reserved > CONSUMERS_MAX:
+            message = (
+                f"{pods_text(len(pods))} name ResourceClaim {key.name}, which {reserved} others use: a claim is for at "
+                f"most {CONSUMERS_MAX} pods"
+            )
+            return Unschedulable(Reason.INVALID_SPEC, truncate_message(message))
     return None
 
 
@@ -45,21 +60,11 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
     if fault:
         message = f"pod {first.name} {fault}"
         return Unschedulable(Reason.INVALID_SPEC, truncate_message(message))
-    shared = devices.shared_claim(pod_set.pod_class)
-    if shared and len(pod_set.pods) > 1:
-        return Unschedulable(
-            Reason.INVALID_SPEC,
-            truncate_message(
-                f"{pods_text(len(pod_set.pods))} share ResourceClaim {shared}, which has no devices yet: this "
-                f"version of gpusched allocates claims of one pod; use a template, or allocate the claim by "
-                f"a pod of its own first"
-            ),
-        )
     born = [pod for pod in pod_set.pods if not is_expected(pod)]
     for pod in born:
-        if devices.are_ready(pod):
+        if devices.pod_claims.are_ready(pod):
             continue
-        missing = devices.missing_claim(pod)
+        missing = devices.pod_claims.missing_claim(pod)
         if missing:
             message = (
                 f"pod {pod.name} waits for its claim {missing} to be made by the claim controller"
@@ -73,7 +78,7 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
                 f"scheduler allocated it at the same time; it is not used until that claim is released"
             )
             return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
-        held = devices.held_claim(pod)
+        held = devices.pod_claims.held_claim(pod)
         if held:
             message = (
                 f"ResourceClaim {held} of pod {pod.name} has devices from an earlier attempt, which are "
@@ -128,7 +133,12 @@ def _requests_text(
 ) -> str:
     holders = session.cycle_state.get_or_make(_DeviceHolders, lambda: _DeviceHolders(session))
     found = holders.describe(session, pod_class, tuple((row, bool(fits[row])) for row in rows))
-    lacking = [each for each in found if each.free < max(1, each.needed * count)]
+    shared = {each.ready.name for each in session.devices.class_claims(pod_class).shared}
+    lacking = [
+        each
+        for each in found
+        if each.free < max(1, each.needed * (1 if each.claim in shared else count))
+    ]
     if not lacking:
         # Each request would find enough: it is their combination, or where the devices are.
         open_rows = [row for row in rows if fits[row]]
@@ -161,11 +171,11 @@ class _DeviceHolders:
     ) -> list[RequestShortage]:
         """What keeps devices from each request of a class; the same while nothing else was given."""
         devices = session.devices
-        own = devices.class_claims(pod_class).own
+        asked = devices.class_claims(pod_class).without_devices
         given = tuple(devices.given_devices())
         # What leaves later is in no list: then what was found counts until the next move.
         moves = devices.moves if session.node_usage.later else -1
-        key = (tuple((each.name, each.sort) for each in own), rows, given, moves)
+        key = (tuple((each.name, each.sort) for each in asked), rows, given, moves)
         known = self._found.get(key)
         if known is None:
             names: dict[DeviceId, list[str]] = {}

@@ -15,24 +15,21 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.affinity.selector import NodeTerm
-from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
+from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.claims import (
     ClaimAllocation,
-    PodClaim,
-    ResourceClaim,
 )
 from gpusched.api.devices.dynamic.slices import Device
-from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.meta.identity import UID
 from gpusched.api.pod.pod import Pod, PodClass
-from gpusched.arrays.columns import Ints
+from gpusched.arrays.columns import Bools, Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import REPELS, AllocationOutcome, allocate
-from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, mixes
+from gpusched.devices.fit import AskedClaims, PodCount, mixes
 from gpusched.devices.held_values import DeviceHold
-from gpusched.devices.inventory import DeviceId, DeviceInventory, NodeDevices, PoolDevice, PoolId
-from gpusched.devices.requests import ReadyClaim, ReadyRequest, make_ready
+from gpusched.devices.inventory import DeviceId, NodeDevices, PoolDevice, PoolId
+from gpusched.devices.requests import ReadyClaim, ReadyRequest
 from gpusched.devices.search.node_signature import node_signature
 from gpusched.devices.shortage.causes import (
     Holders,
@@ -43,125 +40,24 @@ from gpusched.devices.shortage.causes import (
 )
 from gpusched.devices.usage import DeviceUsage
 from gpusched.placement.model.class_fit import Caps
+from gpusched.session.state.nodes.device_cache import DeviceCache
+from gpusched.session.state.nodes.device_reaches import DeviceReaches
+from gpusched.session.state.nodes.pod_claims import (
+    ClassClaims,
+    GivenClaims,
+    GivenPods,
+    PodClaims,
+    SharedClaim,
+    held_devices,
+    read_class_claims,
+)
 from gpusched.session.state.plan import ClaimBind
 
 _PODS_MAX: Final = 64
 """Pods of one class on one node whose devices are counted at once."""
+_NOTHING_CHOSEN: Final[Mapping[UID, Bools]] = MappingProxyType({})
 _MIXES_MAX: Final = 100
 """Counts of several classes on one node that are gone through."""
-
-
-class DeviceCache:
-    """What outlives a session: pools made of slices, and how many pods fit nodes that are alike."""
-
-    def __init__(self) -> None:
-        self._catalog = NO_DEVICES
-        self._inventory: DeviceInventory | None = None
-        self._claims: Mapping[ObjectKey, ResourceClaim] = NO_DEVICES.claims
-        self._usage: DeviceUsage | None = None
-        self.answers = DeviceAnswers()
-
-    def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
-        """The inventory of a catalog; the same object for the same slices, classes and rules."""
-        known, before = self._inventory, self._catalog
-        if (
-            known is None
-            or before.slices is not catalog.slices
-            or before.classes is not catalog.classes
-            or before.taint_rules is not catalog.taint_rules
-        ):
-            known = self._inventory = DeviceInventory(catalog, known)
-            self._usage = None
-            if before.classes is not catalog.classes:
-                self.answers.clear()
-        self.answers.trim()
-        self._catalog = catalog
-        return known
-
-    def usage(self, catalog: DeviceCatalog) -> DeviceUsage:
-        """What allocated claims hold of the devices, for one session to change."""
-        inventory, claims = self.inventory(catalog), catalog.claims
-        before = self._claims if self._usage is not None else NO_DEVICES.claims
-        if self._usage is None:
-            self._usage = DeviceUsage(inventory)
-        if claims is not before:
-            _follow_claims(self._usage, before, claims)
-        self._claims = claims
-        return self._usage.copy()
-
-
-def _follow_claims(
-    usage: DeviceUsage,
-    before: Mapping[ObjectKey, ResourceClaim],
-    now: Mapping[ObjectKey, ResourceClaim],
-) -> None:
-    """Take what claims were given since, and give back what they have no longer."""
-    for key, claim in now.items():
-        old = before.get(key)
-        if old is not claim:
-            if old is not None and old.allocation is not None:
-                usage.add(old.allocation.devices, times=-1)
-            if claim.allocation is not None:
-                usage.add(claim.allocation.devices)
-    for key in before.keys() - now.keys():
-        allocation = before[key].allocation
-        if allocation is not None:
-            usage.add(allocation.devices, times=-1)
-
-
-@attrs.frozen(slots=True, eq=False)
-class ClassClaims:
-    """Claims of the pods of one class.
-
-    Attributes:
-        own: that each pod gets allocated for itself, in the order of the spec.
-        asked: the same, to be asked about; None where there are none.
-        nodes: for each claim that has an allocation and limits the nodes, its terms.
-        fault: why no pod of the class can be placed, empty where they can.
-    """
-
-    own: tuple[ReadyClaim, ...] = ()
-    nodes: tuple[tuple[NodeTerm, ...], ...] = ()
-    fault: str = ""
-    asked: AskedClaims | None = None
-
-
-@attrs.define(slots=True, eq=False)
-class _Given:
-    """What one pod was given in this session."""
-
-    row: int
-    claims: ClassClaims
-    allocations: tuple[ClaimAllocation, ...]
-
-
-class _GivenPods:
-    """Pods that a session gave devices."""
-
-    def __init__(self) -> None:
-        self.by_uid: dict[UID, _Given] = {}
-        self._by_row: dict[int, dict[UID, _Given]] = {}
-
-    def put(self, uid: UID, given: _Given) -> None:
-        """A pod was given these, instead of others where it had some."""
-        self.pop(uid)
-        self.by_uid[uid] = given
-        if given.allocations:
-            self._by_row.setdefault(given.row, {})[uid] = given
-
-    def pop(self, uid: UID) -> _Given | None:
-        """Drop a pod, and return what it was given."""
-        given = self.by_uid.pop(uid, None)
-        if given is not None:
-            self._by_row.get(given.row, {}).pop(uid, None)
-        return given
-
-    def on_row(self, row: int) -> Mapping[UID, _Given]:
-        """Pods on a row that have devices of their own."""
-        return self._by_row.get(row, _NO_PODS)
-
-
-_NO_PODS: Final[Mapping[UID, _Given]] = MappingProxyType({})
 
 
 class DeviceRoom:
@@ -185,6 +81,8 @@ class DeviceRoom:
         self._node_usage = node_usage
         self._cache = cache
         self.inventory = cache.inventory(catalog)
+        self.pod_claims = PodClaims(catalog)
+        self.reaches = DeviceReaches(self.inventory, node_usage.nodes.nodes)
         self._first = cache.usage(catalog)
         """What was taken before the session gave anything; never changed."""
         self._now = self._first.copy()
@@ -198,12 +96,15 @@ class DeviceRoom:
         """What devices that are given now are held to, see ``held_to``."""
         self._holds: dict[UID, DeviceHold] = {}
         """What devices of pods that were given any were held to."""
-        self._claims_of: dict[UID, tuple[ResourceClaim | None, ...]] = {}
-        self._given = _GivenPods()
-        self._nominated = _GivenPods()
+        self._given = GivenPods()
+        self._nominated = GivenPods()
         self._uncertain: set[tuple[str, int]] = set()
+        self._chosen: Mapping[UID, Bools] = _NOTHING_CHOSEN
+        """Rows of nodes that are to reach the devices of shared claims, by UID."""
+        self._wide: tuple[object, object, list[ClaimAllocation] | None] = (None, None, None)
+        """The last answer of ``_allocate_wide``, with what was asked and which nodes were chosen."""
         self._moves = 0
-        self._found: tuple[object, dict[UID, _Given] | None] = (None, None)
+        self._found: tuple[object, dict[UID, GivenClaims] | None] = (None, None)
         """The last answer of ``can_take``, with what was asked and after how many moves."""
 
     # -- classes -----------------------------------------------------------------------------
@@ -228,53 +129,14 @@ class DeviceRoom:
         key = (pod_class.digest, hold)
         known = self._classes.get(key)
         if known is None:
-            known = self._classes[key] = self._read_claims(pod_class, hold)
+            known = self._classes[key] = read_class_claims(
+                pod_class, self._catalog, self._cache.answers.make_asked, hold
+            )
         return known
 
     def _claims_to_give(self, pod: Pod) -> ClassClaims:
         """Claims of a pod, held as now or, where nothing is now, as those that it was given before."""
         return self._class_claims(pod.pod_class, self.hold or self._holds.get(pod.uid))
-
-    def _read_claims(self, pod_class: PodClass, hold: DeviceHold | None) -> ClassClaims:
-        if not self._catalog.served:
-            return ClassClaims(
-                fault="uses resource claims, and this API server serves no resource.k8s.io"
-            )
-        own: list[ReadyClaim] = []
-        nodes: list[tuple[NodeTerm, ...]] = []
-        for each in pod_class.claims:
-            key = ObjectKey(pod_class.namespace, each.claim or each.template)
-            if each.template:
-                template = self._catalog.templates.get(key)
-                if template is None:
-                    return ClassClaims(
-                        fault=f"names ResourceClaimTemplate {key.name}, which is not there"
-                    )
-                own.append(make_ready(each.name, template.spec, self.inventory.classes, hold))
-                continue
-            claim = self._catalog.claims.get(key)
-            if claim is None or claim.deleting:
-                how = "is being deleted" if claim is not None else "is not there"
-                return ClassClaims(fault=f"names ResourceClaim {key.name}, which {how}")
-            if claim.allocation is None:
-                own.append(make_ready(each.name, claim.spec, self.inventory.classes, hold))
-            elif claim.allocation.nodes is not None:
-                nodes.append(claim.allocation.nodes)
-        fault = next((each.fault for each in own if each.fault), "")
-        return ClassClaims(
-            tuple(own),
-            tuple(nodes),
-            fault and f"cannot be given devices: {fault}",
-            self._cache.answers.make_asked(tuple(own)) if own else None,
-        )
-
-    def shared_claim(self, pod_class: PodClass) -> str:
-        """Name of a claim without devices that all pods of a class would share; empty for none."""
-        for each in pod_class.claims:
-            claim = self._catalog.claims.get(ObjectKey(pod_class.namespace, each.claim))
-            if each.claim and claim is not None and claim.allocation is None:
-                return claim.name
-        return ""
 
     def describe_shortage(
         self, pod_class: PodClass, rows: Sequence[tuple[int, bool]], holders: Holders
@@ -289,7 +151,7 @@ class DeviceRoom:
         nodes = [(self._node_devices(row), has_room) for row, has_room in rows]
         return [
             describe_request(self._usage, nodes, claim, alternatives[-1], holders=holders)
-            for claim in self.class_claims(pod_class).own
+            for claim in self.class_claims(pod_class).without_devices
             for alternatives in claim.requests
         ]
 
@@ -309,7 +171,7 @@ class DeviceRoom:
         for claim in self._catalog.claims.values():
             if claim.allocation is None:
                 continue
-            for device in _held_devices(claim.allocation):
+            for device in held_devices(claim.allocation):
                 for each in claim.reserved_for:
                     yield each.uid, f"{claim.namespace}/{each.name}", device
                 if not claim.reserved_for:
@@ -319,7 +181,7 @@ class DeviceRoom:
         """Devices that this session gave or that are nominated, each with the pod's UID."""
         for uid, each in (*self._given.by_uid.items(), *self._nominated.by_uid.items()):
             for allocation in each.allocations:
-                for device in _held_devices(allocation):
+                for device in held_devices(allocation):
                     yield uid, device
 
     def selected_devices(
@@ -334,7 +196,7 @@ class DeviceRoom:
         selectors = {
             each.selectors
             for pod_class in classes
-            for claim in self._class_claims(pod_class, None).own
+            for claim in self._class_claims(pod_class, None).without_devices
             for alternatives in claim.requests
             for each in alternatives
             if not requests or each.parent in requests or each.name in requests
@@ -360,9 +222,10 @@ class DeviceRoom:
             requests: names of the requests that count, empty for all.
         """
         found = []
-        given = self._given.by_uid.get(pod.uid)
-        allocations = () if given is None else given.allocations
-        of_claims = [each.allocation for each in self.claims_of(pod) if each is not None]
+        made = [each for each in self.pod_claims.claims_of(pod) if each is not None]
+        given = map(self._given.by_uid.get, (pod.uid, *(each.uid for each in made)))
+        allocations = [held for each in given if each is not None for held in each.allocations]
+        of_claims = [each.allocation for each in made]
         for allocation in (*allocations, *of_claims):
             for each in allocation.devices if allocation is not None else ():
                 names = {each.request, each.request.partition("/")[0]}
@@ -402,27 +265,74 @@ class DeviceRoom:
             for terms in claims.nodes
         ):
             return 0
-        if claims.asked is None:
+        unserved = self._unserved(claims, row)
+        if unserved is None:
+            return 0
+        if not claims.shared:
+            return self._count_served(pod_class, unserved, row, most=most)
+        nominated = self._node_usage.later
+        wide = self._find_wide(claims, row, nominated=nominated)
+        if wide is None:
+            return 0
+        for each in wide.values():
+            self._shift(each.allocations, nominated=nominated, times=1)
+        found = self._count_served(pod_class, unserved, row, most=most)
+        for each in wide.values():
+            self._shift(each.allocations, nominated=nominated, times=-1)
+        return found
+
+    def _count_served(
+        self, pod_class: PodClass, unserved: Sequence[SharedClaim], row: int, *, most: int
+    ) -> int:
+        """How many pods find devices of their own on a row, with shared claims that are served there."""
+        asked = self.class_claims(pod_class).asked
+        beside = [each.asked for each in unserved]
+        if asked is not None:
+            return self._count_own(pod_class, asked, row, most=min(most, _PODS_MAX), beside=beside)
+        if not beside:
             return most
-        most = min(most, _PODS_MAX)
-        devices = self.inventory.node_devices(node.name, node.labels)
-        answers = self._cache.answers
-        found = answers.count(self.inventory, self._usage, devices, claims.asked, most=most)
+        together = self._ask_for([each.ready for each in unserved])
+        return most if self._count_own(pod_class, together, row, most=1, beside=()) else 0
+
+    def _ask_for(self, claims: Sequence[ReadyClaim]) -> AskedClaims:
+        return self._cache.answers.make_asked(tuple(claims))
+
+    def _count_own(
+        self,
+        pod_class: PodClass,
+        asked: AskedClaims,
+        row: int,
+        *,
+        most: int,
+        beside: Sequence[AskedClaims],
+    ) -> int:
+        """How often some claims are served on a row, with others that are served once."""
+        devices, answers = self._node_devices(row), self._cache.answers
+        found = answers.count(self.inventory, self._usage, devices, asked, most=most, beside=beside)
         if found.most < most:
             nominated = self._node_usage.later
-            beside = (self._nominated if nominated else self._given).on_row(row)
-            if beside:
-                found = self._count_beside(claims.asked, devices, list(beside.values()), most=most)
+            given = (self._nominated if nominated else self._given).on_row(row)
+            if given:
+                found = self._count_beside(
+                    asked, devices, list(given.values()), most=most, more=beside
+                )
         if found.bounded:
             self._uncertain.add((pod_class.digest, row))
         return found.most
 
     def _count_beside(
-        self, asked: AskedClaims, devices: NodeDevices, beside: Sequence[_Given], *, most: int
+        self,
+        asked: AskedClaims,
+        devices: NodeDevices,
+        beside: Sequence[GivenClaims],
+        *,
+        most: int,
+        more: Sequence[AskedClaims],
     ) -> PodCount:
         """The same where pods were given places in this session, which may change their devices."""
         nominated = self._node_usage.later
         others = [each.claims.asked for each in beside if each.claims.asked is not None]
+        others += more
         answers = self._cache.answers
         if (
             not nominated
@@ -458,12 +368,19 @@ class DeviceRoom:
         node = self._node_usage.nodes.nodes[row]
         devices = self.inventory.node_devices(node.name, node.labels)
         kinds = [self.class_claims(each).own for each in classes]
+        once = [
+            {str(each.uid): each.ready for each in self._unserved(self.class_claims(of), row) or ()}
+            for of in classes
+        ]
         every = [claim for own in kinds for claim in own]
+        every += [claim for shared in once for claim in shared.values()]
         signature = node_signature(self.inventory, self._usage, devices, every)
-        key = (signature, tuple(tuple(e.sort for e in own) for own in kinds), tuple(most))
+        sorts = tuple(tuple(e.sort for e in own) for own in kinds)
+        shared_sorts = tuple(tuple((uid, e.sort) for uid, e in each.items()) for each in once)
+        key = (signature, sorts, shared_sorts, tuple(most))
         known = self._cache.answers.mixes.get(key)
         if known is None:
-            known = mixes(self.inventory, self._usage, devices, kinds, most=most)
+            known = mixes(self.inventory, self._usage, devices, kinds, most=most, once=once)
             self._cache.answers.mixes[key] = known
         return known
 
@@ -516,6 +433,7 @@ class DeviceRoom:
         if self.hold is not None:
             self._holds[pod.uid] = self.hold
         given = self._nominated if nominated else self._given
+        shared = len(given.by_uid.keys() & found.keys()) + 1 < len(found)
         for uid in found:
             before = given.pop(uid)
             if before is not None:
@@ -523,23 +441,28 @@ class DeviceRoom:
         for uid, place in found.items():
             self._move(place.allocations, nominated=nominated, times=1)
             given.put(uid, place)
-        self._touch(row)
+        given.use(pod.uid, self.class_claims(pod.pod_class))
+        self._touch(row, all_rows=shared)
 
     def give_back(self, pod: Pod, *, nominated: bool) -> None:
         """Undo ``take``; a nomination of an earlier session may have found none."""
-        place = (self._nominated if nominated else self._given).pop(pod.uid)
-        if place is not None:
-            self._move(place.allocations, nominated=nominated, times=-1)
-            self._touch(place.row)
+        given = self._nominated if nominated else self._given
+        place = given.pop(pod.uid)
+        if place is None:
+            return
+        unused = given.unused_without(pod.uid, place.claims)
+        for each in (place, *filter(None, map(given.pop, unused))):
+            self._move(each.allocations, nominated=nominated, times=-1)
+        self._touch(place.row, all_rows=bool(unused))
 
     def take_again(self, pod: Pod, row: int, *, nominated: bool) -> None:
         """Undo ``give_back``; where a nomination of an earlier session had none, nothing happens."""
         if not nominated or self._find(pod, row, nominated=True) is not None:
             self.take(pod, row, nominated=nominated)
 
-    def _touch(self, row: int) -> None:
-        """Other nodes may reach what was taken on this one."""
-        if self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name):
+    def _touch(self, row: int, *, all_rows: bool) -> None:
+        """Other nodes may reach what was taken on this one, or be open to users of a shared claim."""
+        if all_rows or self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name):
             self._node_usage.touched_rows.extend(range(len(self._node_usage.nodes)))
 
     def _move(self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int) -> None:
@@ -556,36 +479,152 @@ class DeviceRoom:
                 later.add(each.devices, times=times)
             self._now.add(each.devices, times=times)
 
-    def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, _Given] | None:
+    def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, GivenClaims] | None:
         """Devices for the pod alone, else for all that this session placed on the row with it."""
         claims = self._claims_to_give(pod)
-        if claims.asked is None:
-            return {pod.uid: _Given(row, claims, ())}
-        node = self._node_usage.nodes.nodes[row]
-        devices = self.inventory.node_devices(node.name, node.labels)
+        unserved = self._unserved(claims, row)
+        if unserved is None:
+            return None
+        wide = self._find_wide(claims, row, nominated=nominated)
+        if wide is None:
+            return None
+        for each in wide.values():
+            self._shift(each.allocations, nominated=nominated, times=1)
+        found = self._find_local(pod, claims, unserved, row, nominated=nominated)
+        for each in wide.values():
+            self._shift(each.allocations, nominated=nominated, times=-1)
+        return None if found is None else {**wide, **found}
+
+    def _find_local(
+        self,
+        pod: Pod,
+        claims: ClassClaims,
+        unserved: Sequence[SharedClaim],
+        row: int,
+        *,
+        nominated: bool,
+    ) -> dict[UID, GivenClaims] | None:
+        """The same for the pod's own claims, and those shared ones that are served on this node."""
+        asked = claims.asked
+        if unserved:
+            asked = self._ask_for([*(each.ready for each in unserved), *claims.own])
+        if asked is None:
+            return {pod.uid: GivenClaims(row, claims, ())}
+        devices = self._node_devices(row)
         usage = self._later if nominated else self._now
-        alone = self._cache.answers.allocate(self.inventory, usage, devices, claims.asked)
+        new = {each.uid: GivenClaims(row, _alone(each), ()) for each in unserved}
+        new[pod.uid] = GivenClaims(row, claims, ())
+        alone = self._cache.answers.allocate(self.inventory, usage, devices, asked)
         if alone.outcome is AllocationOutcome.ALLOCATED:
-            return {pod.uid: _Given(row, claims, alone.claims)}
+            return self._with_allocations(new, alone.claims)
         everyone = dict((self._nominated if nominated else self._given).on_row(row))
         if not everyone:
             return None
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=-1)
-        everyone[pod.uid] = _Given(row, claims, ())
-        asked = [claim for each in everyone.values() for claim in each.claims.own]
-        found = allocate(self.inventory, usage, devices, asked)
-        everyone.pop(pod.uid)
+        all_claims = [
+            claim for each in (*everyone.values(), *new.values()) for claim in each.claims.own
+        ]
+        found = allocate(self.inventory, usage, devices, all_claims)
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=1)
-        everyone[pod.uid] = _Given(row, claims, ())
         if found.outcome is not AllocationOutcome.ALLOCATED:
             return None
-        left = iter(found.claims)
+        return self._with_allocations({**everyone, **new}, found.claims)
+
+    def _with_allocations(
+        self, places: Mapping[UID, GivenClaims], allocations: Sequence[ClaimAllocation]
+    ) -> dict[UID, GivenClaims]:
+        """The same places, each with as many allocations as it has claims of its own."""
+        left = iter(allocations)
         return {
-            uid: _Given(row, each.claims, tuple(next(left) for _ in each.claims.own))
-            for uid, each in everyone.items()
+            uid: attrs.evolve(each, allocations=tuple(next(left) for _ in each.claims.own))
+            for uid, each in places.items()
         }
+
+    # -- claims that pods share --------------------------------------------------------------
+    @contextmanager
+    def choosing(self, nodes: Mapping[UID, Bools]) -> Iterator[None]:
+        """Let shared claims without devices, by UID, get such as all of some nodes reach, shape (nodes,).
+
+        Users of the claims are placed on these nodes alone.
+        """
+        before = self._chosen
+        self._chosen = {**before, **nodes}
+        self._touch(0, all_rows=True)
+        try:
+            yield
+        finally:
+            self._chosen = before
+            self._touch(0, all_rows=True)
+
+    def given_claim(self, uid: UID) -> GivenClaims | None:
+        """What a shared claim was given in this session, now or later as it looks at it."""
+        found = self._given.by_uid.get(uid)
+        if found is None and self._node_usage.later:
+            found = self._nominated.by_uid.get(uid)
+        return found
+
+    def _unserved(self, claims: ClassClaims, row: int) -> list[SharedClaim] | None:
+        """Shared claims that a pod on a row needs served there; None where it cannot use one."""
+        unserved = []
+        for each in claims.shared:
+            given = self.given_claim(each.uid)
+            chosen = self._chosen.get(each.uid)
+            if given is not None:
+                if not given.reaches(row):
+                    return None
+            elif chosen is None or not chosen[row]:
+                if chosen is not None:
+                    return None
+                unserved.append(each)
+            elif int(chosen.sum()) == 1:
+                unserved.append(each)
+        return unserved
+
+    def _find_wide(
+        self, claims: ClassClaims, row: int, *, nominated: bool
+    ) -> dict[UID, GivenClaims] | None:
+        """Devices that all chosen nodes reach, for shared claims for which several were chosen."""
+        wanted = [
+            each
+            for each in claims.shared
+            if each.uid in self._chosen
+            and self.given_claim(each.uid) is None
+            and int(self._chosen[each.uid].sum()) > 1
+        ]
+        if not wanted:
+            return {}
+        question = (tuple(each.uid for each in wanted), nominated, self._moves, self.hold)
+        if self._wide[0] != question or self._wide[1] is not self._chosen:
+            found = self._allocate_wide(wanted, nominated=nominated)
+            self._wide = (question, self._chosen, found)
+        allocations = self._wide[2]
+        if allocations is None:
+            return None
+        return {
+            each.uid: GivenClaims(
+                row, _alone(each), (allocation,), self.reaches.rows_of(allocation)
+            )
+            for each, allocation in zip(wanted, allocations, strict=True)
+        }
+
+    def _allocate_wide(
+        self, claims: Sequence[SharedClaim], *, nominated: bool
+    ) -> list[ClaimAllocation] | None:
+        usage = (self._later if nominated else self._now).copy()
+        found = []
+        for each in claims:
+            allocation = self.reaches.allocate(usage, each.ready, self._chosen[each.uid])
+            if allocation is None:
+                return None
+            usage.add(allocation.devices)
+            found.append(allocation)
+        return found
+
+    def allocate_wide(self, claim: SharedClaim, rows: Bools) -> ClaimAllocation | None:
+        """Devices for a shared claim that all of some rows reach; None where there are none."""
+        return self.reaches.allocate(self._usage, claim.ready, rows)
 
     # -- victims -----------------------------------------------------------------------------
     def leave(self, pod: Pod, *, times: int = 1) -> None:
@@ -616,7 +655,7 @@ class DeviceRoom:
         """Devices that are free once a pod leaves: of claims of its own, or given in this session."""
         given = self._given.by_uid.get(pod.uid)
         for each in (*self._held_by(pod.uid), *(() if given is None else given.allocations)):
-            yield from _held_devices(each)
+            yield from held_devices(each)
 
     def _held_by(self, uid: UID) -> Sequence[ClaimAllocation]:
         """Allocations that are reserved for one pod alone."""
@@ -625,74 +664,28 @@ class DeviceRoom:
         return self._held.get(uid, ())
 
     # -- the plan ----------------------------------------------------------------------------
-    def claims_of(self, pod: Pod) -> tuple[ResourceClaim | None, ...]:
-        """The claims that a pod means, in the order of its spec; None for one that is not there yet."""
-        known = self._claims_of.get(pod.uid)
-        if known is None:
-            known = self._claims_of[pod.uid] = tuple(
-                [self._claim_of(pod, each) for each in pod.pod_class.claims]
-            )
-        return known
-
-    def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        name = named.claim
-        if not name:
-            name = next((made for own, made in pod.generated_claims if own == named.name), "")
-        return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
-
-    def are_ready(self, pod: Pod) -> bool:
-        """Whether all claims of a pod are there and none of them has devices yet."""
-        claims = self.claims_of(pod)
-        return all(claim is not None and claim.allocation is None for claim in claims)
-
-    def missing_claim(self, pod: Pod) -> str:
-        """The name that a pod has for a claim which is not made yet; empty where all are there."""
-        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
-            if claim is None and each.name not in _unneeded(pod):
-                return each.name
-        return ""
-
-    def held_claim(self, pod: Pod) -> str:
-        """The name of a claim made for a pod that has devices from an earlier attempt; else empty."""
-        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
-            if each.template and claim is not None and claim.allocation is not None:
-                return claim.name
-        return ""
-
-    def allocation_of(self, bind: ClaimBind) -> ClaimAllocation | None:
-        """What a claim of the plan gets, or has already."""
-        claim = self._catalog.claims.get(bind.key)
-        return bind.allocation or (claim.allocation if claim is not None else None)
-
     def twice_given(self, pod: Pod) -> tuple[str, str, str] | None:
         """A claim of a pod, its device that another claim has as well, and that claim; None for none."""
-        for claim in self.claims_of(pod):
-            held = () if claim is None or claim.allocation is None else claim.allocation.devices
-            for device in held:
-                key = DeviceId(device.driver, device.pool, device.device)
-                taken = self._first.holding(key)
-                if claim is not None and taken is not None and taken.whole > 1 and not device.admin:
-                    other = min(self._holders(key) - {claim.key}, default=claim.key)
-                    return claim.name, device.device, str(other)
-        return None
-
-    def _holders(self, device: DeviceId) -> set[ObjectKey]:
-        return {
-            claim.key
-            for claim in self._catalog.claims.values()
-            if claim.allocation is not None and device in _held_devices(claim.allocation)
-        }
+        return self.pod_claims.twice_given(pod, self._first)
 
     def claim_binds(self, pod: Pod) -> tuple[ClaimBind, ...]:
         """What is written of a pod's claims before it is bound."""
         given = self._given.by_uid.get(pod.uid)
         left = iter(() if given is None else given.allocations)
         found = []
-        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
+        for each, claim in zip(pod.pod_class.claims, self.pod_claims.claims_of(pod), strict=True):
             if claim is not None:
-                allocation = next(left) if claim.allocation is None or each.template else None
+                allocation = next(left) if each.template else None
+                shared = self._given.by_uid.get(claim.uid)
+                if not each.template and claim.allocation is None and shared is not None:
+                    (allocation,) = shared.allocations
                 found.append(ClaimBind(claim.key, claim.uid, allocation))
         return tuple(found)
+
+
+def _alone(claim: SharedClaim) -> ClassClaims:
+    """A shared claim as if it were the only one of a pod."""
+    return ClassClaims(own=(claim.ready,), asked=claim.asked)
 
 
 def _held_alone(catalog: DeviceCatalog) -> dict[UID, list[ClaimAllocation]]:
@@ -702,15 +695,3 @@ def _held_alone(catalog: DeviceCatalog) -> dict[UID, list[ClaimAllocation]]:
         if claim.allocation is not None and len(claim.reserved_for) == 1:
             held.setdefault(claim.reserved_for[0].uid, []).append(claim.allocation)
     return held
-
-
-def _held_devices(allocation: ClaimAllocation) -> Iterator[DeviceId]:
-    """Devices of which an allocation takes something; those for administration are not taken."""
-    for each in allocation.devices:
-        if not each.admin:
-            yield DeviceId(each.driver, each.pool, each.device)
-
-
-def _unneeded(pod: Pod) -> frozenset[str]:
-    """Names of claims that the API says the pod does not need."""
-    return frozenset(name for name, claim in pod.generated_claims if not claim)

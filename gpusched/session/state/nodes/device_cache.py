@@ -1,0 +1,70 @@
+"""What sessions remember of devices: pools made of slices, what is taken of them, and answers about nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
+from gpusched.api.devices.dynamic.claims import ResourceClaim
+from gpusched.api.meta.identity import ObjectKey
+from gpusched.devices.fit import DeviceAnswers
+from gpusched.devices.inventory import DeviceInventory
+from gpusched.devices.usage import DeviceUsage
+
+
+class DeviceCache:
+    """What outlives a session: pools made of slices, and how many pods fit nodes that are alike."""
+
+    def __init__(self) -> None:
+        self._catalog = NO_DEVICES
+        self._inventory: DeviceInventory | None = None
+        self._claims: Mapping[ObjectKey, ResourceClaim] = NO_DEVICES.claims
+        self._usage: DeviceUsage | None = None
+        self.answers = DeviceAnswers()
+
+    def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
+        """The inventory of a catalog; the same object for the same slices, classes and rules."""
+        known, before = self._inventory, self._catalog
+        if (
+            known is None
+            or before.slices is not catalog.slices
+            or before.classes is not catalog.classes
+            or before.taint_rules is not catalog.taint_rules
+        ):
+            known = self._inventory = DeviceInventory(catalog, known)
+            self._usage = None
+            if before.classes is not catalog.classes:
+                self.answers.clear()
+        self.answers.trim()
+        self._catalog = catalog
+        return known
+
+    def usage(self, catalog: DeviceCatalog) -> DeviceUsage:
+        """What allocated claims hold of the devices, for one session to change."""
+        inventory, claims = self.inventory(catalog), catalog.claims
+        before = self._claims if self._usage is not None else NO_DEVICES.claims
+        if self._usage is None:
+            self._usage = DeviceUsage(inventory)
+        if claims is not before:
+            _follow_claims(self._usage, before, claims)
+        self._claims = claims
+        return self._usage.copy()
+
+
+def _follow_claims(
+    usage: DeviceUsage,
+    before: Mapping[ObjectKey, ResourceClaim],
+    now: Mapping[ObjectKey, ResourceClaim],
+) -> None:
+    """Take what claims were given since, and give back what they have no longer."""
+    for key, claim in now.items():
+        old = before.get(key)
+        if old is not claim:
+            if old is not None and old.allocation is not None:
+                usage.add(old.allocation.devices, times=-1)
+            if claim.allocation is not None:
+                usage.add(claim.allocation.devices)
+    for key in before.keys() - now.keys():
+        allocation = before[key].allocation
+        if allocation is not None:
+            usage.add(allocation.devices, times=-1)
