@@ -158,6 +158,7 @@ def names(kind: type) -> set[str]:
             {
                 "digest": "is made of the others",
                 "namespace": "is that of the claims, where there are any",
+                "charge": "gives the class another digest, where the cache sets it",
             },
         ),
         (Pod, POD, POD_UNREAD),

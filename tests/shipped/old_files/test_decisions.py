@@ -70,6 +70,7 @@ def test_an_old_decision_can_be_written_anew(path: Path) -> None:
 OF_DEVICES = frozenset(
     [
         "devices",
+        "device-match-request",
         "resource-slice",
         "device",
         "device-version",
