@@ -28,6 +28,7 @@ from gpusched.session.backfill.availability_profile import (
     ReservationTable,
     pack_first_rows,
 )
+from gpusched.session.backfill.waiting_devices import waiting_devices
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.state.equivalence import EquivalenceClasses
@@ -533,11 +534,17 @@ def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
             for types in types_to_start_on(session, variant.gang):
                 with session.confined_to_gpu_types(types) if types else nullcontext():
                     seats = [
-                        (session.class_info(pod_set.pod_class), count) for pod_set, count in members
+                        (session.class_info(pod_set.pod_class), pod_set.pod_class, count)
+                        for pod_set, count in members
                     ]
+                devices = waiting_devices(session)
                 parts = tuple(
-                    EqualMembers(seat.request.with_whole_gpus, seat.class_fit.allowed, count)
-                    for seat, count in seats
+                    EqualMembers(
+                        devices.request(pod_class, seat.request.with_whole_gpus),
+                        seat.class_fit.allowed,
+                        count,
+                    )
+                    for seat, pod_class, count in seats
                 )
                 ways.append(_StartOption(variant.gang, parts))
     return ways

@@ -10,10 +10,11 @@ import numpy as np
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.meta.units import DEVICE
-from gpusched.api.pod.pod import PodClass
+from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints, RequestVector, pod_class_vector
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import FOREVER, AvailabilityProfile, Release
+from gpusched.session.backfill.waiting_devices import waiting_devices
 from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.state.session import Session
@@ -40,7 +41,8 @@ class ReleaseForecast:
     def __init__(self, session: Session, walltimes: Walltimes) -> None:
         self._session = session
         self._walltimes = walltimes
-        self._width = session.snapshot.nodes.allocatable.shape[1]
+        self._devices = waiting_devices(session)
+        self._width = self._devices.width
         self._vectors: dict[str, Ints] = {}
 
     def profile(self) -> AvailabilityProfile:
@@ -58,8 +60,8 @@ class ReleaseForecast:
             if end < FOREVER:
                 releases.append(self.placed(gang, places, end))
         return AvailabilityProfile(
-            session.snapshot.nodes.allocatable,
-            node_usage.staying,
+            self._devices.allocatable(session.snapshot.nodes.allocatable),
+            self._devices.staying(node_usage.staying),
             now=self._walltimes.now,
             releases=releases,
         )
@@ -70,7 +72,8 @@ class ReleaseForecast:
         if room is None:
             return None
         path = self._session.queue_path(gang)
-        return Release(time, room.rows, room.amounts, gang.key, path, room.charged)
+        amounts = self._devices.freed(room.amounts, self._members(gang))
+        return Release(time, room.rows, amounts, gang.key, path, room.charged)
 
     def _is_cacheable(self, gang: Gang) -> bool:
         """Whether what it would leave depends on nothing else than its members' nodes."""
@@ -89,13 +92,7 @@ class ReleaseForecast:
         )
 
     def _room(self, gang: Gang) -> GangUsage | None:
-        row_of = self._session.snapshot.nodes.row
-        evicted = self._session.nominations.evicted
-        members = [
-            (row_of[member.node], member.pod.pod_class)
-            for member in gang.placed
-            if member.node in row_of and member.pod.uid not in evicted
-        ]
+        members = [(row, pod.pod_class) for row, pod in self._members(gang)]
         if not members:
             return None
         return GangUsage(
@@ -104,12 +101,27 @@ class ReleaseForecast:
             self._charged(members),
         )
 
+    def _members(self, gang: Gang) -> list[tuple[int, Pod]]:
+        """Members that stay, with the rows of their nodes."""
+        row_of = self._session.snapshot.nodes.row
+        evicted = self._session.nominations.evicted
+        return [
+            (row_of[member.node], member.pod)
+            for member in gang.placed
+            if member.node in row_of and member.pod.uid not in evicted
+        ]
+
     def placed(self, gang: Gang, places: Sequence[Assignment], time: int) -> Release:
         """Release of places given in this session, at a time."""
         return Release(
             time,
             np.array([place.row for place in places], dtype=np.int64),
-            np.array([self._amounts_of_pod(place.pod.pod_class, place.row) for place in places]),
+            self._devices.freed(
+                np.array(
+                    [self._amounts_of_pod(place.pod.pod_class, place.row) for place in places]
+                ),
+                [(place.row, place.pod) for place in places],
+            ),
             gang.key,
             self._session.queue_path(gang),
             self._charged([(place.row, place.pod.pod_class) for place in places]),
@@ -123,10 +135,12 @@ class ReleaseForecast:
             return charged
         return charged.plus(total(pools.charge(pod_class, row) for row, pod_class in seats))
 
-    def sum_by_row(self, parts: Iterable[tuple[int, RequestVector]]) -> dict[int, Ints]:
-        """Amounts summed by row, shape (resources,)."""
+    def sum_by_row(self, places: Iterable[Assignment]) -> dict[int, Ints]:
+        """Amounts of places summed by row, shape (resources,)."""
         found: dict[int, Ints] = {}
-        for row, ask in parts:
+        for place in places:
+            row = place.row
+            ask = self._devices.request(place.pod.pod_class, place.request.with_whole_gpus)
             amounts = found.get(row)
             if amounts is None:
                 amounts = found[row] = np.zeros(self._width, dtype=np.int64)
@@ -140,7 +154,9 @@ class ReleaseForecast:
             amounts = found.get(each.row)
             if amounts is None:
                 amounts = found[each.row] = np.zeros(self._width, dtype=np.int64)
-            amounts += self._amounts_of_pod(each.member.pod.pod_class, each.row)
+            pod = each.member.pod
+            left = self._amounts_of_pod(pod.pod_class, each.row)[np.newaxis]
+            amounts += self._devices.freed(left, [(each.row, pod)])[0]
         return found
 
     def amounts_held_by_gangs(self) -> Ints:
@@ -148,7 +164,7 @@ class ReleaseForecast:
 
         Pods of services do not end by themselves: nobody is to wait for that.
         """
-        held: Ints = np.zeros_like(self._session.snapshot.nodes.allocatable)
+        held: Ints = np.zeros((len(self._session.snapshot.nodes), self._width), dtype=np.int64)
         for room in self._releases_of_running_gangs():
             np.add.at(held, room.rows, room.amounts)
         return held
@@ -184,7 +200,7 @@ class ReleaseForecast:
         return mine
 
     def _amounts_of_demand(self, ask: RequestVector) -> Ints:
-        vector: Ints = np.zeros(self._width, dtype=np.int64)
+        vector: Ints = np.zeros(self._devices.nodes_width, dtype=np.int64)
         vector[ask.columns] = ask.amounts
         return vector
 

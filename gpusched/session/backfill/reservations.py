@@ -348,9 +348,7 @@ class Reservations:
         if not self.reserved_gangs and not self._strict:
             return None
         places = statement.assignments
-        taken = self._forecast.sum_by_row(
-            (place.row, place.request.with_whole_gpus) for place in places
-        )
+        taken = self._forecast.sum_by_row(places)
         asked = total(place.pod.pod_class.charged for place in places)
         for reserved in self._binding(gang):
             left = self._amounts_left_by_evictions(statement, reserved.reservation.start)
@@ -380,7 +378,8 @@ class Reservations:
             return
         back: dict[int, Ints] = {}
         node_usage = self.session.node_usage
-        allocatable = self.profile.allocatable
+        allocatable = node_usage.nodes.allocatable
+        width = allocatable.shape[1]  # of devices only the conflict tells
         for reserved in self._binding(gang):
             left = (
                 self._amounts_left_by_evictions(statement, reserved.reservation.start)
@@ -388,10 +387,11 @@ class Reservations:
                 else {}
             )
             for row, number in reserved.index.items():
-                held = allocatable[row] - reserved.slack[number] - node_usage.holdings_on_row(row)
+                slack = reserved.slack[number][:width]
+                held = allocatable[row] - slack - node_usage.holdings_on_row(row)
                 if row in left:
-                    held = held - left[row]
-                held = np.where(reserved.requested_columns[number], held, _NOTHING_HELD)
+                    held = held - left[row][:width]
+                held = np.where(reserved.requested_columns[number][:width], held, _NOTHING_HELD)
                 known = back.get(row)
                 back[row] = held if known is None else np.maximum(known, held)
         for strict in self._before(gang):
@@ -416,8 +416,9 @@ class Reservations:
             yield False
             return
         node_usage = self.session.node_usage
-        allocatable = self.profile.allocatable
-        kept = dict(zip(reservation.rows.tolist(), reservation.amounts, strict=True))
+        allocatable = node_usage.nodes.allocatable
+        reserved = reservation.amounts[:, : allocatable.shape[1]]
+        kept = dict(zip(reservation.rows.tolist(), reserved, strict=True))
         node_usage.count_as_used(
             {
                 row: allocatable[row] - kept.get(row, 0) - node_usage.holdings_on_row(row)

@@ -27,10 +27,10 @@ from gpusched.placement.victims.search import (
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.preempt.incoming_sub_groups import with_sub_groups
 from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.victim_devices import victim_devices
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victim_selection import record_victim_search
 from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.nodes.device_columns import device_columns
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 
@@ -160,7 +160,7 @@ class _NodeSetVictims:
         together = _largest_demand(asks)
         rows = np.logical_or.reduce(allowed)
         classes = [each.pod_class for each in claimant.pod_sets]
-        devices = victim_devices(session, classes, rows)
+        devices = device_columns(session, classes, rows)
         self.pool = VictimPool(
             session,
             victims,

@@ -31,7 +31,6 @@ from gpusched.session.framework.proposal import Chunk
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.victim_devices import VictimDevices
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
@@ -39,6 +38,7 @@ from gpusched.session.preempt.victims import (
     Victims,
     complete_sub_groups,
 )
+from gpusched.session.state.nodes.device_columns import DeviceColumns
 from gpusched.session.state.session import Session
 
 _RANK_SPARE, _RANK_WHOLE_GANG = 0, 1
@@ -74,7 +74,7 @@ class VictimPool:
         claimant: Gang,
         ask: RequestVector,
         *,
-        devices: VictimDevices,
+        devices: DeviceColumns,
         action: str,
         rows: Bools,
         gangs: Iterable[Gang],

@@ -24,9 +24,9 @@ from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.victim_devices import VictimDevices, victim_devices
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.nodes.device_columns import DeviceColumns, device_columns
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 
@@ -268,9 +268,9 @@ class VictimSelector:
         self.work += 2 * pool.size + len(rows) // 8
         return _PoolStage(pool, most, taken_in >= len(ordered))
 
-    def devices(self, claimant: Gang, rows: Bools) -> VictimDevices:
+    def devices(self, claimant: Gang, rows: Bools) -> DeviceColumns:
         """Columns for devices that pods of a claimant's first class claim on some rows."""
-        return victim_devices(self._session, [claimant.pod_sets[0].pod_class], rows)
+        return device_columns(self._session, [claimant.pod_sets[0].pod_class], rows)
 
     def accounts(self, claimant: Gang, kind: ClaimantClass) -> LossAccounts:
         """What queues may lose to a class of claimants; kept, and asked for again with each claim."""

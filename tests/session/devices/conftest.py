@@ -86,7 +86,9 @@ class Devices:
             entity = attrs.evolve(entity, spec=held.spec)
             self.given.cache.devices.claims.put(ObjectKey("default", claim), entity)
         about = {
-            key: fields.pop(key) for key in ("group", "rank", "queue", "priority") if key in fields
+            key: fields.pop(key)
+            for key in ("group", "rank", "queue", "priority", "created")
+            if key in fields
         }
         pod_class = entities.pod_class(
             claims=(PodClaim(name="c", template=template),), namespace="default", **fields

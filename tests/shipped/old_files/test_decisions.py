@@ -97,6 +97,7 @@ OF_DEVICES = frozenset(
         "resource-claim-template",
         "pod-claim",
         "device-quota",
+        "device-match-request",
     ]
 )
 """Tags of dynamic resource allocation, which 0.1.0 did not read."""

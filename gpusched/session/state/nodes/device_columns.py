@@ -1,8 +1,8 @@
-"""Devices in the model of victims: how many that a request matches are free on a node, and held by each pod.
+"""Devices as columns beside amounts of nodes: how many that a request matches are free on a node, and held by each pod.
 
-Each column is a number that any way to serve the claimants needs at least, so that a choice which the
-model rules out is none. Where requests are plain numbers of whole devices it is also enough; elsewhere
-(constraints, alternatives, ``All``) a choice is proven by placing the gang, and another is asked for.
+Each column is a number that any way to serve the claimants needs at least, so that what columns rule
+out is impossible. Where requests are plain numbers of whole devices it is also enough; elsewhere
+(constraints, alternatives, ``All``) what is chosen by columns is proven by placing the gang.
 Devices that consume counters or are shared have no columns: what leaves frees other ones.
 """
 
@@ -25,19 +25,21 @@ _Amounts = tuple[int, ...]
 
 
 @attrs.define(slots=True, eq=False)
-class VictimDevices:
+class DeviceColumns:
     """Columns of devices for claimants of some classes.
 
     Attributes:
         requests: one that stands for each column.
         amounts: devices of each column that one pod needs, by class.
         exact: whether devices are served wherever the columns suffice.
+        digests: of the classes.
     """
 
     _room: DeviceRoom | None
     requests: tuple[ReadyRequest, ...]
     amounts: tuple[_Amounts, ...]
     exact: bool
+    digests: tuple[str, ...] = ()
     _matching: dict[int, tuple[frozenset[DeviceId], ...]] = attrs.field(factory=dict)
 
     @property
@@ -53,6 +55,16 @@ class VictimDevices:
             sum(self._room.is_free_later(device) for device in devices)
             for devices in self.devices_of(row)
         ]
+
+    def all_of(self, row: int) -> list[int]:
+        """Devices of each column that a row reaches, in use or not."""
+        return [] if self._room is None else [len(devices) for devices in self.devices_of(row)]
+
+    def amounts_of(self, pod_class: PodClass) -> _Amounts:
+        """Devices of each column that a pod of a class needs; none of a class that is not asked about."""
+        if pod_class.digest in self.digests:
+            return self.amounts[self.digests.index(pod_class.digest)]
+        return (0,) * len(self.requests)
 
     def freed_by(self, pod: Pod, row: int) -> _Amounts:
         """Devices of each column that a pod has for itself alone on a row."""
@@ -72,18 +84,18 @@ class VictimDevices:
         return known
 
 
-class VictimDeviceCache:
+class DeviceColumnsCache:
     """Columns that were made in a session, by the classes and rows that they are for."""
 
     def __init__(self) -> None:
-        self.made: dict[tuple[tuple[str, ...], bytes], VictimDevices] = {}
+        self.made: dict[tuple[tuple[str, ...], bytes], DeviceColumns] = {}
 
 
-def victim_devices(session: Session, classes: Sequence[PodClass], rows: Bools) -> VictimDevices:
+def device_columns(session: Session, classes: Sequence[PodClass], rows: Bools) -> DeviceColumns:
     """Columns for pods of some classes on some rows, shape (nodes,); none for pods without claims."""
     if not any(each.claims for each in classes):
-        return VictimDevices(None, (), ((),) * len(classes), exact=True)
-    made = session.cycle_state.get_or_make(VictimDeviceCache, VictimDeviceCache).made
+        return DeviceColumns(None, (), ((),) * len(classes), exact=True)
+    made = session.cycle_state.get_or_make(DeviceColumnsCache, DeviceColumnsCache).made
     key = (tuple(each.digest for each in classes), rows.tobytes())
     known = made.get(key)
     if known is None:
@@ -94,7 +106,7 @@ def victim_devices(session: Session, classes: Sequence[PodClass], rows: Bools) -
 
 def _make_columns(
     room: DeviceRoom, classes: Sequence[PodClass], rows: Sequence[int]
-) -> VictimDevices:
+) -> DeviceColumns:
     columns: dict[tuple[object, ...], ReadyRequest] = {}
     needs: list[dict[tuple[object, ...], int]] = []
     exact = True
@@ -120,11 +132,12 @@ def _make_columns(
             exact = False
         else:
             kept.append(column)
-    made = VictimDevices(
+    made = DeviceColumns(
         room,
         tuple(columns[key] for key in kept),
         tuple(tuple(need.get(key, 0) for key in kept) for need in needs),
         exact and not any(room.reaches_shared_pools(row) for row in rows),
+        tuple(each.digest for each in classes),
     )
     made.exact = made.exact and not any(_overlap(made.devices_of(row)) for row in rows)
     return made

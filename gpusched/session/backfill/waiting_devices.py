@@ -1,0 +1,95 @@
+"""Devices that gangs which wait claim, as columns beside amounts of nodes: room over time counts them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.arrays.columns import Ints, RequestVector
+from gpusched.session.state.nodes.device_columns import DeviceColumns, device_columns
+from gpusched.session.state.session import Session
+
+CLASSES_MAX = 64
+"""Classes of pods that wait whose devices are counted over time; of more, the first by digest."""
+
+
+class WaitingDevices:
+    """Columns behind those of a session's nodes; none where no gang that waits claims devices.
+
+    Args:
+        session: whose gangs are meant.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.nodes_width = session.snapshot.nodes.allocatable.shape[1]
+        classes = {
+            pod_set.pod_class.digest: pod_set.pod_class
+            for gang in session.all_gangs
+            for pod_set in gang.pod_sets
+            if pod_set.pod_class.claims
+        }
+        asked = [each for _, each in sorted(classes.items())[:CLASSES_MAX]]
+        rows = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
+        self._columns: DeviceColumns = device_columns(session, asked, rows)
+        self.width = self.nodes_width + len(self._columns.requests)
+
+    def allocatable(self, amounts: Ints) -> Ints:
+        """Amounts of nodes, shape (nodes, resources), with the devices that each reaches."""
+        return self._with_columns(
+            amounts, [self._columns.all_of(row) for row in self._rows(amounts)]
+        )
+
+    def staying(self, amounts: Ints) -> Ints:
+        """Amounts in use once pods that leave are gone, with the devices in use then."""
+        used = [
+            [
+                every - free
+                for every, free in zip(columns.all_of(row), columns.free(row), strict=True)
+            ]
+            for columns in (self._columns,)
+            for row in self._rows(amounts)
+        ]
+        return self._with_columns(amounts, used)
+
+    def freed(self, amounts: Ints, pods: list[tuple[int, Pod]]) -> Ints:
+        """Amounts that pods free, shape (pods, resources), with their devices.
+
+        Args:
+            amounts: of the pods.
+            pods: with the rows of their nodes.
+        """
+        if self.width == self.nodes_width:
+            return amounts
+        none = (0,) * (self.width - self.nodes_width)
+        freed = [
+            list(self._columns.freed_by(pod, row)) if pod.pod_class.claims else none
+            for row, pod in pods
+        ]
+        return self._with_columns(amounts, freed)
+
+    def request(self, pod_class: PodClass, request: RequestVector) -> RequestVector:
+        """What one pod of a class requests, with its devices."""
+        if self.width == self.nodes_width or not pod_class.claims:
+            return request
+        needs = [
+            (self.nodes_width + number, amount)
+            for number, amount in enumerate(self._columns.amounts_of(pod_class))
+            if amount
+        ]
+        columns: Ints = np.append(request.columns, [column for column, _ in needs]).astype(np.int64)
+        amounts: Ints = np.append(request.amounts, [each for _, each in needs]).astype(np.int64)
+        return RequestVector(columns, amounts, request.missing)
+
+    def _rows(self, amounts: Ints) -> range:
+        return range(len(amounts)) if self.width > self.nodes_width else range(0)
+
+    def _with_columns(self, amounts: Ints, more: object) -> Ints:
+        if self.width == self.nodes_width:
+            return amounts
+        found: Ints = np.hstack([amounts, np.array(more, dtype=np.int64)])
+        return found
+
+
+def waiting_devices(session: Session) -> WaitingDevices:
+    """Columns of a session, made once."""
+    return session.cycle_state.get_or_make(WaitingDevices, lambda: WaitingDevices(session))
