@@ -19,7 +19,7 @@ from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
-from gpusched.api.meta.resources import Resources, total
+from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import (
@@ -563,7 +563,7 @@ class Cache:
         if self._summed is None or self._summed[0] is not nodes.allocatable:
             sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
             self._summed = (nodes.allocatable, Resources.of(sums))
-        return self._summed[1].plus(total(self.device_charges.totals.values()))
+        return self._summed[1].plus(self.device_charges.everywhere)
 
     def _changed(self, *, echo: bool = False) -> None:
         for listener in self.on_echo if echo else self.on_change:

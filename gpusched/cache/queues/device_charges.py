@@ -39,6 +39,8 @@ class DeviceCharges:
     def __init__(self, is_ours: Callable[[UID], bool]) -> None:
         self.totals: Mapping[str, Resources] = _NO_TOTALS
         """What there is for our queues by node ("" for devices of several), less what others hold."""
+        self.everywhere = NOTHING
+        """The sum of ``totals``."""
         self._is_ours = is_ours
         self._worth = DeviceWorth(())
         self._catalog = NO_DEVICES
@@ -145,6 +147,7 @@ class DeviceCharges:
         held = self._count_others() if self._dirty_claims else False
         if held or repriced:
             self.totals = self._totals()
+            self.everywhere = total(self.totals.values())
         for key in self._dirty_claims:
             self._dirty.update(self._users.get(key, ()))
         self._dirty_claims.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+import attrs
 import pytest
 
 from gpusched.api.devices.dynamic.claims import PodClaim
@@ -14,6 +15,8 @@ from gpusched.api.meta.gpu_resources import (
     gpu_resources_in_force,
 )
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.meta.resources import Resources
+from gpusched.api.queue.queue import NodePool
 from gpusched.testing import entities
 from tests.session.devices.conftest import exactly, gpu
 
@@ -279,3 +282,52 @@ def test_a_pod_without_claims_keeps_its_class(given, devices):
     given.when.one_session()
     assert given.cache.pods[ObjectKey("default", "p")].pod_class is before
     assert before.charged is before.requests
+
+
+def test_devices_count_in_the_node_pool_of_their_node(given, devices):
+    labels = {"nvidia.com/gpu.product": "H100"}
+    given.nodes(1, labels=labels).nodes(1, labels={"nvidia.com/gpu.product": "A100"})
+    pool = NodePool(
+        name="h100",
+        node_selector=tuple(labels.items()),
+        deserved=Resources(),
+        capability=Resources.of({GPU: 2000}),
+    )
+    given.queue("a", node_pools=(pool,))
+    for node in ("node-0", "node-1"):
+        devices.on_node(node, [gpu(number) for number in range(4)])
+    devices.template("one", exactly("r", "gpu"))
+    for number in range(8):
+        devices.pod(f"p-{number}", template="one", queue="a")
+    given.when.one_session()
+    assert sorted(given.then.nodes().values()) == ["node-0"] * 2 + ["node-1"] * 4
+
+
+def test_devices_of_heavier_nodes_weigh_more(given, devices):
+    rows = (DeviceQuota(device_class="gpu", amounts=((GPU, 1000),)),)
+    heavy = GpuResources(
+        DEFAULT_GPU_RESOURCES.listed, type_weights=(("h100", 2500),), device_quota=rows
+    )
+    given.nodes(1, labels={"nvidia.com/gpu.product": "H100"}).queue("a")
+    devices.on_node("node-0", [gpu(0), gpu(1)])
+    devices.template("two", exactly("r", "gpu", 2))
+    devices.pod("p", template="two", queue="a")
+    with gpu_resources_in_force(heavy):
+        given.when.bound()
+        given.when.one_session()
+        assert charged(given) == 5000
+
+
+def test_a_suspended_job_requests_devices_of_its_templates(given, devices):
+    given.nodes(1).queue("a", limits={"capability": {GPU: 3}})
+    devices.on_node("node-0", [gpu(number) for number in range(8)])
+    devices.template("two", exactly("r", "gpu", 2))
+    given.job("j", parallelism=2, completions=2, suspended=True, queue="a")
+    key = ObjectKey("default", "j")
+    job = given.cache.jobs.items[key]
+    named = entities.pod_class(claims=(PodClaim(name="c", template="two"),), namespace="default")
+    template = attrs.evolve(job.template, pod_class=named)
+    given.cache.put_job(key, attrs.evolve(job, template=template))
+    given.when.one_session()
+    assert requested(given) == 4000
+    assert given.then.plan.job_changes == ()
