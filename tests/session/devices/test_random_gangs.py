@@ -126,6 +126,7 @@ def witness(c, pods):
     return feasible, started
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_a_gang_starts_where_all_its_pods_find_devices(first):
     for seed in range(first, first + 20):
