@@ -116,6 +116,7 @@ def test_the_same_as_json(devices, capsys):
         {
             "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0", "alternative": "",
             "adminAccess": False, "shareID": "", "consumedCapacity": {},
+            "awaits": [], "failed": "",
         }
     ]  # fmt: skip
     assert (second["state"], second["requests"][0]["devices"]) == ("waiting", [])
@@ -127,6 +128,21 @@ def test_shares_tell_what_they_consume(devices, capsys):
         "llm-0-c", "gpu-0", user="llm-0", shareID=SHARE, consumedCapacity={"memory": "10Gi"}
     )
     assert f"gpu.example.com/n1/gpu-0 (share {SHARE} of 10Gi memory)" in told(capsys)
+
+
+def test_devices_that_are_not_ready_tell_what_they_wait_for(devices, capsys):
+    conditions = {
+        "bindingConditions": ["x/attached"],
+        "bindingFailureConditions": ["x/failed"],
+    }
+    given = claim("llm-0-c", "gpu-0", user="llm-0", **conditions)
+    devices.objects[f"{DEVICES}/resourceclaims"][0] = given
+    assert "gpu.example.com/n1/gpu-0 (waits for x/attached)" in told(capsys)
+    device = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    for condition, text in (("x/attached", "n1/gpu-0  "), ("x/failed", "failed: x/failed)")):
+        told_by_driver = [{"type": condition, "status": "True"}]
+        given["status"]["devices"] = [{**device, "conditions": told_by_driver}]
+        assert text in told(capsys)
 
 
 def test_alternatives_are_told_each_and_the_one_that_was_taken(devices, capsys):

@@ -17,7 +17,7 @@ from gpusched.api.devices.dynamic.claims import (
     ClaimConsumer,
     DeviceToleration,
 )
-from gpusched.api.meta.identity import UID, ResourceVersion
+from gpusched.api.meta.identity import UID, ResourceVersion, format_time
 from gpusched.api.meta.quantity import format_billionths
 
 SETTLED: Final = "gpusched.io/settled"
@@ -97,6 +97,8 @@ def _allocation(allocation: ClaimAllocation, seed: str) -> dict[str, Any]:
             for each in allocation.configs
         ]
     found: dict[str, Any] = {"devices": devices}
+    if allocation.timestamp:
+        found["allocationTimestamp"] = format_time(allocation.timestamp)
     if allocation.nodes is not None:
         found["nodeSelector"] = {"nodeSelectorTerms": [_term(each) for each in allocation.nodes]}
     return found

@@ -20,6 +20,7 @@ from gpusched.cli.command import table
 from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
 from gpusched.cli.inspect.device_reader import DeviceObjects, claim_keys
 from gpusched.cli.inspect.device_usage import DevicesInUse
+from gpusched.devices.readiness import awaited_conditions, failed_condition
 from gpusched.devices.requests import ReadyClaim, make_ready
 from gpusched.devices.shortage.causes import describe_request, reliefs
 from gpusched.devices.shortage.messages import reliefs_text, request_shortage_text
@@ -94,14 +95,14 @@ def _request_story(request: RequestAlternatives, claim: ResourceClaim | None) ->
         "request": request.name,
         "asksFor": _asked_text(request),
         "devices": [
-            _device_story(each)
+            _device_story(each, claim)
             for each in devices
             if each.request.partition("/")[0] == request.name
         ],
     }
 
 
-def _device_story(device: AllocatedDevice) -> dict[str, Any]:
+def _device_story(device: AllocatedDevice, claim: ResourceClaim | None) -> dict[str, Any]:
     return {
         "driver": device.driver,
         "pool": device.pool,
@@ -113,6 +114,8 @@ def _device_story(device: AllocatedDevice) -> dict[str, Any]:
             name.removeprefix(f"{device.driver}/"): format_billionths(amount)
             for name, amount in device.consumed
         },
+        "awaits": list(awaited_conditions(claim, device)) if claim is not None else [],
+        "failed": failed_condition(claim, device) if claim is not None else "",
     }
 
 
@@ -258,6 +261,8 @@ def _device_text(device: Mapping[str, Any]) -> str:
         else []
     )
     notes += ["admin access"] if device["adminAccess"] else []
+    notes += [f"waits for {', '.join(device['awaits'])}"] if device["awaits"] else []
+    notes += [f"failed: {device['failed']}"] if device["failed"] else []
     text = f"{device['driver']}/{device['pool']}/{device['device']}"
     return f"{text} ({', '.join(notes)})" if notes else text
 

@@ -9,7 +9,7 @@ they are. See ``unbound_claims`` for what is taken back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -58,9 +58,13 @@ class DeviceClaims:
     Args:
         calls: sends the patches.
         cache: shows claims, and what is being written of them.
+        server_now: seconds since the epoch by the API server's clock.
     """
 
-    def __init__(self, calls: PreemptionCalls, cache: Cache) -> None:
+    def __init__(
+        self, calls: PreemptionCalls, cache: Cache, server_now: Callable[[], float]
+    ) -> None:
+        self._server_now = server_now
         self._calls = calls
         self._cache = cache
         self._unanswered: set[ClaimUse] = set()
@@ -104,7 +108,11 @@ class DeviceClaims:
 
         def status() -> bytes | str:
             now = self._known(claim)
-            return _gone(claim.key) if now is None else _status(now, claim, binds)
+            return (
+                _gone(claim.key)
+                if now is None
+                else _status(now, _stamped(claim, self._server_now()), binds)
+            )
 
         uncertain = True  # also when cancelled
         try:
@@ -187,6 +195,14 @@ def _status(now: ResourceClaim, claim: ClaimBind, binds: Sequence[PodBind]) -> b
         allocation=claim.allocation if now.allocation is None else None,
         consumers=[*now.reserved_for, *more],
     )
+
+
+def _stamped(claim: ClaimBind, now: float) -> ClaimBind:
+    """With the time from which devices that are not ready yet are waited for."""
+    allocation = claim.allocation
+    if allocation is None or not any(each.binding_conditions for each in allocation.devices):
+        return claim
+    return attrs.evolve(claim, allocation=attrs.evolve(allocation, timestamp=now))
 
 
 def _devices(allocation: ClaimAllocation) -> list[AllocatedDevice]:

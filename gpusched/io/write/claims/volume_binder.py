@@ -25,6 +25,7 @@ from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
 from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
 from gpusched.io.write.binder import Binder
+from gpusched.io.write.claims.binding_conditions import BindingConditions
 from gpusched.io.write.claims.device_claims import DeviceClaims, has_claims
 from gpusched.io.write.claims.rival_claims import RivalClaims
 from gpusched.io.write.claims.unbound_claims import UnboundClaims
@@ -72,7 +73,8 @@ class VolumeBinder:
         self._contained = on_contained
         self._on_failed = on_failed
         self._under_way: dict[asyncio.Task[None], GangBind] = {}
-        self._devices = DeviceClaims(calls, cache)
+        self._devices = DeviceClaims(calls, cache, binder.server_now)
+        self._conditions = BindingConditions(cache, clock, binder.server_now)
         self._rivals = RivalClaims(cache, clock)
         self._unbound = UnboundClaims(
             self._devices,
@@ -213,8 +215,13 @@ class VolumeBinder:
             await self._rivals.taken_before(gang)
             or await self._devices.write(gang, fence)
             or await self._rivals.taken_since(gang)
+            or await self._conditions.wait(gang, lambda: self._stopped(gang, fence))
             or self._progress(gang)[0]  # pods may have gone meanwhile
         )
+
+    def _stopped(self, gang: GangBind, fence: str) -> str:
+        """Why a gang is not bound any more, whatever its devices become; empty while it is."""
+        return "another leads" if self._lease.fence != fence else self._progress(gang)[0]
 
     async def _choose(
         self, claim: PersistentVolumeClaim, bind: PodBind, taken: set[str], *, fence: str

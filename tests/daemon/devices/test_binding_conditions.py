@@ -1,0 +1,136 @@
+"""Devices that are not ready when they are given, on a whole daemon: their pods are bound once they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.daemon.devices.device_objects import API, CLAIMS, bound, claimant, classes
+
+READY, BROKEN = "fabric.example.com/attached", "fabric.example.com/failed"
+
+
+def publish_fabric(w, node, gpus):
+    """GPUs that a fabric attaches once they are given."""
+    named = {"bindingConditions": [READY], "bindingFailureConditions": [BROKEN]}
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{number}", **named} for number in range(gpus)],
+    }
+    body = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec}
+    w.client.create("resourceslices.resource.k8s.io", body)
+
+
+def allocated(w):
+    """Claims with devices, by the pod that owns them."""
+    return {
+        claim["metadata"]["ownerReferences"][0]["name"]: claim
+        for claim in w.client.list(CLAIMS, "default")
+        if (claim.get("status") or {}).get("allocation")
+    }
+
+
+def stamps(w):
+    """When claims got the devices that they have."""
+    return sorted(
+        claim["status"]["allocation"]["allocationTimestamp"] for claim in allocated(w).values()
+    )
+
+
+def report(w, claim, condition):
+    """The driver says something of the device of a claim."""
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    told = {
+        "type": condition,
+        "status": "True",
+        "reason": "Told",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    place = {key: result[key] for key in ("driver", "pool", "device")}
+    body = {"status": {"devices": [{**place, "conditions": [told]}]}}
+    name = claim["metadata"]["name"]
+    w.client.patch(CLAIMS, "default", name, body, subresource="status")
+
+
+async def gang_of_two(w):
+    await w.start(nodes=1)
+    publish_fabric(w, "node-0", 2)
+    classes(w)
+    w.group("g", minMember=2)
+    for number in range(2):
+        claimant(w, f"g-{number}", labels={"gpusched.io/pod-group": "g"})
+
+
+def test_a_gang_is_bound_when_all_its_devices_are_ready(play):
+    async def life(w):
+        await gang_of_two(w)
+        w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        for claim in allocated(w).values():
+            assert claim["status"]["allocation"]["allocationTimestamp"]
+        report(w, allocated(w)["g-0"], READY)
+        await w.clock.sleep(120)
+        assert not bound(w)
+        report(w, allocated(w)["g-1"], READY)
+        await w.until(lambda: len(bound(w)) == 2)
+
+    play(life)
+
+
+def test_a_device_that_fails_is_given_back_and_decided_again(play):
+    async def life(w):
+        await gang_of_two(w)
+        w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        first = stamps(w)
+        await w.clock.sleep(30)
+        report(w, allocated(w)["g-0"], BROKEN)
+        # then: all that the gang had is given again, without what the driver said before
+        await w.until(lambda: len(stamps(w)) == 2 and not set(stamps(w)) & set(first), within=60)
+        again = allocated(w).values()
+        assert not any(claim["status"].get("devices") for claim in again)
+        assert not bound(w)
+        for claim in again:
+            report(w, claim, READY)
+        await w.until(lambda: len(bound(w)) == 2)
+
+    play(life)
+
+
+def test_devices_that_are_never_ready_are_given_back_after_ten_minutes(play):
+    async def life(w):
+        await gang_of_two(w)
+        w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        first = stamps(w)
+        await w.clock.sleep(590)
+        assert stamps(w) == first
+        await w.until(lambda: len(stamps(w)) == 2 and not set(stamps(w)) & set(first), within=30)
+        assert not bound(w)
+
+    play(life)
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_leader_that_dies_while_it_waits_leaves_nothing_held(play, ready):
+    async def life(w):
+        await gang_of_two(w)
+        first = w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        first.kill()
+        if ready:
+            for claim in allocated(w).values():
+                report(w, claim, READY)
+        w.daemon()
+        for _ in range(300):
+            await w.clock.sleep(1)
+            for claim in allocated(w).values():
+                if not claim["status"].get("devices"):
+                    report(w, claim, READY)
+            if len(bound(w)) == 2:
+                return
+        raise AssertionError(f"bound {bound(w)}")
+
+    play(life)
