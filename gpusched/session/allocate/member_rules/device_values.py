@@ -15,7 +15,7 @@ import attrs
 from gpusched.api.devices.dynamic.claims import AllocationMode
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.cache.gangs.gang import Gang
-from gpusched.devices.held_values import DeviceHold, choose_holds
+from gpusched.devices.requests import DeviceHold, choose_holds
 from gpusched.placement.model.problem import SearchOutcome, Term
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.framework.reasons import Reason, pods_text, shorten, truncate_message

@@ -27,9 +27,8 @@ from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import REPELS, AllocationOutcome, allocate
 from gpusched.devices.fit import AskedClaims, PodCount, mixes
-from gpusched.devices.held_values import DeviceHold
 from gpusched.devices.inventory import DeviceId, NodeDevices, PoolDevice, PoolId
-from gpusched.devices.requests import ReadyClaim, ReadyRequest
+from gpusched.devices.requests import DeviceHold, ReadyClaim, ReadyRequest
 from gpusched.devices.search.node_signature import node_signature
 from gpusched.devices.shortage.causes import (
     Holders,

@@ -19,9 +19,8 @@ from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools
 from gpusched.devices.fit import AskedClaims
-from gpusched.devices.held_values import DeviceHold
 from gpusched.devices.inventory import DeviceId
-from gpusched.devices.requests import ReadyClaim, make_ready
+from gpusched.devices.requests import DeviceHold, ReadyClaim, make_ready
 from gpusched.devices.usage import DeviceUsage
 from gpusched.session.state.plan import ClaimBind
 
