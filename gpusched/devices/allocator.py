@@ -121,6 +121,7 @@ def allocate(
     steps_max: int = STEPS_MAX,
     near: bool = True,
     listed: bool = False,
+    nodes: Sequence[NodeDevices] = (),
 ) -> Allocation:
     """Give all claims their devices on one node, or prove that there is no way.
 
@@ -135,13 +136,19 @@ def allocate(
         near: whether equal devices of a claim are chosen so that they lie together.
         listed: whether devices are tried in the order in which drivers list them, as Kubernetes'
             own allocator does; experiments compare with it.
+        nodes: for each claim the node that it is to be used on, where these are several; ``node`` has
+            then all that any of them reaches, and claims for all devices are not served.
     """
     fault = next((each.fault for each in claims if each.fault), "")
     if fault:
         return Allocation(outcome=AllocationOutcome.ERROR, message=fault)
+    if nodes and any(_asks_for_all(each) for each in claims):
+        return Allocation(outcome=AllocationOutcome.BOUNDED)
     search = _Search(
         inventory, usage, node, claims, alike=alike, steps_max=steps_max, listed=listed
     )
+    if nodes:
+        search.confine(nodes)
     try:
         found = search.run()
         if found and near:
@@ -158,12 +165,23 @@ def allocate(
     return Allocation(
         outcome=AllocationOutcome.ALLOCATED,
         claims=tuple(
-            make_allocation(node, each, settings)
-            for each, settings in zip(given, search.configs(), strict=True)
+            make_allocation(its_node, each, settings)
+            for its_node, each, settings in zip(
+                [NodeDevices(each.node, node.pools) for each in nodes] or [node] * len(claims),
+                given,
+                search.configs(),
+                strict=True,
+            )
         ),
         given=given,
         ranks=search.ranks,
         steps=search.steps,
+    )
+
+
+def _asks_for_all(claim: ReadyClaim) -> bool:
+    return any(
+        each.request.mode is AllocationMode.ALL for request in claim.requests for each in request
     )
 
 
@@ -205,6 +223,18 @@ class _Search:
         self._looked_at = looked_at_by(claims)
         self._candidates = self._ordered_candidates(listed)
         self._all: dict[ReadyRequest, list[_Candidate]] = {}
+        self._reached: list[frozenset[DeviceId]] = []
+        """For each claim the devices that its node reaches; empty where all reach all."""
+
+    def confine(self, nodes: Sequence[NodeDevices]) -> None:
+        """Let each claim have devices that its own node reaches alone."""
+        reached = {each.node: frozenset([device.id for device, _ in each.usable]) for each in nodes}
+        self._reached = [reached[each.node] for each in nodes]
+        kinds: dict[object, int] = {}
+        self._candidates = [
+            attrs.evolve(each, kind=kinds.setdefault((each.kind, each.device.reach), len(kinds)))
+            for each in self._candidates
+        ]
 
     # -- candidates --------------------------------------------------------------------------
     def _ordered_candidates(self, listed: bool) -> list[_Candidate]:
@@ -396,6 +426,8 @@ class _Search:
             return self._serve(claim, request + 1)
         tried: set[object] = set()
         for candidate in self._candidates[start:]:
+            if self._reached and candidate.device.id not in self._reached[claim]:
+                continue
             if self._is_in_use(candidate, chosen, claim):
                 continue
             if not self._is_selected(candidate, chosen):

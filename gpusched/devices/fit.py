@@ -19,7 +19,14 @@ from gpusched.devices.allocator import (
     allocate,
     looked_at_by,
 )
-from gpusched.devices.inventory import DeviceInventory, NodeDevices
+from gpusched.devices.inventory import (
+    DeviceInventory,
+    NodeDevices,
+    Pool,
+    PoolDevice,
+    PoolId,
+    ReachablePool,
+)
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.search.given_devices import make_allocation
 from gpusched.devices.search.node_signature import signature_by
@@ -99,6 +106,52 @@ def count_pods(
             high, found = middle, tried
     fault = found.message if found.outcome is AllocationOutcome.ERROR else ""
     return PodCount(low, found.outcome is AllocationOutcome.BOUNDED, fault)
+
+
+def allocate_together(
+    inventory: DeviceInventory,
+    usage: DeviceUsage,
+    pods: Sequence[tuple[NodeDevices, Sequence[ReadyClaim]]],
+) -> Allocation:
+    """Devices for pods on several nodes that share some, or a proof that there is no way.
+
+    Args:
+        inventory: with the classes.
+        usage: of all devices.
+        pods: the node of each and its claims; claims for all devices are not served.
+
+    Returns:
+        Allocations of the claims of all pods, in their order.
+    """
+    claims: list[ReadyClaim] = []
+    nodes: list[NodeDevices] = []
+    alike: list[int] = []
+    last: dict[Hashable, int] = {}
+    for node, own in pods:
+        key = (node.node, tuple([each.sort for each in own]))
+        start = len(claims)
+        claims += own
+        nodes += [node] * len(own)
+        alike += [-1] * len(own)
+        if own:
+            alike[start] = last.get(key, -1)
+            last[key] = start
+    return allocate(inventory, usage, _union(nodes), claims, alike=alike, near=False, nodes=nodes)
+
+
+def _union(nodes: Sequence[NodeDevices]) -> NodeDevices:
+    """All that some nodes reach, each device once."""
+    pools: dict[PoolId, tuple[Pool, dict[str, PoolDevice]]] = {}
+    for node in {each.node: each for each in nodes}.values():
+        for part in node.pools:
+            _, devices = pools.setdefault(part.pool.id, (part.pool, {}))
+            for device in part.devices:
+                devices.setdefault(device.id.device, device)
+    parts = [
+        ReachablePool(pool, tuple(devices.values())) for _, (pool, devices) in sorted(pools.items())
+    ]
+    parts.sort(key=lambda each: each.pool.binding)
+    return NodeDevices("", tuple(parts))
 
 
 def most_by_devices(

@@ -208,3 +208,15 @@ def test_gangs_start_where_all_pods_find_devices_together(first):
                 seed,
                 cluster,
             )
+
+
+def test_a_pod_on_another_node_makes_way_where_only_it_can():
+    """Both nodes reach the one device of a pool; the first node reaches four more of another."""
+    cluster = Cluster(
+        racks=["x", "x"], roots=[[1], [1]],
+        pools=[(4, frozenset({0})), (1, frozenset({0, 1}))],
+        roles=[Role("whole", nic=False, net=1)], pods=[2],
+    )  # fmt: skip
+    c = built(cluster)
+    c.when.one_session()
+    assert sorted(c.then.nodes().values()) == ["n0", "n1"], c.then.why("g")

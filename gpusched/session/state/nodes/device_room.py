@@ -25,8 +25,8 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
-from gpusched.devices.allocator import REPELS, AllocationOutcome, allocate
-from gpusched.devices.fit import AskedClaims, PodCount, mixes
+from gpusched.devices.allocator import REPELS, Allocation, AllocationOutcome, allocate
+from gpusched.devices.fit import AskedClaims, PodCount, allocate_together, mixes
 from gpusched.devices.inventory import DeviceId, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.requests import DeviceHold, ReadyClaim, ReadyRequest
 from gpusched.devices.search.node_signature import node_signature
@@ -55,6 +55,8 @@ from gpusched.session.state.plan import ClaimBind
 _PODS_MAX: Final = 64
 """Pods of one class on one node whose devices are counted at once."""
 _NOTHING_CHOSEN: Final[Mapping[UID, Bools]] = MappingProxyType({})
+_JOINT_PODS_MAX: Final = 32
+"""Pods on nodes that share devices whose devices are chosen anew together."""
 _MIXES_MAX: Final = 100
 """Counts of several classes on one node that are gone through."""
 
@@ -315,9 +317,59 @@ class DeviceRoom:
                 found = self._count_beside(
                     asked, devices, list(given.values()), most=most, more=beside
                 )
+        if found.most < most and not beside and self._shares_pools(row):
+            found = self._count_jointly(asked, row, found, most=most)
         if found.bounded:
             self._uncertain.add((pod_class.digest, row))
         return found.most
+
+    def _shares_pools(self, row: int) -> bool:
+        return self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name)
+
+    def _count_jointly(
+        self, asked: AskedClaims, row: int, known: PodCount, *, most: int
+    ) -> PodCount:
+        """The same where pods on other nodes may change the devices that both reach."""
+        nominated = self._node_usage.later
+        beside = self._sharing_pods(nominated=nominated)
+        if all(each.row == row for each in beside.values()):
+            return known
+        if len(beside) >= _JOINT_PODS_MAX:
+            return attrs.evolve(known, bounded=True)
+        one = GivenClaims(row, ClassClaims(own=asked.claims, asked=asked), ())
+        while known.most < most:
+            pods = [*beside.values(), *[one] * (known.most + 1)]
+            found = self._allocate_jointly(pods, beside, nominated=nominated)
+            if found.outcome is not AllocationOutcome.ALLOCATED:
+                bounded = found.outcome is AllocationOutcome.BOUNDED
+                return attrs.evolve(known, bounded=known.bounded or bounded)
+            known = PodCount(known.most + 1)
+        return known
+
+    def _sharing_pods(self, *, nominated: bool) -> dict[UID, GivenClaims]:
+        """What this session gave on nodes that share pools with others, and may change."""
+        given = self._nominated if nominated else self._given
+        return {
+            uid: each
+            for uid, each in given.by_uid.items()
+            if each.allocations and each.nodes is None and self._shares_pools(each.row)
+        }
+
+    def _allocate_jointly(
+        self, pods: Sequence[GivenClaims], given: Mapping[UID, GivenClaims], *, nominated: bool
+    ) -> Allocation:
+        """Devices for pods on several nodes, as if some of them had none yet."""
+        for each in given.values():
+            self._shift(each.allocations, nominated=nominated, times=-1)
+        usage = self._later if nominated else self._now
+        found = allocate_together(
+            self.inventory,
+            usage,
+            [(self._node_devices(each.row), each.claims.own) for each in pods],
+        )
+        for each in given.values():
+            self._shift(each.allocations, nominated=nominated, times=1)
+        return found
 
     def _count_beside(
         self,
@@ -518,7 +570,7 @@ class DeviceRoom:
             return self._with_allocations(new, alone.claims)
         everyone = dict((self._nominated if nominated else self._given).on_row(row))
         if not everyone:
-            return None
+            return self._find_jointly(new, row, nominated=nominated)
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=-1)
         all_claims = [
@@ -528,8 +580,23 @@ class DeviceRoom:
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=1)
         if found.outcome is not AllocationOutcome.ALLOCATED:
-            return None
+            return self._find_jointly(new, row, nominated=nominated)
         return self._with_allocations({**everyone, **new}, found.claims)
+
+    def _find_jointly(
+        self, new: Mapping[UID, GivenClaims], row: int, *, nominated: bool
+    ) -> dict[UID, GivenClaims] | None:
+        """Devices for what is new on a row and for all that this session gave on nodes that share devices."""
+        if not self._shares_pools(row):
+            return None
+        given = self._sharing_pods(nominated=nominated)
+        if len(given) >= _JOINT_PODS_MAX or all(each.row == row for each in given.values()):
+            return None
+        everyone = {**given, **new}
+        found = self._allocate_jointly(list(everyone.values()), given, nominated=nominated)
+        if found.outcome is not AllocationOutcome.ALLOCATED:
+            return None
+        return self._with_allocations(everyone, found.claims)
 
     def _with_allocations(
         self, places: Mapping[UID, GivenClaims], allocations: Sequence[ClaimAllocation]
