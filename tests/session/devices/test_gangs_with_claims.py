@@ -193,3 +193,39 @@ def test_a_gang_with_claims_gets_the_most_compact_place(given, devices):
     (gang,) = plan.binds
     assert {bind.node[:2] for bind in gang.binds} == {"r1"}
     assert gang.proof == "optimal"
+
+
+def test_a_node_with_other_labels_reaches_other_devices(given, devices):
+    """The slice is for nodes of one zone; the inventory is kept from session to session."""
+    given.node("a", labels={"zone": "1"})
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["2"]}]}
+    spec = {
+        "driver": "gpu.example.com", "nodeSelector": {"nodeSelectorTerms": [term]},
+        "pool": {"name": "far", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}],
+    }  # fmt: skip
+    devices.put("ResourceSlice", "far", spec=spec)
+    devices.template("one", exactly("r", "gpu"))
+    devices.pod("p", template="one", queue="default")
+    assert not given.when.one_session().binds
+    given.node("a", labels={"zone": "2"})
+    assert list(given_devices(given.when.one_session())) == ["p"]
+
+
+def test_a_pod_placed_before_changes_its_device_for_one_that_has_no_choice(given, devices):
+    """The first takes any device, the fast one by the order of names; the second needs the fast one."""
+    given.nodes(1)
+    slow, fast = (
+        {"name": name, "attributes": {"kind": {"string": kind}}}
+        for name, kind in (("b", "slow"), ("a", "fast"))
+    )
+    devices.on_node("node-0", [fast, slow])
+    devices.template("any", exactly("r", "gpu"))
+    text = 'device.attributes["gpu.example.com"].kind == "fast"'
+    request = exactly("r", "gpu")
+    request["exactly"]["selectors"] = [{"cel": {"expression": text}}]
+    devices.template("fast", request)
+    devices.pod("p", template="any", queue="default", priority=10)
+    devices.pod("q", template="fast", queue="default")
+    found = given_devices(given.when.one_session())
+    assert {name: held[0].device for name, held in found.items()} == {"p": "b", "q": "a"}

@@ -485,23 +485,24 @@ def parse_allocation(parsed: wire.WireAllocation) -> ClaimAllocation:
 
 
 RESOURCE_CLAIMS: Final = KindCodec(
-    "ResourceClaim", wire_type=wire.WireResourceClaim, entity=decode_resource_claim
+    "ResourceClaim", wire_type=wire.WireResourceClaim, entity=decode_resource_claim, ours=True
 )
 CODECS: Final[Mapping[str, KindCodec[Any, Any]]] = {
     "ResourceSlice": KindCodec(
-        "ResourceSlice", wire_type=wire.WireResourceSlice, entity=decode_slice
+        "ResourceSlice", wire_type=wire.WireResourceSlice, entity=decode_slice, ours=True
     ),
     "DeviceClass": KindCodec(
-        "DeviceClass", wire_type=wire.WireDeviceClass, entity=decode_device_class
+        "DeviceClass", wire_type=wire.WireDeviceClass, entity=decode_device_class, ours=True
     ),
     "DeviceTaintRule": KindCodec(
-        "DeviceTaintRule", wire_type=wire.WireDeviceTaintRule, entity=decode_taint_rule
+        "DeviceTaintRule", wire_type=wire.WireDeviceTaintRule, entity=decode_taint_rule, ours=True
     ),
     "ResourceClaim": RESOURCE_CLAIMS,
     "ResourceClaimTemplate": KindCodec(
         "ResourceClaimTemplate",
         wire_type=wire.WireResourceClaimTemplate,
         entity=decode_claim_template,
+        ours=True,
     ),
 }
 """By kind."""
