@@ -57,7 +57,7 @@ check: lint types imports ## everything but the tests
 bench: setup ## speed and memory, as ratios to this machine's raw limits
 	$(BIN)/python -m benchmarks
 
-experiments: setup ## M1 to M6, with their tables and plots, into docs/experiments.md
+experiments: setup ## M1 to M7, with their tables and plots, into docs/experiments.md
 	$(BIN)/python -m benchmarks.experiments
 
 real: setup ## the scenario library and the contract suite on the cluster KUBECONFIG names

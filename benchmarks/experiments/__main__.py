@@ -1,4 +1,4 @@
-"""``python -m benchmarks.experiments``: run M1 to M6, print what came of them, write the page.
+"""``python -m benchmarks.experiments``: run M1 to M7, print what came of them, write the page.
 
 Exit status 1 when something that is expected does not hold.
 """
@@ -10,7 +10,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from benchmarks.experiments import traces
+from benchmarks.experiments import device_day, traces
 from benchmarks.experiments.page import Part, missed, write
 from benchmarks.experiments.pool import Done, do_all
 from benchmarks.experiments.scenes import ROOT, experiment_of, parts_of, scenarios, tasks_of
@@ -20,7 +20,9 @@ from gpusched.lab.report.statistics.tables import table_as_text
 def main() -> int:
     """Run what was asked for; 1 when something does not hold."""
     every = scenarios()
-    known = sorted({traces.NAME, *(experiment_of(each.name) for each in every.values())})
+    known = sorted(
+        {traces.NAME, device_day.NAME, *(experiment_of(each.name) for each in every.values())}
+    )
     parser = argparse.ArgumentParser(prog="python -m benchmarks.experiments", description=__doc__)
     parser.add_argument(
         "--only", choices=known, action="append", help="run this one, write nothing"
@@ -41,6 +43,9 @@ def main() -> int:
     with_traces = traces.NAME in chosen
     if with_traces:
         tasks += traces.tasks_of()
+    with_devices = device_day.NAME in chosen
+    if with_devices:
+        tasks += device_day.tasks_of()
     done = _kept(arguments.keep)
     left = [task for task in tasks if task.name not in done]
     for each in do_all(left, jobs=arguments.jobs):
@@ -50,6 +55,11 @@ def main() -> int:
     parts, costs = parts_of(files, done)
     if with_traces:
         part, more = traces.part_of(done)
+        show(part)
+        parts.append(part)
+        costs += more
+    if with_devices:
+        part, more = device_day.part_of(done)
         show(part)
         parts.append(part)
         costs += more

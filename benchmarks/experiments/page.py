@@ -24,8 +24,8 @@ _HEAD: Final = """\
 every number below was put here by it. Rows called "published" are what others measured on their machines, the
 other rows are this scheduler's.
 
-Waits, lengths and use are **simulated time**: the whole daemon runs against an embedded cluster (or, in M6, its
-sessions against a recorded one) in virtual time. They are exact, and the same seed gives the same numbers on every
+Waits, lengths and use are **simulated time**: the whole daemon runs against an embedded cluster (or, in M6 and M7, its
+sessions against a recorded or generated one) in virtual time. They are exact, and the same seed gives the same numbers on every
 machine. **CPU seconds** are real and vary with the machine and from run to run; they stand in
 [one table](#cost) at the end and nowhere else. A fake node starts a pod after a second; no container runs.
 On a real cluster (`--kubeconfig`) times are real and vary too.
