@@ -56,6 +56,8 @@ def evicted(at, gang, claimant, *pods, whole=True):
             1,
         ),
         ([started(0, "a1"), evicted(1, "a1", "")], 0),
+        ([started(0, "a1"), evicted(1, "c1", ""), evicted(2, "a1", "c1")], 0),
+        ([evicted(0, "c1", ""), started(1, "a1"), evicted(2, "a1", "c1")], 1),
     ],
 )
 def test_the_watch_sees_what_is_started_and_evicted_at_once(journal, found):
@@ -68,6 +70,7 @@ def test_the_watch_sees_what_is_started_and_evicted_at_once(journal, found):
     [
         ([evicted(1, "a1", "b1"), evicted(2, "c1", "a1")], 1, 0, 0),
         ([evicted(1, "a1", "b1"), Outside(2), evicted(2, "c1", "a1")], 0, 0, 0),
+        ([evicted(1, "a1", "b1"), evicted(2, "d1", ""), evicted(3, "c1", "a1")], 0, 0, 0),
         ([evicted(1, "a1", "b1"), evicted(2, "c1", "a2")], 0, 1, 0),
         ([evicted(1, "a1", "b1"), evicted(1, "c1", "a1")], 0, 0, 0),
         ([evicted(1, "a1", "b1"), evicted(2, "a1", "b2")], 0, 0, 1),

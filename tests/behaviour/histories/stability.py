@@ -3,7 +3,8 @@
 A journal is a list of happenings in the order of time. From it alone follows
 
 * ``early``: a gang, or a member above its minimum, that was started and evicted within
-  ``EARLY_S`` seconds though nothing happened from outside after it was started;
+  ``EARLY_S`` seconds though nothing happened from outside after it was started, the end of a limit of
+  time (``staleAfter``, ``maxRuntime``) among it: who was stopped by one has a right to be made again;
 * ``chains``: a gang for which others were evicted though it had been evicted itself, and nothing
   happened from outside since: two gangs lost work for one claim;
 * ``passed_on``: the same where not the victim itself but another gang of its queue took the room;
@@ -73,7 +74,7 @@ def early(journal: Journal, *, within: float = EARLY_S) -> list[str]:
     since: dict[str, float] = {}
     bound: dict[str, float] = {}
     for each in journal:
-        if isinstance(each, Outside):
+        if _is_from_outside(each):
             outside = each.at
         elif isinstance(each, Started):
             if each.whole:
@@ -90,6 +91,11 @@ def early(journal: Journal, *, within: float = EARLY_S) -> list[str]:
                     f"for {each.claimant}"
                 )
     return found
+
+
+def _is_from_outside(each: Outside | Started | Evicted) -> bool:
+    """Whether it was no choice among gangs: what a limit of time ends counts as what ends by itself."""
+    return isinstance(each, Outside) or (isinstance(each, Evicted) and not each.claimant)
 
 
 def chains(journal: Journal) -> list[str]:
@@ -130,7 +136,7 @@ def _with_causes(journal: Journal) -> Iterator[tuple[Evicted, list[Evicted]]]:
     """Each eviction for a gang, with those before it since something happened from outside."""
     causes: list[Evicted] = []
     for each in journal:
-        if isinstance(each, Outside):
+        if _is_from_outside(each):
             causes.clear()
         elif isinstance(each, Evicted) and each.claimant and not each.moved:
             yield each, [cause for cause in causes if cause.at < each.at]
