@@ -263,6 +263,29 @@ def test_a_claim_that_several_pods_share_counts_once(given, devices):
     assert (requested(given, "a"), requested(given, "b")) == (1000, 0)
 
 
+def test_a_gang_that_shares_a_claim_is_placed_and_charged_once(given, devices):
+    """The pod that is charged is of another class, and told apart by nothing else."""
+    given.nodes(2, cpu=3000).queue("a", limits={"capability": {GPU: 1}})
+    for node in ("node-0", "node-1"):
+        devices.on_node(node, [gpu(0)])
+    named = entities.pod_class(claims=(PodClaim(name="c", claim="s"),), namespace="default")
+    devices.put(
+        "ResourceClaim", "s", namespace="default",
+        spec={"devices": {"requests": [exactly("r", "gpu")]}},
+    )  # fmt: skip
+    given.group("g", min_member=4, queue="a")
+    for number in range(4):
+        given.pod(f"g-{number}", spec=named, group="g", rank=number)
+    given.when.one_session()
+    assert requested(given) == 1000
+    assert "the best of 2 nodes takes 3 of them now" in given.then.why("g")
+    given.gone("g-3").group("g", min_member=3, queue="a")
+    given.when.bound()
+    assert len(set(given.then.nodes().values())) == 1
+    given.when.one_session()
+    assert charged(given) == 1000
+
+
 def test_without_a_table_devices_count_as_nothing(given, devices):
     given.nodes(1).queue("a", limits={"capability": {GPU: 0}})
     devices.on_node("node-0", [gpu(0)])

@@ -205,10 +205,17 @@ def _users_by_row(session: Session, shared: _SharedByPods, *, all_start: bool) -
     """How many users of a claim each node takes at most, 0 where they do not suffice, shape (nodes,)."""
     room = np.zeros(len(session.node_usage.nodes), dtype=np.int64)
     suffices = np.ones(len(room), dtype=np.bool_)
-    for pod_set in shared.pod_sets:
-        fits = session.class_info(pod_set.pod_class).class_fit.fits
-        room += np.minimum(fits, len(pod_set.pods))
-        suffices &= fits >= len(pod_set.pods)
+    alike: dict[object, list[PodSet]] = {}
+    for pod_set in shared.pod_sets:  # the pod that is charged for the claim is of another class
+        key = (pod_set.pod_class.requests, pod_set.pod_class.claims)
+        alike.setdefault(key, []).append(pod_set)
+    for pod_sets in alike.values():
+        fits = np.minimum.reduce(
+            [session.class_info(each.pod_class).class_fit.fits for each in pod_sets]
+        )
+        count = sum(len(each.pods) for each in pod_sets)
+        room += np.minimum(fits, count)
+        suffices &= fits >= count
     return np.where(suffices, room, 0) if all_start else room
 
 

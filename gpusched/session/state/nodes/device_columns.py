@@ -113,8 +113,8 @@ def _make_columns(
     for pod_class in classes:
         need: dict[tuple[object, ...], int] = {}
         claims = room.class_claims(pod_class)
-        exact = exact and not claims.shared  # which count for each of their users here
-        for claim in claims.without_devices:
+        exact = exact and not claims.shared  # which need devices once, whoever uses them
+        for claim in claims.own:
             exact = exact and _is_plain(claim)
             for alternatives in claim.requests:
                 request = alternatives[0].request
