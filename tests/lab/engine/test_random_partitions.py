@@ -1,0 +1,19 @@
+"""Gangs on GPUs that can be partitioned: started exactly where trying everything finds a way."""
+
+from __future__ import annotations
+
+from gpusched.lab.experiments.random_partitions import is_feasible, play_random
+
+
+def test_a_gang_starts_where_a_way_exists_and_first_fit_misses_some():
+    found = [play_random(seed) for seed in range(8)]
+    assert [each.joint for each in found] == [each.feasible for each in found]
+    assert any(each.feasible and each.first_fit < len(each.pods) for each in found)
+    assert any(not each.feasible for each in found)
+
+
+def test_trying_everything_knows_what_fits_one_gpu():
+    assert is_feasible(("half", "seventh", "seventh", "seventh", "seventh"), 1)
+    assert not is_feasible(("half", "half", "seventh"), 1)
+    assert is_feasible(("whole-or-half", "whole-or-half"), 1)
+    assert not is_feasible(("seventh",) * 8, 1)
