@@ -33,6 +33,7 @@ from gpusched.devices.search.node_signature import signature_by
 from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage
 
+_MAY_FIT: Final = frozenset({AllocationOutcome.ALLOCATED, AllocationOutcome.BOUNDED})
 _ANSWERS_MAX: Final = 50_000
 _ASKED_MAX: Final = 10_000
 
@@ -218,7 +219,8 @@ def mixes(
         most: pods of each kind that are asked about.
         once: claims that all pods of a kind share, by what tells them apart: served once where any pod
             of any kind that has them is there. Empty for none at all.
-        steps_max: devices that one search tries; what is not found within them counts as none.
+        steps_max: devices that one search tries; what is not found within them counts as fitting, so that
+            what the counts rule out is proven.
 
     Returns:
         Counts by kind, none of them below another in every place, sorted. Every smaller count fits.
@@ -237,12 +239,10 @@ def mixes(
                     each + len(claims) if each >= 0 else -1 for each in _alike(len(kind), pods)
                 ]
                 claims += list(kind) * pods
-            known[counts] = (
-                allocate(
-                    inventory, usage, node, claims, alike=alike, steps_max=steps_max, near=False
-                ).outcome
-                is AllocationOutcome.ALLOCATED
+            tried = allocate(
+                inventory, usage, node, claims, alike=alike, steps_max=steps_max, near=False
             )
+            known[counts] = tried.outcome in _MAY_FIT
         return known[counts]
 
     found: list[tuple[int, ...]] = []

@@ -38,6 +38,7 @@ from gpusched.session.allocate.refusals.unschedulable import (
     certainty_text,
     explain_split_placement,
     explain_unsolved,
+    has_bounded_devices,
 )
 from gpusched.session.allocate.start_members import choose_start_members
 from gpusched.session.allocate.sub_groups import unknown_sub_group_message
@@ -73,8 +74,13 @@ def proof_text(solution: Solution) -> str:
     return OPTIMAL
 
 
-def scoped_proof(gang: Gang, solution: Solution) -> str:
-    """The proof and, unless it is about all members that there are, for how many it holds."""
+def scoped_proof(session: Session, gang: Gang, solution: Solution) -> str:
+    """The proof and, unless it is about all members that there are, for how many it holds.
+
+    Empty where devices of some node were not searched to the end: more pods may fit there.
+    """
+    if has_bounded_devices(session, gang):
+        return ""
     proof = proof_text(solution)
     count = int(solution.counts.sum())
     if gang.placed:
@@ -190,7 +196,7 @@ def _place_bounded(session: Session, gang: Gang, statement: Statement, bounds: N
             continue
         mark = statement.checkpoint()
         if apply_solution(session, gang, statement, problem, solution, bounds=bounds):
-            statement.proof, statement.terms = scoped_proof(gang, solution), solution.terms
+            statement.proof, statement.terms = scoped_proof(session, gang, solution), solution.terms
             return True
         statement.rollback(mark)
     return False
@@ -248,7 +254,10 @@ def _place_whole(
         if solution.counts.size:
             mark = statement.checkpoint()
             if apply_solution(session, gang, statement, problem, solution):
-                statement.proof, statement.terms = scoped_proof(gang, solution), solution.terms
+                statement.proof, statement.terms = (
+                    scoped_proof(session, gang, solution),
+                    solution.terms,
+                )
                 return None
             # Pods of several kinds that compete for devices: amounts do not tell what fits together.
             statement.rollback(mark)
@@ -256,7 +265,7 @@ def _place_whole(
         if refusal is None:
             refusal = explain_unsolved(session, gang, solution, confines)
         if not sure or solution.outcome is not SearchOutcome.INFEASIBLE:
-            sure = certainty_text(session, solution)
+            sure = certainty_text(session, gang, solution)
     if not gang.sub_groups:
         return refusal
     # Part by part: an answer where the search gave up, else how far one gets, for the sentence.

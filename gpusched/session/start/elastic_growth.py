@@ -356,4 +356,4 @@ class _Rearrangement:
             return ""  # more may fit when domains have filled up evenly
         if self._stay:
             return ""  # those that were promised their places are bound with these
-        return scoped_proof(whole, solution)
+        return scoped_proof(self._session, whole, solution)

@@ -244,6 +244,7 @@ def _freed_by_leaving(session: Session, classes: Sequence[PodClass], ask: Reques
 
 NOT_FOUND = "no placement was found within the time budget of the search"
 NOT_SEARCHED = "a quick pass finds no place, and placement.solver allows no more than that"
+DEVICES_BOUNDED = "the devices of some nodes were not searched to the end in time"
 PROVEN = "a complete search proves that no placement exists now"
 
 
@@ -269,7 +270,7 @@ def explain_unsolved(
         return _explain_level(session, gang, solution, confines)
     pod_set, count = _lacking_task(gang, proof)
     refusal = explain_shortage(session, pod_set, count, ALL_NODES, pod=pod_set.pods[0])
-    more = _gpus_together_text(session, gang) + certainty_text(session, solution)
+    more = _gpus_together_text(session, gang) + certainty_text(session, gang, solution)
     return Unschedulable(refusal.reason, truncate_message(refusal.message + more))
 
 
@@ -292,8 +293,18 @@ def _gpus_together_text(session: Session, gang: Gang) -> str:
     return ""
 
 
-def certainty_text(session: Session, solution: Solution) -> str:
+def has_bounded_devices(session: Session, gang: Gang) -> bool:
+    """Whether devices of some node were not searched to the end for a gang's pods."""
+    return any(
+        pod_set.pod_class.claims and session.devices.is_bounded(pod_set.pod_class)
+        for pod_set in gang.pod_sets
+    )
+
+
+def certainty_text(session: Session, gang: Gang, solution: Solution) -> str:
     """Whether it is proven that there is no place, where counting does not show it."""
+    if solution.outcome is SearchOutcome.INFEASIBLE and has_bounded_devices(session, gang):
+        return f"; {DEVICES_BOUNDED}"
     if solution.outcome is not SearchOutcome.INFEASIBLE:
         return f"; {NOT_FOUND if session.effort.solver else NOT_SEARCHED}"
     counted = solution.certificate is not None and solution.certificate.kind in ("role", "domain")
@@ -316,7 +327,7 @@ def _explain_level(
     if proof is None or not proof.roles or proof.domain < 0:
         alone = _lacking_task(gang, proof) if proof is not None and len(proof.roles) == 1 else None
         return explain_no_domain(
-            session, gang, confines, of=alone, more=certainty_text(session, solution)
+            session, gang, confines, of=alone, more=certainty_text(session, gang, solution)
         )
     pod_set = gang.pod_sets[proof.roles[0]]
     several = len(proof.roles) > 1
@@ -326,7 +337,7 @@ def _explain_level(
         else pods_with_requests_text(proof.needed, pod_set.pod_class)
     )
     text = _best_domain_text(session, gang, pod_set, proof, name=confines.required, asked=asked)
-    text += certainty_text(session, solution) + _max_wait_text(gang, confines)
+    text += certainty_text(session, gang, solution) + _max_wait_text(gang, confines)
     return Unschedulable(_topology_reason(confines), truncate_message(text))
 
 
