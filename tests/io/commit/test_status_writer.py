@@ -189,12 +189,27 @@ def test_a_group_that_is_not_found_is_asked_for_again_until_its_end_is_seen(told
     told(scenario)
 
 
-@pytest.mark.parametrize("code", [409, 422])
-def test_a_group_that_is_not_the_one_is_forgotten(told, says, code):
+def test_a_conflict_about_a_group_that_stays_is_met_again(told, says):
+    """A gang that has settled is in no later session; tries become seldom until the group is gone."""
+
+    async def scenario(given, writer, shown):
+        given.cluster.script("PATCH", "/podgroups/g/status", *[says(409)] * 100)
+        writer.submit([says_status()], [])
+        await asyncio.sleep(300)
+        tried = len(patches(given, "/podgroups/g/status"))
+        assert 5 <= tried <= 20
+        writer.gang_gone(GangKey("PodGroup", "ns", "g"), UID("u-g"))
+        await asyncio.sleep(300)
+        assert len(patches(given, "/podgroups/g/status")) == tried
+
+    told(scenario)
+
+
+def test_a_group_that_is_not_the_one_is_forgotten(told, says):
     """No retry; a later session may say it again."""
 
     async def scenario(given, writer, shown):
-        given.cluster.script("PATCH", "/podgroups/g/status", says(code))
+        given.cluster.script("PATCH", "/podgroups/g/status", says(422))
         writer.submit([says_status()], [])
         await asyncio.sleep(60)
         assert len(patches(given, "/podgroups/g/status")) == 1

@@ -25,7 +25,7 @@ from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.workers.rate_limiter import RateLimiter, TrafficClass
 from gpusched.io.workers.work_queue import OnContained, OnFault, WorkerPool, log_contained_fault
-from gpusched.io.write.status.object_writes import TopologyWrite
+from gpusched.io.write.status.object_writes import GroupWrite, TopologyWrite
 from gpusched.io.write.status.rejected_writes import RejectedPodWrite, RejectedWrite
 from gpusched.io.write.status.status_request import StatusRequest, WrittenStatus
 from gpusched.io.write.status.writes import Write, parse_written_status
@@ -46,6 +46,7 @@ class _StatusEntry:
         namespace: of the object: writes of several namespaces are served in turn.
         ready_at: monotonic seconds before which it is not written again.
         gone: whether the object is deleted: nothing is to be known of it any more.
+        conflicts: answers 409 since the last write that was taken.
     """
 
     want: Write | None = None
@@ -56,6 +57,7 @@ class _StatusEntry:
     queued: bool = False
     writing: bool = False
     gone: bool = False
+    conflicts: int = 0
 
 
 class StatusQueue:
@@ -276,16 +278,20 @@ class StatusQueue:
             self._again(uid, known, want, unanswered)
             return
         if answer.ok:
+            known.conflicts = 0
             known.written = parse_written_status(request, want, answer.body)
             return
         error = api_error(answer, doing=f"write {request.path}", write=True)
-        # Made again (422: a UID never changes), or changed meanwhile: what was to be said was
-        # about something else. A later session says what is true then. What is not there is
-        # asked for again until its end is seen: a server or proxy in between may be wrong.
+        # Made again (422: a UID never changes): what was to be said was about something else.
+        # A later session says what is true then. What is not there, or a group that was changed
+        # meanwhile, is asked for again until its end is seen: a server or proxy in between
+        # may be wrong, and a gang that has settled is in no later session.
         if isinstance(want, TopologyWrite) and isinstance(error, errors.NotFound | errors.Denied):
             # The CRD or the role of an earlier version: the event alone tells it then.
             _log.warning("the status of a topology cannot be written", why=error)
-        elif isinstance(error, errors.Conflict) or error.status == 422:
+        elif error.status == 422 or (
+            isinstance(error, errors.Conflict) and not isinstance(want, GroupWrite)
+        ):
             if error.status == 422:
                 _log.warning("a status was refused", why=error)
             self._on_unwritten(want.gang)
@@ -300,6 +306,9 @@ class StatusQueue:
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
             self._rate_limiter.throttled(error.retry_after_s)
+        elif isinstance(error, errors.Conflict):
+            known.conflicts += 1
+            pause_s = min(_DENIED_RETRY_S, _RETRY_S * 2 ** min(known.conflicts, 10))
         elif isinstance(error, errors.NotFound):
             pause_s = _DENIED_RETRY_S
         elif isinstance(error, errors.Denied):
