@@ -577,11 +577,16 @@ class DeviceRoom:
             claim for each in (*everyone.values(), *new.values()) for claim in each.claims.own
         ]
         found = allocate(self.inventory, usage, devices, all_claims)
+        allocations = found.claims
+        if found.outcome is AllocationOutcome.BOUNDED:
+            # Claims that are hard to serve may stand last: the other way round they are served first.
+            found = allocate(self.inventory, usage, devices, all_claims[::-1])
+            allocations = found.claims[::-1]
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=1)
         if found.outcome is not AllocationOutcome.ALLOCATED:
             return self._find_jointly(new, row, nominated=nominated)
-        return self._with_allocations({**everyone, **new}, found.claims)
+        return self._with_allocations({**everyone, **new}, allocations)
 
     def _find_jointly(
         self, new: Mapping[UID, GivenClaims], row: int, *, nominated: bool
