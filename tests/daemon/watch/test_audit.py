@@ -292,7 +292,7 @@ def test_what_may_not_be_read_is_said(play, monkeypatch):
         denied.clear()
         assert found == []
         assert set(seen.objects) == {"pods"}
-        assert len(seen.unread) == len(PATHS) - 1 + 2
+        assert len(seen.unread) == len(PATHS) - 1 + 3  # and devices, seals, policies
 
     play(scenario)
 
