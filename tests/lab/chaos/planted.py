@@ -45,8 +45,8 @@ from gpusched.io.watch.informers import KindEventHandler
 from gpusched.io.watch.reflector import Reflector
 from gpusched.io.write import bind_calls, evictor
 from gpusched.io.write.bind_calls import BindCalls
-from gpusched.io.write.claims.device_claims import DeviceClaims
 from gpusched.io.write.claims.unbound_claims import UnboundClaims
+from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.evictor import Evictor
 from gpusched.io.write.preemption_executor import PreemptionExecutor
 from gpusched.io.write.status.status_queue import StatusQueue
@@ -531,10 +531,10 @@ def claims_on_their_way_are_free():
 def pods_are_bound_before_their_claims():
     """Pods are bound while their claims are still to be written."""
 
-    async def write(*_args, **_how):
+    async def give_none(*_args, **_how):
         return ""
 
-    yield (DeviceClaims, "write", write)
+    yield (VolumeBinder, "_give_devices", give_none)
 
 
 @plant
