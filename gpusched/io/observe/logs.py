@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 from collections import deque
@@ -30,6 +31,7 @@ class LogQueueHandler(logging.Handler):
     def __init__(self, stream: TextIO, *, most: int = limits.LOG_LINES_MAX) -> None:
         super().__init__()
         self._stream = stream
+        self._file = _file_number(stream)
         self._most = most
         self._lines: deque[str] = deque()
         self._ready = threading.Condition(threading.Lock())
@@ -80,12 +82,31 @@ class LogQueueHandler(logging.Handler):
             self._write(lines)
 
     def _write(self, lines: list[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
         try:
-            self._stream.write("".join(f"{line}\n" for line in lines))
-            self._stream.flush()
+            if self._file is None:
+                self._stream.write(text)
+                self._stream.flush()
+                return
+            unwritten = text.encode(errors="backslashreplace")
+            while unwritten:
+                unwritten = unwritten[os.write(self._file, unwritten) :]
         except (OSError, ValueError):
             with self._ready:  # nobody is there to read it
                 self.dropped += len(lines)
+
+
+def _file_number(stream: TextIO) -> int | None:
+    """Descriptor of a stream's file, or None for a stream in memory.
+
+    Lines go past the stream's own buffer: a thread that stands in a write would hold its lock,
+    and the interpreter takes that lock when it flushes standard error at its end.
+    """
+    try:
+        stream.flush()
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None
 
 
 def _lost_lines_message(count: int) -> logging.LogRecord:
