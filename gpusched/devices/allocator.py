@@ -11,7 +11,7 @@ alike get their devices in one order, so that a refusal does not go through all 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -214,6 +214,12 @@ class _Search:
         self._distinct: list[list[Counter[object]]] = [
             [Counter() for _ in claim.constraints] for claim in claims
         ]
+        self._administers = any(
+            each.request.admin
+            for claim in claims
+            for alternatives in claim.requests
+            for each in alternatives
+        )
         self._admin: Counter[tuple[PoolId, str, str]] = Counter()
         """Counters that devices given for administration take inside of this search."""
         self._chosen: list[list[tuple[int, ReadyRequest]]] = [[] for _ in claims]
@@ -465,7 +471,8 @@ class _Search:
         found = [
             each
             for each in self._candidates
-            if self._is_selected(each, chosen) and self._consumed(each.device, chosen) is not None
+            if self._is_selected(each, chosen)
+            and self._consumed(each.device, chosen, {}) is not None
         ]
         if len(found) > RESULTS_MAX:
             raise _ClaimFault(
@@ -507,14 +514,18 @@ class _Search:
     def _is_in_use(self, candidate: _Candidate, chosen: ReadyRequest, claim: int) -> bool:
         device = candidate.device
         held = self._usage.holding(device.id)
-        if chosen.request.admin or (device.device.shareable and not (held and held.whole)):
-            return any(
-                each.claim == claim
-                and each.candidate.device is device
-                and (chosen.request.admin or each.request is chosen)
-                for each in self._taken
-            )
-        return held is not None
+        shareable = device.device.shareable
+        if not (shareable or self._administers):
+            return held is not None
+        in_claim = [
+            each.request
+            for each in self._taken
+            if each.claim == claim and each.candidate.device is device
+        ]
+        if chosen.request.admin or (shareable and not (held and held.whole)):
+            return any(each is chosen or not shareable for each in in_claim)
+        # Given for administration in this claim it is taken, though for nobody else.
+        return held is not None or bool(in_claim)
 
     def _state_of(self, candidate: _Candidate) -> object:
         """What is taken of a device, as far as it tells equal ones apart."""
@@ -536,7 +547,7 @@ class _Search:
                 each.tolerates(taint) for each in request.tolerations
             ):
                 return False
-        consumed = self._consumed(device, chosen)
+        consumed = self._consumed(device, chosen, self._administered(claim, device))
         if consumed is None or not self._has_counters(candidate, admin=request.admin):
             return False
         narrowed = self._narrow(claim, chosen, device)
@@ -615,8 +626,16 @@ class _Search:
             for place, amount in _counters_of(candidate)
         )
 
+    def _administered(self, claim: int, device: PoolDevice) -> Counter[str]:
+        """Capacities of a device that a claim's requests for administration take, in billionths."""
+        found: Counter[str] = Counter()
+        for each in self._taken if self._administers else ():
+            if each.request.request.admin and each.claim == claim:
+                found.update(dict(each.consumed) if each.candidate.device is device else ())
+        return found
+
     def _consumed(
-        self, device: PoolDevice, chosen: ReadyRequest
+        self, device: PoolDevice, chosen: ReadyRequest, administered: Mapping[str, int]
     ) -> tuple[tuple[str, int], ...] | None:
         """What a share takes of the device's capacities; None where they do not suffice."""
         driver = device.id.driver
@@ -634,7 +653,8 @@ class _Search:
         found = []
         for each in content.capacities:
             amount = share_of_capacity(each.amount, each.policy, asked.get(each.name))
-            if amount is None or held.consumed.get(each.name, 0) + amount > each.amount:
+            taken = held.consumed.get(each.name, 0) + administered.get(each.name, 0)
+            if amount is None or taken + amount > each.amount:
                 return None
             found.append((each.name, amount))
         return tuple(found)

@@ -11,6 +11,7 @@ from gpusched.devices.requests import make_ready
 from tests.devices.conftest import claim_entity, device_id, entity, recorded, world
 
 CASES = recorded("scheduler-verdicts")
+DRAWN = recorded("drawn-verdicts")
 
 
 def hold(there, allocated):
@@ -109,7 +110,7 @@ def _selects(selector, name, labels):
     return False
 
 
-VERDICTS = [(case, name) for case in CASES for name in case["verdicts"]]
+VERDICTS = [(case, name) for case in (*CASES, *DRAWN) for name in case["verdicts"]]
 
 
 @pytest.mark.parametrize(
