@@ -75,6 +75,16 @@ class AttributeFrame:
         self._faults: dict[Hashable, str] = {}
         self._plans: dict[tuple[str, ...], _Plan] = {}
         self._read_places: dict[LookedAt, tuple[int, ...]] = {}
+        self._ending: dict[str, tuple[int, ...]] = {}
+
+    def places_ending_in(self, name: str) -> tuple[int, ...]:
+        """Places of the attributes with a name in any domain; asked with names of this program alone."""
+        known = self._ending.get(name)
+        if known is None:
+            known = self._ending[name] = tuple(
+                place for each, place in self.places.items() if each.rpartition("/")[2] == name
+            )
+        return known
 
     def read_places(self, looked_at: LookedAt) -> tuple[int, ...]:
         """Places of all attributes that some selectors read or constraints compare, or that may be faulty."""

@@ -159,7 +159,11 @@ class DeviceCharges:
         pod = self._pods.get(uid)
         if pod is None:
             return False
-        charge = total(self._of_claim(pod, each) for each in pod.pod_class.claims)
+        claims = pod.pod_class.claims
+        if len(claims) == 1:
+            charge = self._of_claim(pod, claims[0])
+        else:
+            charge = total(self._of_claim(pod, each) for each in claims)
         if charge == self._charges.get(uid, NOTHING):
             return False
         self._charges[uid] = charge

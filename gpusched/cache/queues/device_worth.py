@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -23,13 +24,23 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceClaimSpec,
     DeviceRequest,
 )
-from gpusched.api.devices.dynamic.slices import AMOUNT_UNIT, Device, ResourceSlice
+from gpusched.api.devices.dynamic.slices import (
+    AMOUNT_UNIT,
+    Device,
+    DeviceCapacity,
+    ResourceSlice,
+)
 from gpusched.api.meta.gpu_resources import DeviceQuota
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.meta.units import unit_of
 from gpusched.devices.allocator import share_of_capacity
-from gpusched.devices.inventory import PoolId
-from gpusched.devices.selector_verdicts import selector_verdict
+from gpusched.devices.inventory import REMEMBERED_MAX, PoolId
+from gpusched.devices.selector_verdicts import (
+    AttributeFrame,
+    Mismatch,
+    frame_of,
+    selector_verdict,
+)
 
 _WHOLE: Final = Fraction(1)
 _PROFILE: Final = re.compile(r"(?:\d+c\.)?(\d+)g\..*")
@@ -39,6 +50,10 @@ _Selectors = tuple[str, ...]
 _Question = tuple[str, _Selectors, tuple[tuple[str, int], ...]]
 """Class, selectors of class and request, and capacities that are asked for."""
 _NO_CONSUMPTION: Final[Mapping[str, int]] = MappingProxyType({})
+_SPECS_MAX: Final = 4_096
+"""Specs of claims, and requests, whose answers are remembered."""
+_WORTHS_MAX: Final = 1_024
+"""Sorts of whole cards whose amounts are remembered."""
 
 
 @attrs.frozen(slots=True)
@@ -62,11 +77,38 @@ class PublishedPool:
         totals: what all of its cards count as, by node; None until asked for.
     """
 
+    driver: str
+
     slices: tuple[ResourceSlice, ...]
     counters: Mapping[tuple[str, str], int]
     devices: Mapping[str, tuple[Device, str]]
     answers: dict[_Question, _PoolAnswer] = attrs.field(factory=dict)
     totals: Mapping[str, Resources] | None = None
+    _frames: dict[str, AttributeFrame] = attrs.field(factory=dict)
+    _verdicts: dict[_Selectors, tuple[bool | Mismatch, ...]] = attrs.field(factory=dict)
+
+    @property
+    def frames(self) -> Mapping[str, AttributeFrame]:
+        """Names and types of the attributes of each device, by its name."""
+        if not self._frames:
+            self._frames = {name: frame_of(device) for name, (device, _) in self.devices.items()}
+        return self._frames
+
+    def verdicts(self, selectors: _Selectors) -> tuple[bool | Mismatch, ...]:
+        """What selectors say of each device, asked once."""
+        known = self._verdicts.get(selectors)
+        if known is None:
+            if len(self._verdicts) >= REMEMBERED_MAX:
+                self._verdicts.clear()
+            known = self._verdicts[selectors] = tuple(
+                [
+                    frame.verdict(selectors, device, self.driver)
+                    for (device, _), frame in zip(
+                        self.devices.values(), self.frames.values(), strict=True
+                    )
+                ]
+            )
+        return known
 
 
 class DeviceWorth:
@@ -92,6 +134,10 @@ class DeviceWorth:
         self._by_class = {each.device_class for each in rows if each.device_class}
         self._selects = any(each.selector for each in rows)
         self._requests: dict[DeviceRequest, Resources] = {}
+        self._claims: dict[int, tuple[DeviceClaimSpec, Resources]] = {}
+        """By ``id`` of the spec, which equal claims share; with it, so that no other gets its ``id``."""
+        self._classes: dict[int, tuple[DeviceClaimSpec, Mapping[str, str]]] = {}
+        """Classes by name of the request as allocations have it, likewise."""
 
     def is_of(self, rows: tuple[DeviceQuota, ...], catalog: DeviceCatalog) -> bool:
         """Whether it has the answers for these rows and devices."""
@@ -113,13 +159,18 @@ class DeviceWorth:
     # -- claims ------------------------------------------------------------------------------
     def of_claim(self, spec: DeviceClaimSpec) -> Resources:
         """What a claim without devices counts as: of alternatives the dearest, by resource."""
-        amounts = NOTHING
-        for asked in spec.requests:
-            dearest = NOTHING
-            for each in asked.alternatives:
-                dearest = dearest.maximum(self._of_request(each))
-            amounts = amounts.plus(dearest)
-        return amounts
+        known = self._claims.get(id(spec))
+        if known is None:
+            amounts = NOTHING
+            for asked in spec.requests:
+                dearest = NOTHING
+                for each in asked.alternatives:
+                    dearest = dearest.maximum(self._of_request(each))
+                amounts = amounts.plus(dearest)
+            if len(self._claims) >= _SPECS_MAX:
+                self._claims.clear()
+            known = self._claims[id(spec)] = (spec, amounts)
+        return known[1]
 
     def of_allocation(self, spec: DeviceClaimSpec, allocation: ClaimAllocation) -> Resources:
         """What the devices of a claim count as."""
@@ -129,14 +180,23 @@ class DeviceWorth:
         self, spec: DeviceClaimSpec, allocation: ClaimAllocation
     ) -> Iterator[tuple[str, Resources]]:
         """What each device of a claim counts as, with the one node that reaches it."""
-        classes = {
-            f"{asked.name}/{each.name}" if asked.prioritized else asked.name: each.device_class
-            for asked in spec.requests
-            for each in asked.alternatives
-        }
+        classes = self._classes_of(spec)
         for given in allocation.devices:
             if not given.admin:
                 yield self._of_device(given, classes.get(given.request, ""))
+
+    def _classes_of(self, spec: DeviceClaimSpec) -> Mapping[str, str]:
+        known = self._classes.get(id(spec))
+        if known is None:
+            if len(self._classes) >= _SPECS_MAX:
+                self._classes.clear()
+            classes = {
+                f"{asked.name}/{each.name}" if asked.prioritized else asked.name: each.device_class
+                for asked in spec.requests
+                for each in asked.alternatives
+            }
+            known = self._classes[id(spec)] = (spec, classes)
+        return known[1]
 
     def _of_device(self, given: AllocatedDevice, device_class: str) -> tuple[str, Resources]:
         pool = self.pools.get(PoolId(given.driver, given.pool))
@@ -146,7 +206,9 @@ class DeviceWorth:
             return node, NOTHING if row is None else Resources(row.amounts)
         row = self._row(device_class, device, given.driver)
         consumed = dict(given.consumed) if given.share else None
-        return node, NOTHING if row is None else _worth(row, device, pool.counters, consumed)
+        if row is None:
+            return node, NOTHING
+        return node, _worth(row, device, pool.frames[given.device], pool.counters, consumed)
 
     # -- requests ----------------------------------------------------------------------------
     def _of_request(self, request: DeviceRequest) -> Resources:
@@ -154,6 +216,8 @@ class DeviceWorth:
             return NOTHING
         known = self._requests.get(request)
         if known is None:
+            if len(self._requests) >= _SPECS_MAX:
+                self._requests.clear()
             known = self._requests[request] = self._ask(request)
         return known
 
@@ -191,8 +255,11 @@ class DeviceWorth:
             return known
         dearest, found = NOTHING, False
         by_node: dict[str, list[Resources]] = {}
-        for device, node in pool.devices.values():
-            if selector_verdict(selectors, device, key.driver) is not True:
+        verdicts = pool.verdicts(selectors)
+        for (device, node), frame, verdict in zip(
+            pool.devices.values(), pool.frames.values(), verdicts, strict=True
+        ):
+            if verdict is not True:
                 continue
             consumed = _consumption(device, request, key.driver)
             if device.shareable and consumed is None:
@@ -200,8 +267,8 @@ class DeviceWorth:
             found = True
             row = self._row(request.device_class, device, key.driver)
             if row is not None:
-                worth = _worth(row, device, pool.counters, consumed)
-                dearest = dearest.maximum(worth)
+                worth = _worth(row, device, frame, pool.counters, consumed)
+                dearest = dearest if worth is dearest else dearest.maximum(worth)
                 by_node.setdefault(node, []).append(worth)
         sums = {node: total(parts) for node, parts in by_node.items()}
         answer = pool.answers[question] = _PoolAnswer(dearest, sums, found)
@@ -219,9 +286,9 @@ class DeviceWorth:
         ]
         active = [(row, texts) for row, texts in selectors if texts is not None]
         sums: dict[str, list[Resources]] = {}
-        for key, pool in self.pools.items() if active else ():
+        for pool in self.pools.values() if active else ():
             if pool.totals is None:
-                pool.totals = _pool_totals(key, pool, active)
+                pool.totals = _pool_totals(pool, active)
             for node, amounts in pool.totals.items():
                 sums.setdefault(node, []).append(amounts)
         return {node: total(parts) for node, parts in sums.items()}
@@ -259,12 +326,12 @@ def _published_pools(
         if known is None or not same or any(
             mine is not theirs for mine, theirs in zip(known.slices, current, strict=True)
         ):  # fmt: skip
-            known = _make_pool(current)
+            known = _make_pool(key.driver, current)
         found[key] = known
     return found
 
 
-def _make_pool(slices: tuple[ResourceSlice, ...]) -> PublishedPool:
+def _make_pool(driver: str, slices: tuple[ResourceSlice, ...]) -> PublishedPool:
     devices: dict[str, tuple[Device, str]] = {}
     for part in slices:
         for each in part.devices:
@@ -276,22 +343,21 @@ def _make_pool(slices: tuple[ResourceSlice, ...]) -> PublishedPool:
         for counter_set in part.counters
         for name, amount in counter_set.counters
     }
-    return PublishedPool(slices, counters, devices)
+    return PublishedPool(driver, slices, counters, devices)
 
 
 def _pool_totals(
-    key: PoolId, pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
+    pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
 ) -> Mapping[str, Resources]:
     cards: dict[tuple[str, str], Resources] = {}
-    for device, node in pool.devices.values():
-        row = next(
-            (row for row, texts in rows if selector_verdict(texts, device, key.driver) is True),
-            None,
-        )
+    verdicts = [(row, pool.verdicts(texts)) for row, texts in rows]
+    for number, (name, (device, node)) in enumerate(pool.devices.items()):
+        row = next((row for row, verdict in verdicts if verdict[number] is True), None)
         if row is not None:
             card = f"set {device.consumes[0].name}" if device.consumes else f"device {device.name}"
-            worth = _worth(row, device, pool.counters, None)
-            cards[node, card] = cards.get((node, card), NOTHING).maximum(worth)
+            worth = _worth(row, device, pool.frames[name], pool.counters, None)
+            known = cards.get((node, card))
+            cards[node, card] = worth if known is None else known.maximum(worth)
     sums: dict[str, list[Resources]] = {}
     for (node, _), amounts in cards.items():
         sums.setdefault(node, []).append(amounts)
@@ -319,20 +385,40 @@ def _consumption(
 def _worth(
     row: DeviceQuota,
     device: Device,
+    frame: AttributeFrame,
     counters: Mapping[tuple[str, str], int],
     consumed: Mapping[str, int] | None,
 ) -> Resources:
-    """Amounts of a row for a device, or for a share that consumes so much of its capacities.
+    """Amounts of a row for a device, or for a share that consumes so much of its capacities."""
+    profiles = tuple(device.attributes[place][1] for place in frame.places_ending_in("profile"))
+    whole = _part_by_profile(profiles) if profiles else _WHOLE
+    if consumed is None and not device.consumes:
+        return _worth_of_card(row, device.capacities, whole)
+    part = _part(device, whole, counters, consumed) if row.by_part else _WHOLE
+    return _amounts(row, device.capacities, part, consumed)
 
-    Parts are rounded down, so that all parts of a card are never more than the card.
-    """
-    part = _part(device, counters, consumed) if row.by_part else _WHOLE
+
+@lru_cache(maxsize=_WORTHS_MAX)
+def _worth_of_card(
+    row: DeviceQuota, capacities: tuple[DeviceCapacity, ...], part: Fraction
+) -> Resources:
+    """Amounts of a row for a device that is given as it is: the same object for equal ones."""
+    return _amounts(row, capacities, part if row.by_part else _WHOLE, None)
+
+
+def _amounts(
+    row: DeviceQuota,
+    capacities: tuple[DeviceCapacity, ...],
+    part: Fraction,
+    consumed: Mapping[str, int] | None,
+) -> Resources:
+    """Amounts of a row for a part of a card, rounded down, so that all parts are never more than the card."""
     amounts = {
         name: max(1, amount * part.numerator // part.denominator) if amount and part else 0
         for name, amount in row.amounts
     }
     for name, capacity in row.capacities:
-        for each in device.capacities:
+        for each in capacities:
             if capacity in (each.name, each.name.rpartition("/")[2]):
                 amount = each.amount if consumed is None else consumed.get(each.name, 0)
                 amounts[name] = amount * unit_of(name) // AMOUNT_UNIT
@@ -340,7 +426,10 @@ def _worth(
 
 
 def _part(
-    device: Device, counters: Mapping[tuple[str, str], int], consumed: Mapping[str, int] | None
+    device: Device,
+    by_profile: Fraction,
+    counters: Mapping[tuple[str, str], int],
+    consumed: Mapping[str, int] | None,
 ) -> Fraction:
     """The part of a card: the largest of any counter that it takes, and of any capacity of a share."""
     taken = [
@@ -349,7 +438,7 @@ def _part(
         for name, amount in part.counters
         if (there := counters.get((part.name, name), 0))
     ]
-    whole = min(_WHOLE, max(taken)) if taken else _part_by_profile(device)
+    whole = min(_WHOLE, max(taken)) if taken else by_profile
     if consumed is not None:
         shares = [
             Fraction(consumed.get(each.name, 0), each.amount)
@@ -360,10 +449,10 @@ def _part(
     return whole
 
 
-def _part_by_profile(device: Device) -> Fraction:
+def _part_by_profile(profiles: tuple[object, ...]) -> Fraction:
     """The part that the profile of a MIG device names; others are whole."""
-    for name, value in device.attributes:
-        if name.rpartition("/")[2] == "profile" and isinstance(value, str):
+    for value in profiles:
+        if isinstance(value, str):
             match = _PROFILE.fullmatch(value)
             if match is not None:
                 return min(_WHOLE, Fraction(int(match[1]), _SLICES_OF_A_GPU))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from gpusched.api.affinity.decode import node_terms
 from gpusched.api.affinity.selector import NodeTerm
@@ -55,6 +56,9 @@ _DEVICES_MAX: Final = 1024
 """Devices of one slice that are believed; the API takes 128."""
 _PARTS_MAX: Final = 1024
 """Attributes, capacities, counters or requests of one object that are believed; the API takes 64."""
+
+_SPECS: Final[WeakValueDictionary[Hashable, DeviceClaimSpec]] = WeakValueDictionary()
+"""Specs of claims that something has: those that a template made are one object."""
 
 
 # -- ResourceSlice ---------------------------------------------------------------------------
@@ -382,9 +386,9 @@ def parse_claim_spec(parsed: wire.WireClaimSpec) -> DeviceClaimSpec:
     """
     devices = parsed.devices
     _few(devices.requests, "spec.devices.requests")
-    return DeviceClaimSpec(
-        requests=tuple(_request(each) for each in devices.requests or ()),
-        constraints=tuple(
+    parts = (
+        tuple(_request(each) for each in devices.requests or ()),
+        tuple(
             DeviceConstraint(
                 requests=tuple(each.requests or ()),
                 match=each.match_attribute or "",
@@ -392,8 +396,15 @@ def parse_claim_spec(parsed: wire.WireClaimSpec) -> DeviceClaimSpec:
             )
             for each in devices.constraints or ()
         ),
-        configs=tuple(_config(each) for each in devices.config or ()),
+        tuple(_config(each) for each in devices.config or ()),
     )
+    known = _SPECS.get(parts)
+    if known is None:
+        requests, constraints, configs = parts
+        known = _SPECS[parts] = DeviceClaimSpec(
+            requests=requests, constraints=constraints, configs=configs
+        )
+    return known
 
 
 def _request(parsed: wire.WireDeviceRequest) -> RequestAlternatives:
