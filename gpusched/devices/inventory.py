@@ -112,6 +112,24 @@ class Pool:
     slices: tuple[ResourceSlice, ...]
     binding: bool
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether all of its slices are there and none contradicts another."""
+        return self.complete and not self.fault
+
+
+@attrs.frozen(slots=True)
+class Selection:
+    """What some selectors say of the devices that a node reaches, as numbers in ``NodeDevices.listed``.
+
+    Attributes:
+        chosen: devices for which all hold.
+        unanswered: devices for which one has no value, each with why.
+    """
+
+    chosen: tuple[int, ...]
+    unanswered: tuple[tuple[int, Mismatch], ...]
+
 
 @attrs.define(slots=True, eq=False)
 class ReachablePool:
@@ -137,6 +155,7 @@ class NodeDevices:
         node: its name.
         pools: those without binding conditions first, then by driver and name.
         kinds: numbers of what claims see of them, see ``node_signature``.
+        selections: what selectors say of them, see ``DeviceInventory.select``.
         slots: of its whole GPUs by device, with the names of GPU resources that they depend on; None
             until they are asked for.
     """
@@ -147,6 +166,8 @@ class NodeDevices:
     slots: tuple[object, Mapping[tuple[str, str, str], int]] | None = attrs.field(
         default=None, init=False
     )
+    selections: dict[tuple[str, ...], Selection] = attrs.field(factory=dict, init=False)
+    _listed: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
     _usable: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
     _here: tuple[NodeTerm, ...] = attrs.field(default=(), init=False)
 
@@ -161,13 +182,20 @@ class NodeDevices:
     def usable(self) -> tuple[tuple[PoolDevice, Pool], ...]:
         """Devices of pools that can be used, in the order of Kubernetes' own allocators."""
         if self._usable is None:
-            self._usable = tuple(
-                (device, part.pool)
-                for part in self.pools
-                if part.pool.complete and not part.pool.fault
-                for device in part.devices
-            )
+            if all(part.pool.is_usable for part in self.pools):
+                self._usable = self.listed
+            else:
+                self._usable = tuple([each for each in self.listed if each[1].is_usable])
         return self._usable
+
+    @property
+    def listed(self) -> tuple[tuple[PoolDevice, Pool], ...]:
+        """The same, with those of pools that cannot be used."""
+        if self._listed is None:
+            self._listed = tuple(
+                [(device, part.pool) for part in self.pools for device in part.devices]
+            )
+        return self._listed
 
     def find(self, key: DeviceId) -> PoolDevice | None:
         """The device of this id, None where the node does not reach it."""
@@ -192,9 +220,17 @@ class KindNumbers:
         self._known: dict[Hashable, int] = {}
         self.same: dict[Hashable, int] = {}
         """Numbers by a content that tells more, but is quicker to make; several may have one."""
+        self.selections: dict[tuple[int, tuple[str, ...]], Selection] = {}
+        """What selectors say of nodes with a number, where it is a number of what these selectors say."""
         self.slot_orders: dict[Hashable, tuple[int, ...]] = {}
         """Places of devices in ``NodeDevices.usable`` by slot, by what the order depends on."""
         self._next = count()
+
+    def note_selection(self, number: int, selectors: tuple[str, ...], selection: Selection) -> None:
+        """Nodes with a number have this answer."""
+        if len(self.selections) >= _NODE_CONTENTS_MAX:
+            self.selections.clear()
+        self.selections[number, selectors] = selection
 
     def note_same(self, content: Hashable, number: int) -> None:
         """A content that tells more has this number."""
@@ -265,6 +301,32 @@ class DeviceInventory:
     def nodes(self) -> dict[str, tuple[Mapping[str, str], NodeDevices]]:
         """Devices of nodes that were asked for, each with the labels that the node had."""
         return self._of_node
+
+    def select(self, node: NodeDevices, selectors: tuple[str, ...]) -> Selection:
+        """What selectors say of a node's devices; asked once for nodes of which claims see the same."""
+        known = node.selections.get(selectors)
+        if known is None:
+            if len(node.selections) >= REMEMBERED_MAX:
+                node.selections.clear()
+            known = node.selections[selectors] = self._select(node, selectors)
+        return known
+
+    def _select(self, node: NodeDevices, selectors: tuple[str, ...]) -> Selection:
+        numbers = [number for looked_at, number in node.kinds.items() if selectors in looked_at[0]]
+        for number in numbers:
+            shared = self.kind_numbers.selections.get((number, selectors))
+            if shared is not None:
+                return shared
+        verdicts = [device.selected(selectors) for device, _ in node.listed]
+        made = Selection(
+            tuple([place for place, each in enumerate(verdicts) if each is True]),
+            tuple(
+                [(place, each) for place, each in enumerate(verdicts) if isinstance(each, Mismatch)]
+            ),
+        )
+        for number in numbers:
+            self.kind_numbers.note_selection(number, selectors, made)
+        return made
 
     def kind(self, device: PoolDevice, looked_at: LookedAt) -> int:
         """A number that devices share which are the same to claims, but for their names and pools."""

@@ -36,7 +36,7 @@ def list_pools(objects: DeviceObjects) -> list[dict[str, Any]]:
                 continue
             alone = NodeDevices(node.node, (part,))
             told = describe_request(
-                world.usage, [(alone, True)], _CLAIM, _ANY, holders=world.holders
+                world.inventory, world.usage, [(alone, True)], _CLAIM, _ANY, holders=world.holders
             )
             states = told.states
             found[part.pool.id] = {

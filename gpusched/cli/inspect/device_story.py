@@ -213,6 +213,7 @@ def _request_reasons(claim: ReadyClaim, world: DevicesInUse) -> Iterator[str]:
         for each in alternatives:
             yield request_shortage_text(
                 describe_request(
+                    world.inventory,
                     world.usage,
                     [(node, True) for node in world.nodes],
                     claim,

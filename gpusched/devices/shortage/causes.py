@@ -25,7 +25,6 @@ from gpusched.devices.inventory import (
 )
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
 from gpusched.devices.search.node_signature import node_signature
-from gpusched.devices.selector_verdicts import Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
 Holders = Callable[[DeviceId], Sequence[str]]
@@ -123,6 +122,7 @@ class _Counts:
 
 
 def describe_request(
+    inventory: DeviceInventory,
     usage: DeviceUsage,
     nodes: Iterable[tuple[NodeDevices, bool]],
     claim: ReadyClaim,
@@ -133,6 +133,7 @@ def describe_request(
     """Count the devices that match a request, by what keeps them away.
 
     Args:
+        inventory: of the devices.
         usage: of all devices.
         nodes: with whether each has room for the pod beside devices.
         claim: of the request.
@@ -143,22 +144,21 @@ def describe_request(
     seen: set[DeviceId] = set()
     for node, has_room in sorted(nodes, key=lambda each: not each[1]):
         free = 0
-        for part in node.pools:
-            for device in part.devices:
-                if device.id in seen:
-                    continue
-                answer = device.selected(request.selectors)
-                if isinstance(answer, Mismatch):
-                    found.unanswered = found.unanswered or (
-                        f"a selector has no value for {'/'.join(device.id)}: {answer.message}"
-                    )
-                elif answer:
-                    seen.add(device.id)
-                    state = _state(usage, part.pool, device, request, found=found, holders=holders)
-                    if state is DeviceState.FREE and not has_room:
-                        state = DeviceState.ELSEWHERE
-                    free += state is DeviceState.FREE
-                    found.states[state] += 1
+        selection = inventory.select(node, request.selectors)
+        for number, why in selection.unanswered if not found.unanswered else ():
+            device, _ = node.listed[number]
+            found.unanswered = f"a selector has no value for {'/'.join(device.id)}: {why.message}"
+            break
+        for number in selection.chosen:
+            device, pool = node.listed[number]
+            if device.id in seen:
+                continue
+            seen.add(device.id)
+            state = _state(usage, pool, device, request, found=found, holders=holders)
+            if state is DeviceState.FREE and not has_room:
+                state = DeviceState.ELSEWHERE
+            free += state is DeviceState.FREE
+            found.states[state] += 1
         found.most_on_node = max(found.most_on_node, free)
     exact = request.request.mode is AllocationMode.EXACT
     return RequestShortage(
@@ -189,11 +189,12 @@ def _state(
 ) -> DeviceState:
     """The first cause that keeps a device away, noted in what was found."""
     asked = request.request
-    if not pool.complete or pool.fault:
+    if not pool.is_usable:
         return DeviceState.POOL
     held = usage.holding(device.id)
     if held is not None and not asked.admin and (held.whole or not device.device.shareable):
-        found.holders.update(dict.fromkeys(holders(device.id), 1))
+        for name in dict.fromkeys(holders(device.id)):
+            found.holders[name] += 1
         return DeviceState.HELD
     for taint in device.taints:
         if taint.effect in REPELS and not any(each.tolerates(taint) for each in asked.tolerations):

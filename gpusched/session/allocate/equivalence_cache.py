@@ -6,6 +6,7 @@ that follow, as long as nothing has moved in the session since.
 
 from __future__ import annotations
 
+from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
@@ -14,7 +15,7 @@ from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.session import Session
 
-CacheState = tuple[int, int, bool]
+CacheState = tuple[int, int, int, bool]
 
 
 class EquivalenceCache:
@@ -71,6 +72,7 @@ class EquivalenceCache:
         return (
             session.queue_accounts.version,
             len(session.node_usage.touched_rows),
+            session.device_moves,
             session.node_usage.later,
         )
 
@@ -78,13 +80,28 @@ class EquivalenceCache:
 def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
     """All that decides where a gang may go in this session; None for one that is like no other.
 
-    Those with promises have rooms of their own, and rules between pods read their labels.
+    Those with promises have rooms of their own, rules between pods read their labels, and claims for
+    devices may not be made yet or hold devices from an earlier attempt.
     """
     kind = session.cache.equivalence.class_of(gang)
     if kind is None or session.nominations.has(gang):
+        return None
+    if any(each.claims for each in kind.classes) and not _claims_are_ready(session, gang):
         return None
     if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(
         session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
     ):
         return None
     return kind
+
+
+def _claims_are_ready(session: Session, gang: Gang) -> bool:
+    """Whether each pod that exists has all its claims, none of them has devices, and none is in vain."""
+    devices = session.devices
+    return all(
+        not devices.class_claims(pod_set.pod_class).fault
+        and (is_expected(pod) or devices.pod_claims.are_ready(pod))
+        for pod_set in gang.pod_sets
+        if pod_set.pod_class.claims
+        for pod in pod_set.pods
+    )

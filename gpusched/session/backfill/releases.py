@@ -14,7 +14,7 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints, RequestVector, pod_class_vector
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import FOREVER, AvailabilityProfile, Release
-from gpusched.session.backfill.waiting_devices import waiting_devices
+from gpusched.session.backfill.waiting_devices import WaitingDevices, waiting_devices
 from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.state.session import Session
@@ -41,9 +41,16 @@ class ReleaseForecast:
     def __init__(self, session: Session, walltimes: Walltimes) -> None:
         self._session = session
         self._walltimes = walltimes
-        self._devices = waiting_devices(session)
-        self._width = self._devices.width
         self._vectors: dict[str, Ints] = {}
+
+    @property
+    def _devices(self) -> WaitingDevices:
+        """Columns of devices, made when a gang is blocked: most sessions ask for none."""
+        return waiting_devices(self._session)
+
+    @property
+    def _width(self) -> int:
+        return self._devices.width
 
     def profile(self) -> AvailabilityProfile:
         """Room over time as the session has it now, with what it placed and nominated."""

@@ -21,7 +21,7 @@ class WaitingDevices:
     """
 
     def __init__(self, session: Session) -> None:
-        self.nodes_width = session.snapshot.nodes.allocatable.shape[1]
+        self.nodes_width: int = session.snapshot.nodes.allocatable.shape[1]
         classes = {
             pod_set.pod_class.digest: pod_set.pod_class
             for gang in session.all_gangs
@@ -30,8 +30,9 @@ class WaitingDevices:
         }
         asked = [each for _, each in sorted(classes.items())[:CLASSES_MAX]]
         rows = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
-        self._columns: DeviceColumns = device_columns(session, asked, rows)
-        self.width = self.nodes_width + len(self._columns.requests)
+        with session.devices.held_to(None):  # whichever gang is being placed when they are made
+            self._columns: DeviceColumns = device_columns(session, asked, rows)
+        self.width: int = self.nodes_width + len(self._columns.requests)
 
     def allocatable(self, amounts: Ints) -> Ints:
         """Amounts of nodes, shape (nodes, resources), with the devices that each reaches."""
@@ -41,15 +42,9 @@ class WaitingDevices:
 
     def staying(self, amounts: Ints) -> Ints:
         """Amounts in use once pods that leave are gone, with the devices in use then."""
-        used = [
-            [
-                every - free
-                for every, free in zip(columns.all_of(row), columns.free(row), strict=True)
-            ]
-            for columns in (self._columns,)
-            for row in self._rows(amounts)
-        ]
-        return self._with_columns(amounts, used)
+        return self._with_columns(
+            amounts, [self._columns.in_use(row) for row in self._rows(amounts)]
+        )
 
     def freed(self, amounts: Ints, pods: list[tuple[int, Pod]]) -> Ints:
         """Amounts that pods free, shape (pods, resources), with their devices.

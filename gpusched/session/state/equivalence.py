@@ -81,7 +81,9 @@ class EquivalenceClasses:
         """The gang's kind; None for one that is like no other.
 
         Gangs with places have rooms of their own, gangs that wait for a preferred topology have
-        waited for different times, and pods that are on their way have nominations.
+        waited for different times, pods that are on their way have nominations, and claims that
+        pods name are shared. Claims of templates differ in their names alone; whether they are
+        there is in no key, and is asked by the caller where it matters.
         """
         known = self._by_gang.known.get(id(gang))  # called several times for every gang that waits
         if known is not None:
@@ -101,7 +103,10 @@ class EquivalenceClasses:
             or gang.sub_groups
             or (gang.expected_count and not gang.suspended)
             or gang.topology.max_wait_ns
-            or any(each.pod_class.unsupported or each.pod_class.claims for each in gang.pod_sets)
+            or any(
+                each.pod_class.unsupported or any(named.claim for named in each.pod_class.claims)
+                for each in gang.pod_sets
+            )
         ):
             return None
         timeless = self._class_for(gang, Omit.NAMESPACE | Omit.LENGTH, None)

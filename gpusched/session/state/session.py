@@ -191,6 +191,11 @@ class Session:
             self.snapshot.devices, self.node_usage, self.cache.devices, self._leaving_claimants
         )
 
+    @property
+    def device_moves(self) -> int:
+        """A number that changes whenever devices change hands; 0 while nothing asked about devices."""
+        return self.devices.moves if "devices" in vars(self) else 0
+
     def _leaving_claimants(self) -> Iterator[UID]:
         """Pods with claims that are being deleted, of every scheduler."""
         for row in self.snapshot.pods_by_node.pods:

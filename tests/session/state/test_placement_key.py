@@ -94,7 +94,7 @@ POD_UNREAD = {
     "rank": "orders equal pods", "block": "orders equal pods",
     "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
     "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
-    "generated_claims": "gangs with claims for devices are in no class of equal gangs",
+    "generated_claims": "are names alone; whether the claims are there is asked beside the key",
     "slots_error": PLACED, "broken_since": PLACED, "gated": "a gated pod is in no task",
     "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
     "nominated": "is the nomination of this very gang, asked for by its key",

@@ -52,7 +52,16 @@ class DeviceColumns:
         if self._room is None:
             return []
         return [
-            sum(self._room.is_free_later(device) for device in devices)
+            every - used for every, used in zip(self.all_of(row), self.in_use(row), strict=True)
+        ]
+
+    def in_use(self, row: int) -> list[int]:
+        """Devices of each column of which somebody has anything on a row once pods that leave are gone."""
+        if self._room is None:
+            return []
+        held = self._room.held_later(row)
+        return [
+            sum(device in devices for device in held) if held else 0
             for devices in self.devices_of(row)
         ]
 
@@ -127,7 +136,7 @@ def _make_columns(
         needs.append(need)
     kept = []
     for column, ready in columns.items():
-        devices = [device.device for row in rows for device in room.matching(row, ready)]
+        devices = (device.device for row in rows for device in room.matching(row, ready))
         if any(each.shareable or each.consumes for each in devices):
             exact = False
         else:

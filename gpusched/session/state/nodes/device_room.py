@@ -151,7 +151,9 @@ class DeviceRoom:
         """
         nodes = [(self._node_devices(row), has_room) for row, has_room in rows]
         return [
-            describe_request(self._usage, nodes, claim, alternatives[-1], holders=holders)
+            describe_request(
+                self.inventory, self._usage, nodes, claim, alternatives[-1], holders=holders
+            )
             for claim in self.class_claims(pod_class).without_devices
             for alternatives in claim.requests
         ]
@@ -706,11 +708,16 @@ class DeviceRoom:
 
     def matching(self, row: int, request: ReadyRequest) -> Iterator[PoolDevice]:
         """Devices that a row reaches and a request matches and tolerates, in use or not."""
-        for device, _ in self._node_devices(row).usable:
-            if device.selected(request.selectors) is True and all(
-                taint.effect not in REPELS
-                or any(each.tolerates(taint) for each in request.request.tolerations)
-                for taint in device.taints
+        node = self._node_devices(row)
+        for number in self.inventory.select(node, request.selectors).chosen:
+            device, pool = node.listed[number]
+            if pool.is_usable and (
+                not device.taints
+                or all(
+                    taint.effect not in REPELS
+                    or any(each.tolerates(taint) for each in request.request.tolerations)
+                    for taint in device.taints
+                )
             ):
                 yield device
 
@@ -718,9 +725,15 @@ class DeviceRoom:
         """Whether a row reaches devices that other nodes may reach too."""
         return self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name)
 
-    def is_free_later(self, device: DeviceId) -> bool:
-        """Whether nobody has anything of a device once the pods that leave are gone."""
-        return self._later.holding(device) is None
+    def held_later(self, row: int) -> list[DeviceId]:
+        """Devices of a row's pools of which somebody has anything once the pods that leave are gone."""
+        found = []
+        for part in self._node_devices(row).pools:
+            used = self._later.pool(part.pool.id)
+            if used is not None:
+                names = used.holdings.keys() & part.places.keys()
+                found += [part.devices[part.places[name]].id for name in names]
+        return found
 
     def held_alone(self, pod: Pod) -> Iterator[DeviceId]:
         """Devices that are free once a pod leaves: of claims of its own, or given in this session."""
