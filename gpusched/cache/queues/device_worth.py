@@ -8,7 +8,7 @@ that it may get: it is never charged less than it will hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -45,6 +45,7 @@ from gpusched.devices.selector_verdicts import (
 _WHOLE: Final = Fraction(1)
 _PROFILE: Final = re.compile(r"(?:\d+c\.)?(\d+)g\..*")
 """Profile of a MIG device: how many compute slices it has of its GPU's."""
+_PROFILE_NAME: Final = "profile"
 _SLICES_OF_A_GPU: Final = 7
 _Selectors = tuple[str, ...]
 _Question = tuple[str, _Selectors, tuple[tuple[str, int], ...]]
@@ -52,6 +53,8 @@ _Question = tuple[str, _Selectors, tuple[tuple[str, int], ...]]
 _NO_CONSUMPTION: Final[Mapping[str, int]] = MappingProxyType({})
 _SPECS_MAX: Final = 4_096
 """Specs of claims, and requests, whose answers are remembered."""
+_ALIKE_MAX: Final = 1_024
+"""Answers about pools of one node that pools with the same devices share."""
 _WORTHS_MAX: Final = 1_024
 """Sorts of whole cards whose amounts are remembered."""
 
@@ -75,6 +78,7 @@ class PublishedPool:
         devices: by name, each with the one node that reaches it, "" where several may.
         answers: to requests that were asked about already.
         totals: what all of its cards count as, by node; None until asked for.
+        node: the only one that reaches any of them; empty where several may.
     """
 
     driver: str
@@ -84,6 +88,7 @@ class PublishedPool:
     devices: Mapping[str, tuple[Device, str]]
     answers: dict[_Question, _PoolAnswer] = attrs.field(factory=dict)
     totals: Mapping[str, Resources] | None = None
+    node: str = ""
     _frames: dict[str, AttributeFrame] = attrs.field(factory=dict)
     _verdicts: dict[_Selectors, tuple[bool | Mismatch, ...]] = attrs.field(factory=dict)
 
@@ -93,6 +98,29 @@ class PublishedPool:
         if not self._frames:
             self._frames = {name: frame_of(device) for name, (device, _) in self.devices.items()}
         return self._frames
+
+    def content(self, read: tuple[_Selectors, ...]) -> Hashable:
+        """All that amounts depend on where some selectors are read; None for devices of several nodes.
+
+        Names and nodes are not in it: devices of one node are as much as the same devices of another.
+        """
+        if not self.node:
+            return None
+        found: list[Hashable] = [self.driver, tuple(sorted(self.counters.items())), read]
+        looked_at = (read, ())
+        for (device, _), frame in zip(self.devices.values(), self.frames.values(), strict=True):
+            attributes = device.attributes
+            places = (*frame.read_places(looked_at), *frame.places_ending_in(_PROFILE_NAME))
+            found.append(
+                (
+                    frame,
+                    tuple([attributes[place][1] for place in places]),
+                    device.capacities,
+                    device.consumes,
+                    device.shareable,
+                )
+            )
+        return tuple(found)
 
     def verdicts(self, selectors: _Selectors) -> tuple[bool | Mismatch, ...]:
         """What selectors say of each device, asked once."""
@@ -131,6 +159,10 @@ class DeviceWorth:
         self.pools: dict[PoolId, PublishedPool] = _published_pools(
             catalog, before.pools if before is not None and same else {}
         )
+        self.alike: dict[Hashable, _PoolAnswer] = (
+            before.alike if before is not None and same else {}
+        )
+        self._row_selectors = tuple([(each.selector,) for each in rows if each.selector])
         self._by_class = {each.device_class for each in rows if each.device_class}
         self._selects = any(each.selector for each in rows)
         self._requests: dict[DeviceRequest, Resources] = {}
@@ -225,8 +257,8 @@ class DeviceWorth:
         """The dearest devices it may get; where there are none yet, what its class's row says."""
         of_class = self._catalog.classes.get(request.device_class)
         answers = [
-            self._of_pool(key, pool, request, (*of_class.selectors, *request.selectors))
-            for key, pool in self.pools.items()
+            self._of_pool(pool, request, (*of_class.selectors, *request.selectors))
+            for pool in self.pools.values()
         ] if of_class is not None else []  # fmt: skip
         answers = [each for each in answers if each.found]
         row = self._row_of_class(request.device_class)
@@ -247,12 +279,26 @@ class DeviceWorth:
         return NOTHING.plus(dearest, times=request.count) if dearest.items else NOTHING
 
     def _of_pool(
-        self, key: PoolId, pool: PublishedPool, request: DeviceRequest, selectors: _Selectors
+        self, pool: PublishedPool, request: DeviceRequest, selectors: _Selectors
     ) -> _PoolAnswer:
         question = (request.device_class, selectors, request.capacity)
         known = pool.answers.get(question)
         if known is not None:
             return known
+        content = pool.content((selectors, *self._row_selectors))
+        alike = self.alike.get((question, content)) if content is not None else None
+        if alike is None:
+            answer = self._look_through(pool, request, selectors)
+            if content is not None:
+                self._note_alike((question, content), answer)
+        else:
+            answer = attrs.evolve(alike, by_node=_at_node(pool, alike.by_node))
+        pool.answers[question] = answer
+        return answer
+
+    def _look_through(
+        self, pool: PublishedPool, request: DeviceRequest, selectors: _Selectors
+    ) -> _PoolAnswer:
         dearest, found = NOTHING, False
         by_node: dict[str, list[Resources]] = {}
         verdicts = pool.verdicts(selectors)
@@ -261,18 +307,22 @@ class DeviceWorth:
         ):
             if verdict is not True:
                 continue
-            consumed = _consumption(device, request, key.driver)
+            consumed = _consumption(device, request, pool.driver)
             if device.shareable and consumed is None:
                 continue
             found = True
-            row = self._row(request.device_class, device, key.driver)
+            row = self._row(request.device_class, device, pool.driver)
             if row is not None:
                 worth = _worth(row, device, frame, pool.counters, consumed)
                 dearest = dearest if worth is dearest else dearest.maximum(worth)
                 by_node.setdefault(node, []).append(worth)
         sums = {node: total(parts) for node, parts in by_node.items()}
-        answer = pool.answers[question] = _PoolAnswer(dearest, sums, found)
-        return answer
+        return _PoolAnswer(dearest, sums, found)
+
+    def _note_alike(self, key: Hashable, answer: _PoolAnswer) -> None:
+        if len(self.alike) >= _ALIKE_MAX:
+            self.alike.clear()
+        self.alike[key] = answer
 
     # -- what there is -----------------------------------------------------------------------
     def totals(self) -> dict[str, Resources]:
@@ -288,10 +338,24 @@ class DeviceWorth:
         sums: dict[str, list[Resources]] = {}
         for pool in self.pools.values() if active else ():
             if pool.totals is None:
-                pool.totals = _pool_totals(pool, active)
+                pool.totals = self._totals_of_pool(pool, active)
             for node, amounts in pool.totals.items():
                 sums.setdefault(node, []).append(amounts)
         return {node: total(parts) for node, parts in sums.items()}
+
+    def _totals_of_pool(
+        self, pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
+    ) -> Mapping[str, Resources]:
+        content = pool.content(tuple([texts for _, texts in rows]))
+        if content is None:
+            return _pool_totals(pool, rows)
+        key = ("totals", content)
+        alike = self.alike.get(key)
+        if alike is None:
+            made = _pool_totals(pool, rows)
+            self._note_alike(key, _PoolAnswer(NOTHING, made, found=True))
+            return made
+        return _at_node(pool, alike.by_node)
 
     def _selectors_of(self, device_class: str) -> _Selectors | None:
         found = self._catalog.classes.get(device_class)
@@ -343,7 +407,15 @@ def _make_pool(driver: str, slices: tuple[ResourceSlice, ...]) -> PublishedPool:
         for counter_set in part.counters
         for name, amount in counter_set.counters
     }
-    return PublishedPool(driver, slices, counters, devices)
+    nodes = {node for _, node in devices.values()}
+    return PublishedPool(
+        driver, slices, counters, devices, node=nodes.pop() if len(nodes) == 1 else ""
+    )
+
+
+def _at_node(pool: PublishedPool, by_node: Mapping[str, Resources]) -> Mapping[str, Resources]:
+    """Sums of a pool that is of one node, as the same sums of another such pool."""
+    return dict.fromkeys([pool.node], *by_node.values()) if by_node else {}
 
 
 def _pool_totals(
@@ -390,7 +462,7 @@ def _worth(
     consumed: Mapping[str, int] | None,
 ) -> Resources:
     """Amounts of a row for a device, or for a share that consumes so much of its capacities."""
-    profiles = tuple(device.attributes[place][1] for place in frame.places_ending_in("profile"))
+    profiles = tuple(device.attributes[place][1] for place in frame.places_ending_in(_PROFILE_NAME))
     whole = _part_by_profile(profiles) if profiles else _WHOLE
     if consumed is None and not device.consumes:
         return _worth_of_card(row, device.capacities, whole)
