@@ -393,6 +393,36 @@ class DeviceAnswers:
             self.counts[key] = known
         return known
 
+    def known_counts(
+        self,
+        usage: DeviceUsage,
+        nodes: Sequence[NodeDevices],
+        asked: AskedClaims,
+        most: Sequence[int],
+    ) -> list[PodCount | None]:
+        """What is remembered of how many pods find devices on each node; None where that is to be counted.
+
+        Args:
+            usage: of all devices.
+            nodes: their devices.
+            asked: claims of one pod.
+            most: pods that are asked about, by node.
+        """
+        looked_at, number, counts = asked.looked_at, asked.number, self.counts
+        pool = usage.pool
+        found: list[PodCount | None] = []
+        for node, pods in zip(nodes, most, strict=True):
+            kind = node.kinds.get(looked_at)
+            if kind is None:
+                found.append(None)
+                continue
+            taken = []
+            for part in node.pools:
+                used = pool(part.pool.id)
+                taken.append(None if used is None else used.state(part))
+            found.append(counts.get((number, (kind, tuple(taken)), pods, ())))
+        return found
+
     def _looked_at(self, asked: Sequence[AskedClaims]) -> LookedAt:
         numbers = tuple([each.number for each in asked])
         known = self._together.get(numbers)

@@ -339,11 +339,11 @@ class DeviceInventory:
             )
         return known
 
-    def device(self, key: DeviceId) -> Device | None:
+    def device(self, key: tuple[str, str, str]) -> Device | None:
         """The device as the newest slice has it; None where no slice has it."""
         devices = self._by_name.get(key[:2])
         if devices is None:
-            pool = PoolId(key.driver, key.pool)
+            pool = PoolId(key[0], key[1])
             slices = sorted(self._slices.get(pool, ()), key=lambda each: -each.generation)
             devices = self._by_name[pool] = {}
             for part in slices:

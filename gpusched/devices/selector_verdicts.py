@@ -153,11 +153,13 @@ class AttributeFrame:
 
 def frame_of(device: Device) -> AttributeFrame:
     """The frame of a device's attributes."""
-    attributes = device.attributes
-    return _frame(
-        tuple([name for name, _ in attributes]),
-        tuple([type(e) if type(e) is not tuple else _types(e) for _, e in attributes]),
-    )
+    if not device.attributes:
+        return _frame((), ())
+    names, values = zip(*device.attributes, strict=True)
+    types: tuple[object, ...] = tuple(map(type, values))
+    if tuple in types:
+        types = tuple([type(e) if type(e) is not tuple else _types(e) for e in values])
+    return _frame(names, types)
 
 
 def selector_verdict(selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:

@@ -16,7 +16,7 @@ from gpusched.devices.inventory import DeviceId, PoolId, ReachablePool
 class KnownDevices(Protocol):
     """Devices by their ids."""
 
-    def device(self, key: DeviceId) -> Device | None:
+    def device(self, key: tuple[str, str, str]) -> Device | None:
         """The device, None where nobody publishes it."""
 
 
@@ -162,11 +162,11 @@ class DeviceUsage:
         """Take what a claim was given, or give it back with ``times`` -1."""
         for each in devices:
             if not each.admin:
-                key = DeviceId(each.driver, each.pool, each.device)
                 if each.share:
+                    key = DeviceId(each.driver, each.pool, each.device)
                     self.add_device(key, share=True, consumed=each.consumed, times=times)
                 else:
-                    self._add_whole(key, times)
+                    self._add_whole((each.driver, each.pool, each.device), times)
 
     def add_device(
         self,
@@ -184,7 +184,7 @@ class DeviceUsage:
         before = pool.holdings.get(key[2], _FREE)
         self._replace(pool, key, before, before.with_share(consumed, times))
 
-    def _add_whole(self, key: DeviceId, times: int) -> None:
+    def _add_whole(self, key: tuple[str, str, str], times: int) -> None:
         pool = self._changeable(key[:2])
         before = pool.holdings.get(key[2], _FREE)
         if before is _FREE and times == 1:
@@ -196,7 +196,11 @@ class DeviceUsage:
         self._replace(pool, key, before, after)
 
     def _replace(
-        self, pool: PoolUsage, key: DeviceId, before: DeviceHolding, after: DeviceHolding
+        self,
+        pool: PoolUsage,
+        key: tuple[str, str, str],
+        before: DeviceHolding,
+        after: DeviceHolding,
     ) -> None:
         name = key[2]
         pool.replace(name, after)
@@ -231,13 +235,13 @@ class _Published:
     def __init__(self, slices: Sequence[ResourceSlice]) -> None:
         newest = max((each.generation for each in slices), default=0)
         self.slices = [each for each in slices if each.generation == newest]
-        self._devices = {
+        self._devices: dict[tuple[str, str, str], Device] = {
             DeviceId(part.driver, part.pool, device.name): device
             for part in self.slices
             for device in part.devices
         }
 
-    def device(self, key: DeviceId) -> Device | None:
+    def device(self, key: tuple[str, str, str]) -> Device | None:
         return self._devices.get(key)
 
 

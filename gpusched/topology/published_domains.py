@@ -22,6 +22,8 @@ from gpusched.topology.levels import WELL_KNOWN
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 CHANNEL_DRIVER: Final = "compute-domain.nvidia.com"
 _CLIQUE_NAMES: Final = frozenset({"clique", "cliqueid"})
+_NAMES_MAX: Final = 4_096
+"""Names of attributes that are remembered."""
 _CLIQUE_LABELS: Final = frozenset(next(labels for name, labels in WELL_KNOWN if name == "clique"))
 
 _Values = Mapping[str, frozenset[str]]
@@ -45,6 +47,8 @@ class PublishedDomains:
         self._wanted: frozenset[str] = frozenset()
         self._slices: Sequence[ResourceSlice] = ()
         self._read: dict[str, _ReadSlice] = {}
+        self._labels: dict[str, tuple[str, ...]] = {}
+        """Labels that attributes are read as, by name."""
         self._seen: tuple[int, Ints] | None = None
         self._made: Sequence[Node] | None = None
 
@@ -73,7 +77,7 @@ class PublishedDomains:
             or wanted != self._wanted
         ):
             if wanted != self._wanted:
-                self._wanted, self._read = wanted, {}
+                self._wanted, self._read, self._labels = wanted, {}, {}
             values = self._values_by_node(nodes.nodes, slices)
             made = _with_labels(nodes.nodes, values) if values else None
             if made is None or self._made is None or not _same_labels(made, self._made):
@@ -110,15 +114,24 @@ class PublishedDomains:
         found: dict[str, set[str]] = {}
         for device in devices:
             for name, value in device.attributes:
-                if name in self._wanted:
-                    found.setdefault(name, set()).add(_text(value))
-                if name.rpartition("/")[2].lower() in _CLIQUE_NAMES:
-                    found.setdefault(CLIQUE_LABEL, set()).add(_text(value))
+                for label in self._labels_of(name):
+                    found.setdefault(label, set()).add(_text(value))
         reach = part.reach
         of_several = reach is not None and bool(reach.terms) and not reach.node
         if part.driver == CHANNEL_DRIVER and of_several and CLIQUE_LABEL not in found:
             found[CLIQUE_LABEL] = {part.pool}
         return {label: frozenset(values) for label, values in found.items()} or _NONE
+
+    def _labels_of(self, attribute: str) -> tuple[str, ...]:
+        """Labels that an attribute is read as; most are read as none."""
+        known = self._labels.get(attribute)
+        if known is None:
+            if len(self._labels) >= _NAMES_MAX:
+                self._labels.clear()
+            clique = attribute.rpartition("/")[2].lower() in _CLIQUE_NAMES
+            known = (attribute,) if attribute in self._wanted else ()
+            known = self._labels[attribute] = (*known, CLIQUE_LABEL) if clique else known
+        return known
 
 
 def _text(value: AttributeValue) -> str:

@@ -255,7 +255,11 @@ class DeviceCharges:
 
 
 def _claim_key(pod: Pod, named: PodClaim) -> ObjectKey | None:
-    name = named.claim or dict(pod.generated_claims).get(named.name, "")
+    name = named.claim
+    if not name:
+        for own, made in pod.generated_claims:
+            if own == named.name:
+                name = made
     return ObjectKey(pod.namespace, name) if name else None
 
 

@@ -89,6 +89,7 @@ class PublishedPool:
     answers: dict[_Question, _PoolAnswer] = attrs.field(factory=dict)
     totals: Mapping[str, Resources] | None = None
     node: str = ""
+    _content: tuple[tuple[_Selectors, ...], Hashable] | None = None
     _frames: dict[str, AttributeFrame] = attrs.field(factory=dict)
     _verdicts: dict[_Selectors, tuple[bool | Mismatch, ...]] = attrs.field(factory=dict)
 
@@ -106,6 +107,8 @@ class PublishedPool:
         """
         if not self.node:
             return None
+        if self._content is not None and self._content[0] == read:
+            return self._content[1]
         found: list[Hashable] = [self.driver, tuple(sorted(self.counters.items())), read]
         looked_at = (read, ())
         for (device, _), frame in zip(self.devices.values(), self.frames.values(), strict=True):
@@ -120,7 +123,8 @@ class PublishedPool:
                     device.shareable,
                 )
             )
-        return tuple(found)
+        self._content = (read, tuple(found))
+        return self._content[1]
 
     def verdicts(self, selectors: _Selectors) -> tuple[bool | Mismatch, ...]:
         """What selectors say of each device, asked once."""
@@ -162,7 +166,9 @@ class DeviceWorth:
         self.alike: dict[Hashable, _PoolAnswer] = (
             before.alike if before is not None and same else {}
         )
-        self._row_selectors = tuple([(each.selector,) for each in rows if each.selector])
+        told = [(row, self._selectors_of_row(row)) for row in rows]
+        self._active_rows = [(row, texts) for row, texts in told if texts is not None]
+        self._active_texts = tuple(dict.fromkeys(texts for _, texts in self._active_rows))
         self._by_class = {each.device_class for each in rows if each.device_class}
         self._selects = any(each.selector for each in rows)
         self._requests: dict[DeviceRequest, Resources] = {}
@@ -285,7 +291,7 @@ class DeviceWorth:
         known = pool.answers.get(question)
         if known is not None:
             return known
-        content = pool.content((selectors, *self._row_selectors))
+        content = pool.content(self._read_with(selectors))
         alike = self.alike.get((question, content)) if content is not None else None
         if alike is None:
             answer = self._look_through(pool, request, selectors)
@@ -319,6 +325,11 @@ class DeviceWorth:
         sums = {node: total(parts) for node, parts in by_node.items()}
         return _PoolAnswer(dearest, sums, found)
 
+    def _read_with(self, selectors: _Selectors) -> tuple[_Selectors, ...]:
+        """Selectors of a request and of all rows, mostly the same for all requests."""
+        rows = self._active_texts
+        return rows if selectors in rows else (*rows, selectors)
+
     def _note_alike(self, key: Hashable, answer: _PoolAnswer) -> None:
         if len(self.alike) >= _ALIKE_MAX:
             self.alike.clear()
@@ -330,11 +341,7 @@ class DeviceWorth:
 
         Of the partitions of one card the dearest counts, as they exclude each other.
         """
-        selectors = [
-            (row, (row.selector,) if row.selector else self._selectors_of(row.device_class))
-            for row in self.rows
-        ]
-        active = [(row, texts) for row, texts in selectors if texts is not None]
+        active = self._active_rows
         sums: dict[str, list[Resources]] = {}
         for pool in self.pools.values() if active else ():
             if pool.totals is None:
@@ -346,7 +353,7 @@ class DeviceWorth:
     def _totals_of_pool(
         self, pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
     ) -> Mapping[str, Resources]:
-        content = pool.content(tuple([texts for _, texts in rows]))
+        content = pool.content(self._active_texts)
         if content is None:
             return _pool_totals(pool, rows)
         key = ("totals", content)
@@ -357,8 +364,10 @@ class DeviceWorth:
             return made
         return _at_node(pool, alike.by_node)
 
-    def _selectors_of(self, device_class: str) -> _Selectors | None:
-        found = self._catalog.classes.get(device_class)
+    def _selectors_of_row(self, row: DeviceQuota) -> _Selectors | None:
+        if row.selector:
+            return (row.selector,)
+        found = self._catalog.classes.get(row.device_class)
         return None if found is None else found.selectors
 
     # -- rows --------------------------------------------------------------------------------

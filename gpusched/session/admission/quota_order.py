@@ -8,7 +8,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.admission_age import holds_nothing
-from gpusched.session.allocate.equivalence_cache import equivalence_class_of
+from gpusched.session.allocate.equivalence_cache import quota_class_of
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.verdict import Verdict, VerdictCode, first_refusal
 from gpusched.session.state.equivalence import EquivalenceClass
@@ -26,7 +26,7 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
     refused: dict[EquivalenceClass, tuple[tuple[int, bool], Verdict]] = {}
     """By class, the verdict on its first gang: it holds for the others until one is let in."""
     for gang in in_queue_order(session, gangs):
-        kind = equivalence_class_of(session, gang)
+        kind = quota_class_of(session, gang)
         state = session.queue_accounts.state()
         answer = refused.get(kind) if kind is not None else None
         if answer is None or answer[0] != state:
@@ -51,7 +51,7 @@ def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
     """Whether quotas suffice for every gang beside all the others: then no order matters."""
     kinds: dict[EquivalenceClass | GangKey, list[Gang]] = {}
     for gang in gangs:
-        kinds.setdefault(equivalence_class_of(session, gang) or gang.key, []).append(gang)
+        kinds.setdefault(quota_class_of(session, gang) or gang.key, []).append(gang)
     entries = [
         (session.queue_path(alike[0]), session.view.minimum(alike[0]), len(alike))
         for alike in kinds.values()

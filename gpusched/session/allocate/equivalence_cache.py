@@ -77,19 +77,29 @@ class EquivalenceCache:
         )
 
 
-def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
-    """All that decides where a gang may go in this session; None for one that is like no other.
+def quota_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
+    """All that decides what quota a gang needs in this session; None for one that is like no other.
 
-    Those with promises have rooms of their own, rules between pods read their labels, and claims for
-    devices may not be made yet or hold devices from an earlier attempt.
+    Those with promises have rooms of their own, and rules between pods read their labels.
     """
     kind = session.cache.equivalence.class_of(gang)
     if kind is None or session.nominations.has(gang):
         return None
-    if any(each.claims for each in kind.classes) and not _claims_are_ready(session, gang):
-        return None
     if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(
         session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]
+    ):
+        return None
+    return kind
+
+
+def equivalence_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
+    """All that decides where a gang may go in this session; None for one that is like no other.
+
+    Claims for devices that are not made yet, or that hold devices from an earlier attempt, make it so, too.
+    """
+    kind = quota_class_of(session, gang)
+    if kind is None or (
+        any(each.claims for each in kind.classes) and not _claims_are_ready(session, gang)
     ):
         return None
     return kind

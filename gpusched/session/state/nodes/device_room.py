@@ -88,6 +88,7 @@ class DeviceRoom:
         """What was taken before the session gave anything; never changed."""
         self._now = self._first.copy()
         """What is taken or nominated: what a nomination holds is given to nobody else meanwhile."""
+        self._devices_of_row: dict[int, NodeDevices] = {}
         self._leaving = leaving
         self._changed_later: DeviceUsage | None = None
         """Usage once the pods that leave are gone; None while nothing was asked about it."""
@@ -238,8 +239,12 @@ class DeviceRoom:
         return found
 
     def _node_devices(self, row: int) -> NodeDevices:
-        node = self._node_usage.nodes.nodes[row]
-        return self.inventory.node_devices(node.name, node.labels)
+        known = self._devices_of_row.get(row)
+        if known is None:
+            node = self._node_usage.nodes.nodes[row]
+            known = self.inventory.node_devices(node.name, node.labels)
+            self._devices_of_row[row] = known
+        return known
 
     def caps(self, pod_class: PodClass) -> Caps | None:
         """What lowers how many pods of a class fit some rows; None for classes without claims."""
@@ -251,11 +256,42 @@ class DeviceRoom:
         def lower(rows: Sequence[int] | slice, fits: Ints) -> None:
             numbers = range(len(fits)) if isinstance(rows, slice) else rows
             with self.held_to(hold):
-                for position, (row, most) in enumerate(zip(numbers, fits.tolist(), strict=True)):
-                    if most:
-                        fits[position] = self.count(pod_class, row, most=most)
+                asked = [
+                    (position, row, most)
+                    for position, (row, most) in enumerate(zip(numbers, fits.tolist(), strict=True))
+                    if most
+                ]
+                for position, row, most in self._lower_by_known(pod_class, asked, fits):
+                    fits[position] = self.count(pod_class, row, most=most)
 
         return lower
+
+    def _lower_by_known(
+        self, pod_class: PodClass, asked: Sequence[tuple[int, int, int]], fits: Ints
+    ) -> list[tuple[int, int, int]]:
+        """Lower fits by what is remembered of equal nodes; what is left to be counted is returned.
+
+        Args:
+            pod_class: of the pods.
+            asked: places in ``fits``, each with its row and the pods that are asked about.
+            fits: of the rows, changed in place.
+        """
+        claims = self.class_claims(pod_class)
+        if claims.fault or claims.nodes or claims.shared or claims.asked is None:
+            return list(asked)
+        wanted = [min(most, _PODS_MAX) for _, _, most in asked]
+        nodes = [self._node_devices(row) for _, row, _ in asked]
+        known = self._cache.answers.known_counts(self._usage, nodes, claims.asked, wanted)
+        given = self._nominated if self._node_usage.later else self._given
+        left = []
+        for (position, row, most), pods, count in zip(asked, wanted, known, strict=True):
+            if count is None or count.bounded:
+                left.append((position, row, most))
+            elif count.most == pods or not (given.on_row(row) or self._shares_pools(row)):
+                fits[position] = count.most
+            else:  # pods that were given places may change their devices
+                left.append((position, row, most))
+        return left
 
     def count(self, pod_class: PodClass, row: int, *, most: int) -> int:
         """How many more pods of a class find devices on a row, ``most`` at most."""
@@ -611,7 +647,9 @@ class DeviceRoom:
         """The same places, each with as many allocations as it has claims of its own."""
         left = iter(allocations)
         return {
-            uid: attrs.evolve(each, allocations=tuple(next(left) for _ in each.claims.own))
+            uid: GivenClaims(
+                each.row, each.claims, tuple([next(left) for _ in each.claims.own]), each.nodes
+            )
             for uid, each in places.items()
         }
 

@@ -208,15 +208,15 @@ class PodClaims:
         return known
 
     def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        name = named.claim
-        if not name:
-            name = next((made for own, made in pod.generated_claims if own == named.name), "")
+        name = named.claim or _generated_name(pod, named.name)
         return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
 
     def are_ready(self, pod: Pod) -> bool:
         """Whether all claims of a pod are there and none of them has devices yet."""
-        claims = self.claims_of(pod)
-        return all(claim is not None and claim.allocation is None for claim in claims)
+        for claim in self.claims_of(pod):
+            if claim is None or claim.allocation is not None:
+                return False
+        return True
 
     def missing_claim(self, pod: Pod) -> str:
         """The name that a pod has for a claim which is not made yet; empty where all are there."""
@@ -267,6 +267,14 @@ def held_devices(allocation: ClaimAllocation) -> Iterator[DeviceId]:
     for each in allocation.devices:
         if not each.admin:
             yield DeviceId(each.driver, each.pool, each.device)
+
+
+def _generated_name(pod: Pod, named: str) -> str:
+    """Name of the claim that was made of a template for a pod; empty where none is."""
+    for own, made in pod.generated_claims:
+        if own == named:
+            return made
+    return ""
 
 
 def _unneeded(pod: Pod) -> frozenset[str]:
