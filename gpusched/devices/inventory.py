@@ -156,6 +156,7 @@ class NodeDevices:
         pools: those without binding conditions first, then by driver and name.
         kinds: numbers of what claims see of them, see ``node_signature``.
         selections: what selectors say of them, see ``DeviceInventory.select``.
+        matching: those that requests match and tolerate, by what the requests look at.
         slots: of its whole GPUs by device, with the names of GPU resources that they depend on; None
             until they are asked for.
     """
@@ -167,6 +168,7 @@ class NodeDevices:
         default=None, init=False
     )
     selections: dict[tuple[str, ...], Selection] = attrs.field(factory=dict, init=False)
+    matching: dict[Hashable, frozenset[DeviceId]] = attrs.field(factory=dict, init=False)
     _listed: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
     _usable: tuple[tuple[PoolDevice, Pool], ...] | None = attrs.field(default=None, init=False)
     _here: tuple[NodeTerm, ...] = attrs.field(default=(), init=False)

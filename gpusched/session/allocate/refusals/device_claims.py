@@ -132,7 +132,7 @@ def _requests_text(
     session: Session, pod_class: PodClass, count: int, rows: Sequence[int], fits: Ints
 ) -> str:
     holders = session.cycle_state.get_or_make(_DeviceHolders, lambda: _DeviceHolders(session))
-    found = holders.describe(session, pod_class, tuple((row, bool(fits[row])) for row in rows))
+    found = holders.describe(session, pod_class, rows, fits)
     shared = {each.ready.name for each in session.devices.class_claims(pod_class).shared}
     lacking = [
         each
@@ -161,29 +161,52 @@ class _DeviceHolders:
 
     def __init__(self, session: Session) -> None:
         self._names = dict(_gang_names(session))
-        self._held: dict[DeviceId, list[str]] = {}
         self._found: dict[Hashable, list[RequestShortage]] = {}
-        for uid, name, device in session.devices.devices_by_consumer():
-            self._held.setdefault(device, []).append(self._names.get(uid, shorten(name)))
+        devices = session.devices
+        self._kept = session.cache.devices.shortages(session.snapshot.devices, self._names)
+        if not self._kept.holders:
+            for uid, name, device in devices.devices_by_consumer():
+                holder = self._names.get(uid, shorten(name))
+                self._kept.holders.setdefault(device, []).append(holder)
 
     def describe(
-        self, session: Session, pod_class: PodClass, rows: tuple[tuple[int, bool], ...]
+        self, session: Session, pod_class: PodClass, rows: Sequence[int], fits: Ints
     ) -> list[RequestShortage]:
-        """What keeps devices from each request of a class; the same while nothing else was given."""
-        devices = session.devices
-        asked = devices.class_claims(pod_class).without_devices
+        """What keeps devices from each request of a class; the same while nothing else was given.
+
+        Args:
+            session: whose devices count.
+            pod_class: with claims.
+            rows: of nodes that are looked at.
+            fits: pods that each node would take without claims, shape (nodes,).
+        """
+        devices, held = session.devices, self._kept.holders
+        sorts = tuple(
+            [(each.name, each.sort) for each in devices.class_claims(pod_class).without_devices]
+        )
+        asked = (sorts, tuple(rows), (fits > 0).tobytes())
+        later = session.node_usage.later
+        latest = (asked, devices.moves, later)
+        known = self._found.get(latest)
+        if known is not None:
+            return known
         given = tuple(devices.given_devices())
-        # What leaves later is in no list: then what was found counts until the next move.
-        moves = devices.moves if session.node_usage.later else -1
-        key = (tuple((each.name, each.sort) for each in asked), rows, given, moves)
-        known = self._found.get(key)
+        if not given and not later:  # as it was when the session began
+            found: dict[Hashable, list[RequestShortage]] = self._kept.found
+            key: Hashable = asked
+        else:
+            # What leaves later is in no list: then what was found counts until the next move.
+            found, key = self._found, (asked, given, devices.moves if later else -1)
+        known = found.get(key)
         if known is None:
             names: dict[DeviceId, list[str]] = {}
             for uid, device in given:
                 names.setdefault(device, []).append(self._names.get(uid, "another pod"))
-            known = self._found[key] = devices.describe_shortage(
-                pod_class, rows, lambda each: [*self._held.get(each, ()), *names.get(each, ())]
+            places = [(row, bool(fits[row])) for row in rows]
+            known = found[key] = devices.describe_shortage(
+                pod_class, places, lambda each: [*held.get(each, ()), *names.get(each, ())]
             )
+        self._found[latest] = known
         return known
 
 

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+import attrs
 
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.devices.dynamic.claims import ResourceClaim
-from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.devices.fit import DeviceAnswers
-from gpusched.devices.inventory import DeviceInventory
+from gpusched.devices.inventory import DeviceId, DeviceInventory
+from gpusched.devices.shortage.causes import RequestShortage
 from gpusched.devices.usage import DeviceUsage
+
+_SHORTAGES_MAX: Final = 1_024
+"""Questions about shortages whose answers are kept."""
+
+
+@attrs.define(slots=True, eq=False)
+class KnownShortages:
+    """Why requests find no device as things are when a session begins; good until anything of it changes.
+
+    Attributes:
+        inventory: of the devices.
+        claims: of the snapshot.
+        names: of gangs by the UID of their pods.
+        holders: names by device; empty until they are asked for.
+        found: by what was asked.
+    """
+
+    inventory: DeviceInventory
+    claims: Mapping[ObjectKey, ResourceClaim]
+    names: Mapping[UID, str]
+    holders: dict[DeviceId, list[str]] = attrs.field(factory=dict)
+    found: dict[Hashable, list[RequestShortage]] = attrs.field(factory=dict)
 
 
 class DeviceCache:
@@ -20,6 +46,7 @@ class DeviceCache:
         self._inventory: DeviceInventory | None = None
         self._claims: Mapping[ObjectKey, ResourceClaim] = NO_DEVICES.claims
         self._usage: DeviceUsage | None = None
+        self._shortages: KnownShortages | None = None
         self.answers = DeviceAnswers()
 
     def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
@@ -37,6 +64,19 @@ class DeviceCache:
                 self.answers.clear()
         self.answers.trim()
         self._catalog = catalog
+        return known
+
+    def shortages(self, catalog: DeviceCatalog, names: Mapping[UID, str]) -> KnownShortages:
+        """What was found out about shortages while devices, claims and names of gangs are these."""
+        inventory, known = self.inventory(catalog), self._shortages
+        if (
+            known is None
+            or known.inventory is not inventory
+            or known.claims is not catalog.claims
+            or known.names != names
+            or len(known.found) >= _SHORTAGES_MAX
+        ):
+            known = self._shortages = KnownShortages(inventory, catalog.claims, names)
         return known
 
     def usage(self, catalog: DeviceCatalog) -> DeviceUsage:

@@ -87,8 +87,7 @@ class DeviceColumns:
         known = self._matching.get(row)
         if known is None:
             assert self._room is not None
-            found = [self._room.matching(row, each) for each in self.requests]
-            known = tuple(frozenset(each.id for each in devices) for devices in found)
+            known = tuple([self._room.matching_ids(row, each) for each in self.requests])
             self._matching[row] = known
         return known
 

@@ -27,7 +27,7 @@ from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import REPELS, Allocation, AllocationOutcome, allocate
 from gpusched.devices.fit import AskedClaims, PodCount, allocate_together, mixes
-from gpusched.devices.inventory import DeviceId, NodeDevices, PoolDevice, PoolId
+from gpusched.devices.inventory import REMEMBERED_MAX, DeviceId, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.requests import DeviceHold, ReadyClaim, ReadyRequest
 from gpusched.devices.search.node_signature import node_signature
 from gpusched.devices.shortage.causes import (
@@ -762,6 +762,17 @@ class DeviceRoom:
     def reaches_shared_pools(self, row: int) -> bool:
         """Whether a row reaches devices that other nodes may reach too."""
         return self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name)
+
+    def matching_ids(self, row: int, request: ReadyRequest) -> frozenset[DeviceId]:
+        """The same as ids, remembered for as long as the devices of the node are these."""
+        known = self._node_devices(row).matching
+        key = (request.selectors, request.request.tolerations)
+        found = known.get(key)
+        if found is None:
+            if len(known) >= REMEMBERED_MAX:
+                known.clear()
+            found = known[key] = frozenset(each.id for each in self.matching(row, request))
+        return found
 
     def held_later(self, row: int) -> list[DeviceId]:
         """Devices of a row's pools of which somebody has anything once the pods that leave are gone."""
