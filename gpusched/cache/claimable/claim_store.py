@@ -25,6 +25,12 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         """Claims as answers to writes had them, until the watch has come as far."""
         self._of_pool: dict[PoolKey, set[ObjectKey]] = {}
         self._without_devices: dict[ObjectKey, ResourceClaim] = {}
+        self._touched: set[ObjectKey] = set()
+
+    def take_changed(self) -> set[ObjectKey]:
+        """Claims that came, changed or went since the last call."""
+        found, self._touched = self._touched, set()
+        return found
 
     @property
     def without_devices(self) -> Collection[ResourceClaim]:
@@ -79,6 +85,7 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         super().put(key, item)
 
     def _leave(self, key: ObjectKey) -> None:
+        self._touched.add(key)
         self._without_devices.pop(key, None)
         known = self.items.get(key)
         for pool in () if known is None else _pools(known):

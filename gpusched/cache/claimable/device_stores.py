@@ -112,10 +112,12 @@ class DeviceObjectStores:
         self.api_version = ""
         """Group and version in which claims are served, empty where they are not."""
         self._assumed: dict[ObjectKey, AssumedClaim] = {}
-        self._shown: dict[ObjectKey, tuple[ResourceClaim, AssumedClaim, ResourceClaim]] = {}
-        """Claims as they will be, each with what it was made of."""
         self._claim_keys: list[ObjectKey] = []
         """Sorted keys of the claims, as they were last."""
+        self._claims: dict[ObjectKey, ResourceClaim] = {}
+        """The claims of the last view."""
+        self._reassumed: set[ObjectKey] = set()
+        """Claims of which something else is assumed since then."""
         self._changed: set[str] = set()
         self._view = NO_DEVICES
 
@@ -130,6 +132,7 @@ class DeviceObjectStores:
                 consumers=(*known.consumers, *assumed.consumers),
             )
         self._assumed[key] = assumed
+        self._reassumed.add(key)
         self._forget("claims")
 
     def forget(self, key: ObjectKey, consumer: UID) -> None:
@@ -138,6 +141,7 @@ class DeviceObjectStores:
         left = () if known is None else tuple(e for e in known.consumers if e.uid != consumer)
         if known is not None and left:
             self._assumed[key] = attrs.evolve(known, consumers=left)
+        self._reassumed.add(key)
         self._forget("claims")
 
     def is_assumed(self, key: ObjectKey) -> bool:
@@ -146,22 +150,17 @@ class DeviceObjectStores:
 
     def _as_assumed(self, key: ObjectKey, claim: ResourceClaim) -> ResourceClaim:
         assumed = self._assumed[key]
-        known = self._shown.get(key)
-        if known is not None and known[0] is claim and known[1] is assumed:
-            return known[2]
         users = {each.uid for each in claim.reserved_for}
         seen = claim.allocation is not None and all(e.uid in users for e in assumed.consumers)
         if assumed.uid != claim.uid or seen:
             del self._assumed[key]
             return claim
         more = tuple(each for each in assumed.consumers if each.uid not in users)
-        shown = attrs.evolve(
+        return attrs.evolve(
             claim,
             allocation=claim.allocation or assumed.allocation,
             reserved_for=(*claim.reserved_for, *more),
         )
-        self._shown[key] = (claim, assumed, shown)
-        return shown
 
     def _forget(self, part: str) -> None:
         self._changed.add(part)
@@ -186,14 +185,26 @@ class DeviceObjectStores:
             )
         if part == "templates":
             return MappingProxyType(dict(sorted(self.templates.items.items())))
-        there = self.claims.items
-        for key in [key for key in self._assumed if key not in there]:
-            del self._assumed[key]  # what is gone is not written
-        if len(self._claim_keys) != len(there) or not all(key in there for key in self._claim_keys):
-            self._claim_keys = sorted(there)
-        claims = {key: there[key] for key in self._claim_keys}
-        for key in list(self._assumed):
-            claims[key] = self._as_assumed(key, claims[key])
-        for key in self._shown.keys() - self._assumed.keys():
-            del self._shown[key]
-        return MappingProxyType(claims)
+        return MappingProxyType(self._view_of_claims())
+
+    def _view_of_claims(self) -> dict[ObjectKey, ResourceClaim]:
+        """Claims by key, in the order of the keys, as they will be."""
+        there, before = self.claims.items, self._claims
+        changed = self.claims.take_changed() | self._reassumed
+        self._reassumed = set()
+        if all((key in there) == (key in before) for key in changed):
+            claims = before.copy()
+            changed &= there.keys()
+        else:
+            if len(there) != len(before) or not all(key in there for key in before):
+                self._claim_keys = sorted(there)
+            claims = {key: before.get(key) or there[key] for key in self._claim_keys}
+        for key in changed:
+            if key not in there:
+                self._assumed.pop(key, None)  # what is gone is not written
+            else:
+                claims[key] = there[key]
+                if key in self._assumed:
+                    claims[key] = self._as_assumed(key, claims[key])
+        self._claims = claims
+        return claims

@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from gpusched.api.affinity.decode import node_terms
 from gpusched.api.affinity.selector import NodeTerm
 from gpusched.api.affinity.wire import RequiredTerms
@@ -57,6 +59,9 @@ _DEVICES_MAX: Final = 1024
 _PARTS_MAX: Final = 1024
 """Attributes, capacities, counters or requests of one object that are believed; the API takes 64."""
 
+_SPEC_BYTES: Final = 4_096
+"""Length of a claim's spec that is remembered; few are longer than a tenth of it."""
+_CLAIM_SPEC: Final = msgspec.json.Decoder(wire.WireClaimSpec)
 _SPECS: Final[WeakValueDictionary[Hashable, DeviceClaimSpec]] = WeakValueDictionary()
 """Specs of claims that something has: those that a template made are one object."""
 
@@ -329,7 +334,7 @@ def decode_resource_claim(parsed: wire.WireResourceClaim) -> ResourceClaim:
         name=metadata.name,
         uid=read_uid(metadata),
         resource_version=read_resource_version(metadata),
-        spec=parse_claim_spec(parsed.spec),
+        spec=_read_claim_spec(bytes(parsed.spec)),
         allocation=None if status.allocation is None else parse_allocation(status.allocation),
         reserved_for=tuple(
             ClaimConsumer(
@@ -376,6 +381,21 @@ def decode_claim_template(parsed: wire.WireResourceClaimTemplate) -> ResourceCla
         resource_version=read_resource_version(metadata),
         spec=parse_claim_spec(parsed.spec.spec),
     )
+
+
+def _read_claim_spec(raw: bytes) -> DeviceClaimSpec:
+    """What a claim asks for, as the API has it: claims of one template say it in the same bytes."""
+    return _known_claim_spec(raw) if len(raw) <= _SPEC_BYTES else _parse_raw_spec(raw)
+
+
+def _parse_raw_spec(raw: bytes) -> DeviceClaimSpec:
+    try:
+        return parse_claim_spec(_CLAIM_SPEC.decode(raw))
+    except msgspec.ValidationError as why:
+        raise msgspec.ValidationError(str(why).replace("`$", "`$.spec", 1)) from None
+
+
+_known_claim_spec = lru_cache(maxsize=1024)(_parse_raw_spec)
 
 
 def parse_claim_spec(parsed: wire.WireClaimSpec) -> DeviceClaimSpec:

@@ -292,7 +292,7 @@ class WireResourceClaim(Struct, gc=False):
     """A ResourceClaim as the API sends it."""
 
     metadata: WireResourceClaimMetadata
-    spec: WireClaimSpec = msgspec_field(default_factory=WireClaimSpec)
+    spec: Raw = Raw(b"{}")
     status: WireResourceClaimStatus | None = None
 
 
