@@ -194,7 +194,6 @@ class DeviceObjectStores:
         self._reassumed = set()
         if all((key in there) == (key in before) for key in changed):
             claims = before.copy()
-            changed &= there.keys()
         else:
             if len(there) != len(before) or not all(key in there for key in before):
                 self._claim_keys = sorted(there)
