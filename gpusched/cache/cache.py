@@ -34,6 +34,7 @@ from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
+from gpusched.cache.claimable.group_claims import GroupClaims
 from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
@@ -109,6 +110,7 @@ class Cache:
         self.overlay = AssumedChanges()
         self.prices = GpuCharges()
         self.device_charges = DeviceCharges(self._is_ours)
+        self.group_claims = GroupClaims(self.groups.items)
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
@@ -368,7 +370,8 @@ class Cache:
         """The pod with what its queue is charged for shares of GPUs and for devices."""
         if not pod.pod_class.claims:
             return self.prices.on_pod(pod)
-        return self.device_charges.on_pod(self.prices.on_pod(self.device_charges.plain_pod(pod)))
+        plain = self.group_claims.resolve(self.device_charges.plain_pod(pod))
+        return self.device_charges.on_pod(self.prices.on_pod(plain))
 
     def _enter_priced(self, priced: Pod, pod: Pod) -> None:
         self.overlay.set_charge(pod.uid, priced.pod_class)
@@ -391,16 +394,28 @@ class Cache:
 
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
-        echo = same_spec(self.groups.items.get(key), item)
+        known = self.groups.items.get(key)
+        echo = same_spec(known, item)
         self.groups.put(key, item)
+        self._share_claims(key, known)
         self.families.mark_group_changed("PodGroup", key)
         self._changed(echo=echo)
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
+        known = self.groups.items.get(key)
         self.groups.drop(key)
+        self._share_claims(key, known)
         self.families.mark_group_changed("PodGroup", key)
         self._changed()
+
+    def _share_claims(self, key: ObjectKey, known: PodGroup | None) -> None:
+        """Members use the claims that their group has now."""
+        if self.group_claims.note(known, self.groups.items.get(key)):
+            for pod in self.member_pods(GangKey("PodGroup", *key)):
+                priced = self._priced(pod)
+                if priced is not pod:
+                    self._enter_priced(priced, pod)
 
     def put_composite(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A CompositePodGroup appeared or changed."""

@@ -86,13 +86,16 @@ class PlanApplication:
         """A claim has its devices, and is reserved for the pod."""
         claims = self.cache.devices.claims
         claim = claims.items[bind.key]
-        consumer = ClaimConsumer(group="", resource="pods", name=pod.name, uid=pod.uid)
+        consumer = bind.consumer or ClaimConsumer(
+            group="", resource="pods", name=pod.name, uid=pod.uid
+        )
+        others = tuple(each for each in claim.reserved_for if each != consumer)
         claims.put(
             bind.key,
             attrs.evolve(
                 claim,
                 allocation=bind.allocation or claim.allocation,
-                reserved_for=(*claim.reserved_for, consumer),
+                reserved_for=(*others, consumer),
                 resource_version=ResourceVersion(self.version()),
             ),
         )

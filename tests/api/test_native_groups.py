@@ -76,13 +76,20 @@ def test_a_group_that_was_scheduled_once_has_started(name):
     assert (waits.phase, waits.native.started) == ("Pending", False)
 
 
-def test_resource_claims_of_a_group_hold_it():
-    """Given a claim of the group, it waits for devices and names the claim."""
-    found = read(gang(resourceClaims=[{"name": "g", "resourceClaimTemplateName": "gpus"}]))
-    reason, message = found.native.error
-    assert reason == "InvalidSpec"
-    assert "waits for devices" in message
-    assert "(g)" in message
+def test_resource_claims_of_a_group_are_read_with_what_was_made_of_them():
+    """Given claims from a template and by name, and the name of the one that was made."""
+    claims = [
+        {"name": "g", "resourceClaimTemplateName": "gpus"},
+        {"name": "c", "resourceClaimName": "ours"},
+    ]
+    status = {"resourceClaimStatuses": [{"name": "g", "resourceClaimName": "a-g-x"}]}
+    found = read(gang(resourceClaims=claims), status=status).native
+    assert found.error == ("", "")
+    assert [(each.name, each.claim, each.template) for each in found.group_claims] == [
+        ("c", "ours", ""),
+        ("g", "", "gpus"),
+    ]
+    assert found.made_claims == (("g", "a-g-x"),)
 
 
 def test_an_unknown_policy_holds_the_group():

@@ -123,6 +123,23 @@ def test_the_same_as_json(devices, capsys):
     assert second["why"][0].startswith("claim c, request r: 3 devices match, 0 free")
 
 
+def test_a_claim_of_the_group_names_the_group(devices, capsys):
+    shared = claim("llm-c-x", "gpu-0")
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "llm", "uid": "g"}
+    shared["status"]["reservedFor"] = [group]
+    devices.objects[f"{DEVICES}/resourceclaims"] = [shared]
+    members = [pod("llm-0", node="n1"), pod("llm-1")]
+    for member in members:
+        member["spec"]["schedulingGroup"] = {"podGroupName": "llm"}
+        member["status"]["resourceClaimStatuses"][0]["resourceClaimName"] = "llm-c-x"
+    devices.objects["/api/v1/namespaces/team-a/pods"] = members
+    text = told(capsys)
+    for name in ("llm-0", "llm-1"):
+        assert f"{name}   c (llm-c-x, of PodGroup llm)   r " in text
+    stories = json.loads(told(capsys, "-o", "json"))["claims"]
+    assert [(each["state"], each["group"]) for each in stories] == [("reserved", "llm")] * 2
+
+
 def test_shares_tell_what_they_consume(devices, capsys):
     devices.objects[f"{DEVICES}/resourceclaims"][0] = claim(
         "llm-0-c", "gpu-0", user="llm-0", shareID=SHARE, consumedCapacity={"memory": "10Gi"}

@@ -7,11 +7,13 @@ fields are named in its warning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 import attrs
 import msgspec
 
+from gpusched.api.devices.dynamic.claims import PodClaim
 from gpusched.api.foreign import kinds
 from gpusched.api.foreign import native_wire as wire
 from gpusched.api.foreign.group_fields import make_foreign_group
@@ -48,6 +50,7 @@ _UNKNOWN_MAX: Final = 4
 _SPEC: Final = msgspec.json.Decoder(wire.NativeGroupSpec)
 _TASKS: Final = msgspec.json.Decoder(dict[str, Members])
 _AMOUNTS: Final = msgspec.json.Decoder(Quantities)
+_MADE: Final = msgspec.json.Decoder(wire.WireGroupClaimStatuses)
 _PARTS: Final = msgspec.json.Decoder(list[WireSubGroup])
 _NO_NOTES: Final = wire.NativeAnnotations()
 
@@ -119,8 +122,8 @@ def native_fields(
     """
     notes = parsed.metadata.annotations or _NO_NOTES
     keys = [each.key for each in _topology(spec)]
-    claims = tuple(sorted(each.name for each in spec.resource_claims or ()))
-    why = _why_held(parsed.spec, spec, keys, claims)
+    claims = _group_claims(spec)
+    why = _why_held(parsed.spec, spec, keys)
     mode = _disruption_mode(spec.disruption_mode, warnings)
     policy = spec.preemption_policy or ""
     if policy and policy not in _POLICIES:
@@ -158,11 +161,32 @@ def native_fields(
             template=template,
             owners=tuple((each.kind, each.name) for each in parsed.metadata.owner_references or ()),
             parent=spec.parent_composite_pod_group_name or "",
-            claims=claims,
+            claims=tuple(each.name for each in claims),
+            group_claims=claims,
+            made_claims=_made_claims(parsed.status) if claims else (),
             started=started,
             error=(INVALID, why) if why else ("", ""),
         ),
     )
+
+
+def _group_claims(spec: wire.NativeGroupSpec) -> tuple[PodClaim, ...]:
+    found = [
+        PodClaim(
+            name=each.name,
+            claim=each.resource_claim_name or "",
+            template=each.resource_claim_template_name or "",
+        )
+        for each in spec.resource_claims or ()
+    ]
+    return tuple(sorted(found, key=attrgetter("name")))
+
+
+def _made_claims(raw: msgspec.Raw) -> tuple[tuple[str, str], ...]:
+    """Names of claims that were made for the group, by what it calls them."""
+    status = decode_part(_MADE, bytes(raw), field="status") or wire.WireGroupClaimStatuses()
+    found = status.resource_claim_statuses or ()
+    return tuple(sorted((each.name, each.resource_claim_name or "") for each in found))
 
 
 def _with_annotated_times(terms: GangTerms, notes: wire.NativeAnnotations) -> GangTerms:
@@ -221,9 +245,7 @@ def _unknown_fields(told: Any, known: dict[str, Any], path: str) -> Iterator[str
                 yield from _unknown_fields(value, below, f"{path}.{name}")
 
 
-def _why_held(
-    raw: msgspec.Raw, spec: wire.NativeGroupSpec, keys: list[str], claims: tuple[str, ...]
-) -> str:
+def _why_held(raw: msgspec.Raw, spec: wire.NativeGroupSpec, keys: list[str]) -> str:
     """Why no pod of the group may start, as a sentence; empty when they may."""
     policy = spec.scheduling_policy
     if policy is None:
@@ -243,11 +265,6 @@ def _why_held(
         return (
             f"spec.schedulingConstraints.topology has several keys ({_joined_names(keys)}): this version "
             "of gpusched keeps a group in one domain of one key; leave one"
-        )
-    if claims:
-        return (
-            f"waits for devices: spec.resourceClaims ({_joined_names(claims)}) are not allocated by this "
-            "version of gpusched; remove them or use another schedulerName"
         )
     return ""
 

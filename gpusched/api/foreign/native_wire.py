@@ -87,10 +87,25 @@ class WorkloadRef(Struct, gc=False, rename="camel"):
     template_name: str = ""
 
 
-class GroupClaim(Struct, gc=False):
-    """One element of ``resourceClaims``; where it comes from is not read."""
+class WireGroupClaim(Struct, gc=False, rename="camel"):
+    """One element of ``resourceClaims``: one of the two sources is set."""
 
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class WireGroupClaimStatus(Struct, gc=False, rename="camel"):
+    """One element of ``resourceClaimStatuses``: the claim that was made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class WireGroupClaimStatuses(Struct, gc=False, rename="camel"):
+    """The part of a group's status that names its claims."""
+
+    resource_claim_statuses: list[WireGroupClaimStatus] | None = None
 
 
 class NativeGroupSpec(Struct, gc=False, rename="camel"):
@@ -102,7 +117,7 @@ class NativeGroupSpec(Struct, gc=False, rename="camel"):
     priority_class_name: str | None = None
     priority: Int32 | None = None
     preemption_policy: str | None = None
-    resource_claims: list[GroupClaim] | None = None
+    resource_claims: list[WireGroupClaim] | None = None
     pod_group_template_ref: TemplateRefOf136 | None = None
     workload_ref: WorkloadRef | None = None
     parent_composite_pod_group_name: str | None = None

@@ -6,6 +6,8 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.devices.dynamic.claims import PodClaim
+
 COMPOSITE: Final = "CompositePodGroup"
 """The kind of a group of groups."""
 TOLD_AS: Final = {
@@ -31,6 +33,8 @@ class NativeTerms:
         owners: kind and name of each object that owns it.
         parent: name of the CompositePodGroup that it is a child of; empty for none.
         claims: names of its resource claims, sorted.
+        group_claims: these claims as its spec has them, sorted by name.
+        made_claims: the ResourceClaims made from templates, by the names that it has for them, sorted.
         started: whether its condition says that it was scheduled once.
         error: why none of its members may start, a reason and a sentence; empty for nothing.
         composite: whether it is a CompositePodGroup, whose members are other groups.
@@ -45,6 +49,8 @@ class NativeTerms:
     owners: tuple[tuple[str, str], ...] = ()
     parent: str = ""
     claims: tuple[str, ...] = ()
+    group_claims: tuple[PodClaim, ...] = ()
+    made_claims: tuple[tuple[str, str], ...] = ()
     started: bool = False
     error: tuple[str, str] = ("", "")
     composite: bool = False

@@ -175,6 +175,10 @@ class GangIndex:
         self._of_groups.leave_other(key, pod)
         self.mark_changed(key)
 
+    def members_of_others(self, key: GangKey) -> Collection[Pod]:
+        """Pods of other schedulers that name a group."""
+        return self._of_groups.members_of_others(key)
+
     def members(self, key: GangKey) -> Iterable[UID]:
         """UIDs of all pods that belong to a gang."""
         if key.kind == COMPOSITE:

@@ -18,7 +18,7 @@ import attrs
 from msgspec import structs
 
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
-from gpusched.api.devices.dynamic.claims import PodClaim, ResourceClaim
+from gpusched.api.devices.dynamic.claims import GROUPS, PodClaim, ResourceClaim
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
@@ -212,7 +212,9 @@ class DeviceCharges:
                 and claim.allocation is not None
                 and claim.reserved_for
                 and not any(
-                    each.resource != "pods" or self._is_ours(each.uid)
+                    self._is_ours(each.uid)
+                    if each.resource == "pods"
+                    else each.resource != GROUPS or self._is_used_by_us(key)
                     for each in claim.reserved_for
                 )
             ):
@@ -223,6 +225,9 @@ class DeviceCharges:
                 if held:
                     self._others[key] = held
         return changed
+
+    def _is_used_by_us(self, key: ObjectKey) -> bool:
+        return any(map(self._is_ours, self._users.get(key, ())))
 
     def _totals(self) -> Mapping[str, Resources]:
         held: dict[str, list[Resources]] = {}
@@ -256,7 +261,7 @@ class DeviceCharges:
 
 def _claim_key(pod: Pod, named: PodClaim) -> ObjectKey | None:
     name = named.claim
-    if not name:
+    if not name and named.group is None:
         for own, made in pod.generated_claims:
             if own == named.name:
                 name = made

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gpusched.api.devices.dynamic.claims import (
+    GROUPS,
     AllocatedDevice,
     AllocationMode,
     DeviceClaimSpec,
@@ -67,6 +68,7 @@ def _claim_story(
         "pod": str(value_at(pod, "metadata", "name")),
         "claim": name,
         "object": key.name if key is not None else "",
+        "group": _claiming_group(pod, template, claim),
         "template": template,
         "node": str(value_at(pod, "spec", "nodeName") or ""),
         "state": _state(pod, key, claim, objects),
@@ -86,7 +88,23 @@ def _state(
     if claim.allocation is None:
         return "waiting"
     uid = value_at(pod, "metadata", "uid")
-    return "reserved" if uid in {each.uid for each in claim.reserved_for} else "allocated"
+    mine = uid in {each.uid for each in claim.reserved_for} or _is_for_group(pod, claim)
+    return "reserved" if mine else "allocated"
+
+
+def _claiming_group(pod: Json, template: str, claim: ResourceClaim | None) -> str:
+    """The PodGroup whose claim a pod uses, empty where it is the pod's: as far as the claim tells."""
+    group = str(value_at(pod, "spec", "schedulingGroup", "podGroupName") or "")
+    if claim is None or not group:
+        return ""
+    made_for_another = bool(template) and claim.owner != value_at(pod, "metadata", "uid")
+    return group if made_for_another or _is_for_group(pod, claim) else ""
+
+
+def _is_for_group(pod: Json, claim: ResourceClaim) -> bool:
+    """Whether a claim is reserved for the PodGroup of a pod."""
+    group = value_at(pod, "spec", "schedulingGroup", "podGroupName")
+    return any(each.resource == GROUPS and each.name == group for each in claim.reserved_for)
 
 
 def _request_story(request: RequestAlternatives, claim: ResourceClaim | None) -> dict[str, Any]:
@@ -242,7 +260,8 @@ def render_claims(stories: Sequence[dict[str, Any]]) -> str:
 
 
 def _rows(story: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    claim = story["claim"] + (f" ({story['object']})" if story["object"] else "")
+    whose = f", of PodGroup {story['group']}" if story["group"] else ""
+    claim = story["claim"] + (f" ({story['object']}{whose})" if story["object"] else "")
     if not story["requests"]:
         yield (story["pod"], claim, "-", "-", story["state"], story["node"] or "-")
     for request in story["requests"]:

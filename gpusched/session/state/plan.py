@@ -7,7 +7,7 @@ import hashlib
 import attrs
 import msgspec
 
-from gpusched.api.devices.dynamic.claims import ClaimAllocation
+from gpusched.api.devices.dynamic.claims import ClaimAllocation, ClaimConsumer
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.plan_suffix import plan_suffix
@@ -23,12 +23,19 @@ class ClaimBind:
     """A claim for devices that one pod of a gang needs before it is bound.
 
     Attributes:
+        consumer: the pod's group, for which the claim is reserved; None for the pod.
         allocation: to be written; None where the claim has one, which is reserved for the pod as well.
     """
 
     key: ObjectKey
     uid: UID
     allocation: ClaimAllocation | None = None
+    consumer: ClaimConsumer | None = None
+
+    def content(self) -> tuple[object, ...]:
+        """What identifies the decision."""
+        own = (tuple(self.key), self.uid, self.allocation and attrs.astuple(self.allocation))
+        return own if self.consumer is None else (*own, self.consumer.uid)
 
 
 @attrs.frozen(slots=True)
@@ -61,7 +68,7 @@ class PodBind:
         own = (*self.key, self.uid, self.node, format_slots(self.slots), self.rank)
         if not self.claims:
             return own
-        return (*own, [attrs.astuple(each) for each in self.claims])
+        return (*own, [each.content() for each in self.claims])
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 NO_OWNER: Final = UID("")
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """The finalizer of claims that are allocated."""
+GROUPS: Final = "podgroups"
+"""Resource of groups that claims are reserved for."""
 SHARE: Final = "share"
 """Stands for the id of a share until its claim is written."""
 
@@ -271,6 +273,26 @@ class ResourceClaimTemplate:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class ClaimGroup:
+    """A PodGroup of ``scheduling.k8s.io`` whose claim its pods use.
+
+    Attributes:
+        template: name of the ResourceClaimTemplate that the claim was made from, empty for none.
+    """
+
+    name: str
+    uid: UID
+    template: str = ""
+
+    @property
+    def consumer(self) -> ClaimConsumer:
+        """What the claim is reserved for in place of the pods."""
+        return ClaimConsumer(
+            group="scheduling.k8s.io", resource=GROUPS, name=self.name, uid=self.uid
+        )
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class PodClaim:
     """A claim as a pod's spec names it; one of ``claim`` and ``template`` is set.
 
@@ -278,8 +300,10 @@ class PodClaim:
         name: inside of the pod.
         claim: name of a ResourceClaim that pods may share.
         template: name of a ResourceClaimTemplate.
+        group: whose claim it is, None for the pod's; its claim is ``claim`` as soon as it was made.
     """
 
     name: str
     claim: str = ""
     template: str = ""
+    group: ClaimGroup | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
@@ -120,6 +120,10 @@ class GroupSpecs:
         others.pop(pod.uid, None)
         if not others:
             self._others.pop(key, None)
+
+    def members_of_others(self, key: GangKey) -> Collection[Pod]:
+        """Pods of other schedulers that name a group."""
+        return self._others.get(key, {}).values()
 
     def find(self, key: GangKey) -> PodGroup | None:
         """The object that describes a gang; None where there is none."""

@@ -40,16 +40,16 @@ _NOT_FOUND: Final = 404
 
 @attrs.frozen(slots=True, order=True)
 class ClaimUse:
-    """A pod that a claim is, or was to be, reserved for.
+    """A pod or group that a claim is, or was to be, reserved for.
 
     Attributes:
         claim: UID of the claim.
-        pod: UID of the pod.
+        consumer: UID of the pod or group.
     """
 
     key: ObjectKey
     claim: UID
-    pod: UID
+    consumer: UID
 
 
 class DeviceClaims:
@@ -72,23 +72,22 @@ class DeviceClaims:
 
     def assume(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
-        for claim, binds in claims_of(gang):
-            consumers = tuple(map(_consumer, binds))
-            assumed = AssumedClaim(claim.uid, claim.allocation, consumers)
+        for claim, consumers in claims_of(gang):
+            assumed = AssumedClaim(claim.uid, claim.allocation, tuple(consumers))
             self._cache.devices.assume(claim.key, assumed)
 
     def forget(self, gang: GangBind) -> None:
         """The gang is not bound: what the API shows of its claims counts again, once that is known."""
-        for claim, binds in claims_of(gang):
-            for use in _uses(claim, binds) - self._unanswered:
-                self._cache.devices.forget(use.key, use.pod)
+        for claim, consumers in claims_of(gang):
+            for use in _uses(claim, consumers) - self._unanswered:
+                self._cache.devices.forget(use.key, use.consumer)
 
     async def write(self, gang: GangBind, fence: str) -> str:
         """Give all claims their devices; empty when that is done, else why not."""
-        writes = (self._write(claim, binds, fence) for claim, binds in claims_of(gang))
+        writes = (self._write(claim, users, fence) for claim, users in claims_of(gang))
         return next(filter(None, await asyncio.gather(*writes)), "")
 
-    async def _write(self, claim: ClaimBind, binds: Sequence[PodBind], fence: str) -> str:
+    async def _write(self, claim: ClaimBind, consumers: Sequence[ClaimConsumer], fence: str) -> str:
         known = self._known(claim)
         if known is None:
             return _gone(claim.key)
@@ -111,7 +110,7 @@ class DeviceClaims:
             return (
                 _gone(claim.key)
                 if now is None
-                else _status(now, _stamped(claim, self._server_now()), binds)
+                else _status(now, _stamped(claim, self._server_now()), consumers)
             )
 
         uncertain = True  # also when cancelled
@@ -120,7 +119,7 @@ class DeviceClaims:
             uncertain = outcome.uncertain
         finally:
             if uncertain:
-                self._unanswered |= _uses(claim, binds)
+                self._unanswered |= _uses(claim, consumers)
         return outcome.why
 
     async def patch(self, key: ObjectKey, subresource: str, body: Body, fence: str) -> PatchOutcome:
@@ -168,7 +167,7 @@ class DeviceClaims:
             return outcome.why
         for use in uses:
             self._unanswered.discard(use)
-            self._cache.devices.forget(key, use.pod)
+            self._cache.devices.forget(key, use.consumer)
         return ""
 
 
@@ -177,16 +176,21 @@ def has_claims(gang: GangBind) -> bool:
     return any(bind.claims for bind in gang.binds)
 
 
-def _status(now: ResourceClaim, claim: ClaimBind, binds: Sequence[PodBind]) -> bytes | str:
+def _status(
+    now: ResourceClaim, claim: ClaimBind, consumers: Sequence[ClaimConsumer]
+) -> bytes | str:
     users = {each.uid for each in now.reserved_for}
-    if now.allocation is not None and claim.allocation is not None:
-        if _devices(now.allocation) != _devices(claim.allocation):
-            return f"claim {now.key} was given devices by somebody else"
-        if all(bind.uid in users for bind in binds):
-            return ""  # by a try of ours that got no answer
+    if (
+        now.allocation is not None
+        and claim.allocation is not None
+        and _devices(now.allocation) != _devices(claim.allocation)
+    ):
+        return f"claim {now.key} was given devices by somebody else"
     if now.allocation is None and claim.allocation is None:
         return f"claim {now.key} has lost its devices"
-    more = [_consumer(bind) for bind in binds if bind.uid not in users]
+    more = [each for each in consumers if each.uid not in users]
+    if not more and now.allocation is not None:
+        return ""  # by a try of ours that got no answer, or for members that were bound before
     if len(users) + len(more) > CONSUMERS_MAX:
         return f"claim {now.key} is reserved for {len(users)} pods, and {len(more)} more cannot be"
     return claim_status_patch(
@@ -210,20 +214,21 @@ def _devices(allocation: ClaimAllocation) -> list[AllocatedDevice]:
     return [attrs.evolve(each, share="") for each in allocation.devices]
 
 
-def claims_of(gang: GangBind) -> Iterable[tuple[ClaimBind, list[PodBind]]]:
-    """Claims of a gang, each once, and the pods that they are to be reserved for."""
-    found: dict[ObjectKey, tuple[ClaimBind, list[PodBind]]] = {}
+def claims_of(gang: GangBind) -> Iterable[tuple[ClaimBind, list[ClaimConsumer]]]:
+    """Claims of a gang, each once, and the pods and groups that they are to be reserved for."""
+    found: dict[ObjectKey, tuple[ClaimBind, dict[UID, ClaimConsumer]]] = {}
     for bind in gang.binds:
         for claim in bind.claims:
-            found.setdefault(claim.key, (claim, []))[1].append(bind)
-    return found.values()
+            consumer = claim.consumer or _pod_consumer(bind)
+            found.setdefault(claim.key, (claim, {}))[1][consumer.uid] = consumer
+    return [(claim, list(consumers.values())) for claim, consumers in found.values()]
 
 
-def _uses(claim: ClaimBind, binds: Sequence[PodBind]) -> set[ClaimUse]:
-    return {ClaimUse(claim.key, claim.uid, bind.uid) for bind in binds}
+def _uses(claim: ClaimBind, consumers: Sequence[ClaimConsumer]) -> set[ClaimUse]:
+    return {ClaimUse(claim.key, claim.uid, each.uid) for each in consumers}
 
 
-def _consumer(bind: PodBind) -> ClaimConsumer:
+def _pod_consumer(bind: PodBind) -> ClaimConsumer:
     return ClaimConsumer(group="", resource="pods", name=bind.key.name, uid=bind.uid)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.dynamic.claims import ResourceClaim
-from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
@@ -90,6 +90,9 @@ class RivalClaims:
         pod = self._cache.pod(claim.owner) if claim.owner else None
         if pod is not None:
             return pod.scheduler in self._cache.schedulers
+        group = self._cache.group_claims.group_of(claim.owner)
+        if group is not None:
+            return not self._cache.families.members_of_others(GangKey("PodGroup", *group))
         return claim.deleting or self._cache.devices.is_assumed(claim.key)
 
     def _shared(self, gang: GangBind) -> str:

@@ -2,7 +2,8 @@
 
 A gang is refused after some of its claims were written, or a process dies between two writes: whoever leads
 then takes the pod out of the claim's ``reservedFor``, and the devices from a claim that nobody else
-uses. Claims of which a write got no answer are asked about first.
+uses. A group leaves a claim when none of its members has a node. Claims of which a write got no answer
+are asked about first.
 """
 
 from __future__ import annotations
@@ -43,6 +44,19 @@ class _Failed:
     retry_at: float
 
 
+@attrs.frozen(slots=True)
+class _Waiting:
+    """Whose devices are to be taken back.
+
+    Attributes:
+        gang: that the pod or group belongs to.
+        group: the PodGroup for which the claim is reserved; None for the pod.
+    """
+
+    gang: GangKey
+    group: GangKey | None
+
+
 class UnboundClaims:
     """See the module. Everything is called in the event loop.
 
@@ -78,17 +92,18 @@ class UnboundClaims:
         claims = self._cache.devices.claims.items
         if not claims:
             return
-        leaving: dict[ObjectKey, dict[UID, GangKey]] = {}
+        leaving: dict[ObjectKey, dict[UID, _Waiting]] = {}
         for gang in gangs:
             for pod_set in gang.pod_sets:
                 if pod_set.pod_class.claims and not self._has_open_commit(gang.key):
                     for pod in pod_set.pods:
-                        for claim in self._held_claims(pod):
-                            leaving.setdefault(claim.key, {})[pod.uid] = gang.key
+                        for claim, user, group in self._held_claims(pod):
+                            waiting = _Waiting(gang.key, group)
+                            leaving.setdefault(claim.key, {})[user] = waiting
         for key, pods in leaving.items():
 
             async def take_back(
-                key: ObjectKey, fence: str, pods: Mapping[UID, GangKey] = pods
+                key: ObjectKey, fence: str, pods: Mapping[UID, _Waiting] = pods
             ) -> str:
                 return await self._take_back(key, pods, fence)
 
@@ -102,14 +117,24 @@ class UnboundClaims:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
-    def _held_claims(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """Claims with devices that are reserved for the pod, or were made for it alone."""
+    def _held_claims(self, pod: Pod) -> Iterator[tuple[ResourceClaim, UID, GangKey | None]]:
+        """Claims with devices for the pod or its group, each with the UID of that, and the group."""
         generated = dict(pod.generated_claims)
         for each in pod.pod_class.claims:
-            key = ObjectKey(pod.namespace, each.claim or generated.get(each.name, ""))
+            made = generated.get(each.name, "") if each.group is None else ""
+            key = ObjectKey(pod.namespace, each.claim or made)
+            user, group = pod.uid, None
+            if each.group is not None:
+                user = each.group.uid
+                group = GangKey("PodGroup", pod.namespace, each.group.name)
             claim = self._cache.devices.claims.items.get(key)
-            if claim is not None and claim.allocation is not None and _holds(claim, pod.uid):
-                yield claim
+            if (
+                claim is not None
+                and claim.allocation is not None
+                and _holds(claim, user)
+                and (group is None or self._is_group_unbound(group))
+            ):
+                yield claim, user, group
 
     def _begin(self, key: ObjectKey, write: Callable[[ObjectKey, str], Awaitable[str]]) -> None:
         failed = self._failed.get(key)
@@ -132,15 +157,17 @@ class UnboundClaims:
         self._failed[key] = _Failed(tries, self._clock.monotonic() + wait_s)
         _log.warning("devices of a claim are not taken back", claim=key, why=why, retry_s=wait_s)
 
-    async def _take_back(self, key: ObjectKey, pods: Mapping[UID, GangKey], fence: str) -> str:
+    async def _take_back(self, key: ObjectKey, users: Mapping[UID, _Waiting], fence: str) -> str:
         def body() -> bytes | str:
             known = self._cache.devices.claims.items.get(key)
             if known is None or known.allocation is None or self._cache.devices.is_assumed(key):
                 return ""
             leaving = {
-                pod
-                for pod, gang in pods.items()
-                if _holds(known, pod) and self._is_unbound(pod) and not self._has_open_commit(gang)
+                user
+                for user, waiting in users.items()
+                if _holds(known, user)
+                and self._is_unbound(user, waiting.group)
+                and not self._has_open_commit(waiting.gang)
             }
             staying = [each for each in known.reserved_for if each.uid not in leaving]
             if not leaving:
@@ -157,11 +184,23 @@ class UnboundClaims:
 
         return (await self._devices.patch(key, "/status", body, fence)).why
 
-    def _is_unbound(self, uid: UID) -> bool:
-        """Whether the pod is there and neither has a node nor is about to get one."""
+    def _is_unbound(self, uid: UID, group: GangKey | None) -> bool:
+        """Whether the pod is there and neither has a node nor is about to get one; of a group, no member."""
+        if group is not None:
+            return self._is_group_unbound(group)
         pod = self._cache.pod(uid)
         return pod is not None and not pod.node and self._cache.ledger.get(uid) is None
 
+    def _is_group_unbound(self, group: GangKey) -> bool:
+        """Whether no member of a group has a node, or had one, or is about to get one."""
+        members = self._cache.member_pods(group)
+        if any(pod.node or self._cache.ledger.get(pod.uid) is not None for pod in members):
+            return False
+        # A pod that cannot be believed may be a member.
+        return not self._cache.families.members_of_others(group) and all(
+            key.namespace != group.namespace for key in self._cache.charged
+        )
 
-def _holds(claim: ResourceClaim, pod: UID) -> bool:
-    return claim.owner == pod or any(each.uid == pod for each in claim.reserved_for)
+
+def _holds(claim: ResourceClaim, user: UID) -> bool:
+    return claim.owner == user or any(each.uid == user for each in claim.reserved_for)

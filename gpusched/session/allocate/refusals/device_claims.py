@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from gpusched.api.meta.identity import UID, ObjectKey
-from gpusched.api.pod.pod import PodClass
+from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.serializer.device_claims import CONSUMERS_MAX
 from gpusched.arrays.columns import Ints, how_many_fit
 from gpusched.cache.gangs.expected_pods import is_expected
@@ -38,11 +38,14 @@ def claims_not_ready(session: Session, gang: Gang) -> Unschedulable | None:
             refusal = _not_ready(session, pod_set)
             if refusal is not None:
                 return refusal
-            namespace = pod_set.pod_class.namespace
-            for name in {each.claim for each in pod_set.pod_class.claims if each.claim}:
-                users.setdefault(ObjectKey(namespace, name), set()).update(
-                    pod.uid for pod in pod_set.pods
-                )
+            for each in pod_set.pod_class.claims:
+                if each.claim:
+                    key = ObjectKey(pod_set.pod_class.namespace, each.claim)
+                    users.setdefault(key, set()).update(
+                        [pod.uid for pod in pod_set.pods]
+                        if each.group is None
+                        else [each.group.uid]
+                    )
     for key, pods in users.items():
         reserved = len(session.devices.pod_claims.users_of(key) - pods)
         if len(pods) + reserved > CONSUMERS_MAX:
@@ -66,9 +69,8 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
             continue
         missing = devices.pod_claims.missing_claim(pod)
         if missing:
-            message = (
-                f"pod {pod.name} waits for its claim {missing} to be made by the claim controller"
-            )
+            whose = f" of PodGroup {pod.group}" if missing in _claims_of_group(pod) else ""
+            message = f"pod {pod.name} waits for its claim {missing}{whose} to be made by the claim controller"
             return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
         twice = devices.twice_given(pod)
         if twice is not None:
@@ -86,6 +88,10 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
             )
             return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
     return None
+
+
+def _claims_of_group(pod: Pod) -> set[str]:
+    return {each.name for each in pod.pod_class.claims if each.group is not None}
 
 
 def device_shortage(

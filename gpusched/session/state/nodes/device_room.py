@@ -812,7 +812,8 @@ class DeviceRoom:
                 shared = self._given.by_uid.get(claim.uid)
                 if not each.template and claim.allocation is None and shared is not None:
                     (allocation,) = shared.allocations
-                found.append(ClaimBind(claim.key, claim.uid, allocation))
+                whom = each.group.consumer if each.group is not None else None
+                found.append(ClaimBind(claim.key, claim.uid, allocation, whom))
         return tuple(found)
 
 

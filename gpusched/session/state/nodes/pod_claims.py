@@ -208,7 +208,9 @@ class PodClaims:
         return known
 
     def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        name = named.claim or _generated_name(pod, named.name)
+        name = named.claim
+        if not name and named.group is None:
+            name = _generated_name(pod, named.name)
         return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
 
     def are_ready(self, pod: Pod) -> bool:

@@ -1,0 +1,102 @@
+"""Claims of Kubernetes' own PodGroups: a member that names one uses the group's, which is reserved for the group.
+
+As the claim controller has it, a pod's claim is its group's where both have the same name and source; one that is made
+from a template is named in the group's status. A member's class tells the claim and the group, so that all
+members share it like any claim that several pods name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from weakref import WeakValueDictionary
+
+import attrs
+from msgspec import structs
+
+from gpusched.api.devices.dynamic.claims import ClaimGroup, PodClaim
+from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.pod.pod_class import class_digest
+
+_Key = tuple[str, tuple[PodClaim, ...]]
+
+
+class GroupClaims:
+    """Members as users of their groups' claims.
+
+    Args:
+        groups: PodGroups by key.
+    """
+
+    def __init__(self, groups: Mapping[ObjectKey, PodGroup]) -> None:
+        self._groups = groups
+        self._classes: WeakValueDictionary[_Key, PodClass] = WeakValueDictionary()
+        self._keys: dict[UID, ObjectKey] = {}
+        """Groups with claims, by UID."""
+
+    def note(self, known: PodGroup | None, item: PodGroup | None) -> bool:
+        """A group changed; whether its members may use other claims by that."""
+        before, after = (_group_terms(each) for each in (known, item))
+        if known is not None:
+            self._keys.pop(known.uid, None)
+        if item is not None and after[1]:
+            self._keys[item.uid] = ObjectKey(item.namespace, item.name)
+        return before != after and bool(before[1] or after[1])
+
+    def group_of(self, uid: UID) -> ObjectKey | None:
+        """The group of that UID, where it has claims."""
+        return self._keys.get(uid)
+
+    def resolve(self, pod: Pod) -> Pod:
+        """The pod with its group's claims in place of those that it names alike."""
+        group = self._groups.get(ObjectKey(pod.namespace, pod.group)) if pod.group else None
+        claims = tuple([_resolved(pod, _plain(each), group) for each in pod.pod_class.claims])
+        if claims == pod.pod_class.claims:
+            return pod
+        plain = tuple(map(_plain, pod.pod_class.claims))
+        pod_class = self._class_with(self._class_with(pod.pod_class, plain), claims)
+        return structs.replace(pod, pod_class=pod_class)
+
+    def _class_with(self, pod_class: PodClass, claims: tuple[PodClaim, ...]) -> PodClass:
+        if pod_class.claims == claims:
+            return pod_class
+        key = (pod_class.digest, claims)
+        known = self._classes.get(key)
+        if known is None:
+            made = attrs.evolve(pod_class, claims=claims, digest="")
+            known = self._classes[key] = attrs.evolve(made, digest=class_digest(made))
+        return known
+
+
+def _resolved(pod: Pod, named: PodClaim, group: PodGroup | None) -> PodClaim:
+    """What a pod's claim is by its group, as it stands."""
+    native = group.native if group is not None else None
+    if group is None or native is None or named not in native.group_claims:
+        return named
+    whose = ClaimGroup(name=group.name, uid=group.uid, template=named.template)
+    if not named.template:
+        return attrs.evolve(named, group=whose)
+    made = dict(native.made_claims).get(named.name, "")
+    noted = dict(pod.generated_claims).get(named.name, made)
+    if made and noted != made:
+        return named  # made for the pod alone: it is no member to the claim controller
+    if not made:
+        return attrs.evolve(named, group=attrs.evolve(whose, template=""))
+    return PodClaim(name=named.name, claim=made, group=whose)
+
+
+def _plain(claim: PodClaim) -> PodClaim:
+    """The claim as the pod's spec has it."""
+    if claim.group is None:
+        return claim
+    template = claim.template or claim.group.template
+    return PodClaim(name=claim.name, claim="" if template else claim.claim, template=template)
+
+
+def _group_terms(group: PodGroup | None) -> tuple[object, ...]:
+    """UID, claims and names of made claims of a group."""
+    native = group.native if group is not None else None
+    if group is None or native is None:
+        return (UID(""), (), ())
+    return (group.uid, native.group_claims, native.made_claims)
