@@ -40,6 +40,7 @@ COMMANDS: Final = {
         "a recorded cluster or a trace under one or several configurations",
         "lab.simulate.command",
     ),
+    "advise": ("layouts of MIG partitions for what waits, with their gain", "lab.advise"),
     "check-config": ("check a configuration file without starting anything", "check_config"),
     "get": ("list queues or pod groups", "inspect.get"),
     "explain": ("say why a gang waits and what it needs", "inspect.explain"),

@@ -1,0 +1,1 @@
+"""Which layouts of MIG partitions would nodes need for what waits and usually comes, and what would they gain?"""
