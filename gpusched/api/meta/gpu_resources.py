@@ -9,6 +9,7 @@ a decision remains a function of its inputs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -38,6 +39,11 @@ class GpuResource:
     memory_label: str = ""
     replicas_label: str = ""
     driver: str = ""
+
+
+SLICES_OF_A_GPU: Final = 7
+"""Compute slices of a GPU that can be partitioned, by which its parts are measured."""
+_SLICE: Final = re.compile(r"([0-9]{1,3})g\.")
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -102,6 +108,13 @@ class GpuResources:
     def slice_prefixes(self) -> tuple[str, ...]:
         """Prefixes of the names of parts of GPUs, each a resource of its own."""
         return tuple(each.slice_prefix for each in self.listed if each.slice_prefix)
+
+    def sevenths(self, name: str) -> int:
+        """How many sevenths of a GPU a piece of a resource is; 0 where it is no part of one."""
+        for prefix in self.slice_prefixes:
+            if name.startswith(prefix) and (found := _SLICE.match(name, len(prefix))):
+                return int(found[1])
+        return 0
 
     @cached_property
     def product_labels(self) -> tuple[tuple[str, str], ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from gpusched.api.devices.slots import parse_slots, slot_numbers
-from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.gpu_resources import SLICES_OF_A_GPU, gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.testing.invariants import pod_requests
@@ -28,9 +27,6 @@ _QUEUE_KEYS: Final = (
     "kueue.x-k8s.io/queue-name",
     "scheduling.volcano.sh/queue-name",
 )
-_SLICE: Final = re.compile(r"(\d+)g\.")
-"""Sevenths of a GPU, as names of slices go on behind their prefix."""
-_SLICES_OF_A_GPU: Final = 7
 _MEBI: Final = 2**20
 _FINITE: Final = ("gpusched.io/run-for", "gpusched.io/fail-after")
 
@@ -84,8 +80,8 @@ def gpus_of_amounts(amounts: Mapping[str, int]) -> int:
     for name, number in amounts.items():
         if name in gpu_resources().whole:
             total += 1000 * number
-        elif sevenths := _sevenths(name):
-            total += 1000 * sevenths * number // _SLICES_OF_A_GPU
+        elif sevenths := gpu_resources().sevenths(name):
+            total += 1000 * sevenths * number // SLICES_OF_A_GPU
     return total
 
 
@@ -106,24 +102,18 @@ def gpus_of(listed: Any) -> int:
     for name, text in (listed or {}).items():
         if name in gpu_resources().whole:
             total += base_amount(str(text), power=3)
-        elif sevenths := _sevenths(name):
-            total += base_amount(str(text), power=3) * sevenths // _SLICES_OF_A_GPU
+        elif sevenths := gpu_resources().sevenths(name):
+            total += base_amount(str(text), power=3) * sevenths // SLICES_OF_A_GPU
     return total
 
 
 def gpu_limit(listed: Any) -> int | None:
     """The same of a limit; None where it does not speak of GPUs."""
-    if not any(name in gpu_resources().whole or _sevenths(name) for name in listed or ()):
+    if not any(
+        name in gpu_resources().whole or gpu_resources().sevenths(name) for name in listed or ()
+    ):
         return None
     return gpus_of(listed)
-
-
-def _sevenths(name: str) -> int:
-    """How many sevenths of a GPU a piece of a resource is; 0 where it is no slice."""
-    for prefix in gpu_resources().slice_prefixes:
-        if name.startswith(prefix) and (found := _SLICE.match(name, len(prefix))):
-            return int(found[1])
-    return 0
 
 
 def base_amount(text: str, *, power: int = 0) -> int:

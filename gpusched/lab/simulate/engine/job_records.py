@@ -10,7 +10,7 @@ import attrs
 
 from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.devices.slots import slot_numbers
-from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.gpu_resources import SLICES_OF_A_GPU, gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
@@ -151,13 +151,19 @@ def _words(one: str, other: str) -> bool:
 
 
 def gpus_of(amounts: Resources) -> int:
-    """Thousandths of whole GPUs among amounts of resources."""
-    whole = gpu_resources().whole
-    return sum(amount for name, amount in amounts.items if name in whole)
+    """Thousandths of GPUs among amounts of resources; of parts that the hardware makes, too."""
+    gpus = gpu_resources()
+    return sum(
+        amount if name in gpus.whole else amount * 1000 * gpus.sevenths(name) // SLICES_OF_A_GPU
+        for name, amount in amounts.items
+        if name in gpus.whole or gpus.sevenths(name)
+    )
 
 
 def gpus_of_class(pod_class: PodClass) -> int:
     """Thousandths of GPUs that one pod asks for."""
+    if gpu_resources().sevenths(pod_class.gpu):
+        return gpus_of(pod_class.requests)
     return pod_class.gpu_thousandths
 
 

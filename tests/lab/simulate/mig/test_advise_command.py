@@ -42,6 +42,7 @@ def test_the_same_for_programs(cluster, capsys):
     assert told["changes"][0]["provides"] == {"nvidia.com/mig-1g.10gb": 14}
     assert told["simulated"]["today"]["started"] == 1
     assert told["simulated"]["proposed"]["started"] == 10
+    assert told["simulated"]["today"]["broken"] == told["simulated"]["proposed"]["broken"] == []
     assert told["proven"]
 
 
