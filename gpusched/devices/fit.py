@@ -29,7 +29,7 @@ from gpusched.devices.inventory import (
 )
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.search.given_devices import make_allocation
-from gpusched.devices.search.node_signature import signature_by
+from gpusched.devices.search.node_signature import NodeSignature, signature_by
 from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage
 
@@ -393,35 +393,24 @@ class DeviceAnswers:
             self.counts[key] = known
         return known
 
-    def known_counts(
-        self,
-        usage: DeviceUsage,
-        nodes: Sequence[NodeDevices],
-        asked: AskedClaims,
-        most: Sequence[int],
-    ) -> list[PodCount | None]:
-        """What is remembered of how many pods find devices on each node; None where that is to be counted.
+    def known_signature(
+        self, usage: DeviceUsage, node: NodeDevices, asked: AskedClaims
+    ) -> NodeSignature | None:
+        """What a node has for claims and what is taken of it; None where it was never asked about."""
+        kind = node.kinds.get(asked.looked_at)
+        if kind is None:
+            return None
+        taken = []
+        for part in node.pools:
+            used = usage.pool(part.pool.id)
+            taken.append(None if used is None else used.state(part))
+        return kind, tuple(taken)
 
-        Args:
-            usage: of all devices.
-            nodes: their devices.
-            asked: claims of one pod.
-            most: pods that are asked about, by node.
-        """
-        looked_at, number, counts = asked.looked_at, asked.number, self.counts
-        pool = usage.pool
-        found: list[PodCount | None] = []
-        for node, pods in zip(nodes, most, strict=True):
-            kind = node.kinds.get(looked_at)
-            if kind is None:
-                found.append(None)
-                continue
-            taken = []
-            for part in node.pools:
-                used = pool(part.pool.id)
-                taken.append(None if used is None else used.state(part))
-            found.append(counts.get((number, (kind, tuple(taken)), pods, ())))
-        return found
+    def known_count(
+        self, asked: AskedClaims, signature: NodeSignature, *, most: int
+    ) -> PodCount | None:
+        """What is remembered of how many pods find devices on nodes of a signature; None for nothing."""
+        return self.counts.get((asked.number, signature, most, ()))
 
     def _looked_at(self, asked: Sequence[AskedClaims]) -> LookedAt:
         numbers = tuple([each.number for each in asked])

@@ -148,7 +148,7 @@ def _requests_text(
     if not lacking:
         # Each request would find enough: it is their combination, or where the devices are.
         open_rows = [row for row in rows if fits[row]]
-        relief = reliefs_text(session.devices.reliefs(pod_class, open_rows, most=count))
+        relief = holders.relief(session, pod_class, open_rows, most=count)
     else:
         relief = ""
     told = lacking or found
@@ -169,7 +169,10 @@ class _DeviceHolders:
         self._names = dict(_gang_names(session))
         self._found: dict[Hashable, list[RequestShortage]] = {}
         devices = session.devices
-        self._kept = session.cache.devices.shortages(session.snapshot.devices, self._names)
+        self._reliefs: dict[Hashable, str] = {}
+        self._kept = session.cache.devices.shortages(
+            devices.inventory, session.snapshot.devices, self._names
+        )
         if not self._kept.holders:
             for uid, name, device in devices.devices_by_consumer():
                 holder = self._names.get(uid, shorten(name))
@@ -187,10 +190,7 @@ class _DeviceHolders:
             fits: pods that each node would take without claims, shape (nodes,).
         """
         devices, held = session.devices, self._kept.holders
-        sorts = tuple(
-            [(each.name, each.sort) for each in devices.class_claims(pod_class).without_devices]
-        )
-        asked = (sorts, tuple(rows), (fits > 0).tobytes())
+        asked = (_asked(session, pod_class), tuple(rows), (fits > 0).tobytes())
         later = session.node_usage.later
         latest = (asked, devices.moves, later)
         known = self._found.get(latest)
@@ -214,6 +214,31 @@ class _DeviceHolders:
             )
         self._found[latest] = known
         return known
+
+    def relief(
+        self, session: Session, pod_class: PodClass, rows: Sequence[int], *, most: int
+    ) -> str:
+        """What would help, see ``DeviceRoom.reliefs``; the same while devices do not change hands."""
+        devices = session.devices
+        asked = (_asked(session, pod_class), tuple(rows), most)
+        later = session.node_usage.later
+        latest = (asked, devices.moves, later)
+        known = self._reliefs.get(latest)
+        if known is None:
+            as_begun = not later and next(devices.given_devices(), None) is None
+            found, key = (self._kept.reliefs, asked) if as_begun else (self._reliefs, latest)
+            known = found.get(key)
+            if known is None:
+                known = found[key] = reliefs_text(devices.reliefs(pod_class, rows, most=most))
+            self._reliefs[latest] = known
+        return known
+
+
+def _asked(session: Session, pod_class: PodClass) -> Hashable:
+    """What pods of a class ask for, shared claims and their own."""
+    claims = session.devices.class_claims(pod_class)
+    own = tuple([(each.name, each.sort) for each in claims.own])
+    return (tuple([(each.ready.name, each.ready.sort) for each in claims.shared]), own)
 
 
 def _gang_names(session: Session) -> Iterator[tuple[UID, str]]:

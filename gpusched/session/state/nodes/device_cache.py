@@ -29,6 +29,7 @@ class KnownShortages:
         names: of gangs by the UID of their pods.
         holders: names by device; empty until they are asked for.
         found: by what was asked.
+        reliefs: sentences on what would help, by what was asked.
     """
 
     inventory: DeviceInventory
@@ -36,6 +37,7 @@ class KnownShortages:
     names: Mapping[UID, str]
     holders: dict[DeviceId, list[str]] = attrs.field(factory=dict)
     found: dict[Hashable, list[RequestShortage]] = attrs.field(factory=dict)
+    reliefs: dict[Hashable, str] = attrs.field(factory=dict)
 
 
 class DeviceCache:
@@ -66,15 +68,17 @@ class DeviceCache:
         self._catalog = catalog
         return known
 
-    def shortages(self, catalog: DeviceCatalog, names: Mapping[UID, str]) -> KnownShortages:
+    def shortages(
+        self, inventory: DeviceInventory, catalog: DeviceCatalog, names: Mapping[UID, str]
+    ) -> KnownShortages:
         """What was found out about shortages while devices, claims and names of gangs are these."""
-        inventory, known = self.inventory(catalog), self._shortages
+        known = self._shortages
         if (
             known is None
             or known.inventory is not inventory
             or known.claims is not catalog.claims
             or known.names != names
-            or len(known.found) >= _SHORTAGES_MAX
+            or len(known.found) + len(known.reliefs) >= _SHORTAGES_MAX
         ):
             known = self._shortages = KnownShortages(inventory, catalog.claims, names)
         return known

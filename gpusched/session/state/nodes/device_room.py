@@ -29,7 +29,7 @@ from gpusched.devices.allocator import REPELS, Allocation, AllocationOutcome, al
 from gpusched.devices.fit import AskedClaims, PodCount, allocate_together, mixes
 from gpusched.devices.inventory import REMEMBERED_MAX, DeviceId, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.requests import DeviceHold, ReadyClaim, ReadyRequest
-from gpusched.devices.search.node_signature import node_signature
+from gpusched.devices.search.node_signature import NodeSignature, node_signature
 from gpusched.devices.shortage.causes import (
     Holders,
     Relief,
@@ -89,6 +89,14 @@ class DeviceRoom:
         self._now = self._first.copy()
         """What is taken or nominated: what a nomination holds is given to nobody else meanwhile."""
         self._devices_of_row: dict[int, NodeDevices] = {}
+        self._sharing: dict[int, bool] = {}
+        """Whether a row reaches devices that other nodes may reach too."""
+        self._signatures: dict[
+            tuple[int, bool], tuple[dict[int, NodeSignature], dict[NodeSignature, NodeSignature]]
+        ] = {}
+        """By what is asked, now or later, signatures of rows; each stands for all that are equal."""
+        self._signatures_at = 0
+        """Moves after which these were made."""
         self._leaving = leaving
         self._changed_later: DeviceUsage | None = None
         """Usage once the pods that leave are gone; None while nothing was asked about it."""
@@ -279,12 +287,20 @@ class DeviceRoom:
         claims = self.class_claims(pod_class)
         if claims.fault or claims.nodes or claims.shared or claims.asked is None:
             return list(asked)
-        wanted = [min(most, _PODS_MAX) for _, _, most in asked]
-        nodes = [self._node_devices(row) for _, row, _ in asked]
-        known = self._cache.answers.known_counts(self._usage, nodes, claims.asked, wanted)
+        signatures = self._known_signatures(claims.asked, [row for _, row, _ in asked])
         given = self._nominated if self._node_usage.later else self._given
+        counts: dict[tuple[int, int], PodCount | None] = {}
         left = []
-        for (position, row, most), pods, count in zip(asked, wanted, known, strict=True):
+        for position, row, most in asked:
+            signature, pods = signatures.get(row), min(most, _PODS_MAX)
+            count = None
+            if signature is not None:
+                key = (id(signature), pods)
+                if key not in counts:
+                    counts[key] = self._cache.answers.known_count(
+                        claims.asked, signature, most=pods
+                    )
+                count = counts[key]
             if count is None or count.bounded:
                 left.append((position, row, most))
             elif count.most == pods or not (given.on_row(row) or self._shares_pools(row)):
@@ -292,6 +308,23 @@ class DeviceRoom:
             else:  # pods that were given places may change their devices
                 left.append((position, row, most))
         return left
+
+    def _known_signatures(
+        self, asked: AskedClaims, rows: Sequence[int]
+    ) -> Mapping[int, NodeSignature]:
+        """Signatures of rows as they are now, equal ones one object; without rows that have none yet."""
+        if self._signatures_at != self._moves:
+            self._signatures_at = self._moves
+            self._signatures.clear()
+        found, same = self._signatures.setdefault((asked.number, self._node_usage.later), ({}, {}))
+        for row in rows:
+            if row not in found:
+                signature = self._cache.answers.known_signature(
+                    self._usage, self._node_devices(row), asked
+                )
+                if signature is not None:
+                    found[row] = same.setdefault(signature, signature)
+        return found
 
     def count(self, pod_class: PodClass, row: int, *, most: int) -> int:
         """How many more pods of a class find devices on a row, ``most`` at most."""
@@ -362,7 +395,10 @@ class DeviceRoom:
         return found.most
 
     def _shares_pools(self, row: int) -> bool:
-        return self.inventory.shares_pools(self._node_usage.nodes.nodes[row].name)
+        known = self._sharing.get(row)
+        if known is None:
+            known = self._sharing[row] = self.reaches_shared_pools(row)
+        return known
 
     def _count_jointly(
         self, asked: AskedClaims, row: int, known: PodCount, *, most: int
