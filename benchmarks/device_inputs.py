@@ -67,12 +67,12 @@ def _root(number: int, devices: int) -> str:
     return f"pci0000:{number * _ROOTS // devices:02x}"
 
 
-def slices(index: int, *, shareable_nics: bool = False) -> list[Obj]:
+def slices(index: int, *, shareable_nics: bool = False, gpus: int = GPUS_A_NODE) -> list[Obj]:
     """What both drivers publish for one node."""
     name = f"node-{index:05d}"
-    gpus = [gpu_device(name, number) for number in range(GPUS_A_NODE)]
+    cards = [gpu_device(name, number) for number in range(gpus)]
     nics = [nic_device(name, number, shareable=shareable_nics) for number in range(NICS_A_NODE)]
-    return [_slice(name, GPU_DRIVER, gpus), _slice(name, NIC_DRIVER, nics)]
+    return [_slice(name, GPU_DRIVER, cards), _slice(name, NIC_DRIVER, nics)]
 
 
 def _slice(node_name: str, driver: str, devices: list[Obj]) -> Obj:

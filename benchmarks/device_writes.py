@@ -25,7 +25,7 @@ from benchmarks.inputs import NAMESPACE, Obj, node, pod
 NODES: Final = 250
 GANGS: Final = 200
 MEMBERS: Final = 8
-ROUNDS: Final = 5
+ROUNDS: Final = 3
 RATIO_MIN: Final = 0.6
 _PLURALS: Final = {
     "DeviceClass": f"/apis/{API}/deviceclasses",

@@ -16,6 +16,7 @@ import msgspec
 
 from benchmarks.device_inputs import (
     CLAIM,
+    NICS_A_NODE,
     claim_of,
     claimant,
     classes,
@@ -24,7 +25,7 @@ from benchmarks.device_inputs import (
     template,
 )
 from benchmarks.figures import Figure, middle
-from benchmarks.inputs import NAMESPACE, Obj, node, page, pod
+from benchmarks.inputs import GPUS_A_NODE, NAMESPACE, Obj, node, page, pod
 from gpusched.api.devices.dynamic.claims import ClaimConsumer
 from gpusched.api.devices.dynamic.decode import CODECS as DEVICE_CODECS
 from gpusched.api.meta.identity import ObjectKey
@@ -46,6 +47,7 @@ MEMBERS: Final = 8
 TURNS: Final = 3
 RATE_MIN: Final = 0.6
 """Pods a second with claims, of those without."""
+WAITING: Final = 1_000
 CYCLE_CLAIMS: Final = 1_000
 CYCLE_MAX_S: Final = 1.5
 LISTED: Final = 100_000
@@ -60,20 +62,34 @@ def measure() -> list[Figure]:
     return [
         *_sessions("2 NICs that pods share", shareable_nics=True),
         *_sessions("2 NICs"),
+        *_waiting(),
         _one_cycle(),
         *_listing(),
     ]
 
 
 def _sessions(name: str, *, shareable_nics: bool = False) -> list[Figure]:
-    """Pods a second of CPU in turns, each from an empty session cache until nothing more starts."""
+    """Pods a second of CPU in turns, each from an empty session cache until nothing more starts.
+
+    Beside it the same where an earlier session had read nodes and devices, and, where not all gangs
+    start, plain ones on nodes of so few GPUs that as many start.
+    """
     rates: dict[bool, list[float]] = {True: [], False: []}
+    known: dict[bool, list[float]] = {True: [], False: []}
+    few: list[float] = []
     for _ in range(TURNS):
         for claims in (True, False):
-            cache = filled(claims=claims, shareable_nics=shareable_nics)
-            placed, cpu_s, _ = drain(cache)
+            placed, cpu_s, _ = drain(filled(claims=claims, shareable_nics=shareable_nics))
             rates[claims].append(placed / cpu_s)
+            cache = filled(claims=claims, shareable_nics=shareable_nics)
+            placed, cpu_s, _ = drain(cache, known=True)
+            known[claims].append(placed / cpu_s)
+        if not shareable_nics:
+            placed, cpu_s, _ = drain(filled(claims=False, gpus=NICS_A_NODE))
+            few.append(placed / cpu_s)
     ratio, spread = middle([a / b for a, b in zip(rates[True], rates[False], strict=True)])
+    read, read_spread = middle([a / b for a, b in zip(known[True], known[False], strict=True)])
+    alike = [a / b for a, b in zip(rates[True], few, strict=True)] if few else []
     rate, rate_spread = middle(rates[True])
     plain, _ = middle(rates[False])
     return [
@@ -85,6 +101,44 @@ def _sessions(name: str, *, shareable_nics: bool = False) -> list[Figure]:
         Figure(
             name="  of the rate with nvidia.com/gpu, turn by turn", measured=ratio, unit="times",
             spread=spread, target=f">= {RATE_MIN:g}", met=ratio >= RATE_MIN,
+        ),
+        Figure(
+            name="  the same, both after a session that read nodes and devices", measured=read, unit="times",
+            spread=read_spread,
+        ),
+        *(
+            Figure(
+                name=f"  of the rate on nodes of {NICS_A_NODE} nvidia.com/gpu, where as many start",
+                measured=middle(alike)[0], unit="times", spread=middle(alike)[1],
+            )
+            for _ in alike[:1]
+        ),
+    ]  # fmt: skip
+
+
+def _waiting() -> list[Figure]:
+    """Sessions of gangs of which no two are alike and none finds devices, when nothing has changed."""
+    spent = {}
+    for claims in (True, False):
+        cache = filled(claims=claims, gangs=WAITING, unlike=True, gpus=0)
+        policy, guard, kept = load_policy(DEFAULT), PluginGuard(SystemClock()), SessionCache()
+        runs = []
+        for turn in range(TURNS + 1):
+            gc.collect()
+            began = time.process_time()
+            decide(cache.snapshot(_NOW + turn), policy, guard=guard, session_cache=kept)
+            runs.append(time.process_time() - began)
+        spent[claims] = runs
+    quiet, spread = middle(spent[True][1:])
+    return [
+        Figure(
+            name=f"{WAITING:,} unlike gangs of {MEMBERS} wait with claims: a session without news",
+            measured=quiet, unit="s of CPU", spread=spread, raw=middle(spent[False][1:])[0],
+            raw_is="with nvidia.com/gpu",
+        ),
+        Figure(
+            name="  the first session", measured=spent[True][0], unit="s of CPU",
+            raw=spent[False][0], raw_is="with nvidia.com/gpu",
         ),
     ]  # fmt: skip
 
@@ -165,14 +219,20 @@ def _list(pages: list[bytes]) -> Cache:
     return cache
 
 
-def drain(cache: Cache) -> tuple[int, float, float]:
+def drain(cache: Cache, *, known: bool = False) -> tuple[int, float, float]:
     """Sessions until one places nothing, each after the places of the one before are taken.
+
+    Args:
+        cache: with nodes and gangs.
+        known: whether the same session was held before, and nothing was carried out.
 
     Returns:
         Pods placed, seconds of CPU of the snapshots and sessions that placed them, and of the last.
     """
     policy, guard, kept = load_policy(DEFAULT), PluginGuard(SystemClock()), SessionCache()
     placed, spent = 0, 0.0
+    if known:
+        decide(cache.snapshot(_NOW), policy, guard=guard, session_cache=kept)
     while True:
         gc.collect()
         began = time.process_time()
@@ -191,17 +251,35 @@ def drain(cache: Cache) -> tuple[int, float, float]:
 
 
 def filled(
-    *, claims: bool, shareable_nics: bool = False, nodes: int = NODES, gangs: int = GANGS
+    *,
+    claims: bool,
+    shareable_nics: bool = False,
+    nodes: int = NODES,
+    gangs: int = GANGS,
+    gpus: int = GPUS_A_NODE,
+    unlike: bool = False,
 ) -> Cache:
-    """A cache with empty nodes and gangs that wait."""
+    """A cache with empty nodes and gangs that wait.
+
+    Args:
+        claims: whether GPUs are devices, and pods have claims.
+        shareable_nics: whether pods share NICs.
+        nodes: number of nodes.
+        gangs: number of gangs.
+        gpus: of each node, as devices or as an amount.
+        unlike: whether each gang asks for other amounts of CPU.
+    """
     cache = Cache(DEFAULT.scheduler_names)
     serial = iter(range(1, 10**9))
     for index in range(nodes):
         made = node_of_devices(index) if claims else node(index)
+        for amounts in (made["status"]["capacity"], made["status"]["allocatable"]):
+            if "nvidia.com/gpu" in amounts:
+                amounts["nvidia.com/gpu"] = str(gpus)
         _put("nodes", cache.put_node, made, serial=next(serial))
     if claims:
         for index in range(nodes):
-            for each in slices(index, shareable_nics=shareable_nics):
+            for each in slices(index, shareable_nics=shareable_nics, gpus=gpus):
                 put_device_object(cache, each, serial=next(serial))
         for each in (*classes(), template()):
             put_device_object(cache, each, serial=next(serial))
@@ -211,6 +289,8 @@ def filled(
             made = claimant(name) if claims else pod(name)
             made["metadata"]["annotations"] = {"gpusched.io/min-member": str(MEMBERS)}
             made["metadata"]["ownerReferences"] = [_owner(gang)]
+            if unlike:
+                made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{1_000 + gang}m"
             if claims:
                 claim = claim_of(name)
                 put_device_object(cache, claim, serial=next(serial))
