@@ -453,8 +453,10 @@ def _make_pool(
         if id(part) in here
         for device in part.devices
     ]
+    # Where slices contradict each other, Kubernetes believes the first with devices for the node.
     counts = {each.slices for each in current}
-    complete = len(counts) == 1 and len(current) == max(counts)
+    told = next((each.slices for each in current if id(each) in here and each.devices), 0)
+    complete = len(current) == (told or max(counts)) and (bool(told) or len(counts) == 1)
     # What is missing of a pool that is not complete may be what contradicts nothing.
     fault = _contradiction(current, counters) if complete else ""
     pool = Pool(
