@@ -584,6 +584,10 @@ class Cache:
         for listener in self.on_echo if echo else self.on_change:
             listener()
 
+    def request_status(self) -> None:
+        """Something that only status depends on has changed."""
+        self._changed(echo=True)
+
     def take_count_errors(self) -> list[tuple[GangKey, Exception]]:
         """Gangs that could not be counted since the last call, and why not."""
         faults, self.families.faults = self.families.faults, []

@@ -26,6 +26,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_builder import count_error_message
 from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify.placements import recheck_placements
+from gpusched.commit.awaited_devices import told_with_awaited_devices
 from gpusched.commit.partial_gangs import PartialGangs, told_with_kept_pods
 from gpusched.commit.recover import plan_recoveries
 from gpusched.config.model import Config
@@ -346,6 +347,7 @@ class SessionCycle:
             with self.faults.contain("status"):
                 kept = self._binder.kept_by_budgets
                 gangs = told_with_kept_pods(plan.gangs, snapshot.gangs, kept)
+                gangs = told_with_awaited_devices(gangs, self._binder.awaited_devices)
                 for name, untold in self._status.submit(gangs, plan.queues, plan.topologies):
                     self.faults.failed("status", untold, name)
         if decision.again:

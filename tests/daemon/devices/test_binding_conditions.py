@@ -134,3 +134,29 @@ def test_a_leader_that_dies_while_it_waits_leaves_nothing_held(play, ready):
         raise AssertionError(f"bound {bound(w)}")
 
     play(life)
+
+
+def said(w, kind, name):
+    """The message of the condition that tells why it waits."""
+    status = w.client.get(kind, "default", name).get("status") or {}
+    types = ("Scheduled", "PodScheduled")
+    found = [each for each in status.get("conditions", ()) if each["type"] in types]
+    return " ".join(each["message"] for each in found if each["status"] == "False")
+
+
+def test_the_wait_is_told_on_the_group_and_its_pods(play):
+    async def life(w):
+        await gang_of_two(w)
+        w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        kinds = [("podgroups.scheduling.gpusched.io", "g"), ("pods", "g-0"), ("pods", "g-1")]
+        text = "waits for fabric.example.com/attached of device gpu.example.com/node-0/gpu-"
+        await w.until(lambda: all(text in said(w, *each) for each in kinds), within=60)
+        assert "and 1 more device, until 20" in said(w, *kinds[0])
+        report(w, allocated(w)["g-0"], READY)
+        await w.until(lambda: "more device" not in said(w, *kinds[0]), within=60)
+        report(w, allocated(w)["g-1"], READY)
+        await w.until(lambda: len(bound(w)) == 2)
+        await w.until(lambda: not said(w, *kinds[0]), within=60)
+
+    play(life)

@@ -20,6 +20,7 @@ from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
+from gpusched.commit.awaited_devices import AwaitedDevices
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
@@ -106,6 +107,11 @@ class VolumeBinder:
     def kept_by_budgets(self) -> Mapping[UID, str]:
         """See ``Evictor.blocked_by_budget``."""
         return self._binder.evictor.blocked_by_budget
+
+    @property
+    def awaited_devices(self) -> Mapping[GangKey, AwaitedDevices]:
+        """See ``BindingConditions.awaited``."""
+        return self._conditions.awaited
 
     def undo(self, undo: Undo) -> None:
         """Undo a gang that never became whole, see ``Binder.undo``."""
