@@ -34,7 +34,7 @@ from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
-from gpusched.cache.claimable.group_claims import GroupClaims
+from gpusched.cache.claimable.resolved_claims import ResolvedClaims
 from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
@@ -110,7 +110,7 @@ class Cache:
         self.overlay = AssumedChanges()
         self.prices = GpuCharges()
         self.device_charges = DeviceCharges(self._is_ours)
-        self.group_claims = GroupClaims(self.groups.items)
+        self.resolved_claims = ResolvedClaims(self.groups.items, self.devices.claims.items)
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
@@ -370,7 +370,7 @@ class Cache:
         """The pod with what its queue is charged for shares of GPUs and for devices."""
         if not pod.pod_class.claims:
             return self.prices.on_pod(pod)
-        plain = self.group_claims.resolve(self.device_charges.plain_pod(pod))
+        plain = self.resolved_claims.resolve(self.device_charges.plain_pod(pod))
         return self.device_charges.on_pod(self.prices.on_pod(plain))
 
     def _enter_priced(self, priced: Pod, pod: Pod) -> None:
@@ -382,6 +382,7 @@ class Cache:
         catalog = self.devices.view()
         if not catalog.served:
             return catalog
+        self._resolve_again(filter(None, map(self.pod, self.devices.claims.take_wait_changes())))
         recharged, repriced = self.device_charges.refresh(catalog)
         for uid in recharged:
             pod = self.by_uid.get(uid)
@@ -411,11 +412,14 @@ class Cache:
 
     def _share_claims(self, key: ObjectKey, known: PodGroup | None) -> None:
         """Members use the claims that their group has now."""
-        if self.group_claims.note(known, self.groups.items.get(key)):
-            for pod in self.member_pods(GangKey("PodGroup", *key)):
-                priced = self._priced(pod)
-                if priced is not pod:
-                    self._enter_priced(priced, pod)
+        if self.resolved_claims.note(known, self.groups.items.get(key)):
+            self._resolve_again(self.member_pods(GangKey("PodGroup", *key)))
+
+    def _resolve_again(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            priced = self._priced(pod)
+            if priced is not pod:
+                self._enter_priced(priced, pod)
 
     def put_composite(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A CompositePodGroup appeared or changed."""

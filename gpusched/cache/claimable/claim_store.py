@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from gpusched.api.devices.dynamic.claims import ResourceClaim
-from gpusched.api.meta.identity import ObjectKey, Rejected, is_older_version
+from gpusched.api.meta.identity import UID, ObjectKey, Rejected, is_older_version
 from gpusched.cache.claimable.volume_stores import VolumeKindStore as ListedKindStore
+from gpusched.devices.readiness import has_waited
 
 PoolKey = tuple[str, str]
 """Driver and name of a pool."""
@@ -24,6 +25,7 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         self._answered: dict[ObjectKey, ResourceClaim] = {}
         """Claims as answers to writes had them, until the watch has come as far."""
         self._of_pool: dict[PoolKey, set[ObjectKey]] = {}
+        self._waits_changed: set[UID] = set()
         self._without_devices: dict[ObjectKey, ResourceClaim] = {}
         self._touched: set[ObjectKey] = set()
 
@@ -31,6 +33,11 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         """Claims that came, changed or went since the last call."""
         found, self._touched = self._touched, set()
         return found
+
+    def take_wait_changes(self) -> Collection[UID]:
+        """UIDs of owners of claims whose devices are, or were, being made ready and that changed since the last call."""
+        taken, self._waits_changed = self._waits_changed, set()
+        return sorted(taken)
 
     @property
     def without_devices(self) -> Collection[ResourceClaim]:
@@ -80,6 +87,8 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         if not isinstance(item, Rejected):
             if item.allocation is None:
                 self._without_devices[key] = item
+            elif has_waited(item):
+                self._waits_changed.add(item.owner)
             for pool in _pools(item):
                 self._of_pool.setdefault(pool, set()).add(key)
         super().put(key, item)
@@ -88,6 +97,8 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         self._touched.add(key)
         self._without_devices.pop(key, None)
         known = self.items.get(key)
+        if known is not None and has_waited(known):
+            self._waits_changed.add(known.owner)
         for pool in () if known is None else _pools(known):
             keys = self._of_pool[pool]
             keys.discard(key)

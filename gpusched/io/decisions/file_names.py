@@ -26,6 +26,7 @@ from gpusched.api.devices.dynamic.claims import (
     AllocationMode,
     ClaimAllocation,
     ClaimConsumer,
+    ClaimGroup,
     DeviceClaimSpec,
     DeviceClass,
     DeviceCondition,
@@ -197,6 +198,7 @@ TAGS: Final[dict[type[Any], str]] = {
     ResourceClaim: "resource-claim",
     ResourceClaimTemplate: "resource-claim-template",
     PodClaim: "pod-claim",
+    ClaimGroup: "claim-group",
     # what objects are made of
     GangKey: "gang-key",
     ObjectKey: "object-key",

@@ -64,3 +64,28 @@ def bound(w):
         for pod in w.pods()
         if pod["spec"].get("nodeName")
     }
+
+
+def named_claim(w, name):
+    """A claim for one device that pods name."""
+    request = {"name": "g", "exactly": {"deviceClassName": "gpu"}}
+    w.client.create(
+        CLAIMS,
+        {
+            "apiVersion": API,
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [request]}},
+        },
+        "default",
+    )
+
+
+def user_of(w, pod, claim):
+    """A pod that uses a named claim."""
+    w.pod(pod, gpus=0, spec={"resourceClaims": [{"name": "c", "resourceClaimName": claim}]})
+
+
+def claim_status(w, name):
+    """What the API shows of a named claim."""
+    return w.client.get(CLAIMS, "default", name).get("status", {})

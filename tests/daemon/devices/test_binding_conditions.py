@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.daemon.devices.device_objects import API, CLAIMS, bound, claimant, classes
+from tests.daemon.devices.device_objects import (
+    API,
+    CLAIMS,
+    bound,
+    claim_status,
+    claimant,
+    classes,
+    named_claim,
+    user_of,
+)
 
 READY, BROKEN = "fabric.example.com/attached", "fabric.example.com/failed"
 
@@ -114,24 +123,54 @@ def test_devices_that_are_never_ready_are_given_back_after_ten_minutes(play):
 
 
 @pytest.mark.parametrize("ready", [False, True])
-def test_a_leader_that_dies_while_it_waits_leaves_nothing_held(play, ready):
+def test_the_next_leader_goes_on_with_the_wait(play, ready):
     async def life(w):
         await gang_of_two(w)
         first = w.daemon()
         await w.until(lambda: len(allocated(w)) == 2)
+        before = stamps(w)
         first.kill()
         if ready:
             for claim in allocated(w).values():
                 report(w, claim, READY)
         w.daemon()
-        for _ in range(300):
-            await w.clock.sleep(1)
-            for claim in allocated(w).values():
-                if not claim["status"].get("devices"):
-                    report(w, claim, READY)
-            if len(bound(w)) == 2:
-                return
-        raise AssertionError(f"bound {bound(w)}")
+        await w.clock.sleep(120)
+        assert stamps(w) == before
+        for claim in allocated(w).values():
+            report(w, claim, READY)
+        await w.until(lambda: len(bound(w)) == 2, within=30)
+        assert stamps(w) == before
+
+    play(life)
+
+
+def test_the_next_leader_gives_back_when_the_first_ones_time_is_over(play):
+    async def life(w):
+        await gang_of_two(w)
+        first = w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        before = stamps(w)
+        began = w.clock.monotonic()
+        await w.clock.sleep(300)
+        first.kill()
+        w.daemon()
+        await w.clock.sleep(began + 595 - w.clock.monotonic())
+        assert stamps(w) == before
+        await w.until(lambda: len(stamps(w)) == 2 and not set(stamps(w)) & set(before), within=40)
+
+    play(life)
+
+
+def test_what_a_dead_leader_waited_for_is_given_back_where_the_gang_cannot_be_placed(play):
+    async def life(w):
+        await gang_of_two(w)
+        first = w.daemon()
+        await w.until(lambda: len(allocated(w)) == 2)
+        first.kill()
+        w.client.patch("nodes", None, "node-0", {"spec": {"unschedulable": True}})
+        w.daemon()
+        await w.until(lambda: not allocated(w), within=120)
+        assert not bound(w)
 
     play(life)
 
@@ -158,5 +197,30 @@ def test_the_wait_is_told_on_the_group_and_its_pods(play):
         report(w, allocated(w)["g-1"], READY)
         await w.until(lambda: len(bound(w)) == 2)
         await w.until(lambda: not said(w, *kinds[0]), within=60)
+
+    play(life)
+
+
+@pytest.mark.parametrize("how", ["fails", "late"])
+def test_a_named_claim_whose_device_is_never_ready_is_given_back(play, how):
+    async def life(w):
+        await w.start(nodes=1)
+        publish_fabric(w, "node-0", 2)
+        classes(w)
+        named_claim(w, "mine")
+        w.daemon()
+        user_of(w, "p", "mine")
+
+        def stamp():
+            return (claim_status(w, "mine").get("allocation") or {}).get("allocationTimestamp")
+
+        await w.until(stamp)
+        before = stamp()
+        if how == "fails":
+            report(w, w.client.get(CLAIMS, "default", "mine"), BROKEN)
+        await w.until(lambda: stamp() not in (None, before), within=40 if how == "fails" else 640)
+        assert not bound(w)
+        report(w, w.client.get(CLAIMS, "default", "mine"), READY)
+        await w.until(lambda: "p" in bound(w))
 
     play(life)

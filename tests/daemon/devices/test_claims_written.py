@@ -11,13 +11,15 @@ from gpusched.base import errors
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.watch.informers import KindEventHandler
 from tests.daemon.devices.device_objects import (
-    API,
     CLAIMS,
     bound,
+    claim_status,
     claimant,
     classes,
     given,
+    named_claim,
     publish,
+    user_of,
 )
 
 CLAIM_PATH = "/resourceclaims/"
@@ -194,30 +196,6 @@ def test_a_death_at_any_claim_write_is_made_good_by_the_next_leader(play, write,
         assert {pod: held[0][0] for pod, held in given(w).items()} == bound(w)
 
     play(life)
-
-
-def named_claim(w, name):
-    """A claim for one device that pods name."""
-    request = {"name": "g", "exactly": {"deviceClassName": "gpu"}}
-    w.client.create(
-        CLAIMS,
-        {
-            "apiVersion": API,
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": {"devices": {"requests": [request]}},
-        },
-        "default",
-    )
-
-
-def user_of(w, pod, claim):
-    """A pod that uses a named claim."""
-    w.pod(pod, gpus=0, spec={"resourceClaims": [{"name": "c", "resourceClaimName": claim}]})
-
-
-def claim_status(w, name):
-    return w.client.get(CLAIMS, "default", name).get("status", {})
 
 
 def test_a_named_claim_whose_pod_is_not_bound_is_released(play):

@@ -8,7 +8,7 @@ import pytest
 
 from gpusched.devcluster.registry.gangs.features import all_gates
 from gpusched.io.watch.informers import KindEventHandler
-from tests.daemon.devices.device_objects import API, CLAIMS, bound, classes, publish
+from tests.daemon.devices.device_objects import API, CLAIMS, bound, classes, named_claim, publish
 
 GROUPS = "podgroups.scheduling.k8s.io"
 FROM_TEMPLATE = {"name": "dom", "resourceClaimTemplateName": "one"}
@@ -43,14 +43,6 @@ def gang_with_claim(w, name="a", count=3, claim=FROM_TEMPLATE, **fields):
     for number in range(count):
         member(w, name, number, claim, **fields)
     return made
-
-
-def named_claim(w, name):
-    """A claim for one device that groups and pods name."""
-    request = {"name": "g", "exactly": {"deviceClassName": "gpu"}}
-    body = {"apiVersion": API, "kind": "ResourceClaim", "metadata": {"name": name}}
-    spec = {"devices": {"requests": [request]}}
-    w.client.create(CLAIMS, {**body, "spec": spec}, "default")
 
 
 def users(w):

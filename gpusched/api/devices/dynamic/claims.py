@@ -274,15 +274,10 @@ class ResourceClaimTemplate:
 
 @attrs.frozen(slots=True, kw_only=True)
 class ClaimGroup:
-    """A PodGroup of ``scheduling.k8s.io`` whose claim its pods use.
-
-    Attributes:
-        template: name of the ResourceClaimTemplate that the claim was made from, empty for none.
-    """
+    """A PodGroup of ``scheduling.k8s.io`` whose claim its pods use."""
 
     name: str
     uid: UID
-    template: str = ""
 
     @property
     def consumer(self) -> ClaimConsumer:
@@ -301,9 +296,11 @@ class PodClaim:
         claim: name of a ResourceClaim that pods may share.
         template: name of a ResourceClaimTemplate.
         group: whose claim it is, None for the pod's; its claim is ``claim`` as soon as it was made.
+        made_of: where ``claim`` was made from a template, the name of that: it is the group's, or the pod waits for its devices.
     """
 
     name: str
     claim: str = ""
     template: str = ""
     group: ClaimGroup | None = None
+    made_of: str = ""

@@ -15,12 +15,10 @@ from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.commit.awaited_devices import AwaitedDevices
-from gpusched.devices.readiness import awaited_conditions, failed_condition
+from gpusched.devices.readiness import READY_WITHIN_S, awaited_conditions, failed_condition
 from gpusched.io.write.claims.device_claims import claims_of
 from gpusched.session.state.plan import GangBind
 
-READY_WITHIN_S: Final = 600.0
-"""Seconds from its allocation within which a device must be ready, kube-scheduler's own."""
 _LOOK_S: Final = 1.0
 
 

@@ -90,7 +90,7 @@ class RivalClaims:
         pod = self._cache.pod(claim.owner) if claim.owner else None
         if pod is not None:
             return pod.scheduler in self._cache.schedulers
-        group = self._cache.group_claims.group_of(claim.owner)
+        group = self._cache.resolved_claims.group_of(claim.owner)
         if group is not None:
             return not self._cache.families.members_of_others(GangKey("PodGroup", *group))
         return claim.deleting or self._cache.devices.is_assumed(claim.key)

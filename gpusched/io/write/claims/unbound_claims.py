@@ -21,6 +21,7 @@ from gpusched.api.serializer.device_claims import claim_release_patch, claim_sta
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
+from gpusched.devices.readiness import has_waited, never_ready
 from gpusched.io.observe.logs import Logger
 from gpusched.io.write.claims.device_claims import DeviceClaims
 from gpusched.io.write.claims.rival_claims import devices_given_twice
@@ -29,6 +30,8 @@ _log = Logger(__name__)
 _OPEN_MAX: Final = 64
 """Claims that are written at a time; the rest follows with the next session."""
 _RETRY_MAX_S: Final = 60.0
+_GO_ON_WITHIN_S: Final = 30.0
+"""Seconds within which a gang must be placed again where devices are being made ready for it."""
 
 
 @attrs.frozen(slots=True)
@@ -64,6 +67,7 @@ class UnboundClaims:
         devices: sends the patches.
         cache: shows claims and pods.
         clock: time.
+        server_now: seconds since the epoch by the API server's clock.
         fence: of the leadership in force, empty for none.
         has_open_commit: whether a gang is being bound.
     """
@@ -74,16 +78,20 @@ class UnboundClaims:
         cache: Cache,
         *,
         clock: Clock,
+        server_now: Callable[[], float],
         fence: Callable[[], str],
         has_open_commit: Callable[[GangKey], bool],
     ) -> None:
         self._devices = devices
         self._cache = cache
         self._clock = clock
+        self._server_now = server_now
         self._fence = fence
         self._has_open_commit = has_open_commit
         self._open: dict[ObjectKey, asyncio.Task[None]] = {}
         self._failed: dict[ObjectKey, _Failed] = {}
+        self._idle_since: dict[GangKey, float] = {}
+        """Monotonic seconds since which gangs have devices that may become ready and are not being bound."""
 
     def release(self, gangs: Sequence[Gang]) -> None:
         """Take back what unbound pods of these gangs hold, and ask about writes without an answer."""
@@ -93,13 +101,18 @@ class UnboundClaims:
         if not claims:
             return
         leaving: dict[ObjectKey, dict[UID, _Waiting]] = {}
+        idle: dict[GangKey, float] = {}
         for gang in gangs:
-            for pod_set in gang.pod_sets:
-                if pod_set.pod_class.claims and not self._has_open_commit(gang.key):
-                    for pod in pod_set.pods:
-                        for claim, user, group in self._held_claims(pod):
-                            waiting = _Waiting(gang.key, group)
-                            leaving.setdefault(claim.key, {})[user] = waiting
+            held = self._held_by_gang(gang)
+            awaited = {claim.key for claim, _, _ in held if has_waited(claim)}
+            if awaited:
+                idle[gang.key] = self._idle_since.get(gang.key, self._clock.monotonic())
+                if not self._may_go_on(held, idle[gang.key]):
+                    awaited = set()
+            for claim, user, group in held:
+                if claim.key not in awaited:
+                    leaving.setdefault(claim.key, {})[user] = _Waiting(gang.key, group)
+        self._idle_since = idle
         for key, pods in leaving.items():
 
             async def take_back(
@@ -109,6 +122,24 @@ class UnboundClaims:
 
             if not self._cache.devices.is_assumed(key):
                 self._begin(key, take_back)
+
+    def _held_by_gang(self, gang: Gang) -> list[tuple[ResourceClaim, UID, GangKey | None]]:
+        """What unbound pods of a gang hold, see ``_held_claims``; nothing while it is being bound."""
+        found: list[tuple[ResourceClaim, UID, GangKey | None]] = []
+        for pod_set in gang.pod_sets:
+            if pod_set.pod_class.claims and not self._has_open_commit(gang.key):
+                for pod in pod_set.pods:
+                    found += self._held_claims(pod)
+        return found
+
+    def _may_go_on(
+        self, held: Sequence[tuple[ResourceClaim, UID, GangKey | None]], idle_since: float
+    ) -> bool:
+        """Whether a gang is to be placed where the devices are that it waits for, as a leader before did."""
+        now = self._server_now()
+        return self._clock.monotonic() - idle_since < _GO_ON_WITHIN_S and not any(
+            never_ready(claim, now) for claim, _, _ in held
+        )
 
     async def drain(self) -> None:
         """Begin nothing more."""

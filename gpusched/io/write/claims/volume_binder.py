@@ -81,6 +81,7 @@ class VolumeBinder:
             self._devices,
             cache,
             clock=clock,
+            server_now=binder.server_now,
             fence=lambda: lease.fence,
             has_open_commit=self.has_open_commit,
         )

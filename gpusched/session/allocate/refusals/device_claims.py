@@ -80,7 +80,7 @@ def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
                 f"scheduler allocated it at the same time; it is not used until that claim is released"
             )
             return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
-        held = devices.pod_claims.held_claim(pod)
+        held = devices.pod_claims.held_claim(pod, session.snapshot.now)
         if held:
             message = (
                 f"ResourceClaim {held} of pod {pod.name} has devices from an earlier attempt, which are "

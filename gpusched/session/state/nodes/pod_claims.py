@@ -20,6 +20,7 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools
 from gpusched.devices.fit import AskedClaims
 from gpusched.devices.inventory import DeviceId
+from gpusched.devices.readiness import never_ready
 from gpusched.devices.requests import DeviceHold, ReadyClaim, make_ready
 from gpusched.devices.usage import DeviceUsage
 from gpusched.session.state.plan import ClaimBind
@@ -227,10 +228,12 @@ class PodClaims:
                 return each.name
         return ""
 
-    def held_claim(self, pod: Pod) -> str:
-        """The name of a claim made for a pod that has devices from an earlier attempt; else empty."""
+    def held_claim(self, pod: Pod, now: float) -> str:
+        """The name of a claim of a pod whose devices are not used: of an earlier attempt, or never ready; else empty."""
         for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
-            if each.template and claim is not None and claim.allocation is not None:
+            if claim is None or claim.allocation is None:
+                continue
+            if each.template or never_ready(claim, now):
                 return claim.name
         return ""
 

@@ -1,8 +1,11 @@
-"""Claims of Kubernetes' own PodGroups: a member that names one uses the group's, which is reserved for the group.
+"""Claims of pods as sessions see them: those of their groups, and those whose devices are being made ready.
 
-As the claim controller has it, a pod's claim is its group's where both have the same name and source; one that is made
+A member of one of Kubernetes' own PodGroups that names a claim of the group uses the group's, reserved for the group. As the claim controller has it, a pod's claim is its group's where both have the same name and source; one that is made
 from a template is named in the group's status. A member's class tells the claim and the group, so that all
 members share it like any claim that several pods name.
+
+A pod's claim from a template whose devices are being made ready by their driver is shown as one that the pod names: so
+whoever leads then places the pod where these devices are, and the wait goes on.
 """
 
 from __future__ import annotations
@@ -13,24 +16,31 @@ from weakref import WeakValueDictionary
 import attrs
 from msgspec import structs
 
-from gpusched.api.devices.dynamic.claims import ClaimGroup, PodClaim
+from gpusched.api.devices.dynamic.claims import ClaimGroup, PodClaim, ResourceClaim
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.pod.pod_class import class_digest
+from gpusched.devices.readiness import has_failed, has_waited
 
 _Key = tuple[str, tuple[PodClaim, ...]]
 
 
-class GroupClaims:
-    """Members as users of their groups' claims.
+class ResolvedClaims:
+    """See the module.
 
     Args:
         groups: PodGroups by key.
+        claims: by key, as the API shows them.
     """
 
-    def __init__(self, groups: Mapping[ObjectKey, PodGroup]) -> None:
+    def __init__(
+        self,
+        groups: Mapping[ObjectKey, PodGroup],
+        claims: Mapping[ObjectKey, ResourceClaim],
+    ) -> None:
         self._groups = groups
+        self._claims = claims
         self._classes: WeakValueDictionary[_Key, PodClass] = WeakValueDictionary()
         self._keys: dict[UID, ObjectKey] = {}
         """Groups with claims, by UID."""
@@ -49,14 +59,29 @@ class GroupClaims:
         return self._keys.get(uid)
 
     def resolve(self, pod: Pod) -> Pod:
-        """The pod with its group's claims in place of those that it names alike."""
+        """The pod with its group's claims in place of those that it names alike, and those that it waits for."""
         group = self._groups.get(ObjectKey(pod.namespace, pod.group)) if pod.group else None
-        claims = tuple([_resolved(pod, _plain(each), group) for each in pod.pod_class.claims])
+        claims = tuple(
+            [
+                self._awaited(pod, _resolved(pod, _plain(each), group))
+                for each in pod.pod_class.claims
+            ]
+        )
         if claims == pod.pod_class.claims:
             return pod
         plain = tuple(map(_plain, pod.pod_class.claims))
         pod_class = self._class_with(self._class_with(pod.pod_class, plain), claims)
         return structs.replace(pod, pod_class=pod_class)
+
+    def _awaited(self, pod: Pod, named: PodClaim) -> PodClaim:
+        """A claim from a template as a named one while its devices are being made ready."""
+        if not named.template or named.group is not None or pod.node:
+            return named
+        made = next((claim for own, claim in pod.generated_claims if own == named.name), "")
+        claim = self._claims.get(ObjectKey(pod.namespace, made)) if made else None
+        if claim is None or claim.owner != pod.uid or not has_waited(claim) or has_failed(claim):
+            return named
+        return PodClaim(name=named.name, claim=made, made_of=named.template)
 
     def _class_with(self, pod_class: PodClass, claims: tuple[PodClaim, ...]) -> PodClass:
         if pod_class.claims == claims:
@@ -74,7 +99,7 @@ def _resolved(pod: Pod, named: PodClaim, group: PodGroup | None) -> PodClaim:
     native = group.native if group is not None else None
     if group is None or native is None or named not in native.group_claims:
         return named
-    whose = ClaimGroup(name=group.name, uid=group.uid, template=named.template)
+    whose = ClaimGroup(name=group.name, uid=group.uid)
     if not named.template:
         return attrs.evolve(named, group=whose)
     made = dict(native.made_claims).get(named.name, "")
@@ -82,15 +107,15 @@ def _resolved(pod: Pod, named: PodClaim, group: PodGroup | None) -> PodClaim:
     if made and noted != made:
         return named  # made for the pod alone: it is no member to the claim controller
     if not made:
-        return attrs.evolve(named, group=attrs.evolve(whose, template=""))
-    return PodClaim(name=named.name, claim=made, group=whose)
+        return attrs.evolve(named, group=whose)
+    return PodClaim(name=named.name, claim=made, made_of=named.template, group=whose)
 
 
 def _plain(claim: PodClaim) -> PodClaim:
     """The claim as the pod's spec has it."""
-    if claim.group is None:
+    if claim.group is None and not claim.made_of:
         return claim
-    template = claim.template or claim.group.template
+    template = claim.template or claim.made_of
     return PodClaim(name=claim.name, claim="" if template else claim.claim, template=template)
 
 
