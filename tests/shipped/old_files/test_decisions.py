@@ -95,6 +95,7 @@ OF_DEVICES = frozenset(
         "device-condition",
         "resource-claim",
         "resource-claim-template",
+        "claim-group",
         "pod-claim",
         "device-quota",
         "device-match-request",
