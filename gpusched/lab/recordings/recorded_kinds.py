@@ -9,7 +9,11 @@ import attrs
 
 from gpusched.api.affinity import wire as wire_rules
 from gpusched.api.devices.dynamic import wire as wire_devices
-from gpusched.api.devices.dynamic.wire import WireResourceSlice
+from gpusched.api.devices.dynamic.wire import (
+    WireClaimSpec,
+    WireResourceClaim,
+    WireResourceSlice,
+)
 from gpusched.api.foreign import kinds, native_wire
 from gpusched.api.foreign import wire as wire_foreign
 from gpusched.api.gang import wire as wire_groups
@@ -139,6 +143,7 @@ def _drop_empty(device: Any) -> None:
 
 _QUANTITIES: Final = keep_map(keep_scalar)
 _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
+    (WireResourceClaim, "spec"): WireClaimSpec,
     (pod_wire.Container, "resources"): wire_rules.ResourceRequirements,
     (pod_wire.Container, "ports"): _ports,
     (pod_wire.PodSpec, "resources"): wire_rules.ResourceRequirements,
