@@ -277,7 +277,7 @@ class NodePoolCaps:
         pools = self._view.pools.where(pod_set.pod_class)
         if len(pools) < 2:
             return ALLOW  # The one pool is in what it asks for.
-        count = min(len(pod_set.pods), gang.missing_members or 1)
+        count = min(len(pod_set.pods), gang.missing_members or gang.fewest_next)
         requests = dict(pod_set.pod_class.charged.items)
         fit, most, told = 0, 0, []
         for pool in pools:

@@ -173,9 +173,22 @@ class Gang:
     def members_at_start(self) -> int:
         """Members it starts with: those it needs, and at least one while no member has a place.
 
-        A gang whose minimum succeeded therefore asks for room for one member, never for none.
+        A gang whose minimum succeeded therefore asks for room for one member, or for the smallest
+        sub-group that waits, never for none.
         """
-        return self.missing_members or (0 if self.placed else min(1, self.pending))
+        return self.missing_members or (0 if self.placed else self.fewest_next)
+
+    @cached_property
+    def fewest_next(self) -> int:
+        """Fewest members that get a place together once the gang has its minimum.
+
+        One where a member that waits is in no sub-group, or in a complete one: else those that the
+        sub-group needs which lacks the fewest.
+        """
+        if not self.sub_groups:
+            return min(1, self.pending)
+        needed = (self.missing_by_sub_group.get(each.sub_group, 0) for each in self.pod_sets)
+        return min((max(1, count) for count in needed), default=0)
 
     @property
     def topology_requests(self) -> tuple[TopologyRequest, ...]:

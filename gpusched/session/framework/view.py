@@ -375,7 +375,7 @@ class View:
 
     def _minimum(self, gang: Gang) -> Resources:
         amounts = NOTHING
-        left = gang.missing_members or min(1, gang.pending)
+        left = gang.missing_members or gang.fewest_next
         for pod_set in gang.pod_sets:
             count = min(left, len(pod_set.pods))
             if count:
@@ -393,7 +393,7 @@ class View:
 
         Such as `` for 4 devices of class gpu.nvidia.com``; empty where it needs none of it for devices.
         """
-        left = gang.missing_members or min(1, gang.pending)
+        left = gang.missing_members or gang.fewest_next
         amount = others = 0
         devices: dict[str, int] = {}
         for pod_set in gang.pod_sets:
