@@ -124,20 +124,73 @@ def allocate_together(
     Returns:
         Allocations of the claims of all pods, in their order.
     """
-    claims: list[ReadyClaim] = []
-    nodes: list[NodeDevices] = []
+    claims = [each for _, own in pods for each in own]
+    nodes = [node for node, own in pods for _ in own]
+    alike = _alike_pods([(node.node, own) for node, own in pods])
+    return allocate(inventory, usage, _union(nodes), claims, alike=alike, near=False, nodes=nodes)
+
+
+def allocate_on_node(
+    inventory: DeviceInventory,
+    usage: DeviceUsage,
+    node: NodeDevices,
+    pods: Sequence[Sequence[ReadyClaim]],
+) -> Allocation:
+    """Devices for pods that may be unlike on one node, or a proof that there is no way.
+
+    A search that ends early is tried again with the pods the other way round, and with equal ones side by
+    side: claims that are hard to serve may stand last.
+
+    Args:
+        inventory: with the classes.
+        usage: of all devices.
+        node: its devices.
+        pods: the claims of each.
+
+    Returns:
+        Allocations of the claims of all pods, in their order.
+    """
+    order = list(range(len(pods)))
+    groups: dict[Hashable, int] = {}
+    for own in pods:
+        groups.setdefault(tuple([each.sort for each in own]), len(groups))
+    by_group = sorted(
+        order, key=lambda at: groups[tuple([each.sort for each in pods[at]])], reverse=True
+    )
+    for tried in (order, order[::-1], by_group):
+        turned = [pods[at] for at in tried]
+        found = allocate(
+            inventory,
+            usage,
+            node,
+            [each for own in turned for each in own],
+            alike=_alike_pods([("", own) for own in turned]),
+        )
+        if found.outcome is not AllocationOutcome.BOUNDED:
+            break
+    if found.outcome is not AllocationOutcome.ALLOCATED:
+        return found
+    left = iter(found.claims)
+    by_pod = {at: [next(left) for _ in pods[at]] for at in tried}
+    return attrs.evolve(found, claims=tuple(each for at in order for each in by_pod[at]), given=())
+
+
+def _alike_pods(pods: Sequence[tuple[str, Sequence[ReadyClaim]]]) -> list[int]:
+    """For each claim that begins a pod the last equal pod's first claim before it; else -1.
+
+    Args:
+        pods: a word that sets some apart, and the claims of each.
+    """
     alike: list[int] = []
     last: dict[Hashable, int] = {}
-    for node, own in pods:
-        key = (node.node, tuple([each.sort for each in own]))
-        start = len(claims)
-        claims += own
-        nodes += [node] * len(own)
+    for place, own in pods:
+        start = len(alike)
         alike += [-1] * len(own)
         if own:
+            key = (place, tuple([each.sort for each in own]))
             alike[start] = last.get(key, -1)
             last[key] = start
-    return allocate(inventory, usage, _union(nodes), claims, alike=alike, near=False, nodes=nodes)
+    return alike
 
 
 def _union(nodes: Sequence[NodeDevices]) -> NodeDevices:

@@ -25,8 +25,14 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
-from gpusched.devices.allocator import REPELS, Allocation, AllocationOutcome, allocate
-from gpusched.devices.fit import AskedClaims, PodCount, allocate_together, mixes
+from gpusched.devices.allocator import REPELS, Allocation, AllocationOutcome
+from gpusched.devices.fit import (
+    AskedClaims,
+    PodCount,
+    allocate_on_node,
+    allocate_together,
+    mixes,
+)
 from gpusched.devices.inventory import REMEMBERED_MAX, DeviceId, NodeDevices, PoolDevice, PoolId
 from gpusched.devices.requests import DeviceHold, ReadyClaim, ReadyRequest
 from gpusched.devices.search.node_signature import NodeSignature, node_signature
@@ -647,20 +653,15 @@ class DeviceRoom:
             return self._find_jointly(new, row, nominated=nominated)
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=-1)
-        all_claims = [
-            claim for each in (*everyone.values(), *new.values()) for claim in each.claims.own
-        ]
-        found = allocate(self.inventory, usage, devices, all_claims)
-        allocations = found.claims
-        if found.outcome is AllocationOutcome.BOUNDED:
-            # Claims that are hard to serve may stand last: the other way round they are served first.
-            found = allocate(self.inventory, usage, devices, all_claims[::-1])
-            allocations = found.claims[::-1]
+        places = (*everyone.values(), *new.values())
+        found = allocate_on_node(
+            self.inventory, usage, devices, [each.claims.own for each in places]
+        )
         for each in everyone.values():
             self._shift(each.allocations, nominated=nominated, times=1)
         if found.outcome is not AllocationOutcome.ALLOCATED:
             return self._find_jointly(new, row, nominated=nominated)
-        return self._with_allocations({**everyone, **new}, allocations)
+        return self._with_allocations({**everyone, **new}, found.claims)
 
     def _find_jointly(
         self, new: Mapping[UID, GivenClaims], row: int, *, nominated: bool
