@@ -9,6 +9,7 @@ import yaml
 
 from gpusched.devcluster.registry.gangs.features import all_gates
 from tests.daemon.adapters.native_gang_player import RACK, Player
+from tests.daemon.devices.device_objects import classes, given, publish
 
 PAGE = Path(__file__).parents[3] / "docs" / "native-gangs.md"
 PLURALS = {
@@ -35,15 +36,18 @@ def test_what_the_page_shows_starts(play):
         await player.prepare(
             {"nodes": {f"n{n}": {"gpus": 1, "rack": "ab"[n % 2]} for n in range(8)}}
         )
+        publish(w, "n0", 1)
+        classes(w)
         w.daemon()
         made = [w.client.create(PLURALS[body["kind"]], body) for body in objects()]
-        assert len(made) == len(objects()) == 8
+        assert len(made) == len(objects()) == 10
         player.pods("wide-0..1", group="wide")
         player.pods("sweep-0..1", group="sweep")
-        await w.until(lambda: len(w.running()) == 8)
+        await w.until(lambda: len(w.running()) == 9)
         assert len(player.values_of(w.pods(), "wide", RACK)) == 1
-        for name in ("train", "wide", "sweep"):
+        for name in ("train", "wide", "sweep", "nvl"):
             assert player.condition(name)["status"] == "True"
+        assert given(w) == {"nvl": [("n0", "gpu-0")]}
         assert "admitted to queue research" in player.group_says("sweep")
 
     play(scenario)
