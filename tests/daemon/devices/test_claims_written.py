@@ -290,3 +290,30 @@ def test_a_pod_that_vanishes_while_its_claim_is_written_costs_one_try(play):
         assert {pod: held[0][0] for pod, held in given(w).items()} == bound(w)
 
     play(life)
+
+
+def test_a_node_that_is_cordoned_while_claims_are_written_is_not_used(play, monkeypatch):
+    async def life(w):
+        await two_nodes(w)
+        original = ApiClient.request
+
+        async def request(self, method, path, **how):
+            answer = await original(self, method, path, **how)
+            if method == "PATCH" and CLAIM_PATH in path:
+                await w.clock.sleep(3)
+            return answer
+
+        monkeypatch.setattr(ApiClient, "request", request)
+        w.daemon()
+        # given: a pod whose claim takes seconds to be written
+        claimant(w, "p")
+        await w.until(lambda: given(w))
+        ((node, _),) = given(w)["p"]
+        # when: its node is cordoned meanwhile
+        w.client.patch("nodes", None, node, {"spec": {"unschedulable": True}})
+        # then: it gets another node, with a device of that
+        await w.until(lambda: "p" in bound(w), within=120)
+        assert bound(w)["p"] != node
+        assert given(w)["p"][0][0] == bound(w)["p"]
+
+    play(life)

@@ -189,6 +189,7 @@ class VolumeBinder:
     async def _prepare(self, gang: GangBind, fence: str) -> str:
         """Empty when all volumes are there, else why not."""
         taken: set[str] = set()
+        open_nodes = self._open_nodes(gang)
         for bind in gang.binds:
             for claim in self._open_claims(bind):
                 why = await self._choose(claim, bind, taken, fence=fence)
@@ -202,7 +203,7 @@ class VolumeBinder:
                 return "another leads"
             why, waits_for = self._progress(gang)
             if not why and not waits_for:
-                return await self._give_devices(gang, fence)
+                return await self._give_devices(gang, fence) or self._closed(open_nodes)
             if why:
                 return why
             left_s = deadline - self._clock.monotonic()
@@ -225,6 +226,19 @@ class VolumeBinder:
             or await self._conditions.wait(gang, lambda: self._stopped(gang, fence))
             or self._progress(gang)[0]  # pods may have gone meanwhile
         )
+
+    def _open_nodes(self, gang: GangBind) -> list[str]:
+        """Nodes of a gang that are not cordoned: members may tolerate those that are."""
+        known = {bind.node: self._cache.rows.get(bind.node) for bind in gang.binds}
+        return [name for name, node in known.items() if node and not node.unschedulable]
+
+    def _closed(self, nodes: Sequence[str]) -> str:
+        """Which of these nodes was cordoned since; empty for none."""
+        for name in nodes:
+            node = self._cache.rows.get(name)
+            if node is not None and node.unschedulable:
+                return f"node {name} was cordoned"
+        return ""
 
     def _stopped(self, gang: GangBind, fence: str) -> str:
         """Why a gang is not bound any more, whatever its devices become; empty while it is."""
