@@ -12,13 +12,9 @@ from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from math import inf
 
-import attrs
-
 from gpusched.api.meta.identity import UID, GangKey, format_time
-from gpusched.api.meta.resources import PODS
-from gpusched.api.pod.pod import PodClass
 from gpusched.base import limits
-from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.equivalence import placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.member_rules.device_values import hold_options, matches_devices
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
@@ -35,6 +31,11 @@ from gpusched.session.framework.reasons import (
 )
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
+from gpusched.session.preempt.claims.claimant_class import (
+    claimant_class,
+    eligible_claimant,
+    sizes_compared,
+)
 from gpusched.session.preempt.claims.claimants import claim_rules
 from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
 from gpusched.session.preempt.claims.session_starts import started_gangs
@@ -146,7 +147,9 @@ class Preemption:
                 to others that need as much: no claim of a session makes another's claim better.
         """
         claimants = {gang.key: claimant for gang in gangs if (claimant := eligible_claimant(gang))}
-        kinds = {key: self._class_key(claimant) for key, claimant in claimants.items()}
+        kinds = {
+            key: claimant_class(self._session, claimant) for key, claimant in claimants.items()
+        }
         asking = [gang for gang in gangs if gang.key in kinds]
         left: dict[ClaimantClass, Counter[int]] = {}
         for gang in asking:
@@ -210,7 +213,7 @@ class Preemption:
         need = claimant.members_at_start
         known = self._hopeless.get(kind)
         if known is None:  # thousands of equal claimants ask: the longer key only where it decides
-            without = _sizes_compared(claimant)
+            without = sizes_compared(claimant)
             known = self._hopeless.get((kind, placement_key(claimant, without=without)))
         self._session.work_budget.spend(limits.WORK_GANG)
         self._serving = kind
@@ -224,7 +227,7 @@ class Preemption:
                 return True
             known = (need, reach)
             if self._placed_on_trial:
-                without = _sizes_compared(claimant)
+                without = sizes_compared(claimant)
                 self._hopeless[kind, placement_key(claimant, without=without)] = known
             else:
                 self._hopeless[kind] = known
@@ -439,7 +442,10 @@ class Preemption:
         if claimant is None:
             return False
         need = claimant.members_at_start
-        return self._try_on_types(gang, claimant, self._class_key(claimant), need) is None
+        return (
+            self._try_on_types(gang, claimant, claimant_class(self._session, claimant), need)
+            is None
+        )
 
     def takes_back_starts(self, gang: Gang) -> bool:
         """Take back starts of this session that would be evicted for a gang; whether there were any."""
@@ -537,59 +543,6 @@ class Preemption:
         else:
             why = f"{whom} would leave room for {reach} of {need}"
         self._session.outcomes.extend_refusal(gang, why)
-
-    def _class_key(self, claimant: Gang) -> ClaimantClass:
-        """The key of claimants that share victims and refusals, whatever their sizes and lengths.
-
-        Members of several classes are counted, as other counts may start. Rules between pods read
-        labels and volumes: pods of one class for which they say the same share one pod info.
-        """
-        session = self._session
-        key = placement_key(claimant, without=_sizes_compared(claimant) | Omit.LENGTH)
-        if not has_inter_pod_rules(
-            session, [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
-        ):
-            return key
-        infos = [
-            Counter(id(session.pod_info(pod)) for pod in pod_set.pods)
-            for pod_set in claimant.pod_sets
-        ]
-        return (key, tuple(frozenset(each.items()) for each in infos))
-
-
-def _sizes_compared(claimant: Gang) -> Omit:
-    """The size, where what a claimant needs at once tells all about it: pods of one class."""
-    return Omit.SIZE if len(claimant.pod_sets) == 1 else Omit.NOTHING
-
-
-def eligible_claimant(gang: Gang) -> Gang | None:
-    """The gang with those members for which others may be evicted; None when they do not suffice.
-
-    Members that ask for nothing take no room from others: for them alone none is evicted.
-    """
-    pod_sets = []
-    for pod_set in gang.pod_sets:
-        pods = tuple(pod for pod in pod_set.pods if pod.may_preempt)
-        if len(pods) == len(pod_set.pods):
-            pod_sets.append(pod_set)
-        elif pods:
-            pod_sets.append(attrs.evolve(pod_set, pods=pods))
-    if sum(len(pod_set.pods) for pod_set in pod_sets) < gang.members_at_start:
-        return None
-    for role, missing in gang.missing_roles:
-        if sum(len(pod_set.pods) for pod_set in pod_sets if pod_set.role == role) < missing:
-            return None
-    if not any(_asks_for_resources(pod_set.pod_class) for pod_set in pod_sets):
-        return None
-    return (
-        attrs.evolve(gang, pod_sets=tuple(pod_sets)) if tuple(pod_sets) != gang.pod_sets else gang
-    )
-
-
-def _asks_for_resources(pod_class: PodClass) -> bool:
-    return bool(pod_class.claims) or any(
-        amount for name, amount in pod_class.requests.items if name != PODS
-    )
 
 
 def session_victims(session: Session) -> Victims:

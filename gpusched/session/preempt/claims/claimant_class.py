@@ -1,0 +1,67 @@
+"""Which claimants share victims and refusals, and which members of a gang others may be evicted for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+from gpusched.api.meta.resources import PODS
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
+from gpusched.session.preempt.victim_selection import ClaimantClass
+from gpusched.session.state.session import Session
+
+
+def claimant_class(session: Session, claimant: Gang) -> ClaimantClass:
+    """The key of claimants that share victims and refusals, whatever their sizes and lengths.
+
+    Members of several classes are counted, as other counts may start. Rules between pods read
+    labels and volumes: pods of one class for which they say the same share one pod info.
+    """
+    key = placement_key(claimant, without=sizes_compared(claimant) | Omit.LENGTH)
+    if not has_inter_pod_rules(
+        session, [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
+    ):
+        return key
+    infos = [
+        Counter(id(session.pod_info(pod)) for pod in pod_set.pods) for pod_set in claimant.pod_sets
+    ]
+    return (key, tuple(frozenset(each.items()) for each in infos))
+
+
+def sizes_compared(claimant: Gang) -> Omit:
+    """The size, where what a claimant needs at once tells all about it: pods of one class."""
+    return Omit.SIZE if len(claimant.pod_sets) == 1 else Omit.NOTHING
+
+
+def eligible_claimant(gang: Gang) -> Gang | None:
+    """The gang with those members for which others may be evicted; None when they do not suffice.
+
+    Members that ask for nothing take no room from others: for them alone none is evicted.
+    """
+    pod_sets = []
+    for pod_set in gang.pod_sets:
+        pods = tuple(pod for pod in pod_set.pods if pod.may_preempt)
+        if len(pods) == len(pod_set.pods):
+            pod_sets.append(pod_set)
+        elif pods:
+            pod_sets.append(attrs.evolve(pod_set, pods=pods))
+    if sum(len(pod_set.pods) for pod_set in pod_sets) < gang.members_at_start:
+        return None
+    for role, missing in gang.missing_roles:
+        if sum(len(pod_set.pods) for pod_set in pod_sets if pod_set.role == role) < missing:
+            return None
+    if not any(_asks_for_resources(pod_set.pod_class) for pod_set in pod_sets):
+        return None
+    return (
+        attrs.evolve(gang, pod_sets=tuple(pod_sets)) if tuple(pod_sets) != gang.pod_sets else gang
+    )
+
+
+def _asks_for_resources(pod_class: PodClass) -> bool:
+    return bool(pod_class.claims) or any(
+        amount for name, amount in pod_class.requests.items if name != PODS
+    )
