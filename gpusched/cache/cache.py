@@ -34,7 +34,7 @@ from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
-from gpusched.cache.claimable.resolved_claims import ResolvedClaims
+from gpusched.cache.claimable.pod_charges import PodCharges
 from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
@@ -47,8 +47,6 @@ from gpusched.cache.nodes import holdings
 from gpusched.cache.nodes.device_view import DeviceNodeRows
 from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others, pod_for_pod_rules
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
-from gpusched.cache.queues.device_charges import DeviceCharges
-from gpusched.cache.queues.gpu_charges import GpuCharges
 from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore
@@ -108,9 +106,8 @@ class Cache:
             changed=self._changed,
         )
         self.overlay = AssumedChanges()
-        self.prices = GpuCharges()
-        self.device_charges = DeviceCharges(self._is_ours)
-        self.resolved_claims = ResolvedClaims(self.groups.items, self.devices.claims.items)
+        self.charges = PodCharges(self._is_ours, self.groups.items, self.devices.claims.items)
+        self.rows.devices_only = self.charges.served.on_node
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
@@ -136,7 +133,7 @@ class Cache:
             self._put_rejected_pod(item)
             return
         same = known is not None and known.resource_version == item.resource_version
-        item = self._priced(item)
+        item = self.charges.on_pod(item)
         pod = self.overlay.show(item)
         # Versions of a store that was restored are given a second time, with other content.
         if same and pod == known:
@@ -170,8 +167,11 @@ class Cache:
         if pod.scheduler in self.schedulers:
             self.families.join(pod, known)
             self.rows.refused(pod)
-        elif pod.group:
-            self.families.join_other(pod)
+        else:
+            if pod.extended:
+                self.charges.served.note_other(pod)
+            if pod.group:
+                self.families.join_other(pod)
 
     def _expected(self, known: Pod, item: Pod) -> bool:
         """Whether a pod is where our books have it and goes on: no place is won or lost."""
@@ -191,8 +191,7 @@ class Cache:
         if pod is None:
             return
         self.by_uid.pop(pod.uid, None)
-        if pod.pod_class.claims:
-            self.device_charges.drop_pod(pod)
+        self.charges.drop_pod(pod)
         self.slot_doubts.forget(pod.uid)
         self.overlay.drop(pod.uid)
         self.residents.drop(pod.uid)
@@ -335,43 +334,34 @@ class Cache:
         if isinstance(item, Rejected):
             self.rejected_nodes[item.key.name] = item
             self.rows.drop(item.key.name)
-            self._update_charges(changed=self.prices.drop(item.key.name))
+            self._update_charges(changed=self.charges.prices.drop(item.key.name))
         else:
             self.rejected_nodes.pop(item.name, None)
             self.rows.put(item)
-            self._update_charges(changed=self.prices.put(item.name, item.labels))
+            self._update_charges(changed=self.charges.prices.put(item.name, item.labels))
         self._changed()
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
         self.rejected_nodes.pop(name, None)
         self.rows.drop(name)
-        self._update_charges(changed=self.prices.drop(name))
+        self._update_charges(changed=self.charges.prices.drop(name))
         self._changed()
 
     def _update_charges(self, *, changed: bool) -> None:
         """Pods and Jobs that ask for GPU memory are charged by other prices than before."""
-        for pod in [*self.pods.values()] if changed else ():
-            priced = self._priced(pod)
-            if priced is not pod:
-                self._enter_priced(priced, pod)
-                held = self.ledger.get(pod.uid)
-                if held is not None:
-                    self.ledger.put(attrs.evolve(held, requests=priced.pod_class.requests))
+        for priced, pod in self.charges.again([*self.pods.values()] if changed else ()):
+            self._enter_priced(priced, pod)
+            held = self.ledger.get(pod.uid)
+            if held is not None:
+                self.ledger.put(attrs.evolve(held, requests=priced.pod_class.requests))
         for key, job in [*self.jobs.items.items()] if changed else ():
-            if self.prices.on_job(job) is not job:
+            if self.charges.prices.on_job(job) is not job:
                 self.put_job(key, job)
 
     def _is_ours(self, uid: UID) -> bool:
         pod = self.by_uid.get(uid)
         return pod is not None and pod.scheduler in self.schedulers
-
-    def _priced(self, pod: Pod) -> Pod:
-        """The pod with what its queue is charged for shares of GPUs and for devices."""
-        if not pod.pod_class.claims:
-            return self.prices.on_pod(pod)
-        plain = self.resolved_claims.resolve(self.device_charges.plain_pod(pod))
-        return self.device_charges.on_pod(self.prices.on_pod(plain))
 
     def _enter_priced(self, priced: Pod, pod: Pod) -> None:
         self.overlay.set_charge(pod.uid, priced.pod_class)
@@ -383,14 +373,16 @@ class Cache:
         if not catalog.served:
             return catalog
         self._resolve_again(filter(None, map(self.pod, self.devices.claims.take_wait_changes())))
-        recharged, repriced = self.device_charges.refresh(catalog)
-        for uid in recharged:
-            pod = self.by_uid.get(uid)
-            if pod is not None:
-                self._enter_priced(self.device_charges.priced(pod), pod)
-        for key, job in [*self.jobs.items.items()] if repriced else ():
-            if self.device_charges.on_job(job) is not job:
-                self.put_job(key, job)
+        recharged, jobs = self.charges.refresh(catalog, self.by_uid, self.jobs.items)
+        for priced, pod in recharged:
+            self._enter_priced(priced, pod)
+        for key, job in jobs:
+            self.put_job(key, job)
+        if self.charges.serve(catalog, self.rows.show_again):
+            self._resolve_again([each for each in self.pods.values() if each.extended])
+            for key, job in [*self.jobs.items.items()]:
+                if job.template is not None and job.template.extended:
+                    self.put_job(key, job)
         return catalog
 
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
@@ -412,14 +404,12 @@ class Cache:
 
     def _share_claims(self, key: ObjectKey, known: PodGroup | None) -> None:
         """Members use the claims that their group has now."""
-        if self.resolved_claims.note(known, self.groups.items.get(key)):
+        if self.charges.claims.note(known, self.groups.items.get(key)):
             self._resolve_again(self.member_pods(GangKey("PodGroup", *key)))
 
     def _resolve_again(self, pods: Iterable[Pod]) -> None:
-        for pod in pods:
-            priced = self._priced(pod)
-            if priced is not pod:
-                self._enter_priced(priced, pod)
+        for priced, pod in self.charges.again(pods):
+            self._enter_priced(priced, pod)
 
     def put_composite(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A CompositePodGroup appeared or changed."""
@@ -440,7 +430,7 @@ class Cache:
             if item.admitted and not self.seal.fits_start(item):
                 item = attrs.evolve(item, admitted=0.0)
             item = self._with_known_turn(key, item)
-            item = self.device_charges.on_job(self.prices.on_job(item))
+            item = self.charges.on_job(item)
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)
         if same_job(known, item):
@@ -582,7 +572,7 @@ class Cache:
         if self._summed is None or self._summed[0] is not nodes.allocatable:
             sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
             self._summed = (nodes.allocatable, Resources.of(sums))
-        return self._summed[1].plus(self.device_charges.everywhere)
+        return self._summed[1].plus(self.charges.devices.everywhere)
 
     def _changed(self, *, echo: bool = False) -> None:
         for listener in self.on_echo if echo else self.on_change:
@@ -631,7 +621,7 @@ class Cache:
             nominated_foreign_pods=self.residents.awaited(),
             volumes=self.storage.view(),
             devices=devices,
-            device_totals=self.device_charges.totals,
+            device_totals=self.charges.devices.totals,
             population=self.families.sizes.shares(),
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),

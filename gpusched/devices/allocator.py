@@ -11,7 +11,7 @@ alike get their devices in one order, so that a refusal does not go through all 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -28,15 +28,15 @@ from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
     NodeDevices,
-    Pool,
     PoolDevice,
     PoolId,
 )
 from gpusched.devices.requests import RESULTS_MAX, ReadyClaim, ReadyRequest
+from gpusched.devices.search.candidates import Candidate, looked_at_by, ordered_candidates
 from gpusched.devices.search.counter_bound import counters_suffice
 from gpusched.devices.search.given_devices import GivenDevice, make_allocation
 from gpusched.devices.search.nearness import move_together
-from gpusched.devices.selector_verdicts import LookedAt, Mismatch
+from gpusched.devices.selector_verdicts import Mismatch
 from gpusched.devices.usage import DeviceHolding, DeviceUsage
 
 STEPS_MAX: Final = 20_000
@@ -82,30 +82,13 @@ class _OutOfSteps(Exception):
     """The search has tried as much as it may."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class _Candidate:
-    """A device that a request may take.
-
-    Attributes:
-        number: in the order in which candidates of this search are tried.
-        place: in ``NodeDevices.usable``.
-        kind: what rules see of it beside what is taken; equal devices have equal ones.
-    """
-
-    number: int
-    place: int
-    device: PoolDevice
-    pool: Pool
-    kind: int
-
-
 @attrs.define(slots=True, eq=False)
 class _Taken:
     """A device given in this search, with what undoes it."""
 
     claim: int
     request: ReadyRequest
-    candidate: _Candidate
+    candidate: Candidate
     share: bool
     consumed: tuple[tuple[str, int], ...]
     narrowed: list[tuple[int, frozenset[object] | None]]
@@ -225,10 +208,12 @@ class _Search:
         self._chosen: list[list[tuple[int, ReadyRequest]]] = [[] for _ in claims]
         self._first: list[int] = [0] * len(claims)
         """Number of the first device of each claim."""
-        self._selected: dict[tuple[str, ...], list[_Candidate | Mismatch]] = {}
+        self._selected: dict[tuple[str, ...], list[Candidate | Mismatch]] = {}
         self._looked_at = looked_at_by(claims)
-        self._candidates = self._ordered_candidates(listed)
-        self._all: dict[ReadyRequest, list[_Candidate]] = {}
+        self._candidates = ordered_candidates(
+            inventory, usage, node, claims, looked_at=self._looked_at, listed=listed
+        )
+        self._all: dict[ReadyRequest, list[Candidate]] = {}
         self._reached: list[frozenset[DeviceId]] = []
         """For each claim the devices that its node reaches; empty where all reach all."""
 
@@ -241,90 +226,6 @@ class _Search:
             attrs.evolve(each, kind=kinds.setdefault((each.kind, each.device.reach), len(kinds)))
             for each in self._candidates
         ]
-
-    # -- candidates --------------------------------------------------------------------------
-    def _ordered_candidates(self, listed: bool) -> list[_Candidate]:
-        """All devices that can be used here, those first whose use leaves the most for others."""
-        every = self._node.usable
-        places: Sequence[int] = range(len(every))
-        # Where a selector fails the answer depends on the order that Kubernetes has.
-        if not listed and not self._fails_on_any(every):
-            groups = self._group_sizes(every)
-            keys = [self._leaves(device, pool, groups) for device, pool in every]
-            # The last first: kube-scheduler beside us takes the first, so that both seldom meet.
-            places = sorted(range(len(every) - 1, -1, -1), key=keys.__getitem__)
-        kinds: dict[object, int] = {}
-        return [
-            _Candidate(
-                number,
-                place,
-                *every[place],
-                kinds.setdefault(self._kind(*every[place]), len(kinds)),
-            )
-            for number, place in enumerate(places)
-        ]
-
-    def _fails_on_any(self, every: Sequence[tuple[PoolDevice, Pool]]) -> bool:
-        return any(
-            isinstance(device.selected(selectors), Mismatch)
-            for selectors in self._looked_at[0]
-            for device, _ in every
-        )
-
-    def _group_sizes(self, every: Sequence[tuple[PoolDevice, Pool]]) -> Counter[object]:
-        """Free devices by value of each attribute that is to match."""
-        matched = [
-            name
-            for name in self._looked_at[1]
-            if any(rule.match == name for claim in self._claims for rule in claim.constraints)
-        ]
-        sizes: Counter[object] = Counter()
-        for device, _ in every:
-            if self._usage.holding(device.id) is None:
-                for name in matched:
-                    for value in device.compared(name) or ():
-                        sizes[name, value] += 1
-        return sizes
-
-    def _leaves(
-        self, device: PoolDevice, pool: Pool, groups: Counter[object]
-    ) -> tuple[bool, int, int, int, int]:
-        """A key by which devices come first that are worth least to others."""
-        held = self._usage.holding(device.id)
-        rest = 0
-        if device.device.shareable and held is not None:
-            rest = sum(
-                (each.amount - held.consumed.get(each.name, 0)) * 1000 // max(1, each.amount)
-                for each in device.device.capacities
-            )
-        broken, room, size = False, 0, 0
-        for part in device.device.consumes:
-            for name, amount in part.counters:
-                total = pool.counters[part.name, name]
-                used = self._usage.counter(pool.id, part.name, name)
-                broken = broken or used > 0
-                room += (total - used) * 1000 // max(1, total)
-                size += amount * 1000 // max(1, total)
-        group = min(
-            (
-                groups[name, value]
-                for name in self._looked_at[1]
-                for value in device.compared(name) or ()
-                if (name, value) in groups
-            ),
-            default=0,
-        )
-        fresh = (bool(device.device.consumes) and not broken) or (
-            device.device.shareable and held is None
-        )
-        return (fresh, group, room, rest, size)
-
-    def _kind(self, device: PoolDevice, pool: Pool) -> Hashable:
-        """Everything that this search reads of a device but its name."""
-        number = self._inventory.kind(device, self._looked_at)
-        if device.reach.node and not device.device.consumes:
-            return number
-        return (number, pool.id, device.reach)
 
     # -- search ------------------------------------------------------------------------------
     def run(self) -> bool:
@@ -451,9 +352,9 @@ class _Search:
             self._give_back()
         return False
 
-    def _list_all(self) -> dict[ReadyRequest, list[_Candidate]]:
+    def _list_all(self) -> dict[ReadyRequest, list[Candidate]]:
         """Devices of each request that asks for all, as they were before this search."""
-        found: dict[ReadyRequest, list[_Candidate]] = {}
+        found: dict[ReadyRequest, list[Candidate]] = {}
         for claim in self._claims:
             for alternatives in claim.requests:
                 for each in alternatives:
@@ -461,7 +362,7 @@ class _Search:
                         found[each] = self._all_devices(claim, each)
         return found
 
-    def _all_devices(self, claim: ReadyClaim, chosen: ReadyRequest) -> list[_Candidate]:
+    def _all_devices(self, claim: ReadyClaim, chosen: ReadyRequest) -> list[Candidate]:
         for part in self._node.pools:
             if not part.pool.complete:
                 raise _ClaimFault(
@@ -502,7 +403,7 @@ class _Search:
             self._give_back()
         return False
 
-    def _is_selected(self, candidate: _Candidate, chosen: ReadyRequest) -> bool:
+    def _is_selected(self, candidate: Candidate, chosen: ReadyRequest) -> bool:
         answer = candidate.device.selected(chosen.selectors)
         if isinstance(answer, Mismatch):
             pool = candidate.device.id
@@ -511,7 +412,7 @@ class _Search:
             )
         return answer
 
-    def _is_in_use(self, candidate: _Candidate, chosen: ReadyRequest, claim: int) -> bool:
+    def _is_in_use(self, candidate: Candidate, chosen: ReadyRequest, claim: int) -> bool:
         device = candidate.device
         held = self._usage.holding(device.id)
         shareable = device.device.shareable
@@ -527,7 +428,7 @@ class _Search:
         # Given for administration in this claim it is taken, though for nobody else.
         return held is not None or bool(in_claim)
 
-    def _state_of(self, candidate: _Candidate) -> object:
+    def _state_of(self, candidate: Candidate) -> object:
         """What is taken of a device, as far as it tells equal ones apart."""
         held = self._usage.holding(candidate.device.id)
         if held is None:
@@ -536,7 +437,7 @@ class _Search:
 
     # -- one device --------------------------------------------------------------------------
     def _take(
-        self, claim: int, chosen: ReadyRequest, candidate: _Candidate, *, must: bool = False
+        self, claim: int, chosen: ReadyRequest, candidate: Candidate, *, must: bool = False
     ) -> bool:
         self.steps += 1
         if self.steps > self._steps_max:
@@ -614,7 +515,7 @@ class _Search:
                 self._distinct[claim][number].update(values)
         return done
 
-    def _has_counters(self, candidate: _Candidate, *, admin: bool) -> bool:
+    def _has_counters(self, candidate: Candidate, *, admin: bool) -> bool:
         """Whether the pool's counters suffice for a device that is not in use yet."""
         held = self._usage.holding(candidate.device.id)
         if held is not None and not admin:
@@ -662,19 +563,6 @@ class _Search:
     # -- result ------------------------------------------------------------------------------
 
 
-def looked_at_by(claims: Sequence[ReadyClaim]) -> LookedAt:
-    """What the requests and constraints of some claims look at."""
-    selectors = {
-        read: None
-        for claim in claims
-        for alternatives in claim.requests
-        for request in alternatives
-        for read in ((request.selectors, request.must) if request.must else (request.selectors,))
-    }
-    compared = {rule.match or rule.distinct: None for claim in claims for rule in claim.constraints}
-    return tuple(selectors), tuple(compared)
-
-
 def share_of_capacity(
     capacity: int, policy: CapacityPolicy | None, asked: int | None
 ) -> int | None:
@@ -698,7 +586,7 @@ def share_of_capacity(
     return None if policy.most is not None and amount > policy.most else amount
 
 
-def _counters_of(candidate: _Candidate) -> Iterator[tuple[tuple[PoolId, str, str], int]]:
+def _counters_of(candidate: Candidate) -> Iterator[tuple[tuple[PoolId, str, str], int]]:
     for part in candidate.device.device.consumes:
         for name, amount in part.counters:
             yield (candidate.pool.id, part.name, name), amount

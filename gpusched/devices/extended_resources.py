@@ -1,8 +1,9 @@
-"""Extended resources that classes of devices stand for: containers' requests as a claim."""
+"""Extended resources that classes of devices stand for: requests of containers as a claim."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import attrs
@@ -11,26 +12,12 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceClaimSpec,
     DeviceClass,
     DeviceRequest,
+    ExtendedRequest,
     RequestAlternatives,
 )
+from gpusched.api.pod.extended_requests import BY_CLASS
 
-BY_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the resource that every class stands for without naming one."""
-
-
-@attrs.frozen(slots=True)
-class ExtendedRequest:
-    """A container's request of a resource that devices serve.
-
-    Attributes:
-        name: of the request in the claim.
-    """
-
-    name: str
-    container: str
-    resource: str
-    device_class: str
-    count: int
+_NAME_MAX: Final = 253
 
 
 def serving_class(resource: str, classes: Mapping[str, DeviceClass]) -> DeviceClass | None:
@@ -43,35 +30,61 @@ def serving_class(resource: str, classes: Mapping[str, DeviceClass]) -> DeviceCl
     return min(found, key=lambda each: (-each.created, each.name))
 
 
-def extended_requests(
-    containers: Sequence[tuple[str, Mapping[str, int]]], classes: Mapping[str, DeviceClass]
-) -> tuple[ExtendedRequest, ...]:
-    """Requests of containers that devices serve.
+def served_resources(
+    asked: Collection[str], classes: Mapping[str, DeviceClass]
+) -> dict[str, DeviceClass]:
+    """Resources that classes stand for, each with its class.
 
     Args:
-        containers: names with pieces by resource, in the order of the pod; init containers first.
+        asked: resources named after classes that pods request; those that classes name count in any case.
         classes: by name.
     """
-    found = []
-    for number, (container, pieces) in enumerate(containers):
-        for at, resource in enumerate(sorted(pieces)):
-            served = serving_class(resource, classes)
-            if served is not None and pieces[resource] > 0:
-                name = f"container-{number}-request-{at}"
-                found.append(
-                    ExtendedRequest(name, container, resource, served.name, pieces[resource])
-                )
-    return tuple(found)
+    names = {each.extended_resource for each in classes.values() if each.extended_resource}
+    found = {name: serving_class(name, classes) for name in sorted({*names, *asked})}
+    return {name: served for name, served in found.items() if served is not None}
+
+
+def with_classes(
+    requests: Sequence[ExtendedRequest], served: Mapping[str, DeviceClass]
+) -> tuple[ExtendedRequest, ...]:
+    """Those requests that devices may serve, each with the class that does."""
+    return tuple(
+        attrs.evolve(each, device_class=served[each.resource].name)
+        for each in requests
+        if each.resource in served
+    )
 
 
 def extended_claim_spec(requests: Sequence[ExtendedRequest]) -> DeviceClaimSpec:
-    """The claim that these requests are."""
+    """The claim that these requests are; requests in the order of their names, as kube-scheduler has them."""
     return DeviceClaimSpec(
         requests=tuple(
             RequestAlternatives(
                 each.name,
                 (DeviceRequest(name=each.name, device_class=each.device_class, count=each.count),),
             )
-            for each in requests
+            for each in sorted(requests, key=lambda each: each.name)
         )
     )
+
+
+def extended_claim_title(requests: Sequence[ExtendedRequest]) -> str:
+    """The claim for people: ``<nvidia.com/gpu>``, which no claim of a pod's spec can be called."""
+    return f"<{', '.join(dict.fromkeys(each.resource for each in requests))}>"
+
+
+def is_extended_title(claim: str) -> bool:
+    """Whether that is what ``extended_claim_title`` calls a claim."""
+    return claim.startswith("<")
+
+
+def extended_claim_name(pod: str, uid: str) -> str:
+    """Name of the claim of a pod's extended resources, the same in every process, so that it is made once.
+
+    Args:
+        pod: name of the pod.
+        uid: of the pod.
+    """
+    digits = blake2b(uid.encode(), digest_size=4).hexdigest()
+    stem = f"{pod}-extended-resources"[: _NAME_MAX - len(digits) - 1].rstrip("-.")
+    return f"{stem}-{digits}"

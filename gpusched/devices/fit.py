@@ -17,7 +17,6 @@ from gpusched.devices.allocator import (
     Allocation,
     AllocationOutcome,
     allocate,
-    looked_at_by,
 )
 from gpusched.devices.inventory import (
     DeviceInventory,
@@ -28,6 +27,7 @@ from gpusched.devices.inventory import (
     ReachablePool,
 )
 from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.search.candidates import looked_at_by
 from gpusched.devices.search.given_devices import make_allocation
 from gpusched.devices.search.node_signature import NodeSignature, signature_by
 from gpusched.devices.selector_verdicts import LookedAt

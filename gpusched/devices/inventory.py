@@ -362,7 +362,9 @@ class DeviceInventory:
         found = []
         for key in sorted(of_pool):
             pool = self._pool(key, of_pool[key])
-            devices = tuple(each for each in pool.devices if _reaches(each.reach, node, labels))
+            devices = tuple(
+                each for each in pool.devices if node_is_reached(each.reach, node, labels)
+            )
             found.append(ReachablePool(pool, devices))
         found.sort(key=lambda each: each.pool.binding)
         return NodeDevices(node, tuple(found))
@@ -408,13 +410,14 @@ def _same_slices(old: Sequence[ResourceSlice], new: Sequence[ResourceSlice]) -> 
 
 def _slice_reaches(part: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
     if part.reach is not None:
-        return _reaches(part.reach, node, labels)
+        return node_is_reached(part.reach, node, labels)
     return not part.devices or any(
-        _reaches(each.reach or _NOWHERE, node, labels) for each in part.devices
+        node_is_reached(each.reach or _NOWHERE, node, labels) for each in part.devices
     )
 
 
-def _reaches(reach: NodeReach, node: str, labels: Mapping[str, str]) -> bool:
+def node_is_reached(reach: NodeReach, node: str, labels: Mapping[str, str]) -> bool:
+    """Whether devices of this reach can be used from a node with these labels."""
     if reach.node:
         return reach.node == node
     if reach.everywhere:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpusched.api.meta.quantity import parse_billionths
+from gpusched.api.pod import wire as pod_wire
+from gpusched.api.pod.extended_requests import read_extended_requests
 from gpusched.devices.allocator import AllocationOutcome, allocate
-from gpusched.devices.extended_resources import extended_claim_spec, extended_requests
+from gpusched.devices.extended_resources import (
+    extended_claim_spec,
+    served_resources,
+    with_classes,
+)
 from gpusched.devices.requests import make_ready
 from tests.devices.conftest import claim_entity, device_id, entity, recorded, world
 
@@ -68,20 +75,11 @@ def ready_claims(case, there):
 
 def extended_spec(case, there):
     """The claim that requests for extended resources are, where no node has them otherwise."""
-    containers = [
-        (
-            each["name"],
-            {
-                name: int(amount)
-                for part in ("requests", "limits")
-                for name, amount in (each["resources"].get(part) or {}).items()
-                if "/" in name
-            }
-            | {name: 0 for name in each["resources"].get("requests") or () if "/" not in name},
-        )
-        for each in case["pod"]["spec"]["containers"]
-    ]
-    return extended_claim_spec(extended_requests(containers, there.catalog.classes))
+    text = msgspec.json.encode(case["pod"]["spec"])
+    spec = msgspec.json.decode(text, type=pod_wire.PodSpec)
+    requests = read_extended_requests(spec)
+    served = served_resources({each.resource for each in requests}, there.catalog.classes)
+    return extended_claim_spec(with_classes(requests, served))
 
 
 def fits(case, name):

@@ -29,6 +29,7 @@ from gpusched.api.meta.identity import Owner, Rejected, parse_time
 from gpusched.api.pod import gang_annotations
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.decode import DEFAULT_SCHEDULER, intern_pod_class
+from gpusched.api.pod.extended_requests import has_extended, read_extended_requests
 from gpusched.api.pod.gang_membership import read_gang_membership
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS
 from gpusched.base.limits import FOREIGN_TEXT_MAX, GANG_PODS_MAX
@@ -192,16 +193,18 @@ def _template(template: job_wire.PodTemplate, namespace: str) -> JobTemplate | N
         return None
     metadata = template.metadata or pod_wire.PodMetadata()
     labels = interned(metadata.labels or {})
+    pod_class = intern_pod_class(
+        spec, read_gpu_share(labels, metadata.annotations), namespace=namespace
+    )
     return JobTemplate(
-        pod_class=intern_pod_class(
-            spec, read_gpu_share(labels, metadata.annotations), namespace=namespace
-        ),
+        pod_class=pod_class,
         scheduler=spec.scheduler_name or DEFAULT_SCHEDULER,
         labels=labels,
         priority_class=spec.priority_class_name or "",
         may_preempt=spec.preemption_policy != "Never",
         role=gang_annotations.read_role(labels, metadata.annotations),
         native=(spec.scheduling_group and spec.scheduling_group.pod_group_name) or "",
+        extended=read_extended_requests(spec) if has_extended(pod_class.requests) else (),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.api.devices.dynamic.claims import ExtendedRequest
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
@@ -28,6 +29,8 @@ class JobTemplate:
     role: str
     native: str = ""
     """The PodGroup that ``spec.schedulingGroup`` of its pods names."""
+    extended: tuple[ExtendedRequest, ...] = ()
+    """What containers of its pods request of extended resources, without classes."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

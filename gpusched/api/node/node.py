@@ -29,6 +29,8 @@ class Node:
         cells: its NUMA nodes, where its kubelet refuses pods that do not fit them; None
             elsewhere. Put there by the cache.
         avoided: requests of pods that its kubelet refused lately; sorted. Put there by the cache.
+        devices_only: extended resources that it has as devices only, of which ``allocatable`` says how many may
+            match: the devices themselves decide. Sorted. Put there by the cache.
         gpus_built_in: GPUs that the node has, healthy or not; 0 when it does not say.
     """
 
@@ -48,3 +50,4 @@ class Node:
     gpus_installed: int = 0
     avoided: tuple[Resources, ...] = ()
     cells: NumaTopology | None = None
+    devices_only: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ from gpusched.api.meta.identity import (
 )
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod import wire as pod_wire
+from gpusched.api.pod.extended_requests import has_extended, read_extended_requests
 from gpusched.api.pod.gang_annotations import (
     KAI_SUB_GROUP,
     MAX_EXEC_LABEL,
@@ -102,9 +103,10 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         read_gpu_share(labels, notes),
         namespace=metadata.namespace,
     )
+    extended = read_extended_requests(spec) if has_extended(pod_class.requests) else ()
     bound = _NOT_BOUND
     if spec.node_name and notes is not None:
-        bound = _binding_notes(notes, pod_class)
+        bound = _binding_notes(notes, pod_class, of_claims=bool(pod_class.claims or extended))
     scheduled, since, reason, message = _scheduling(status.conditions)
     created = parse_time(metadata.creation_timestamp or "")
     if spec.node_name and not scheduled:
@@ -158,6 +160,8 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         refusal=_kubelet_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
         broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
         generated_claims=_generated_claims(status) if pod_class.claims else (),
+        extended=extended,
+        extended_told=bytes(status.extended_resource_claim_status).decode() if extended else "",
     )
 
 
@@ -217,8 +221,10 @@ class _BindingNotes:
 _NOT_BOUND: Final = _BindingNotes()
 
 
-def _binding_notes(notes: pod_wire.PodAnnotations, pod_class: PodClass) -> _BindingNotes:
-    """Of a bound pod; a plan without a fence is not of our making.
+def _binding_notes(
+    notes: pod_wire.PodAnnotations, pod_class: PodClass, *, of_claims: bool
+) -> _BindingNotes:
+    """Of a bound pod, whose devices may be of claims; a plan without a fence is not of our making.
 
     Slots count, however they were written, as long as they are as many as the pod asks for: to leave
     free what a pod says it sits on costs less than to give it twice. Whose they are when another
@@ -226,7 +232,7 @@ def _binding_notes(notes: pod_wire.PodAnnotations, pod_class: PodClass) -> _Bind
     """
     wanted = 1 if pod_class.share is not None else pod_class.gpus
     # Slots of devices from claims are told for people: the claims say who has the devices.
-    from_claims = bool(pod_class.claims) and not wanted
+    from_claims = of_claims and not wanted
     slots, doubt = (0, "") if from_claims else _believed_slots(notes.slots or "", wanted)
     if not notes.fence:
         return _BindingNotes(slots, doubt=doubt)

@@ -11,7 +11,7 @@ import msgspec
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
 from gpusched.api.affinity.selector import NodeTerm, Toleration
 from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchRequest
-from gpusched.api.devices.dynamic.claims import PodClaim
+from gpusched.api.devices.dynamic.claims import ExtendedRequest, PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.meta.gpu_resources import gpu_resources
@@ -184,6 +184,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             none is needed, by the name that the pod has for each; sorted.
         broken_since: since when its condition ``GANG_WHOLE`` is False, seconds since the epoch; 0.0
             where it is not.
+        extended: what its containers request of extended resources, without classes.
+        extended_told: JSON of what its status says of the claim for these, empty for nothing.
     """
 
     namespace: str
@@ -227,6 +229,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     slots_error: str = ""
     broken_since: float = 0.0
     generated_claims: tuple[tuple[str, str], ...] = ()
+    extended: tuple[ExtendedRequest, ...] = ()
+    extended_told: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -162,6 +162,7 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     phase: str = ""
     reason: str | None = None
     nominated_node_name: str | None = None
+    extended_resource_claim_status: Raw = ABSENT
     start_time: str | None = None
     conditions: list[WireCondition] | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None

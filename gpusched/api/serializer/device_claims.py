@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from gpusched.api.affinity.selector import NodeTerm, Requirement
 from gpusched.api.devices.dynamic.claims import (
+    EXTENDED_NOTE,
     PROTECTION,
     SHARE,
     AllocatedDevice,
     ClaimAllocation,
     ClaimConsumer,
+    DeviceClaimSpec,
     DeviceToleration,
+    ExtendedRequest,
 )
-from gpusched.api.meta.identity import UID, ResourceVersion, format_time
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
 from gpusched.api.meta.quantity import format_billionths
 
 SETTLED: Final = "gpusched.io/settled"
@@ -33,6 +36,78 @@ def claim_finalizer_patch(uid: UID, version: ResourceVersion, finalizers: Sequen
         "uid": uid, "resourceVersion": version, "finalizers": [*finalizers, PROTECTION]
     }  # fmt: skip
     return _json.encode({"metadata": metadata})
+
+
+def extended_claim_body(
+    key: ObjectKey, *, pod: str, uid: UID, spec: DeviceClaimSpec, version: str
+) -> bytes:
+    """A claim for the extended resources of a pod, which owns it, as kube-scheduler makes it.
+
+    Args:
+        key: of the claim.
+        pod: name of the pod.
+        uid: of the pod.
+        spec: of numbers of devices of classes.
+        version: group and version in which claims are served.
+    """
+    owner = {
+        "apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True
+    }  # fmt: skip
+    exact = [each.alternatives[0] for each in spec.requests]
+    requests: list[dict[str, Any]] = []
+    for each in exact:
+        asked = {
+            "deviceClassName": each.device_class,
+            "allocationMode": each.mode,
+            "count": each.count,
+        }
+        in_place = version.endswith("/v1beta1")
+        requests.append({"name": each.name, **(asked if in_place else {"exactly": asked})})
+    return _json.encode(
+        {
+            "apiVersion": version,
+            "kind": "ResourceClaim",
+            "metadata": {
+                "namespace": key.namespace,
+                "name": key.name,
+                "annotations": {EXTENDED_NOTE: "true"},
+                "ownerReferences": [owner],
+                "finalizers": [PROTECTION],
+            },
+            "spec": {"devices": {"requests": requests}},
+        }
+    )
+
+
+def extended_claim_status(claim: str, requests: Sequence[ExtendedRequest]) -> dict[str, Any]:
+    """What a pod's status says: which request of its claim is for which resource of which container."""
+    return {
+        "resourceClaimName": claim,
+        "requestMappings": [
+            {
+                "containerName": each.container,
+                "resourceName": each.resource,
+                "requestName": each.name,
+            }
+            for each in requests
+        ],
+    }
+
+
+def extended_status_patch(uid: UID, told: Mapping[str, Any]) -> bytes:
+    """A merge patch of a pod's status: what it says of its claim for extended resources."""
+    return _json.encode({"metadata": {"uid": uid}, "status": {"extendedResourceClaimStatus": told}})
+
+
+def claim_unprotect_patch(uid: UID, version: ResourceVersion, finalizers: Sequence[str]) -> bytes:
+    """A merge patch of a claim: it may be deleted though it has devices."""
+    left = [each for each in finalizers if each != PROTECTION]
+    return _json.encode({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": left}})
+
+
+def claim_delete_body(uid: UID, version: ResourceVersion) -> bytes:
+    """Options of a deletion: this claim as it was last seen, and no other."""
+    return _json.encode({"preconditions": {"uid": uid, "resourceVersion": version}})
 
 
 def claim_status_patch(

@@ -28,6 +28,20 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         self._waits_changed: set[UID] = set()
         self._without_devices: dict[ObjectKey, ResourceClaim] = {}
         self._touched: set[ObjectKey] = set()
+        self._extended: dict[tuple[str, UID], ObjectKey] = {}
+        """Claims for extended resources, by the namespace and the UID of their pods."""
+
+    def extended_claim(self, namespace: str, pod: UID) -> ResourceClaim | None:
+        """The claim that was made for the extended resources of a pod in a namespace."""
+        key = self._extended.get((namespace, pod))
+        return None if key is None else self.items.get(key)
+
+    def record_made(self, claim: ResourceClaim) -> None:
+        """The API server answered that it made the claim, which the watch may not have shown yet."""
+        known = self.items.get(claim.key)
+        if known is None or known.uid != claim.uid:
+            self._enter(claim.key, claim)
+            self._answered[claim.key] = claim
 
     def take_changed(self) -> set[ObjectKey]:
         """Claims that came, changed or went since the last call."""
@@ -85,6 +99,8 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
     def _enter(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
         self._leave(key)
         if not isinstance(item, Rejected):
+            if item.extended:
+                self._extended[key.namespace, item.owner] = key
             if item.allocation is None:
                 self._without_devices[key] = item
             elif has_waited(item):
@@ -97,6 +113,8 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         self._touched.add(key)
         self._without_devices.pop(key, None)
         known = self.items.get(key)
+        if known is not None and self._extended.get((key.namespace, known.owner)) == key:
+            del self._extended[key.namespace, known.owner]
         if known is not None and has_waited(known):
             self._waits_changed.add(known.owner)
         for pool in () if known is None else _pools(known):

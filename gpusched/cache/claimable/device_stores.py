@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -112,6 +112,8 @@ class DeviceObjectStores:
         self.api_version = ""
         """Group and version in which claims are served, empty where they are not."""
         self._assumed: dict[ObjectKey, AssumedClaim] = {}
+        self._made: dict[ObjectKey, ResourceClaim] = {}
+        """Claims that are being made with devices for extended resources, as they will be."""
         self._claim_keys: list[ObjectKey] = []
         """Sorted keys of the claims, as they were last."""
         self._claims: dict[ObjectKey, ResourceClaim] = {}
@@ -144,9 +146,25 @@ class DeviceObjectStores:
         self._reassumed.add(key)
         self._forget("claims")
 
+    def assume_made(self, claim: ResourceClaim) -> None:
+        """A claim is being made, with these devices: no session may give them again."""
+        self._made[claim.key] = claim
+        self._reassumed.add(claim.key)
+        self._forget("claims")
+
+    def made(self, key: ObjectKey) -> ResourceClaim | None:
+        """The claim that is being made under a key, as it will be."""
+        return self._made.get(key)
+
+    def forget_made(self, key: ObjectKey) -> None:
+        """The claim is made, or not made after all."""
+        if self._made.pop(key, None) is not None:
+            self._reassumed.add(key)
+            self._forget("claims")
+
     def is_assumed(self, key: ObjectKey) -> bool:
-        """Whether a claim is being written."""
-        return key in self._assumed
+        """Whether a claim is being made or written."""
+        return key in self._assumed or key in self._made
 
     def _as_assumed(self, key: ObjectKey, claim: ResourceClaim) -> ResourceClaim:
         assumed = self._assumed[key]
@@ -189,7 +207,10 @@ class DeviceObjectStores:
 
     def _view_of_claims(self) -> dict[ObjectKey, ResourceClaim]:
         """Claims by key, in the order of the keys, as they will be."""
-        there, before = self.claims.items, self._claims
+        there: Mapping[ObjectKey, ResourceClaim] = self.claims.items
+        before = self._claims
+        if self._made:
+            there = {**self._made, **there}
         changed = self.claims.take_changed() | self._reassumed
         self._reassumed = set()
         if all((key in there) == (key in before) for key in changed):
@@ -203,7 +224,16 @@ class DeviceObjectStores:
                 self._assumed.pop(key, None)  # what is gone is not written
             else:
                 claims[key] = there[key]
-                if key in self._assumed:
+                if key in self._made:
+                    claims[key] = _as_made(claims[key], self._made[key])
+                elif key in self._assumed:
                     claims[key] = self._as_assumed(key, claims[key])
         self._claims = claims
         return claims
+
+
+def _as_made(claim: ResourceClaim, made: ResourceClaim) -> ResourceClaim:
+    """A claim that is being made, as it will be: the API shows it before its devices are written."""
+    if claim.owner != made.owner or claim.allocation is not None:
+        return claim
+    return attrs.evolve(claim, allocation=made.allocation, reserved_for=made.reserved_for)

@@ -4,23 +4,35 @@ A member of one of Kubernetes' own PodGroups that names a claim of the group use
 from a template is named in the group's status. A member's class tells the claim and the group, so that all
 members share it like any claim that several pods name.
 
+What containers request of extended resources that a class of devices stands for is one more claim, the last of the pod:
+made with the binding where the node has such a resource as devices only.
+
 A pod's claim from a template whose devices are being made ready by their driver is shown as one that the pod names: so
 whoever leads then places the pod where these devices are, and the wait goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
 import attrs
 from msgspec import structs
 
-from gpusched.api.devices.dynamic.claims import ClaimGroup, PodClaim, ResourceClaim
+from gpusched.api.devices.dynamic.claims import (
+    EXTENDED_CLAIM,
+    ClaimGroup,
+    DeviceClass,
+    ExtendedRequest,
+    PodClaim,
+    ResourceClaim,
+)
 from gpusched.api.gang.pod_group import PodGroup
+from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.pod.pod_class import class_digest
+from gpusched.devices.extended_resources import with_classes
 from gpusched.devices.readiness import has_failed, has_waited
 
 _Key = tuple[str, tuple[PodClaim, ...]]
@@ -41,6 +53,8 @@ class ResolvedClaims:
     ) -> None:
         self._groups = groups
         self._claims = claims
+        self.served: Mapping[str, DeviceClass] = {}
+        """Classes of devices that stand for extended resources, by resource."""
         self._classes: WeakValueDictionary[_Key, PodClass] = WeakValueDictionary()
         self._keys: dict[UID, ObjectKey] = {}
         """Groups with claims, by UID."""
@@ -61,17 +75,31 @@ class ResolvedClaims:
     def resolve(self, pod: Pod) -> Pod:
         """The pod with its group's claims in place of those that it names alike, and those that it waits for."""
         group = self._groups.get(ObjectKey(pod.namespace, pod.group)) if pod.group else None
-        claims = tuple(
-            [
-                self._awaited(pod, _resolved(pod, _plain(each), group))
-                for each in pod.pod_class.claims
-            ]
+        named = [each for each in pod.pod_class.claims if not each.extended]
+        claims = (
+            *[self._awaited(pod, _resolved(pod, _plain(each), group)) for each in named],
+            *self._extended_claims(pod.extended),
         )
         if claims == pod.pod_class.claims:
             return pod
-        plain = tuple(map(_plain, pod.pod_class.claims))
-        pod_class = self._class_with(self._class_with(pod.pod_class, plain), claims)
-        return structs.replace(pod, pod_class=pod_class)
+        plain = self._class_with(pod.pod_class, tuple(map(_plain, named)))
+        return structs.replace(pod, pod_class=self._class_with(plain, claims))
+
+    def resolve_template(self, job: Job) -> Job:
+        """The Job with what its pods request of extended resources as one more claim of them."""
+        template = job.template
+        if template is None:
+            return job
+        named = tuple([each for each in template.pod_class.claims if not each.extended])
+        claims = (*named, *self._extended_claims(template.extended))
+        pod_class = self._class_with(self._class_with(template.pod_class, named), claims)
+        if pod_class is template.pod_class:
+            return job
+        return attrs.evolve(job, template=attrs.evolve(template, pod_class=pod_class))
+
+    def _extended_claims(self, requests: Sequence[ExtendedRequest]) -> tuple[PodClaim, ...]:
+        found = with_classes(requests, self.served) if self.served else ()
+        return (PodClaim(name=EXTENDED_CLAIM, extended=found),) if found else ()
 
     def _awaited(self, pod: Pod, named: PodClaim) -> PodClaim:
         """A claim from a template as a named one while its devices are being made ready."""

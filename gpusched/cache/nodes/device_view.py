@@ -6,7 +6,7 @@ about it, or the catalogue, may change without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -16,7 +16,7 @@ from gpusched.api.devices.numa import NumaTopology
 from gpusched.api.devices.published_devices import DeviceSlice, NumaZones
 from gpusched.api.devices.slots import slot_ranges
 from gpusched.api.meta.identity import ObjectKey, Rejected
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
 from gpusched.cache.nodes.kubelet_refusals import KubeletRefusals
@@ -28,6 +28,12 @@ from gpusched.topology.published_layout import layout_from_devices
 
 E = TypeVar("E")
 _NO_CATALOGUE: Final = GpuLayoutCatalog()
+
+
+def _nothing(_node: Node) -> Resources:
+    return NOTHING
+
+
 _SHARED_MAX: Final = 4096
 """Distinct layouts and amounts that are remembered to be shared; no cluster has so many."""
 
@@ -96,6 +102,8 @@ class DeviceNodeRows(NodeColumnRows):
         self._layouts: dict[GpuLayout, GpuLayout] = {}
         self._offers: dict[Resources, Resources] = {}
         self._refusals = KubeletRefusals()
+        self.devices_only: Callable[[Node], Resources] = _nothing
+        """What a node has of extended resources as devices only."""
         self.slices: DeviceStore[DeviceSlice] = DeviceStore(lambda each: each.node, self._again)
         self.zones: DeviceStore[NumaZones] = DeviceStore(lambda each: each.name, self._again)
         self.shelves: dict[str, DeviceStore[Any]] = {"NodeResourceTopology": self.zones}
@@ -142,6 +150,11 @@ class DeviceNodeRows(NodeColumnRows):
                 super().put(attrs.evolve(known, avoided=avoided))
         return self
 
+    def show_again(self, names: Iterable[str] | None) -> None:
+        """What nodes have as devices only has changed; None for all nodes."""
+        for name in list(self._plain) if names is None else names:
+            self._again(name)
+
     def _again(self, name: str) -> None:
         """Something about a node changed."""
         node = self._plain.get(name)
@@ -163,15 +176,18 @@ class DeviceNodeRows(NodeColumnRows):
             self._layouts.clear()
             self._offers.clear()
         layout = self._layouts.setdefault(layout, layout)  # nodes that are alike share them
-        offer = self._offers.setdefault(node.allocatable, node.allocatable)
+        served = self.devices_only(node)
+        offer = node.allocatable.replaced_by(served) if served else node.allocatable
+        offer = self._offers.setdefault(offer, offer)
         known = self.get(node.name)
         return attrs.evolve(
             node,
             allocatable=offer,
             layout=layout.islands,
             numa=layout.numa,
-            cells=self._cells(node, layout),
+            cells=None if served else self._cells(node, layout),
             avoided=known.avoided if known is not None else (),
+            devices_only=tuple(name for name, _ in served.items),
         )
 
     def _cells(self, node: Node, layout: GpuLayout) -> NumaTopology | None:

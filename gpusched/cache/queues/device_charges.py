@@ -24,7 +24,8 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.pod.pod import Pod, PodClass
-from gpusched.cache.queues.device_worth import DeviceWorth
+from gpusched.cache.queues.device_worth import DeviceWorth, PublishedPool
+from gpusched.devices.inventory import PoolId
 
 _NO_TOTALS: Final[Mapping[str, Resources]] = MappingProxyType({})
 
@@ -42,6 +43,8 @@ class DeviceCharges:
         self.everywhere = NOTHING
         """The sum of ``totals``."""
         self._is_ours = is_ours
+        self._left_out: Mapping[str, Resources] = _NO_TOTALS
+        """Amounts by node that are counted as amounts of the nodes already."""
         self._worth = DeviceWorth(())
         self._catalog = NO_DEVICES
         self._pods: dict[UID, Pod] = {}
@@ -109,6 +112,14 @@ class DeviceCharges:
             self._dirty_claims.add(key)
             if not users:
                 self._users.pop(key, None)
+
+    def plain_job(self, job: Job) -> Job:
+        """The Job without what devices of its pods count as."""
+        template = job.template
+        plain = None if template is None else self.plain(template.pod_class)
+        if template is None or plain is None or plain is template.pod_class:
+            return job
+        return attrs.evolve(job, template=attrs.evolve(template, pod_class=plain))
 
     def on_job(self, job: Job) -> Job:
         """The Job with the charge of now for the pods that it would make: claims from templates."""
@@ -211,6 +222,7 @@ class DeviceCharges:
                 claim is not None
                 and claim.allocation is not None
                 and claim.reserved_for
+                and not self._is_counted(claim)
                 and not any(
                     self._is_ours(each.uid)
                     if each.resource == "pods"
@@ -226,18 +238,41 @@ class DeviceCharges:
                     self._others[key] = held
         return changed
 
+    def _is_counted(self, claim: ResourceClaim) -> bool:
+        """Whether a claim's pod holds its devices as amounts of its node, by what its containers request."""
+        owner = self._pods.get(claim.owner) if claim.extended else None
+        return (
+            owner is not None
+            and owner.namespace == claim.namespace
+            and any(each.extended for each in owner.pod_class.claims)
+        )
+
     def _is_used_by_us(self, key: ObjectKey) -> bool:
         return any(map(self._is_ours, self._users.get(key, ())))
+
+    @property
+    def pools(self) -> Mapping[PoolId, PublishedPool]:
+        """Devices as they are published now."""
+        return self._worth.pools
+
+    def leave_out(self, amounts: Mapping[str, Resources]) -> None:
+        """Nodes offer so much as amounts of their own, which is not to be counted twice."""
+        self._left_out = amounts
+        self.totals = self._totals()
+        self.everywhere = total(self.totals.values())
 
     def _totals(self) -> Mapping[str, Resources]:
         held: dict[str, list[Resources]] = {}
         for parts in self._others.values():
             for node, amounts in parts:
                 held.setdefault(node, []).append(amounts)
-        return {
-            node: _less(amounts, total(held.get(node, ())))
-            for node, amounts in sorted(self._worth.totals().items())
-        }
+        found = {}
+        for node, amounts in sorted(self._worth.totals().items()):
+            there = _less(amounts, total(held.get(node, ())))
+            twice = self._left_out.get(node, NOTHING)
+            named = Resources(tuple(item for item in twice.items if item[0] in there))
+            found[node] = there.plus(named, times=-1)
+        return found
 
     # -- classes -----------------------------------------------------------------------------
     def _priced_class(self, pod_class: PodClass, charge: Resources) -> PodClass:

@@ -143,6 +143,7 @@ def _room_error(
         if use.amounts.get(resource, 0) + amount > node.allocatable.get(resource):
             wanted = format_quantity(amount, resource=resource)
             return f"node {name} has no room for {wanted} {resource} any more"
-    if slots & ~use.free_slots:
+    # Which GPUs a pod has of those that are devices is said by its claim, not by slots.
+    if slots & ~use.free_slots and not node.devices_only:
         return f"GPU slots on node {name} are taken"
     return share_error(node, use, parts)

@@ -74,7 +74,7 @@ class ResourceClaimController:
 
     def _see_pod(self, item: WatchItem) -> None:
         pod = item.object
-        if not pod["spec"].get("resourceClaims"):
+        if not pod["spec"].get("resourceClaims") and not _extended(pod):
             return
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         members = self._members.setdefault((namespace, _group_name(pod)), set())
@@ -367,9 +367,17 @@ def _noted(obj: Obj) -> dict[str, str]:
 def _named(obj: Obj) -> Iterator[str]:
     """Names of the claims that a pod or group uses, as far as they are known."""
     noted = _noted(obj)
+    if extended := _extended(obj):
+        yield extended
     for claim in obj["spec"].get("resourceClaims") or ():
         if name := claim.get("resourceClaimName") or noted.get(claim["name"]):
             yield name
+
+
+def _extended(obj: Obj) -> str:
+    """Return the name of the claim that a scheduler made for a pod's extended resources, empty for none."""
+    told = (obj.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return str(told.get("resourceClaimName") or "")
 
 
 def _owning_pod(claim: Obj) -> Obj | None:

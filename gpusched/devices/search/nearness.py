@@ -101,8 +101,8 @@ def _spans(items: Sequence[T], where: Callable[[T], Locality]) -> int:
     return len({pair for item in items for pair in enumerate(where(item))})
 
 
-class Candidate(Protocol):
-    """A device that a search may give; see ``allocator``."""
+class MovableDevice(Protocol):
+    """A device that a search may exchange for another one; see ``candidates.Candidate``."""
 
     @property
     def number(self) -> int:
@@ -121,7 +121,7 @@ class Candidate(Protocol):
         """The pool of the device."""
 
 
-C = TypeVar("C", bound=Candidate)
+C = TypeVar("C", bound=MovableDevice)
 
 
 class TakenDevice(Protocol, Generic[C]):

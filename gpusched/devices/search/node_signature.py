@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
-from gpusched.devices.allocator import looked_at_by
 from gpusched.devices.inventory import (
     REMEMBERED_MAX,
     DeviceInventory,
@@ -21,6 +20,7 @@ from gpusched.devices.inventory import (
     device_content,
 )
 from gpusched.devices.requests import ReadyClaim
+from gpusched.devices.search.candidates import looked_at_by
 from gpusched.devices.search.nearness import locality_of
 from gpusched.devices.selector_verdicts import LookedAt
 from gpusched.devices.usage import DeviceUsage

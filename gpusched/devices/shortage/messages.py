@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gpusched.devices.extended_resources import is_extended_title
 from gpusched.devices.shortage.causes import DeviceState, Relief, RequestShortage
 
 HOLDERS_SHOWN: Final = 2
@@ -38,7 +39,9 @@ def request_shortage_text(found: RequestShortage, *, shown: int | None = HOLDERS
         parts.append(f"{unusable} in pools that are not complete or contradict themselves")
     if found.unanswered:
         parts.append(found.unanswered)
-    return f"claim {found.claim}, request {found.request}: {', '.join(parts)}"
+    extended = is_extended_title(found.claim)
+    claim = f"devices for {found.claim.strip('<>')}" if extended else f"claim {found.claim}"
+    return f"{claim}, request {found.request}: {', '.join(parts)}"
 
 
 def reliefs_text(found: Sequence[Relief]) -> str:

@@ -33,6 +33,7 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceConstraint,
     DeviceRequest,
     DeviceToleration,
+    ExtendedRequest,
     OpaqueConfig,
     PodClaim,
     RequestAlternatives,
@@ -198,6 +199,7 @@ TAGS: Final[dict[type[Any], str]] = {
     ResourceClaim: "resource-claim",
     ResourceClaimTemplate: "resource-claim-template",
     PodClaim: "pod-claim",
+    ExtendedRequest: "extended-request",
     ClaimGroup: "claim-group",
     # what objects are made of
     GangKey: "gang-key",

@@ -26,6 +26,7 @@ from gpusched.cache.cache import Cache
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from gpusched.io.client.responses import api_error
+from gpusched.io.client.transport import JSON
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.workers.rate_limiter import RateLimiter, TrafficClass
@@ -214,6 +215,12 @@ class PreemptionCalls:
         """Send a merge patch of a claim for devices, made anew for each try."""
         return await self._tried(path, MERGE_PATCH, body, fence=fence, traffic=TrafficClass.BIND)
 
+    async def send_claim(self, method: str, path: str, body: Body, *, fence: str) -> PatchOutcome:
+        """Make (``POST``) or delete (``DELETE``) a claim for devices, with a body made anew for each try."""
+        return await self._tried(
+            path, JSON, body, fence=fence, traffic=TrafficClass.BIND, method=method
+        )
+
     async def _patch(
         self, path: str, content_type: str, body: Body, *, fence: str, or_gone: bool = False
     ) -> str:
@@ -228,6 +235,7 @@ class PreemptionCalls:
         *,
         fence: str,
         traffic: TrafficClass = TrafficClass.EVICT,
+        method: str = "PATCH",
     ) -> PatchOutcome:
         outcome, uncertain = PatchOutcome(""), False
         async with self._turns:
@@ -241,29 +249,31 @@ class PreemptionCalls:
                 now, boot = self._clock.monotonic(), self._clock.boottime()
                 if self._lease.fence != fence or not self._lease.may_act(now, boot, CALL_S):
                     return PatchOutcome(NOT_LEADING, uncertain=uncertain)
-                outcome, again = await self._once(path, content_type, made)
+                outcome, again = await self._once(method, path, content_type, made)
                 uncertain |= outcome.uncertain
                 if not again:
                     break
         return attrs.evolve(outcome, uncertain=uncertain and bool(outcome.why))
 
-    async def _once(self, path: str, content_type: str, body: bytes) -> tuple[PatchOutcome, bool]:
+    async def _once(
+        self, method: str, path: str, content_type: str, body: bytes
+    ) -> tuple[PatchOutcome, bool]:
         """What became of one try, and whether to try again."""
         try:
             async with asyncio.timeout(CALL_S):
                 answer = await self._api.request(
-                    "PATCH", path, body=body, content_type=content_type, timeout_s=CALL_S
+                    method, path, body=body, content_type=content_type, timeout_s=CALL_S
                 )
         except errors.ClusterUnreachable as unsent:
             return PatchOutcome(str(unsent)), True
         except errors.OutcomeUnknown as unanswered:
             return PatchOutcome(str(unanswered), uncertain=True), True
         except TimeoutError:
-            why = f"patch {path}: no answer within {CALL_S:g} s"
+            why = f"{method.lower()} {path}: no answer within {CALL_S:g} s"
             return PatchOutcome(why, uncertain=True), True
         if answer.ok:
             return PatchOutcome("", answer.body, answer.status), False
-        error = api_error(answer, doing=f"patch {path}", write=True)
+        error = api_error(answer, doing=f"{method.lower()} {path}", write=True)
         unknown = isinstance(error, errors.OutcomeUnknown)
         refusal = PatchOutcome(str(error), status=answer.status, uncertain=unknown)
         if isinstance(error, errors.Throttled):

@@ -235,7 +235,8 @@ class InvariantChecker:
 
     def _served(self, pod: Obj) -> None:
         """I17: its claims have their devices before it is bound."""
-        if not pod["spec"].get("resourceClaims") or self._fresh(_RESTORED):
+        claimed = pod["spec"].get("resourceClaims") or model.served_by_claim(pod)
+        if not claimed or self._fresh(_RESTORED):
             return
         claims = {model.object_name(each): each for each in self._all(CLAIMS)}
         for found in devices.unserved_claims(pod, claims):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.lab.chaos.steps.objects import GPU, GROUPS, JOBS, QUEUES
+from gpusched.lab.chaos.steps.objects import CARD, GPU, GROUPS, JOBS, QUEUES
 from gpusched.testing.invariants import model, queues
 from gpusched.testing.invariants.model import Obj
 
@@ -149,8 +149,12 @@ def _of_group(group: Obj, mine: Sequence[Obj], racks: Mapping[str, str]) -> _Wai
         lasting=spec.get("preemptible") is False,
         told=_scheduled_reason(group),
         charge=charge,
-        claims=any(pod["spec"].get("resourceClaims") for pod in waits),
+        claims=any(_needs_devices(pod) for pod in waits),
     )
+
+
+def _needs_devices(pod: Obj) -> bool:
+    return bool(pod["spec"].get("resourceClaims")) or CARD in model.pod_requests(pod)
 
 
 def _parts_have_pods(spec: Obj, mine: Sequence[Obj], waits: Sequence[Obj]) -> bool:

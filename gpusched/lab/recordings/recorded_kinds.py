@@ -159,6 +159,14 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (pod_wire.ContainerStatus, "resources"): wire_rules.ResourceRequirements,
     (pod_wire.PodStatus, "allocatedResources"): _QUANTITIES,
     (pod_wire.PodStatus, "resources"): wire_rules.ResourceRequirements,
+    (pod_wire.PodStatus, "extendedResourceClaimStatus"): keep_members(
+        {
+            "resourceClaimName": keep_scalar,
+            "requestMappings": keep_list(
+                keep_members(_scalars("containerName", "resourceName", "requestName"))
+            ),
+        }
+    ),
     (wire_rules.ResourceRequirements, "claims"): keep_list(keep_members(_scalars("name"))),
     (job_wire.PodTemplate, "spec"): pod_wire.PodSpec,
     (wire_groups.PodGroupSpec, "gpuTypes"): keep_members(

@@ -354,5 +354,4 @@ def _assign_again(session: Session, statement: Statement, place: Assignment) -> 
     info = session.pod_info(place.pod)
     if not info.class_fit.fits[place.row]:
         return False
-    statement.assign(place.pod, place.row, info.request)
-    return True
+    return statement.try_assign(place.pod, place.row, info.request)

@@ -192,13 +192,14 @@ class InterPodSearch:
 
     def _seat(self, member: _SearchedPod, rows: Bools | None, *, emptiest: bool) -> bool:
         self._session.work_budget.spend(WORK_STEP)
-        info = self._session.pod_info(member.pod)
-        row = _emptiest_row(info.class_fit, rows) if emptiest else info.class_fit.best(rows)
-        if row < 0:
-            return False
-        self._steps -= 1
-        self._statement.assign(member.pod, row, info.request)
-        return True
+        while True:
+            info = self._session.pod_info(member.pod)
+            row = _emptiest_row(info.class_fit, rows) if emptiest else info.class_fit.best(rows)
+            if row < 0:
+                return False
+            self._steps -= 1
+            if self._statement.try_assign(member.pod, row, info.request):
+                return True
 
     # -- backtracking ------------------------------------------------------------------------
     def _backtrack(self, number: int) -> bool:
@@ -213,7 +214,8 @@ class InterPodSearch:
             self._steps -= 1
             self._session.work_budget.spend(WORK_STEP)
             mark = self._statement.checkpoint()
-            self._statement.assign(member.pod, row, info.request)
+            if not self._statement.try_assign(member.pod, row, info.request):
+                continue
             if self._backtrack(number + 1):
                 return True
             self._back(mark)
@@ -290,10 +292,12 @@ def _place_all(
         info = session.class_info(pod_set.pod_class)
         for pod in in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]:
             row = info.class_fit.best(area.rows)
+            while row >= 0 and not statement.try_assign(pod, row, info.request):
+                info.class_fit.refresh()
+                row = info.class_fit.best(area.rows)
             if row < 0:
                 statement.rollback(start)
                 return explain_shortage(session, pod_set, count, area, pod=pod)
-            statement.assign(pod, row, info.request)
             info.class_fit.refresh()
     return None
 

@@ -153,11 +153,15 @@ def _place_extra(
     if verdict.refuses:
         return Unschedulable(Reason(verdict.reason), verdict.message)
     info = session.pod_info(pod)
-    row = next((r for area in areas if (r := info.class_fit.best(area.rows)) >= 0), -1)
-    if row < 0:
-        return explain_shortage(session, pod_set, left, areas[-1] if areas else ALL_NODES, pod=pod)
     statement = session.statement()
-    statement.assign(pod, row, info.request)
+    while True:
+        row = next((r for area in areas if (r := info.class_fit.best(area.rows)) >= 0), -1)
+        if row < 0:
+            area = areas[-1] if areas else ALL_NODES
+            return explain_shortage(session, pod_set, left, area, pod=pod)
+        if statement.try_assign(pod, row, info.request):
+            break
+        info.class_fit.refresh()
     if (refusal := _reserved_for_other(session, gang, statement)) is not None:
         return refusal
     session.placements.commit(gang, statement)

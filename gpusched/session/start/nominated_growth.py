@@ -68,5 +68,4 @@ def _assign_one(session: Session, gang: Gang, statement: Statement, place: Assig
     )  # fmt: skip
     if first_refusal(session.hooks.quota_checks, asked).refuses:
         return False
-    statement.assign(place.pod, place.row, info.request)
-    return True
+    return statement.try_assign(place.pod, place.row, info.request)

@@ -7,7 +7,7 @@ import hashlib
 import attrs
 import msgspec
 
-from gpusched.api.devices.dynamic.claims import ClaimAllocation, ClaimConsumer
+from gpusched.api.devices.dynamic.claims import ClaimAllocation, ClaimConsumer, ExtendedRequest
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.plan_suffix import plan_suffix
@@ -25,12 +25,15 @@ class ClaimBind:
     Attributes:
         consumer: the pod's group, for which the claim is reserved; None for the pod.
         allocation: to be written; None where the claim has one, which is reserved for the pod as well.
+        extended: what containers of the pod request of extended resources: the claim is made for these first, and has no
+            ``uid`` before.
     """
 
     key: ObjectKey
     uid: UID
     allocation: ClaimAllocation | None = None
     consumer: ClaimConsumer | None = None
+    extended: tuple[ExtendedRequest, ...] = ()
 
     def content(self) -> tuple[object, ...]:
         """What identifies the decision."""

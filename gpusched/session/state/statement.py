@@ -206,6 +206,16 @@ class Statement:
         self._pod_counts.place(pod, row)
         self._moves.append(Assignment(pod, row, slots, request))
 
+    def try_assign(self, pod: Pod, row: int, request: RequestVector) -> bool:
+        """The same where a search for devices may end early; False where it did, and nothing is given.
+
+        From then on no pod of its class fits the row.
+        """
+        if pod.pod_class.claims and not self._devices().can_take(pod, row):
+            return False
+        self.assign(pod, row, request)
+        return True
+
     def evict(
         self, gang: Gang, member: Placed, row: int, request: RequestVector, *, path: Sequence[str]
     ) -> None:

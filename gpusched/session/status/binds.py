@@ -37,20 +37,24 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
 
 def _pod_bind(session: Session, place: Assignment, node: Node) -> PodBind:
     claims: tuple[ClaimBind, ...] = ()
-    slots = 0
+    slots, device_slots = place.slots, 0
     numa: tuple[int, ...] = ()
     if place.pod.pod_class.claims:
         claims = session.devices.claim_binds(place.pod)
-        slots, numa = device_places(session, node.name, claims)
+        device_slots, numa = device_places(session, node.name, claims)
+        if place.pod.pod_class.gpu in node.devices_only:
+            # Which GPUs it has is said by the claim; where drivers number none, nobody knows.
+            fits = device_slots.bit_count() == place.pod.pod_class.gpus
+            slots = device_slots if fits else 0
     return PodBind(
         place.pod.key,
         place.pod.uid,
         node.name,
         node.uid,
-        place.slots,
+        slots,
         place.pod.rank,
         place.pod.pod_class.requests,
         claims,
-        slots,
+        device_slots,
         numa,
     )

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from gpusched.api.meta.quantity import QuantityError, format_billionths, parse_billionths
-from gpusched.testing.invariants.model import Finding, Obj, bound_node, is_over, object_name
+from gpusched.testing.invariants.model import (
+    EXTENDED,
+    Finding,
+    Obj,
+    bound_node,
+    is_over,
+    object_name,
+    served_by_claim,
+)
 
-_EXTENDED: Final = "extendedResourceClaimStatus"
 DeviceKey = tuple[str, str, str]
 """Driver, pool and name of a device."""
 _PoolKey = tuple[str, str]
@@ -181,7 +188,9 @@ def unserved_claims(pod: Obj, claims: Mapping[str, Obj]) -> Iterator[Finding]:
         claims: by ``namespace/name``.
     """
     name, node, uid = object_name(pod), bound_node(pod), pod["metadata"]["uid"]
-    for key in claim_names(pod):
+    names = claim_names(pod)
+    extended = names[-1] if served_by_claim(pod) else ""
+    for key in names:
         claim = claims.get(key)
         status = (claim or {}).get("status") or {}
         why = ""
@@ -191,6 +200,8 @@ def unserved_claims(pod: Obj, claims: Mapping[str, Obj]) -> Iterator[Finding]:
             why = f"whose claim {key} has no devices"
         elif not _is_reserved(claim or {}, uid):
             why = f"for which claim {key} is not reserved"
+        elif key == extended and len(_results(claim or {})) < _asked_of_devices(pod):
+            why = f"whose claim {key} has fewer devices than its containers request"
         elif node not in _nodes(status["allocation"], node):
             why = f"where the devices of claim {key} cannot be used"
         if why:
@@ -224,6 +235,16 @@ def leaked_claims(claims: Sequence[Obj], pods: Sequence[Obj]) -> Iterator[Findin
         )  # fmt: skip
 
 
+def _asked_of_devices(pod: Obj) -> int:
+    """Pieces of resources that its claim for extended resources serves, over all containers."""
+    served, spec = served_by_claim(pod), pod["spec"]
+    return sum(
+        int((each.get("resources") or {}).get("requests", {}).get(resource, 0))
+        for each in (*(spec.get("initContainers") or ()), *spec["containers"])
+        for resource in served
+    )
+
+
 def _is_reserved(claim: Obj, uid: str) -> bool:
     """Whether a claim is reserved for a pod, or for a group, which reserves for its pods."""
     return any(
@@ -245,7 +266,7 @@ def claim_names(pod: Obj) -> list[str]:
         name = each.get("resourceClaimName") or made.get(each["name"])
         if name:
             found.append(f"{place}/{name}")
-    extended = (status.get(_EXTENDED) or {}).get("resourceClaimName")
+    extended = (status.get(EXTENDED) or {}).get("resourceClaimName")
     return [*found, f"{place}/{extended}"] if extended else found
 
 

@@ -21,6 +21,9 @@ DEFAULT_QUEUE: Final = "default"
 RECOVERY_S: Final = 120.0
 _OVER: Final = ("Succeeded", "Failed")
 
+EXTENDED: Final = "extendedResourceClaimStatus"
+"""Where a pod's status tells its claim for extended resources."""
+
 
 @attrs.frozen(kw_only=True)
 class Finding:
@@ -170,3 +173,9 @@ def members_by_group(pods: Iterable[Obj]) -> dict[str, list[Obj]]:
         if group := label_value(pod, GROUP_LABEL):
             found.setdefault(f"{pod['metadata']['namespace']}/{group}", []).append(pod)
     return found
+
+
+def served_by_claim(pod: Obj) -> set[str]:
+    """Extended resources of a pod that its status says are served by devices of a claim."""
+    told = (pod.get("status") or {}).get(EXTENDED) or {}
+    return {each["resourceName"] for each in told.get("requestMappings") or ()}

@@ -21,6 +21,7 @@ from gpusched.testing.invariants.model import (
     node_gpu_memory,
     object_name,
     pod_requests,
+    served_by_claim,
 )
 
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -45,8 +46,12 @@ def overcommitted_amounts(
     name = node["metadata"]["name"]
     here = [pod for pod in pods if bound_node(pod) == name and holds_room(pod)]
     asked: Counter[str] = Counter()
+    have = base_amounts((node.get("status") or {}).get("allocatable"))
     for pod in here:
-        asked.update(pod_requests(pod))
+        # What a node does not publish itself is served by devices: I17 looks at these.
+        served = {each for each in served_by_claim(pod) if not have.get(each)}
+        needs = pod_requests(pod).items()
+        asked.update({key: amount for key, amount in needs if key not in served})
     # A GPU that is shared is no other pod's, whatever part of it is free.
     opened = {annotation_value(pod, "slots") for pod in here if gpu_share(pod, None) is not None}
     if opened:
@@ -57,7 +62,6 @@ def overcommitted_amounts(
     }
     if any(gpu_share(pod, None) is not None for pod in looked_at):
         ours.add(shared_resource())
-    have = base_amounts((node.get("status") or {}).get("allocatable"))
     for resource, amount in sorted(asked.items()):
         most = max(have.get(resource, 0), offer.get(resource, 0))
         if resource in ours and amount > most:
@@ -124,6 +128,8 @@ def node_findings(pods: Sequence[Obj], nodes: Sequence[Obj]) -> Iterator[Finding
 
 def _has_slots_of_claims(pod: Obj) -> bool:
     """Whether its slots are told of devices from claims, which it may share with others."""
+    if served_by_claim(pod):
+        return True
     claims = pod["spec"].get("resourceClaims")
     return bool(claims) and not _gpus(pod) and gpu_share(pod, None) is None
 

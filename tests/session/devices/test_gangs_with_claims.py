@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gpusched.devices.allocator import Allocation, AllocationOutcome
 from gpusched.devices.inventory import DeviceId
+from gpusched.session.state.nodes import device_room
 from tests.session.devices.conftest import ROOT, exactly, gpu, nic
 
 
@@ -85,9 +89,9 @@ def test_gpu_and_nic_are_under_one_root(given, devices):
         assert int(first.device[-1]) // 2 == int(second.device[-1])
 
 
-def test_whole_or_half_takes_halves_where_both_pods_start_so(given, devices):
-    """The wish for a whole device keeps no other member of the gang from running."""
-    given.nodes(1)
+def whole_or_halves(given, devices, nodes):
+    """Nodes of a device that is given whole or in halves, and a template that takes either."""
+    given.nodes(nodes)
     slots = [{"name": "slots", "counters": {"slot": {"value": "4"}}}]
 
     def part(name, amount):
@@ -96,7 +100,8 @@ def test_whole_or_half_takes_halves_where_both_pods_start_so(given, devices):
         return {"name": name, "consumesCounters": consumed, "attributes": kind}
 
     parts = [part("whole", "4"), part("half-0", "2"), part("half-1", "2")]
-    devices.on_node("node-0", parts, counters=slots)
+    for number in range(nodes):
+        devices.on_node(f"node-{number}", parts, counters=slots)
 
     def alternative(kind):
         text = f'device.attributes["gpu.example.com"].kind == "{kind}"'
@@ -107,11 +112,39 @@ def test_whole_or_half_takes_halves_where_both_pods_start_so(given, devices):
     devices.template(
         "any", {"name": "r", "firstAvailable": [alternative("whole"), alternative("half")]}
     )
+
+
+def test_whole_or_half_takes_halves_where_both_pods_start_so(given, devices):
+    """The wish for a whole device keeps no other member of the gang from running."""
+    whole_or_halves(given, devices, 1)
     devices.gang("g", 2, template="any")
     found = given_devices(given.when.one_session())
     assert sorted(held[0].device for held in found.values()) == ["half-0", "half-1"], (
         given.then.why("g")
     )
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_search_that_ends_early_is_told_and_sets_no_gang_aside(
+    given, devices, monkeypatch, nodes
+):
+    def out_of_steps(*_anything):
+        return Allocation(outcome=AllocationOutcome.BOUNDED)
+
+    # given: pods that would have to change devices, and a search for that which ends early
+    monkeypatch.setattr(device_room, "allocate_on_node", out_of_steps)
+    whole_or_halves(given, devices, nodes)
+    devices.gang("g", 2, template="any")
+    plan = given.when.one_session()
+    if nodes == 1:
+        # then: the gang waits, and says that more may fit than was found
+        assert given_devices(plan) == {}
+        assert "1 fits now on 1 node, more were not found in time" in given.then.why("g")
+    else:
+        # or: it is placed where no pod has to change, and nothing is called proven
+        found = given_devices(plan)
+        assert sorted(held[0].pool for held in found.values()) == ["node-0", "node-1"]
+        assert [gang.proof for gang in plan.binds] == [""]
 
 
 def test_a_pod_whose_claim_is_not_made_yet_waits_with_the_reason(given, devices):

@@ -95,6 +95,8 @@ POD_UNREAD = {
     "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
     "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
     "generated_claims": "are names alone; whether the claims are there is asked beside the key",
+    "extended": "is in the claims of its class, where devices serve any of it",
+    "extended_told": "is what was told of an earlier attempt",
     "slots_error": PLACED, "broken_since": PLACED, "gated": "a gated pod is in no task",
     "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
     "nominated": "is the nomination of this very gang, asked for by its key",

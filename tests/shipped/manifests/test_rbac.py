@@ -91,6 +91,8 @@ def test_kinds_of_other_projects_are_granted_as_they_are_used():
     # Claims get their devices before a gang is bound.
     wanted |= {
         ("resource.k8s.io", "resourceclaims", "patch"),
+        ("resource.k8s.io", "resourceclaims", "create"),
+        ("resource.k8s.io", "resourceclaims", "delete"),
         ("resource.k8s.io", "resourceclaims/status", "patch"),
         ("resource.k8s.io", "resourceclaims/binding", "patch"),
     }

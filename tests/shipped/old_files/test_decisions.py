@@ -96,6 +96,7 @@ OF_DEVICES = frozenset(
         "resource-claim",
         "resource-claim-template",
         "claim-group",
+        "extended-request",
         "pod-claim",
         "device-quota",
         "device-match-request",

@@ -16,6 +16,10 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """The finalizer of claims that are allocated."""
 GROUPS: Final = "podgroups"
 """Resource of groups that claims are reserved for."""
+EXTENDED_CLAIM: Final = "<extended-resources>"
+"""Stands for the name of the claim of a pod's extended resources inside of the pod; no claim can be called so."""
+EXTENDED_NOTE: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of claims that were made for the extended resources of a pod."""
 SHARE: Final = "share"
 """Stands for the id of a share until its claim is written."""
 
@@ -230,6 +234,7 @@ class ResourceClaim:
         conditions: of its devices, as drivers report them.
         owner: UID of the controlling pod or group, empty where a user made it.
         created: seconds since the epoch.
+        extended: whether it was made for extended resources that its pod's containers request.
     """
 
     namespace: str
@@ -244,6 +249,7 @@ class ResourceClaim:
     deleting: bool = False
     created: float = 0.0
     finalizers: tuple[str, ...] = ()
+    extended: bool = False
 
     @property
     def is_protected(self) -> bool:
@@ -287,9 +293,24 @@ class ClaimGroup:
         )
 
 
+@attrs.frozen(slots=True)
+class ExtendedRequest:
+    """A container's request of an extended resource that devices serve.
+
+    Attributes:
+        name: of the request in the claim.
+    """
+
+    name: str
+    container: str
+    resource: str
+    device_class: str
+    count: int
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class PodClaim:
-    """A claim as a pod's spec names it; one of ``claim`` and ``template`` is set.
+    """A claim as a pod's spec names it; one of ``claim`` and ``template`` is set, or ``extended`` is.
 
     Attributes:
         name: inside of the pod.
@@ -297,6 +318,8 @@ class PodClaim:
         template: name of a ResourceClaimTemplate.
         group: whose claim it is, None for the pod's; its claim is ``claim`` as soon as it was made.
         made_of: where ``claim`` was made from a template, the name of that: it is the group's, or the pod waits for its devices.
+        extended: what containers request of resources that classes of devices stand for: on a node that has such a resource as
+            devices only, a claim for these is made with the binding.
     """
 
     name: str
@@ -304,3 +327,4 @@ class PodClaim:
     template: str = ""
     group: ClaimGroup | None = None
     made_of: str = ""
+    extended: tuple[ExtendedRequest, ...] = ()

@@ -350,6 +350,7 @@ def decode_resource_claim(parsed: wire.WireResourceClaim) -> ResourceClaim:
         deleting=metadata.deletion_timestamp is not None,
         created=parse_time(created) if created else 0.0,
         finalizers=tuple(metadata.finalizers or ()),
+        extended=metadata.annotations is not None and metadata.annotations.extended == "true",
     )
 
 

@@ -281,9 +281,18 @@ class WireResourceClaimStatus(Struct, gc=False, rename="camel"):
     devices: list[WireDeviceStatus] | None = None
 
 
-class WireResourceClaimMetadata(Metadata, gc=False, rename="camel"):
-    """Metadata with owners and finalizers."""
+class DeviceClaimAnnotations(
+    Struct, gc=False, rename={"extended": "resource.kubernetes.io/extended-resource-claim"}
+):
+    """Annotations of a claim."""
 
+    extended: str | None = None
+
+
+class WireResourceClaimMetadata(Metadata, gc=False, rename="camel"):
+    """Metadata with annotations, owners and finalizers."""
+
+    annotations: DeviceClaimAnnotations | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
 

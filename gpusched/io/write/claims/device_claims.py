@@ -32,6 +32,7 @@ from gpusched.api.serializer.device_claims import (
 )
 from gpusched.cache.cache import Cache
 from gpusched.cache.claimable.device_stores import AssumedClaim
+from gpusched.io.write.claims.extended_claims import ExtendedClaims
 from gpusched.io.write.preemption_calls import Body, PatchOutcome, PreemptionCalls
 from gpusched.session.state.plan import ClaimBind, GangBind, PodBind
 
@@ -67,24 +68,36 @@ class DeviceClaims:
         self._server_now = server_now
         self._calls = calls
         self._cache = cache
+        self.extended = ExtendedClaims(calls, cache, self.patch)
         self._unanswered: set[ClaimUse] = set()
         """Of writes that may have been carried out, or may still be."""
 
     def assume(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
         for claim, consumers in claims_of(gang):
+            if claim.extended:
+                self.extended.assume(claim, consumers[0])
+                continue
             assumed = AssumedClaim(claim.uid, claim.allocation, tuple(consumers))
             self._cache.devices.assume(claim.key, assumed)
 
     def forget(self, gang: GangBind) -> None:
         """The gang is not bound: what the API shows of its claims counts again, once that is known."""
         for claim, consumers in claims_of(gang):
+            if claim.extended:
+                self.extended.forget(claim)
+                continue
             for use in _uses(claim, consumers) - self._unanswered:
                 self._cache.devices.forget(use.key, use.consumer)
 
     async def write(self, gang: GangBind, fence: str) -> str:
         """Give all claims their devices; empty when that is done, else why not."""
-        writes = (self._write(claim, users, fence) for claim, users in claims_of(gang))
+        writes = (
+            self.extended.write(claim, users[0], fence)
+            if claim.extended
+            else self._write(claim, users, fence)
+            for claim, users in claims_of(gang)
+        )
         return next(filter(None, await asyncio.gather(*writes)), "")
 
     async def _write(self, claim: ClaimBind, consumers: Sequence[ClaimConsumer], fence: str) -> str:

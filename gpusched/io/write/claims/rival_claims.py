@@ -82,7 +82,9 @@ class RivalClaims:
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             waiting = self._cache.devices.claims.without_devices
-            if any(not self._is_ours(claim) for claim in waiting):
+            if self._cache.charges.served.others_wait() or any(
+                not self._is_ours(claim) for claim in waiting
+            ):
                 self._seen_at = now
         return now - self._seen_at < _REMEMBERED_S
 
@@ -90,7 +92,7 @@ class RivalClaims:
         pod = self._cache.pod(claim.owner) if claim.owner else None
         if pod is not None:
             return pod.scheduler in self._cache.schedulers
-        group = self._cache.resolved_claims.group_of(claim.owner)
+        group = self._cache.charges.claims.group_of(claim.owner)
         if group is not None:
             return not self._cache.families.members_of_others(GangKey("PodGroup", *group))
         return claim.deleting or self._cache.devices.is_assumed(claim.key)
@@ -100,6 +102,7 @@ class RivalClaims:
         given = []
         for claim, _ in claims_of(gang):
             known = self._cache.devices.claims.items.get(claim.key)
+            known = known or self._cache.devices.made(claim.key)
             if known is not None:
                 given.append(attrs.evolve(known, allocation=known.allocation or claim.allocation))
         for device, holders in devices_given_twice(self._cache.devices, given):

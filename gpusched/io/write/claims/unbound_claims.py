@@ -2,7 +2,7 @@
 
 A gang is refused after some of its claims were written, or a process dies between two writes: whoever leads
 then takes the pod out of the claim's ``reservedFor``, and the devices from a claim that nobody else
-uses. A group leaves a claim when none of its members has a node. Claims of which a write got no answer
+uses. What was made for the extended resources of a pod is deleted. A group leaves a claim when none of its members has a node. Claims of which a write got no answer
 are asked about first.
 """
 
@@ -104,13 +104,17 @@ class UnboundClaims:
         idle: dict[GangKey, float] = {}
         for gang in gangs:
             held = self._held_by_gang(gang)
-            awaited = {claim.key for claim, _, _ in held if has_waited(claim)}
+            awaited = {
+                claim.key for claim, _, _ in held if has_waited(claim) and not claim.extended
+            }
             if awaited:
                 idle[gang.key] = self._idle_since.get(gang.key, self._clock.monotonic())
                 if not self._may_go_on(held, idle[gang.key]):
                     awaited = set()
             for claim, user, group in held:
-                if claim.key not in awaited:
+                if claim.extended and claim.owner == user:
+                    self._remove(claim.key, user, gang.key)
+                elif claim.key not in awaited:
                     leaving.setdefault(claim.key, {})[user] = _Waiting(gang.key, group)
         self._idle_since = idle
         for key, pods in leaving.items():
@@ -122,6 +126,24 @@ class UnboundClaims:
 
             if not self._cache.devices.is_assumed(key):
                 self._begin(key, take_back)
+
+    def _remove(self, key: ObjectKey, pod: UID, gang: GangKey) -> None:
+        """Delete what was made for the extended resources of an unbound pod."""
+
+        def stays() -> bool:
+            known = self._cache.devices.claims.items.get(key)
+            if known is None or self._devices.extended.is_open(key):
+                return True
+            if not self._is_unbound(pod, None) or self._has_open_commit(gang):
+                return True
+            # Not while another claim has its devices too, see ``rival_claims``.
+            return any(devices_given_twice(self._cache.devices, [known]))
+
+        async def remove(key: ObjectKey, fence: str) -> str:
+            return await self._devices.extended.remove(key, stays, fence)
+
+        if not stays():
+            self._begin(key, remove)
 
     def _held_by_gang(self, gang: Gang) -> list[tuple[ResourceClaim, UID, GangKey | None]]:
         """What unbound pods of a gang hold, see ``_held_claims``; nothing while it is being bound."""
@@ -152,6 +174,11 @@ class UnboundClaims:
         """Claims with devices for the pod or its group, each with the UID of that, and the group."""
         generated = dict(pod.generated_claims)
         for each in pod.pod_class.claims:
+            if each.extended:
+                own = self._cache.devices.claims.extended_claim(pod.namespace, pod.uid)
+                if own is not None:
+                    yield own, pod.uid, None
+                continue
             made = generated.get(each.name, "") if each.group is None else ""
             key = ObjectKey(pod.namespace, each.claim or made)
             user, group = pod.uid, None

@@ -15,7 +15,8 @@ from gpusched.lab.chaos.scripts.script import ChaosScript, ScriptStep
 EVERY: Final = 4
 """One of so many seeds has claims."""
 _REMAINDER: Final = 2
-_OWN: Final = ("whole", "half", "half", "either", "pair", "share")
+_OWN: Final = ("whole", "half", "half", "either", "pair", "share", "extended", "extended")
+"""What pods of a role claim; ``extended``: by a resource that a class of whole cards stands for."""
 _WRITES: Final = ("resourceclaims.*", "resourceclaims.*/status", "resourceclaims.*/status")
 
 
@@ -68,7 +69,8 @@ class _ClaimDraw:
             role: dict[str, Any] = {"name": f"w{number}", "count": rng.choice((1, 2, 2, 3))}
             kind = rng.random()
             if kind < 0.65:
-                role["claim"] = rng.choice(_OWN)
+                own = rng.choice(_OWN)
+                role |= {"cards": 1} if own == "extended" else {"claim": own}
             elif kind < 0.8 or not shared:
                 role["named"] = self._named(f"{name}-w{number}")  # of all pods of the role
             else:
@@ -117,7 +119,8 @@ class _ClaimDraw:
             )
         )
         self._add(
-            at, "fault", resource=rng.choice(_WRITES), verbs=["patch", "update"], fault=fault,
+            at, "fault", resource=rng.choice(_WRITES), verbs=["create", "patch", "update", "delete"],
+            fault=fault,
             rate=rng.choice((0.3, 1.0)), **{"for": lasts},
         )  # fmt: skip
 

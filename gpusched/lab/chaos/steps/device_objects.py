@@ -5,10 +5,10 @@ Whole cards and halves exclude each other by counters; one device of a node is s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpusched.lab.chaos.steps.objects import NAMESPACE
+from gpusched.lab.chaos.steps.objects import CARD, NAMESPACE
 
 Obj = dict[str, Any]
 API: Final = "resource.k8s.io/v1"
@@ -66,11 +66,16 @@ def _partition(card: int, kind: str, name: str, halves: int) -> Obj:
     }
 
 
-def device_class() -> Obj:
-    """The class of all cards."""
+def device_classes() -> Iterator[Obj]:
+    """The class of all cards, and that of whole ones, which stands for a resource that pods request."""
     text = f'device.driver == "{_DRIVER}"'
-    spec = {"selectors": [{"cel": {"expression": text}}]}
-    return {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "card"}, "spec": spec}
+    whole = f'{text} && device.attributes["{_DRIVER}"].kind == "whole"'
+    for name, chosen, more in (
+        ("card", text, {}),
+        ("whole-card", whole, {"extendedResourceName": CARD}),
+    ):
+        spec = {"selectors": [{"cel": {"expression": chosen}}], **more}
+        yield {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
 
 
 def _asked(kind: str, *, count: int = 1, **more: Any) -> Obj:

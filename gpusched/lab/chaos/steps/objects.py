@@ -22,6 +22,8 @@ LEASES: Final = "leases.coordination.k8s.io"
 GROUP_LABEL: Final = "gpusched.io/pod-group"
 GATE: Final = "gpusched.io/chaos"
 GPU: Final = DEFAULT_GPU_RESOURCES.main.name
+CARD: Final = "cards.example.com/card"
+"""Resource that a class of whole cards stands for."""
 
 
 def node(args: Mapping[str, Any]) -> Obj:
@@ -150,6 +152,8 @@ def pod_parts(gang: Mapping[str, Any], role: Mapping[str, Any]) -> tuple[Obj, Ob
     if gang.get("stops"):
         notes["gpusched.io/stop-after"] = f"{gang['stops']}s"
     limits: Obj = {GPU: str(role["gpus"])} if role.get("gpus") else {}
+    if role.get("cards"):
+        limits[CARD] = str(role["cards"])
     if role.get("share"):
         notes["gpusched.io/gpu-fraction"] = str(role["share"])
     spec: Obj = {

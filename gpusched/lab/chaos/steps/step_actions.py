@@ -167,8 +167,9 @@ class StepRunner:
                 self._client.update(objects.SLICES, {**before, "spec": made["spec"]})
 
     def _claimables(self, _args: Obj) -> None:
-        """The class of cards, and a template for each way to ask for them."""
-        self._client.create(device_objects.CLASSES, device_objects.device_class())
+        """The classes of cards, and a template for each way to ask for them."""
+        for made in device_objects.device_classes():
+            self._client.create(device_objects.CLASSES, made)
         for name in device_objects.CLAIMED:
             self._client.create(device_objects.TEMPLATES, device_objects.template(name))
 

@@ -29,6 +29,7 @@ from gpusched.lab.scenario.recorder.recorder import RunRecorder
 from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 from gpusched.testing.invariants import RECOVERY_S
 from gpusched.testing.invariants.devices import DeviceBooks, claim_names, unserved_claims
+from gpusched.testing.invariants.model import served_by_claim
 
 PATIENCE_S: Final = 10.0
 """What a node offers or a queue may hold is known to the daemon after so long at the latest."""
@@ -241,7 +242,10 @@ class InvariantWatch:
         if at - node.foreign < STATUS_S:
             return
         opened = sum(1 for held in node.slots.values() if any(s < _WHOLE for s in held.values()))
+        served = served_by_claim(pod)
         for resource in body.asked.whole:
+            if resource in served and not node.most(resource, at):
+                continue  # devices of a claim, which are looked at above
             taken = node.taken[resource] + (opened if resource == shared_resource() else 0)
             have = node.most(resource, at)
             if taken > have:
@@ -388,6 +392,8 @@ def _slots_asked(body: OpenPod) -> int:
 
 def _has_slots_of_claims(body: OpenPod, pod: Obj) -> bool:
     """Whether its slots are told of devices from its claims, which it may share."""
+    if served_by_claim(pod):
+        return True
     return bool(pod["spec"].get("resourceClaims")) and not _slots_asked(body)
 
 

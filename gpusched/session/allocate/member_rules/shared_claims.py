@@ -194,9 +194,10 @@ class _Choices:
                 continue
             for pod in pod_set.pods if self._all_start else pod_set.pods[:1]:
                 info = self._session.class_info(pod_set.pod_class)
-                if info.class_fit.fits[row] >= 1:
-                    self._statement.assign(pod, row, info.request)
-                elif self._all_start:
+                placed = info.class_fit.fits[row] >= 1 and self._statement.try_assign(
+                    pod, row, info.request
+                )
+                if not placed and self._all_start:
                     return False
         return True
 

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import UID
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
@@ -254,6 +255,8 @@ class PodClassInfos:
             return points
 
         caps = make_numa_limit(node_usage, pod_class)
+        if pod_class.share is not None:
+            caps = _lower_by_both(caps, _shares_need_slots(nodes))
         if pod_class.claims:
             caps = _lower_by_both(caps, self._devices().caps(pod_class))
         class_fit = ClassFit(
@@ -267,6 +270,22 @@ def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes
     for mask in refused:
         allowed &= ~mask
     return allowed
+
+
+def _shares_need_slots(nodes: NodeColumns) -> Caps | None:
+    """No share fits a node that has its GPUs as devices only: a share has no claim for them."""
+    rows = [row for row, node in enumerate(nodes.nodes) if shared_resource() in node.devices_only]
+    if not rows:
+        return None
+    closed = frozenset(rows)
+
+    def lower(asked: Sequence[int] | slice, fits: Ints) -> None:
+        numbers = range(len(fits)) if isinstance(asked, slice) else asked
+        for position, row in enumerate(numbers):
+            if row in closed:
+                fits[position] = 0
+
+    return lower
 
 
 def _lower_by_both(first: Caps | None, second: Caps | None) -> Caps | None:

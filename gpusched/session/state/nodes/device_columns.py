@@ -16,6 +16,7 @@ import numpy as np
 from gpusched.api.devices.dynamic.claims import AllocationMode
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools
+from gpusched.devices.extended_resources import is_extended_title
 from gpusched.devices.inventory import DeviceId
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
 from gpusched.session.state.nodes.device_room import DeviceRoom
@@ -122,7 +123,14 @@ def _make_columns(
         need: dict[tuple[object, ...], int] = {}
         claims = room.class_claims(pod_class)
         exact = exact and not claims.shared  # which need devices once, whoever uses them
-        for claim in claims.own:
+        served = claims.own
+        if any(room.published(pod_class, row) for row in rows):
+            # Some nodes have the resources themselves: what is chosen is proven by placing the gang.
+            served, exact = (
+                tuple(each for each in served if not is_extended_title(each.name)),
+                False,
+            )
+        for claim in served:
             exact = exact and _is_plain(claim)
             for alternatives in claim.requests:
                 request = alternatives[0].request

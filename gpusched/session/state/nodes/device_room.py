@@ -18,14 +18,16 @@ import attrs
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.claims import (
     ClaimAllocation,
+    ExtendedRequest,
 )
 from gpusched.api.devices.dynamic.slices import Device
-from gpusched.api.meta.identity import UID
+from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import InvariantBroken
 from gpusched.devices.allocator import REPELS, Allocation, AllocationOutcome
+from gpusched.devices.extended_resources import extended_claim_name
 from gpusched.devices.fit import (
     AskedClaims,
     PodCount,
@@ -107,7 +109,7 @@ class DeviceRoom:
         self._changed_later: DeviceUsage | None = None
         """Usage once the pods that leave are gone; None while nothing was asked about it."""
         self._held: dict[UID, list[ClaimAllocation]] | None = None
-        self._classes: dict[tuple[str, DeviceHold | None], ClassClaims] = {}
+        self._classes: dict[tuple[str, DeviceHold | None, tuple[str, ...]], ClassClaims] = {}
         self.hold: DeviceHold | None = None
         """What devices that are given now are held to, see ``held_to``."""
         self._holds: dict[UID, DeviceHold] = {}
@@ -115,6 +117,8 @@ class DeviceRoom:
         self._given = GivenPods()
         self._nominated = GivenPods()
         self._uncertain: set[tuple[str, int]] = set()
+        self._given_up: dict[tuple[str, int], int] = {}
+        """Pods with places by class and row beside which the search for devices of one more ended early."""
         self._chosen: Mapping[UID, Bools] = _NOTHING_CHOSEN
         """Rows of nodes that are to reach the devices of shared claims, by UID."""
         self._wide: tuple[object, object, list[ClaimAllocation] | None] = (None, None, None)
@@ -125,8 +129,23 @@ class DeviceRoom:
 
     # -- classes -----------------------------------------------------------------------------
     def class_claims(self, pod_class: PodClass) -> ClassClaims:
-        """Claims of a class, made ready for allocation once."""
+        """Claims of a class, made ready for allocation once, where devices serve its extended resources."""
         return self._class_claims(pod_class, self.hold)
+
+    def claims_on(self, pod_class: PodClass, row: int) -> ClassClaims:
+        """Claims of a class on a row, which may have some of its extended resources itself."""
+        return self._class_claims(pod_class, self.hold, self.published(pod_class, row))
+
+    def published(self, pod_class: PodClass, row: int) -> tuple[str, ...]:
+        """Extended resources of a class's last claim that a row has itself, not as devices."""
+        extended = pod_class.claims[-1].extended if pod_class.claims else ()
+        if not extended:
+            return ()
+        node = self._node_usage.nodes.nodes[row]
+        names = dict.fromkeys(each.resource for each in extended)
+        return tuple(
+            name for name in names if name not in node.devices_only and node.allocatable.get(name)
+        )
 
     @contextmanager
     def held_to(self, hold: DeviceHold | None) -> Iterator[None]:
@@ -141,18 +160,21 @@ class DeviceRoom:
         """What devices that a pod was given in this session were held to, None for nothing."""
         return self._holds.get(pod.uid)
 
-    def _class_claims(self, pod_class: PodClass, hold: DeviceHold | None) -> ClassClaims:
-        key = (pod_class.digest, hold)
+    def _class_claims(
+        self, pod_class: PodClass, hold: DeviceHold | None, published: tuple[str, ...] = ()
+    ) -> ClassClaims:
+        key = (pod_class.digest, hold, published)
         known = self._classes.get(key)
         if known is None:
             known = self._classes[key] = read_class_claims(
-                pod_class, self._catalog, self._cache.answers.make_asked, hold
+                pod_class, self._catalog, self._cache.answers.make_asked, hold, published
             )
         return known
 
-    def _claims_to_give(self, pod: Pod) -> ClassClaims:
-        """Claims of a pod, held as now or, where nothing is now, as those that it was given before."""
-        return self._class_claims(pod.pod_class, self.hold or self._holds.get(pod.uid))
+    def _claims_to_give(self, pod: Pod, row: int) -> ClassClaims:
+        """Claims of a pod on a row, held as now or, where nothing is now, as those that it was given before."""
+        hold = self.hold or self._holds.get(pod.uid)
+        return self._class_claims(pod.pod_class, hold, self.published(pod.pod_class, row))
 
     def describe_shortage(
         self, pod_class: PodClass, rows: Sequence[tuple[int, bool]], holders: Holders
@@ -164,7 +186,11 @@ class DeviceRoom:
             rows: of nodes, with whether each has room for the pod beside devices.
             holders: of devices.
         """
-        nodes = [(self._node_devices(row), has_room) for row, has_room in rows]
+        nodes = [
+            (self._node_devices(row), has_room)
+            for row, has_room in rows
+            if not self.published(pod_class, row)
+        ]
         return [
             describe_request(
                 self.inventory, self._usage, nodes, claim, alternatives[-1], holders=holders
@@ -178,7 +204,7 @@ class DeviceRoom:
         return reliefs(
             self.inventory,
             self._usage,
-            [self._node_devices(row) for row in rows],
+            [self._node_devices(row) for row in rows if not self.published(pod_class, row)],
             self.class_claims(pod_class).own,
             most=min(most, _PODS_MAX),
             counts=self._cache.answers.counts,
@@ -291,8 +317,13 @@ class DeviceRoom:
             fits: of the rows, changed in place.
         """
         claims = self.class_claims(pod_class)
-        if claims.fault or claims.nodes or claims.shared or claims.asked is None:
+        if claims.fault or claims.nodes or claims.shared or claims.asked is None or self._given_up:
             return list(asked)
+        if claims.extended:
+            left = [each for each in asked if self.published(pod_class, each[1])]
+            if left:
+                served = [each for each in asked if not self.published(pod_class, each[1])]
+                return [*left, *self._lower_by_known(pod_class, served, fits)]
         signatures = self._known_signatures(claims.asked, [row for _, row, _ in asked])
         given = self._nominated if self._node_usage.later else self._given
         counts: dict[tuple[int, int], PodCount | None] = {}
@@ -334,7 +365,10 @@ class DeviceRoom:
 
     def count(self, pod_class: PodClass, row: int, *, most: int) -> int:
         """How many more pods of a class find devices on a row, ``most`` at most."""
-        claims = self.class_claims(pod_class)
+        most = self._found_in_time(pod_class, row, most)
+        if most <= 0:
+            return 0
+        claims = self.claims_on(pod_class, row)
         if claims.fault:
             return 0
         node = self._node_usage.nodes.nodes[row]
@@ -359,11 +393,21 @@ class DeviceRoom:
             self._shift(each.allocations, nominated=nominated, times=-1)
         return found
 
+    def _found_in_time(self, pod_class: PodClass, row: int, most: int) -> int:
+        """Of so many pods of a class those for which no search on a row ended early, beside those with places there."""
+        known = self._given_up.get((pod_class.digest, row))
+        if known is None:
+            return most
+        return min(most, known - len(self._places(nominated=self._node_usage.later).on_row(row)))
+
+    def _places(self, *, nominated: bool) -> GivenPods:
+        return self._nominated if nominated else self._given
+
     def _count_served(
         self, pod_class: PodClass, unserved: Sequence[SharedClaim], row: int, *, most: int
     ) -> int:
         """How many pods find devices of their own on a row, with shared claims that are served there."""
-        asked = self.class_claims(pod_class).asked
+        asked = self.claims_on(pod_class, row).asked
         beside = [each.asked for each in unserved]
         if asked is not None:
             return self._count_own(pod_class, asked, row, most=min(most, _PODS_MAX), beside=beside)
@@ -498,7 +542,7 @@ class DeviceRoom:
             return None
         node = self._node_usage.nodes.nodes[row]
         devices = self.inventory.node_devices(node.name, node.labels)
-        kinds = [self.class_claims(each).own for each in classes]
+        kinds = [self.claims_on(each, row).own for each in classes]
         once = [
             {str(each.uid): each.ready for each in self._unserved(self.class_claims(of), row) or ()}
             for of in classes
@@ -539,10 +583,18 @@ class DeviceRoom:
         return self._changed_later
 
     def can_take(self, pod: Pod, row: int) -> bool:
-        """Whether a pod finds devices on a row, now or later as the session looks at it."""
+        """Whether a pod finds devices on a row, now or later as the session looks at it.
+
+        Where it finds none although some were counted, a search ended early: no more pods of its class are counted there.
+        """
         nominated = self._node_usage.later
         found = self._find(pod, row, nominated=nominated)
         self._found = ((pod.uid, row, nominated, self._moves), found)
+        if found is None:
+            key = (pod.pod_class.digest, row)
+            self._given_up[key] = len(self._places(nominated=nominated).on_row(row))
+            self._uncertain.add(key)
+            self._node_usage.touched_rows.append(row)
         return found is not None
 
     def take(self, pod: Pod, row: int, *, nominated: bool) -> None:
@@ -612,7 +664,7 @@ class DeviceRoom:
 
     def _find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, GivenClaims] | None:
         """Devices for the pod alone, else for all that this session placed on the row with it."""
-        claims = self._claims_to_give(pod)
+        claims = self._claims_to_give(pod, row)
         unserved = self._unserved(claims, row)
         if unserved is None:
             return None
@@ -844,6 +896,10 @@ class DeviceRoom:
         left = iter(() if given is None else given.allocations)
         found = []
         for each, claim in zip(pod.pod_class.claims, self.pod_claims.claims_of(pod), strict=True):
+            if each.extended:
+                if given is not None and given.claims.extended:
+                    found.append(_extended_bind(pod, next(left), given.claims.extended))
+                continue
             if claim is not None:
                 allocation = next(left) if each.template else None
                 shared = self._given.by_uid.get(claim.uid)
@@ -852,6 +908,13 @@ class DeviceRoom:
                 whom = each.group.consumer if each.group is not None else None
                 found.append(ClaimBind(claim.key, claim.uid, allocation, whom))
         return tuple(found)
+
+
+def _extended_bind(
+    pod: Pod, allocation: ClaimAllocation, requests: tuple[ExtendedRequest, ...]
+) -> ClaimBind:
+    key = ObjectKey(pod.namespace, extended_claim_name(pod.name, pod.uid))
+    return ClaimBind(key, UID(""), allocation, extended=requests)
 
 
 def _alone(claim: SharedClaim) -> ClassClaims:

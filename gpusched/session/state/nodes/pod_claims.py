@@ -6,7 +6,7 @@ until the last of its users gives back its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -14,10 +14,16 @@ import attrs
 
 from gpusched.api.affinity.selector import NodeTerm
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
-from gpusched.api.devices.dynamic.claims import ClaimAllocation, PodClaim, ResourceClaim
+from gpusched.api.devices.dynamic.claims import (
+    ClaimAllocation,
+    ExtendedRequest,
+    PodClaim,
+    ResourceClaim,
+)
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools
+from gpusched.devices.extended_resources import extended_claim_spec, extended_claim_title
 from gpusched.devices.fit import AskedClaims
 from gpusched.devices.inventory import DeviceId
 from gpusched.devices.readiness import never_ready
@@ -55,6 +61,7 @@ class ClassClaims:
         shared: that are allocated once for all pods that name them.
         nodes: for each claim that has an allocation and limits the nodes, its terms.
         fault: why no pod of the class can be placed, empty where they can.
+        extended: what the last of its own claims asks for, where that is for extended resources.
     """
 
     own: tuple[ReadyClaim, ...] = ()
@@ -62,6 +69,7 @@ class ClassClaims:
     fault: str = ""
     asked: AskedClaims | None = None
     shared: tuple[SharedClaim, ...] = ()
+    extended: tuple[ExtendedRequest, ...] = ()
 
     @property
     def without_devices(self) -> tuple[ReadyClaim, ...]:
@@ -141,6 +149,7 @@ def read_class_claims(
     catalog: DeviceCatalog,
     make_asked: Callable[[tuple[ReadyClaim, ...]], AskedClaims],
     hold: DeviceHold | None,
+    published: Collection[str] = (),
 ) -> ClassClaims:
     """Claims of a class, made ready for allocation.
 
@@ -149,6 +158,7 @@ def read_class_claims(
         catalog: of the snapshot.
         make_asked: gives claims the number that equal ones share.
         hold: what devices are held to, None for nothing.
+        published: extended resources that a node has itself, which its devices need not serve.
     """
     if not catalog.served:
         return ClassClaims(
@@ -157,7 +167,14 @@ def read_class_claims(
     own: list[ReadyClaim] = []
     shared: list[SharedClaim] = []
     nodes: list[tuple[NodeTerm, ...]] = []
+    extended: tuple[ExtendedRequest, ...] = ()
     for each in pod_class.claims:
+        if each.extended:
+            extended = tuple(asked for asked in each.extended if asked.resource not in published)
+            if extended:
+                spec = extended_claim_spec(extended)
+                own.append(make_ready(extended_claim_title(extended), spec, catalog.classes, hold))
+            continue
         key = ObjectKey(pod_class.namespace, each.claim or each.template)
         if each.template:
             template = catalog.templates.get(key)
@@ -185,6 +202,7 @@ def read_class_claims(
         fault and f"cannot be given devices: {fault}",
         make_asked(tuple(own)) if own else None,
         tuple({each.uid: each for each in shared}.values()),
+        extended,
     )
 
 
@@ -198,6 +216,8 @@ class PodClaims:
     def __init__(self, catalog: DeviceCatalog) -> None:
         self._catalog = catalog
         self._claims_of: dict[UID, tuple[ResourceClaim | None, ...]] = {}
+        self._extended: dict[tuple[str, UID], ResourceClaim] | None = None
+        """Claims for extended resources by namespace and UID of their pods; None until asked for."""
 
     def claims_of(self, pod: Pod) -> tuple[ResourceClaim | None, ...]:
         """The claims that a pod means, in the order of its spec; None for one that is not there yet."""
@@ -209,28 +229,41 @@ class PodClaims:
         return known
 
     def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
+        if named.extended:
+            return self._extended_claim(pod)
         name = named.claim
         if not name and named.group is None:
             name = _generated_name(pod, named.name)
         return self._catalog.claims.get(ObjectKey(pod.namespace, name)) if name else None
 
+    def _extended_claim(self, pod: Pod) -> ResourceClaim | None:
+        if self._extended is None:
+            every = self._catalog.claims.values()
+            self._extended = {(each.namespace, each.owner): each for each in every if each.extended}
+        return self._extended.get((pod.namespace, pod.uid))
+
     def are_ready(self, pod: Pod) -> bool:
-        """Whether all claims of a pod are there and none of them has devices yet."""
-        for claim in self.claims_of(pod):
-            if claim is None or claim.allocation is not None:
+        """Whether all claims of a pod are there, as far as they are made before, and none of them has devices yet."""
+        for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
+            if each.extended:
+                if claim is not None:
+                    return False
+            elif claim is None or claim.allocation is not None:
                 return False
         return True
 
     def missing_claim(self, pod: Pod) -> str:
         """The name that a pod has for a claim which is not made yet; empty where all are there."""
         for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
-            if claim is None and each.name not in _unneeded(pod):
+            if claim is None and not each.extended and each.name not in _unneeded(pod):
                 return each.name
         return ""
 
     def held_claim(self, pod: Pod, now: float) -> str:
         """The name of a claim of a pod whose devices are not used: of an earlier attempt, or never ready; else empty."""
         for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
+            if claim is not None and each.extended:
+                return claim.name
             if claim is None or claim.allocation is None:
                 continue
             if each.template or never_ready(claim, now):
