@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from gpusched.api.devices.dynamic.slices import AttributeValue, Device
+from gpusched.api.devices.dynamic.slices import AttributeSchema, AttributeValue, Device
 from gpusched.cel.device_selectors import (
     DeviceView,
     SelectorFailed,
@@ -153,13 +153,7 @@ class AttributeFrame:
 
 def frame_of(device: Device) -> AttributeFrame:
     """The frame of a device's attributes."""
-    if not device.attributes:
-        return _frame((), ())
-    names, values = zip(*device.attributes, strict=True)
-    types: tuple[object, ...] = tuple(map(type, values))
-    if tuple in types:
-        types = tuple([type(e) if type(e) is not tuple else _types(e) for e in values])
-    return _frame(names, types)
+    return _frame(device.schema)
 
 
 def selector_verdict(selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:
@@ -168,13 +162,8 @@ def selector_verdict(selectors: tuple[str, ...], device: Device, driver: str) ->
 
 
 @lru_cache(maxsize=_FRAMES_MAX)
-def _frame(names: tuple[str, ...], types: tuple[object, ...]) -> AttributeFrame:
-    return AttributeFrame(names, types)
-
-
-def _types(value: AttributeValue) -> object:
-    """The types inside of a list."""
-    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
+def _frame(schema: AttributeSchema) -> AttributeFrame:
+    return AttributeFrame(schema.names, schema.types)
 
 
 @lru_cache(maxsize=_SELECTORS_MAX)

@@ -14,7 +14,13 @@ from typing import Final
 
 import attrs
 
-from gpusched.api.devices.dynamic.slices import AttributeValue, Device, ResourceSlice, Version
+from gpusched.api.devices.dynamic.slices import (
+    AttributeSchema,
+    AttributeValue,
+    Device,
+    ResourceSlice,
+    Version,
+)
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Ints, NodeColumns
 from gpusched.topology.levels import WELL_KNOWN
@@ -22,8 +28,8 @@ from gpusched.topology.levels import WELL_KNOWN
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 CHANNEL_DRIVER: Final = "compute-domain.nvidia.com"
 _CLIQUE_NAMES: Final = frozenset({"clique", "cliqueid"})
-_NAMES_MAX: Final = 4_096
-"""Names of attributes that are remembered."""
+_SCHEMAS_MAX: Final = 4_096
+"""Sorts of attributes whose labels are remembered."""
 _CLIQUE_LABELS: Final = frozenset(next(labels for name, labels in WELL_KNOWN if name == "clique"))
 
 _Values = Mapping[str, frozenset[str]]
@@ -47,7 +53,7 @@ class PublishedDomains:
         self._wanted: frozenset[str] = frozenset()
         self._slices: Sequence[ResourceSlice] = ()
         self._read: dict[str, _ReadSlice] = {}
-        self._labels: dict[str, tuple[str, ...]] = {}
+        self._labels: dict[AttributeSchema, tuple[tuple[int, tuple[str, ...]], ...]] = {}
         """Labels that attributes are read as, by name."""
         self._seen: tuple[int, Ints] | None = None
         self._made: Sequence[Node] | None = None
@@ -113,25 +119,32 @@ class PublishedDomains:
     def _read_devices(self, part: ResourceSlice, devices: Iterable[Device]) -> _Values:
         found: dict[str, set[str]] = {}
         for device in devices:
-            for name, value in device.attributes:
-                for label in self._labels_of(name):
-                    found.setdefault(label, set()).add(_text(value))
+            for place, labels in self._labels_of(device.schema):
+                text = _text(device.attributes[place][1])
+                for label in labels:
+                    found.setdefault(label, set()).add(text)
         reach = part.reach
         of_several = reach is not None and bool(reach.terms) and not reach.node
         if part.driver == CHANNEL_DRIVER and of_several and CLIQUE_LABEL not in found:
             found[CLIQUE_LABEL] = {part.pool}
         return {label: frozenset(values) for label, values in found.items()} or _NONE
 
-    def _labels_of(self, attribute: str) -> tuple[str, ...]:
-        """Labels that an attribute is read as; most are read as none."""
-        known = self._labels.get(attribute)
+    def _labels_of(self, schema: AttributeSchema) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Places of the attributes that are read as labels, each with these; most are read as none."""
+        known = self._labels.get(schema)
         if known is None:
-            if len(self._labels) >= _NAMES_MAX:
+            if len(self._labels) >= _SCHEMAS_MAX:
                 self._labels.clear()
-            clique = attribute.rpartition("/")[2].lower() in _CLIQUE_NAMES
-            known = (attribute,) if attribute in self._wanted else ()
-            known = self._labels[attribute] = (*known, CLIQUE_LABEL) if clique else known
+            told = enumerate(map(self._labels_of_attribute, schema.names))
+            known = self._labels[schema] = tuple(
+                (place, labels) for place, labels in told if labels
+            )
         return known
+
+    def _labels_of_attribute(self, attribute: str) -> tuple[str, ...]:
+        clique = attribute.rpartition("/")[2].lower() in _CLIQUE_NAMES
+        known = (attribute,) if attribute in self._wanted else ()
+        return (*known, CLIQUE_LABEL) if clique else known
 
 
 def _text(value: AttributeValue) -> str:

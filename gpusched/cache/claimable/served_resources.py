@@ -109,7 +109,7 @@ class ServedResources:
                     else:
                         reaching[_reach(device, pool), resource] += _copies(device)
         self.by_node = {node: _amounts(found) for node, found in counts.items()}
-        self._reaching = [(reach, name, count) for (reach, name), count in reaching.items()]
+        self._reaching = tuple([(reach, name, count) for (reach, name), count in reaching.items()])
 
     def on_node(self, node: Node) -> Resources:
         """Amounts of resources that a node has as devices only.

@@ -257,6 +257,8 @@ class DeviceCharges:
 
     def leave_out(self, amounts: Mapping[str, Resources]) -> None:
         """Nodes offer so much as amounts of their own, which is not to be counted twice."""
+        if amounts == self._left_out:
+            return
         self._left_out = amounts
         self.totals = self._totals()
         self.everywhere = total(self.totals.values())

@@ -111,9 +111,13 @@ class PublishedPool:
             return self._content[1]
         found: list[Hashable] = [self.driver, tuple(sorted(self.counters.items())), read]
         looked_at = (read, ())
+        last: AttributeFrame | None = None
+        places: tuple[int, ...] = ()
         for (device, _), frame in zip(self.devices.values(), self.frames.values(), strict=True):
             attributes = device.attributes
-            places = (*frame.read_places(looked_at), *frame.places_ending_in(_PROFILE_NAME))
+            if frame is not last:  # mostly one for all devices of a pool
+                last = frame
+                places = (*frame.read_places(looked_at), *frame.places_ending_in(_PROFILE_NAME))
             found.append(
                 (
                     frame,
@@ -171,6 +175,7 @@ class DeviceWorth:
         self._active_texts = tuple(dict.fromkeys(texts for _, texts in self._active_rows))
         self._by_class = {each.device_class for each in rows if each.device_class}
         self._selects = any(each.selector for each in rows)
+        self._totals: dict[str, Resources] | None = None
         self._requests: dict[DeviceRequest, Resources] = {}
         self._claims: dict[int, tuple[DeviceClaimSpec, Resources]] = {}
         """By ``id`` of the spec, which equal claims share; with it, so that no other gets its ``id``."""
@@ -336,19 +341,21 @@ class DeviceWorth:
         self.alike[key] = answer
 
     # -- what there is -----------------------------------------------------------------------
-    def totals(self) -> dict[str, Resources]:
+    def totals(self) -> Mapping[str, Resources]:
         """What all cards count as, by the one node that reaches them ("" where several may).
 
         Of the partitions of one card the dearest counts, as they exclude each other.
         """
-        active = self._active_rows
-        sums: dict[str, list[Resources]] = {}
-        for pool in self.pools.values() if active else ():
-            if pool.totals is None:
-                pool.totals = self._totals_of_pool(pool, active)
-            for node, amounts in pool.totals.items():
-                sums.setdefault(node, []).append(amounts)
-        return {node: total(parts) for node, parts in sums.items()}
+        if self._totals is None:
+            active = self._active_rows
+            sums: dict[str, list[Resources]] = {}
+            for pool in self.pools.values() if active else ():
+                if pool.totals is None:
+                    pool.totals = self._totals_of_pool(pool, active)
+                for node, amounts in pool.totals.items():
+                    sums.setdefault(node, []).append(amounts)
+            self._totals = {node: total(parts) for node, parts in sums.items()}
+        return self._totals
 
     def _totals_of_pool(
         self, pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
@@ -474,7 +481,7 @@ def _worth(
     profiles = tuple(device.attributes[place][1] for place in frame.places_ending_in(_PROFILE_NAME))
     whole = _part_by_profile(profiles) if profiles else _WHOLE
     if consumed is None and not device.consumes:
-        return _worth_of_card(row, device.capacities, whole)
+        return _worth_of_card(row, device.capacities if row.capacities else (), whole)
     part = _part(device, whole, counters, consumed) if row.by_part else _WHOLE
     return _amounts(row, device.capacities, part, consumed)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
-from gpusched.api.devices.dynamic.slices import Device
+from gpusched.api.devices.dynamic.slices import AttributeSchema, Device
 from gpusched.api.devices.published_devices import LINKS
 from gpusched.devices.inventory import Pool, PoolDevice, PoolId
 from gpusched.devices.usage import DeviceUsage
@@ -27,16 +27,16 @@ def read_locality(device: Device) -> Locality:
     """The same of a device as its slice has it."""
     attributes = device.attributes
     found = []
-    for place in _link_places(tuple([name for name, _ in attributes])):
+    for place in link_places(device.schema):
         value = "" if place is None else attributes[place][1]
         found.append(str(value[0] if isinstance(value, tuple) and value else value))
     return tuple(found)
 
 
 @lru_cache(maxsize=4096)
-def _link_places(attributes: tuple[str, ...]) -> tuple[int | None, ...]:
+def link_places(schema: AttributeSchema) -> tuple[int | None, ...]:
     """For each kind of link the place of the attribute that tells it, None for none."""
-    known = {name.rpartition("/")[2].lower(): place for place, name in enumerate(attributes)}
+    known = {name.rpartition("/")[2].lower(): place for place, name in enumerate(schema.names)}
     return tuple(next((known[name] for name in names if name in known), None) for names in LINKS)
 
 

@@ -21,8 +21,8 @@ from gpusched.devices.inventory import (
 )
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.search.candidates import looked_at_by
-from gpusched.devices.search.nearness import locality_of
-from gpusched.devices.selector_verdicts import LookedAt
+from gpusched.devices.search.nearness import link_places, locality_of
+from gpusched.devices.selector_verdicts import AttributeFrame, LookedAt
 from gpusched.devices.usage import DeviceUsage
 
 NodeSignature: TypeAlias = "tuple[int, tuple[Hashable, ...]]"
@@ -74,15 +74,20 @@ def _read(node: NodeDevices, part: ReachablePool, looked_at: LookedAt) -> Hashab
     pool = part.pool
     found: list[Hashable] = []
     own = True
+    frame: AttributeFrame | None = None
+    places: tuple[int, ...] = ()
     for each in part.devices:
-        device, frame = each.device, each.frame
+        device = each.device
+        if each.frame is not frame:  # mostly one for all devices of a pool
+            frame = each.frame
+            links = [place for place in link_places(device.schema) if place is not None]
+            places = (*frame.read_places(looked_at), *links)
         attributes = device.attributes
         own = own and bool(each.reach.node)
         found.append(
             (
                 frame,
-                tuple([attributes[place][1] for place in frame.read_places(looked_at)]),
-                locality_of(each),
+                tuple([attributes[place][1] for place in places]),
                 device.capacities,
                 device.consumes,
                 each.taints,

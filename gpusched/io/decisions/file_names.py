@@ -342,12 +342,15 @@ def tag_in(name: str) -> str:
 
 
 def fields_of(cls: type[Any]) -> tuple[Field, ...] | None:
-    """Fields of a class that holds nothing but data, in its order; None for any other."""
+    """Fields of a class that holds nothing but data, in its order; None for any other.
+
+    What a class works out from its other fields is not written.
+    """
     if issubclass(cls, BaseException):
         return None
     found: dict[str, Callable[[], Any] | None]
     if attrs.has(cls):
-        found = {each.name: _default(each.default) for each in attrs.fields(cls)}
+        found = {each.name: _default(each.default) for each in attrs.fields(cls) if each.init}
     elif issubclass(cls, msgspec.Struct):
         found = {each.name: _struct_default(each) for each in msgspec.structs.fields(cls)}
     elif issubclass(cls, tuple) and hasattr(cls, "_fields"):

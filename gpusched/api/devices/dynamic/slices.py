@@ -6,6 +6,7 @@ that a quantity of the API can name, so that sums and comparisons are exact.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import attrs
@@ -15,6 +16,9 @@ from gpusched.api.meta.identity import UID, ResourceVersion
 
 AMOUNT_UNIT: Final = 10**9
 """Parts that one base unit (a byte, a piece) is counted in."""
+
+_SCHEMAS_MAX: Final = 4_096
+"""Schemas that are remembered; beyond, equal ones may be several objects."""
 
 AttributeValue: TypeAlias = "bool | int | str | Version | tuple[AttributeValue, ...]"
 """What an attribute of a device holds; a tuple for lists of them."""
@@ -104,6 +108,39 @@ class NodeReach:
     everywhere: bool = False
 
 
+@attrs.frozen(slots=True, eq=False)
+class AttributeSchema:
+    """Names and types of the attributes that devices of one model have in common.
+
+    Attributes:
+        names: by place in ``Device.attributes``.
+        types: of the values; of a list, a tuple of its elements' types.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[object, ...]
+
+
+@lru_cache(maxsize=_SCHEMAS_MAX)
+def _schema(names: tuple[str, ...], types: tuple[object, ...]) -> AttributeSchema:
+    return AttributeSchema(names, types)
+
+
+def _schema_of(attributes: tuple[tuple[str, AttributeValue], ...]) -> AttributeSchema:
+    if not attributes:
+        return _schema((), ())
+    names, values = zip(*attributes, strict=True)
+    types: tuple[object, ...] = tuple(map(type, values))
+    if tuple in types:
+        types = tuple([type(e) if type(e) is not tuple else _types(e) for e in values])
+    return _schema(names, types)
+
+
+def _types(value: AttributeValue) -> object:
+    """The types inside of a list."""
+    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class Device:
     """One device, or one partition of a device, that a driver publishes.
@@ -118,6 +155,8 @@ class Device:
         shareable: whether several claims may hold shares of it (``allowMultipleAllocations``).
         binds_to_node: whether an allocation narrows the claim to the one node chosen.
         binding_conditions, failure_conditions: of the claim's status, awaited before binding.
+        schema: of its attributes; devices of one model share it, so that what depends on it alone is
+            worked out once for all of them.
     """
 
     name: str
@@ -130,6 +169,11 @@ class Device:
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
     failure_conditions: tuple[str, ...] = ()
+    schema: AttributeSchema = attrs.field(init=False, eq=False, repr=False)
+
+    @schema.default
+    def _find_schema(self) -> AttributeSchema:
+        return _schema_of(self.attributes)
 
 
 @attrs.frozen(slots=True, kw_only=True)
