@@ -38,8 +38,8 @@ from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.session.framework.pod_counts import PodCountCache, PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
-from gpusched.session.state.nodes.device_cache import DeviceCache
-from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.nodes.devices.device_cache import DeviceCache
+from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.statement import Statement
 from gpusched.testing import entities, invariants
 from gpusched.testing.given import Given

@@ -109,7 +109,7 @@ def _claims_are_ready(session: Session, gang: Gang) -> bool:
     """Whether each pod that exists has all its claims, none of them has devices, and none is in vain."""
     devices = session.devices
     return all(
-        not devices.class_claims(pod_set.pod_class).fault
+        not devices.claims.class_claims(pod_set.pod_class).fault
         and (is_expected(pod) or devices.pod_claims.are_ready(pod))
         for pod_set in gang.pod_sets
         if pod_set.pod_class.claims

@@ -329,7 +329,7 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
     with session.pipelining():
         holds = hold_options(session, gang, later=True).holds
     for hold in holds:
-        with session.devices.held_to(hold):
+        with session.devices.claims.held_to(hold):
             if _nominated_places_fit(session, gang):
                 return True
     return False

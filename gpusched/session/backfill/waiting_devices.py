@@ -6,7 +6,7 @@ import numpy as np
 
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints, RequestVector
-from gpusched.session.state.nodes.device_columns import DeviceColumns, device_columns
+from gpusched.session.state.nodes.devices.device_columns import DeviceColumns, device_columns
 from gpusched.session.state.session import Session
 
 CLASSES_MAX = 64
@@ -30,7 +30,9 @@ class WaitingDevices:
         }
         asked = [each for _, each in sorted(classes.items())[:CLASSES_MAX]]
         rows = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
-        with session.devices.held_to(None):  # whichever gang is being placed when they are made
+        with session.devices.claims.held_to(
+            None
+        ):  # whichever gang is being placed when they are made
             self._columns: DeviceColumns = device_columns(session, asked, rows)
         self.width: int = self.nodes_width + len(self._columns.requests)
 

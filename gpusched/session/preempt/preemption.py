@@ -277,7 +277,7 @@ class Preemption:
             return self._try_on_gpu_types(gang, claimant, kind, need)
         most = -1
         for hold in hold_options(self._session, claimant, later=True).holds:
-            with self._session.devices.held_to(hold):
+            with self._session.devices.claims.held_to(hold):
                 reach = self._try_on_gpu_types(gang, claimant, (kind, hold), need)
             if reach is None:
                 return None

@@ -30,7 +30,7 @@ from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victim_selection import record_victim_search
 from gpusched.session.preempt.victims import Victims
-from gpusched.session.state.nodes.device_columns import device_columns
+from gpusched.session.state.nodes.devices.device_columns import device_columns
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 

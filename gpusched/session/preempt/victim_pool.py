@@ -38,7 +38,7 @@ from gpusched.session.preempt.victims import (
     Victims,
     complete_sub_groups,
 )
-from gpusched.session.state.nodes.device_columns import DeviceColumns
+from gpusched.session.state.nodes.devices.device_columns import DeviceColumns
 from gpusched.session.state.session import Session
 
 _RANK_SPARE, _RANK_WHOLE_GANG = 0, 1

@@ -26,7 +26,7 @@ from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
 from gpusched.session.preempt.victims import Victims
-from gpusched.session.state.nodes.device_columns import DeviceColumns, device_columns
+from gpusched.session.state.nodes.devices.device_columns import DeviceColumns, device_columns
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
 

@@ -45,7 +45,7 @@ from gpusched.session.state.nodes.class_info import (
     PodClassInfos,
 )
 from gpusched.session.state.nodes.cluster_map import ClusterMap
-from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.gpu_types import (
     NodeGpuTypes,
     slowest_speed,

@@ -21,7 +21,7 @@ from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.node_pools import NodePoolCache
 from gpusched.session.framework.pod_counts import PodCountCache
 from gpusched.session.state.equivalence import EquivalenceClasses, GangCache
-from gpusched.session.state.nodes.device_cache import DeviceCache
+from gpusched.session.state.nodes.devices.device_cache import DeviceCache
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.topology.levels import (

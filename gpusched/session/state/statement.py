@@ -23,7 +23,7 @@ from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.placement.model.problem import Term
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.queue_accounts import QueueAccounts
-from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import numa_slot_masks
 from gpusched.topology.slot_choice import choose_slots
 
@@ -226,7 +226,7 @@ class Statement:
         self._must_be_open()
         self._node_usage.release(row, request, slots=member.slots)
         if member.pod.pod_class.claims:
-            self._devices().leave(member.pod)
+            self._devices().taken.leave(member.pod)
         self._pod_counts.leave(member.pod, row)
         self._accounts.release(path, member.pod.pod_class.charged)
         self._moves.append(EvictOperation(gang, member, row, request, tuple(path)))
@@ -274,7 +274,7 @@ class Statement:
         if isinstance(move, EvictOperation):
             node_usage.release(move.row, move.request, slots=move.member.slots, times=-1)
             if move.member.pod.pod_class.claims:
-                self._devices().leave(move.member.pod, times=-1)
+                self._devices().taken.leave(move.member.pod, times=-1)
             self._pod_counts.leave(move.member.pod, move.row, times=-1)
             self._accounts.release(move.path, move.member.pod.pod_class.charged, times=-1)
         elif isinstance(move, UnnominateOperation):

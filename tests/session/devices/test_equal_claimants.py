@@ -11,7 +11,7 @@ from gpusched.api.devices.dynamic.claims import ClaimConsumer, PodClaim
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.cache.claimable.device_stores import AssumedClaim
 from gpusched.devices.shortage import causes
-from gpusched.session.state.nodes import device_room
+from gpusched.session.state.nodes.devices import device_report
 from gpusched.testing.given import Given
 from tests.populations import one_of
 from tests.session.devices.conftest import ROOT, Devices, exactly, gpu, nic
@@ -116,7 +116,7 @@ def described(monkeypatch):
         asked.append(args[4].name)
         return causes.describe_request(*args, **named)
 
-    monkeypatch.setattr(device_room, "describe_request", describe)
+    monkeypatch.setattr(device_report, "describe_request", describe)
     return asked
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpusched.devices.allocator import Allocation, AllocationOutcome
 from gpusched.devices.inventory import DeviceId
-from gpusched.session.state.nodes import device_room
+from gpusched.session.state.nodes.devices import device_search
 from tests.session.devices.conftest import ROOT, exactly, gpu, nic
 
 
@@ -132,7 +132,7 @@ def test_a_search_that_ends_early_is_told_and_sets_no_gang_aside(
         return Allocation(outcome=AllocationOutcome.BOUNDED)
 
     # given: pods that would have to change devices, and a search for that which ends early
-    monkeypatch.setattr(device_room, "allocate_on_node", out_of_steps)
+    monkeypatch.setattr(device_search, "allocate_on_node", out_of_steps)
     whole_or_halves(given, devices, nodes)
     devices.gang("g", 2, template="any")
     plan = given.when.one_session()

@@ -21,7 +21,7 @@ def role_mixes(session: Session, gang: Gang, roles: Sequence[Role]) -> RoleMixes
     places: dict[str, list[int]] = {}
     for number, pod_set in enumerate(gang.pod_sets):
         pod_class = pod_set.pod_class
-        if pod_class.claims and session.devices.class_claims(pod_class).without_devices:
+        if pod_class.claims and session.devices.claims.class_claims(pod_class).without_devices:
             places.setdefault(pod_class.digest, []).append(number)
     if len(places) < 2:
         return None
@@ -39,7 +39,7 @@ def role_mixes(session: Session, gang: Gang, roles: Sequence[Role]) -> RoleMixes
     state = np.full(fits.shape[1], -1, dtype=np.int64)
     tables: dict[tuple[tuple[int, ...], ...], int] = {}
     for row in np.flatnonzero((fits > 0).sum(axis=0) > 1).tolist():
-        found = session.devices.count_together(classes, row, fits[:, row].tolist())
+        found = session.devices.counts.count_together(classes, row, fits[:, row].tolist())
         if found is not None:
             state[row] = tables.setdefault(found, len(tables))
     if not tables:

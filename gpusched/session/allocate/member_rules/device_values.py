@@ -59,11 +59,11 @@ def hold_options(session: Session, gang: Gang, *, later: bool = False) -> HoldOp
     """
     request, devices = gang.terms.devices, session.devices
     classes = [pod_set.pod_class for pod_set in gang.pod_sets if pod_set.pod_class.claims]
-    selected = devices.selected_devices(classes, request.requests)
+    selected = devices.report.selected_devices(classes, request.requests)
     kept = [
         each
         for pod in _members(session, gang)
-        for each in devices.devices_of(pod, request.requests)
+        for each in devices.report.devices_of(pod, request.requests)
     ]
     found = choose_holds(request, selected, kept)
     what = _named(gang)
@@ -119,7 +119,7 @@ def _devices_needed(session: Session, gang: Gang, classes: Sequence[PodClass]) -
 def _devices_of_pod(session: Session, gang: Gang, pod_class: PodClass) -> int:
     named = gang.terms.devices.requests
     total = 0
-    for claim in session.devices.class_claims(pod_class).own:
+    for claim in session.devices.claims.class_claims(pod_class).own:
         for alternatives in claim.requests:
             if named and alternatives[0].parent not in named:
                 continue
@@ -140,7 +140,7 @@ def held_as_members(session: Session, gang: Gang) -> Iterator[None]:
         return
     options = hold_options(session, gang, later=True)
     none = DeviceHold(gang.terms.devices.requests, nothing=True)
-    with session.devices.held_to(options.holds[0] if options.holds else none):
+    with session.devices.claims.held_to(options.holds[0] if options.holds else none):
         yield
 
 
@@ -171,7 +171,7 @@ def place_on_best_value(
         place: called with devices held to one value after another.
     """
     if any(
-        pod_set.pod_class.claims and session.devices.class_claims(pod_set.pod_class).fault
+        pod_set.pod_class.claims and session.devices.claims.class_claims(pod_set.pod_class).fault
         for pod_set in gang.pod_sets
     ):
         return place()
@@ -218,7 +218,7 @@ class _ValueSearch:
         statement.rollback(self._start)
         statement.proof, statement.terms = "", ()
         searches = len(session.searches)
-        with session.devices.held_to(hold):
+        with session.devices.claims.held_to(hold):
             refusal = self._place()
             if refusal is None:
                 members = len(statement.assignments)

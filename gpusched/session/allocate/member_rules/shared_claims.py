@@ -26,7 +26,7 @@ from gpusched.session.framework.reasons import (
     shorten,
     truncate_message,
 )
-from gpusched.session.state.nodes.pod_claims import SharedClaim
+from gpusched.session.state.nodes.devices.pod_claims import SharedClaim
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
@@ -73,8 +73,8 @@ def _shared_by_pods(session: Session, gang: Gang) -> list[_SharedByPods]:
     found: dict[UID, tuple[SharedClaim, list[PodSet]]] = {}
     for pod_set in gang.pod_sets:
         if pod_set.pod_class.claims:
-            for claim in session.devices.class_claims(pod_set.pod_class).shared:
-                if session.devices.given_claim(claim.uid) is None:
+            for claim in session.devices.claims.class_claims(pod_set.pod_class).shared:
+                if session.devices.search.given_claim(claim.uid) is None:
                     found.setdefault(claim.uid, (claim, []))[1].append(pod_set)
     every = [_SharedByPods(claim, tuple(pod_sets)) for claim, pod_sets in found.values()]
     every.sort(key=lambda each: each.claim.key)
@@ -140,7 +140,7 @@ class _Choices:
                 return False
             self._looks += 1
             mark = self._statement.checkpoint()
-            with self._session.devices.choosing({shared.claim.uid: rows}):
+            with self._session.devices.search.choosing({shared.claim.uid: rows}):
                 now = {**chosen, shared.claim.uid: rows}
                 if int(rows.sum()) != 1 or self._place_users(shared, int(rows.argmax()), now):
                     some = True
@@ -169,7 +169,7 @@ class _Choices:
         """Sets of nodes that reach devices for a claim: several with devices in common, then single ones."""
         devices = self._session.devices
         for rows in devices.reaches.common():
-            if devices.allocate_wide(shared.claim, rows) is not None:
+            if devices.search.allocate_wide(shared.claim, rows) is not None:
                 yield rows
         room = _users_by_row(self._session, shared, all_start=self._all_start)
         for row in sorted(np.flatnonzero(room).tolist(), key=lambda row: (-int(room[row]), row)):
@@ -186,9 +186,9 @@ class _Choices:
         Users of a claim for which nothing is chosen yet are left for later.
         """
         for pod_set in shared.pod_sets:
-            claims = self._session.devices.class_claims(pod_set.pod_class).shared
+            claims = self._session.devices.claims.class_claims(pod_set.pod_class).shared
             if not all(
-                each.uid in chosen or self._session.devices.given_claim(each.uid) is not None
+                each.uid in chosen or self._session.devices.search.given_claim(each.uid) is not None
                 for each in claims
             ):
                 continue

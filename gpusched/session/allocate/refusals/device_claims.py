@@ -59,7 +59,7 @@ def claims_not_ready(session: Session, gang: Gang) -> Unschedulable | None:
 
 def _not_ready(session: Session, pod_set: PodSet) -> Unschedulable | None:
     devices, first = session.devices, pod_set.pods[0]
-    fault = devices.class_claims(pod_set.pod_class).fault
+    fault = devices.claims.class_claims(pod_set.pod_class).fault
     if fault:
         message = f"pod {first.name} {fault}"
         return Unschedulable(Reason.INVALID_SPEC, truncate_message(message))
@@ -104,7 +104,9 @@ def device_shortage(
     class_fit = session.class_info(pod_class).class_fit
     rows = class_fit.allowed if area.rows is None else class_fit.allowed & area.rows
     room = class_fit.total(area.rows, most=count)
-    bounded = ", more were not found in time" if session.devices.is_bounded(pod_class) else ""
+    bounded = (
+        ", more were not found in time" if session.devices.counts.is_bounded(pod_class) else ""
+    )
     place = f" {area.where}" if area.where else ""
     return Unschedulable(
         Reason.INSUFFICIENT_RESOURCES,
@@ -139,7 +141,7 @@ def _requests_text(
 ) -> str:
     holders = session.cycle_state.get_or_make(_DeviceHolders, lambda: _DeviceHolders(session))
     found = holders.describe(session, pod_class, rows, fits)
-    shared = {each.ready.name for each in session.devices.class_claims(pod_class).shared}
+    shared = {each.ready.name for each in session.devices.claims.class_claims(pod_class).shared}
     lacking = [
         each
         for each in found
@@ -174,7 +176,7 @@ class _DeviceHolders:
             devices.inventory, session.snapshot.devices, self._names
         )
         if not self._kept.holders:
-            for uid, name, device in devices.devices_by_consumer():
+            for uid, name, device in devices.report.devices_by_consumer():
                 holder = self._names.get(uid, shorten(name))
                 self._kept.holders.setdefault(device, []).append(holder)
 
@@ -196,7 +198,7 @@ class _DeviceHolders:
         known = self._found.get(latest)
         if known is not None:
             return known
-        given = tuple(devices.given_devices())
+        given = tuple(devices.taken.given_devices())
         if not given and not later:  # as it was when the session began
             found: dict[Hashable, list[RequestShortage]] = self._kept.found
             key: Hashable = asked
@@ -209,7 +211,7 @@ class _DeviceHolders:
             for uid, device in given:
                 names.setdefault(device, []).append(self._names.get(uid, "another pod"))
             places = [(row, bool(fits[row])) for row in rows]
-            known = found[key] = devices.describe_shortage(
+            known = found[key] = devices.report.describe_shortage(
                 pod_class, places, lambda each: [*held.get(each, ()), *names.get(each, ())]
             )
         self._found[latest] = known
@@ -225,18 +227,20 @@ class _DeviceHolders:
         latest = (asked, devices.moves, later)
         known = self._reliefs.get(latest)
         if known is None:
-            as_begun = not later and next(devices.given_devices(), None) is None
+            as_begun = not later and next(devices.taken.given_devices(), None) is None
             found, key = (self._kept.reliefs, asked) if as_begun else (self._reliefs, latest)
             known = found.get(key)
             if known is None:
-                known = found[key] = reliefs_text(devices.reliefs(pod_class, rows, most=most))
+                known = found[key] = reliefs_text(
+                    devices.report.reliefs(pod_class, rows, most=most)
+                )
             self._reliefs[latest] = known
         return known
 
 
 def _asked(session: Session, pod_class: PodClass) -> Hashable:
     """What pods of a class ask for, shared claims and their own."""
-    claims = session.devices.class_claims(pod_class)
+    claims = session.devices.claims.class_claims(pod_class)
     own = tuple([(each.name, each.sort) for each in claims.own])
     return (tuple([(each.ready.name, each.ready.sort) for each in claims.shared]), own)
 

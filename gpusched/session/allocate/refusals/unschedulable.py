@@ -296,7 +296,7 @@ def _gpus_together_text(session: Session, gang: Gang) -> str:
 def has_bounded_devices(session: Session, gang: Gang) -> bool:
     """Whether devices of some node were not searched to the end for a gang's pods."""
     return any(
-        pod_set.pod_class.claims and session.devices.is_bounded(pod_set.pod_class)
+        pod_set.pod_class.claims and session.devices.counts.is_bounded(pod_set.pod_class)
         for pod_set in gang.pod_sets
     )
 

@@ -21,7 +21,7 @@ from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.decided.moved_gangs import assignments_held_for_move
 from gpusched.session.state.decided.placement_effects import PlacementEffects
-from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.statement import Assignment, EvictOperation, Statement
 
 

@@ -31,7 +31,7 @@ from gpusched.session.framework.inter_pod_rules import (
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.view import NodeRows
 from gpusched.session.state.equivalence import EquivalenceClass
-from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import make_numa_limit
 from gpusched.session.state.session_cache import SessionCache
 
@@ -130,7 +130,7 @@ class PodClassInfos:
     def _confinement(self, pod_class: PodClass) -> Hashable:
         """What pods of a class are confined to now: types of GPUs, values of devices."""
         types = self._types_of(pod_class)
-        return (types, self._devices().hold) if pod_class.claims else types
+        return (types, self._devices().claims.hold) if pod_class.claims else types
 
     @property
     def nodes(self) -> NodeColumns:

@@ -19,7 +19,7 @@ from gpusched.arrays.columns import Bools
 from gpusched.devices.extended_resources import is_extended_title
 from gpusched.devices.inventory import DeviceId
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
-from gpusched.session.state.nodes.device_room import DeviceRoom
+from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.session import Session
 
 _Amounts = tuple[int, ...]
@@ -60,7 +60,7 @@ class DeviceColumns:
         """Devices of each column of which somebody has anything on a row once pods that leave are gone."""
         if self._room is None:
             return []
-        held = self._room.held_later(row)
+        held = self._room.taken.held_later(row)
         return [
             sum(device in devices for device in held) if held else 0
             for devices in self.devices_of(row)
@@ -80,7 +80,7 @@ class DeviceColumns:
         """Devices of each column that a pod has for itself alone on a row."""
         if self._room is None:
             return ()
-        held = frozenset(self._room.held_alone(pod)) if pod.pod_class.claims else frozenset()
+        held = frozenset(self._room.taken.held_alone(pod)) if pod.pod_class.claims else frozenset()
         return tuple(len(held & devices) for devices in self.devices_of(row))
 
     def devices_of(self, row: int) -> tuple[frozenset[DeviceId], ...]:
@@ -88,7 +88,7 @@ class DeviceColumns:
         known = self._matching.get(row)
         if known is None:
             assert self._room is not None
-            known = tuple([self._room.matching_ids(row, each) for each in self.requests])
+            known = tuple([self._room.rows.matching_ids(row, each) for each in self.requests])
             self._matching[row] = known
         return known
 
@@ -121,10 +121,10 @@ def _make_columns(
     exact = True
     for pod_class in classes:
         need: dict[tuple[object, ...], int] = {}
-        claims = room.class_claims(pod_class)
+        claims = room.claims.class_claims(pod_class)
         exact = exact and not claims.shared  # which need devices once, whoever uses them
         served = claims.own
-        if any(room.published(pod_class, row) for row in rows):
+        if any(room.claims.published(pod_class, row) for row in rows):
             # Some nodes have the resources themselves: what is chosen is proven by placing the gang.
             served, exact = (
                 tuple(each for each in served if not is_extended_title(each.name)),
@@ -143,7 +143,7 @@ def _make_columns(
         needs.append(need)
     kept = []
     for column, ready in columns.items():
-        devices = (device.device for row in rows for device in room.matching(row, ready))
+        devices = (device.device for row in rows for device in room.rows.matching(row, ready))
         if any(each.shareable or each.consumes for each in devices):
             exact = False
         else:
@@ -152,7 +152,7 @@ def _make_columns(
         room,
         tuple(columns[key] for key in kept),
         tuple(tuple(need.get(key, 0) for key in kept) for need in needs),
-        exact and not any(room.reaches_shared_pools(row) for row in rows),
+        exact and not any(room.rows.shares_pools(row) for row in rows),
         tuple(each.digest for each in classes),
     )
     made.exact = made.exact and not any(_overlap(made.devices_of(row)) for row in rows)
