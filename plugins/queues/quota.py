@@ -157,7 +157,7 @@ def _over_capability(gang: Gang, view: View) -> Iterator[tuple[str, str, int]]:
 
 def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
     """A loan to a gang that cannot be evicted would never come back."""
-    if gang.terms.preemptible:
+    if not gang.is_lasting:
         return ALLOW
     for node in _queues_on_path(gang, view):
         fixed: Resources | None = None

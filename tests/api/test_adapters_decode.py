@@ -202,6 +202,32 @@ def test_kai_sub_groups_with_children():
     assert "minMember of slice is not honoured" in made.warning
 
 
+def test_kai_group_that_needs_some_of_its_sub_groups():
+    """``minSubGroup`` is ours in the plural, of the group and of a sub-group; more than there are is refused."""
+    parts = [{"name": name, "minMember": 2} for name in "abc"]
+    made = group(kinds.KAI, {"minSubGroup": 2, "subGroups": parts})
+    assert (made.min_sub_groups, made.min_member) == (2, 4)
+    inside = [{"name": "top", "minSubGroup": 1}, *({**part, "parent": "top"} for part in parts)]
+    nested = group(kinds.KAI, {"subGroups": inside})
+    assert (nested.sub_groups[0].min_sub_groups, nested.min_member) == (1, 2)
+    refused = group(kinds.KAI, {"minSubGroup": 4, "subGroups": parts})
+    assert isinstance(refused, Rejected)
+    assert "asks for 4 of 3 subGroups" in refused.message
+
+
+def test_kai_group_whose_extras_may_leave():
+    """Semi-preemptible: its minimum is not evicted. What protects more of it is not read, and that is said."""
+    made = group(kinds.KAI, {"minMember": 2, "preemptibility": "semi-preemptible"})
+    assert (made.terms.disruption, made.warning) == ("Extras", "")
+    more = {"minMember": 2, "preemptibility": "semi-preemptible", "minNonPreemptible": 3}
+    assert "minNonPreemptible is not honoured" in group(kinds.KAI, more).warning
+    unknown = group(kinds.KAI, {"preemptibility": "sometimes"})
+    assert isinstance(unknown, Rejected)
+    assert (
+        "'sometimes' is none of preemptible, semi-preemptible, non-preemptible" in unknown.message
+    )
+
+
 def test_kai_group_and_queue():
     """-1 is no limit, 0 is nothing, a quota above the limit is the limit; megabytes are 10**6."""
     made = group(kinds.KAI, {"minMember": 2, "queue": "q", "preemptibility": "non-preemptible"})

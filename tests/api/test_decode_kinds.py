@@ -212,6 +212,7 @@ def test_sub_groups_in_a_sub_group(wire, custom):
         ({"topology": {"maxWait": "soon"}}, "spec.topology.maxWait", "not a duration"),
         ({"minResources": {"cpu": "x"}}, "spec.minResources", "not a quantity"),
         ({"preemptible": "no"}, "spec.preemptible", "got str"),
+        ({"disruption": {"mode": "All"}}, "spec.disruption.mode", "none of Group, Pod, Extras"),
     ],
 )
 def test_a_pod_group_that_cannot_be_meant(wire, custom, spec, field, says):

@@ -13,7 +13,9 @@ from gpusched.api.foreign.group_fields import make_foreign_group
 from gpusched.api.foreign.native_groups import decode_composite_group, decode_native_group
 from gpusched.api.gang.decode import PENDING
 from gpusched.api.gang.pod_group import (
+    EXTRAS,
     NO_TOPOLOGY_REQUEST,
+    GangTerms,
     PodGroup,
     SubGroup,
     TopologyRequest,
@@ -30,6 +32,9 @@ from gpusched.api.meta.identity import InvalidObject, Rejected
 TIER: Final = "tier:"
 """Prefix of a level by its number, counted from the hosts outwards, as Volcano counts."""
 HOLDERS: Final = "of sub-groups with children the minima of all children count"
+PROTECTED: Final = (
+    "with preemptibility semi-preemptible the minimum is protected, and nothing above it"
+)
 _SECOND_NS: Final = 10**9
 
 
@@ -116,24 +121,41 @@ def decode_kai_group(parsed: wire_foreign.KaiGroup) -> PodGroup:
     top = sum(1 for part in parts if not part.parent)
     nested = [part.name for part in parts if part.min_sub_groups]
     own = [each.name for each in spec.sub_groups or () if each.name in nested and each.min_member]
+    needed = spec.min_sub_group or top
+    if needed > top:
+        raise InvalidObject("spec.minSubGroup", f"asks for {needed} of {top} subGroups")
+    warnings = [f"minMember of {', '.join(own)} is not honoured: {HOLDERS}"] if own else []
+    if spec.min_non_preemptible is not None:
+        warnings.append(f"minNonPreemptible is not honoured: {PROTECTED}")
     group = make_foreign_group(
         parsed.metadata,
         parsed.status,
         kinds.KAI,
         notes=parsed.metadata.annotations,
         queue=spec.queue,
-        min_member=max(1, spec.min_member or 0, least_members(parts, top)),
+        min_member=max(1, spec.min_member or 0, least_members(parts, needed)),
         priority_class=spec.priority_class_name or "",
         phase=PENDING,
         sub_groups=parts,
-        min_sub_groups=top,
-        warning=f"minMember of {', '.join(own)} is not honoured: {HOLDERS}" if own else "",
+        min_sub_groups=needed,
+        warning="; ".join(warnings),
     )
     if spec.preemptibility:
-        terms = attrs.evolve(group.terms, preemptible=spec.preemptibility == "preemptible")
-        group = attrs.evolve(group, terms=terms)
+        group = attrs.evolve(group, terms=_kai_terms(group.terms, spec.preemptibility))
     wish = _kai_topology_request(spec.topology_constraint)
     return group if wish == NO_TOPOLOGY_REQUEST else attrs.evolve(group, topology=wish)
+
+
+def _kai_terms(terms: GangTerms, preemptibility: str) -> GangTerms:
+    """The terms of a group that says whether it, or what of it is above its minimum, may be evicted."""
+    if preemptibility == "semi-preemptible":
+        return attrs.evolve(terms, disruption=EXTRAS)
+    if preemptibility not in {"preemptible", "non-preemptible"}:
+        raise InvalidObject(
+            "spec.preemptibility",
+            f"{quoted(preemptibility)} is none of preemptible, semi-preemptible, non-preemptible",
+        )
+    return attrs.evolve(terms, preemptible=preemptibility == "preemptible")
 
 
 def _kai_sub_groups(parts: Sequence[wire_foreign.KaiSubGroup]) -> tuple[SubGroup, ...]:
@@ -147,6 +169,7 @@ def _kai_sub_groups(parts: Sequence[wire_foreign.KaiSubGroup]) -> tuple[SubGroup
             part.min_member or 0,
             _kai_topology_request(part.topology_constraint),
             part.parent or "",
+            part.min_sub_group or 0,
         )
         for part in parts
     )

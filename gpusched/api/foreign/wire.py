@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Raw, Struct
 
-from gpusched.api.gang.wire import Members
+from gpusched.api.gang.wire import Members, MembersFromOne
 from gpusched.api.meta.wire import ABSENT, Count, Int32, Quantities, WorkloadMetadata
 from gpusched.api.queue.wire import Guarantee
 
@@ -91,6 +89,7 @@ class KaiSubGroup(Struct, gc=False, rename="camel"):
 
     name: str
     min_member: Members | None = None
+    min_sub_group: MembersFromOne | None = None
     parent: str | None = None
     topology_constraint: KaiTopology | None = None
 
@@ -101,7 +100,9 @@ class KaiGroupSpec(Struct, gc=False, rename="camel"):
     min_member: Members | None = None
     queue: str | None = None
     priority_class_name: str | None = None
-    preemptibility: Literal["", "preemptible", "non-preemptible"] | None = None
+    preemptibility: str | None = None
+    min_sub_group: MembersFromOne | None = None
+    min_non_preemptible: Count | None = None
     topology_constraint: KaiTopology | None = None
     sub_groups: list[KaiSubGroup] | None = None
 

@@ -15,7 +15,7 @@ from gpusched.api.devices.gpu_types import FIELD as GPU_TYPES
 from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.gang import wire
 from gpusched.api.gang.move_record import parse_move
-from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
+from gpusched.api.gang.pod_group import EXTRAS, GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.gang.sub_group_tree import (
     split_sub_groups,
     sub_group_tree_error,
@@ -101,8 +101,8 @@ def _gang_terms(spec: wire.PodGroupSpec) -> GangTerms:
 
 def _disruption_mode(wish: wire.WireDisruption | None) -> str:
     mode = (wish.mode if wish else None) or "Pod"
-    if mode not in {"Group", "Pod"}:
-        raise InvalidObject("spec.disruption.mode", f"{quoted(mode)} is neither Group nor Pod")
+    if mode not in {"Group", "Pod", EXTRAS}:
+        raise InvalidObject("spec.disruption.mode", f"{quoted(mode)} is none of Group, Pod, Extras")
     return mode
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchRequest
@@ -44,6 +46,10 @@ class SubGroup:
     min_sub_groups: int = 0
 
 
+EXTRAS: Final = "Extras"
+"""Mode of disruption of gangs whose minima are never evicted for others."""
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class GangTerms:
     """The terms on which a gang runs: fields of the spec that its ``Gang`` carries as they are.
@@ -57,7 +63,8 @@ class GangTerms:
         expected_duration_ns: its walltime.
         min_runtime_ns: for so long it is not evicted; 0, as its queue says.
         schedule_timeout_ns: after so long its admission is given back.
-        disruption: ``Group`` (evicted as a whole) or ``Pod`` (may lose members above its minima).
+        disruption: ``Group`` (evicted as a whole), ``Pod`` (may lose members above its minima) or
+            ``Extras`` (may lose those and no others).
         checkpoint_ns: between checkpoints; 0 when work is lost from the start.
         gpu_types: which types of GPUs it takes, and how fast it is on them.
         devices: what the devices of all its members have in common.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from gpusched.api.gang.pod_group import (
+    EXTRAS,
     NO_TOPOLOGY_REQUEST,
     GangTerms,
     PodGroup,
@@ -158,6 +159,18 @@ class Gang:
     def ready_members(self) -> int:
         """Number of members that count towards the minimum already."""
         return len(self.placed) + self.succeeded_counted
+
+    @property
+    def gives_extras(self) -> bool:
+        """Whether members above its minimum may be evicted for others, and no others."""
+        return self.terms.disruption == EXTRAS and not self.terms.preemptible
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what it is given next cannot be taken back: it is not preemptible, or its minimum is not."""
+        if self.gives_extras:
+            return self.ready_members < self.min_member
+        return not self.terms.preemptible
 
     @cached_property
     def missing_members(self) -> int:
@@ -450,7 +463,8 @@ def spec_from_group(
         error=_group_error(group),
         terms=attrs.evolve(
             group.terms,
-            preemptible=_preemptible(group.terms.preemptible, by_class, priority or 0),
+            preemptible=_preemptible(group.terms.preemptible, by_class, priority or 0)
+            and group.terms.disruption != EXTRAS,
         ),
     )
 

@@ -170,6 +170,7 @@ _ENUMS: Final = frozenset(
         "Closing",
         "Group",
         "Pod",
+        "Extras",
         "hard",
         "soft",
         "Terminating",

@@ -158,7 +158,7 @@ class QueueAccounts:
             return
         owner = self.pools.owner_of(pod.uid)
         self._move(owner.path, amounts, now=now, later=later)
-        if owner.gang is not None and not owner.gang.terms.preemptible and not leaves:
+        if owner.gang is not None and owner.gang.is_lasting and not leaves:
             self.charge_not_preemptible(owner.path, amounts, times=later)
 
     def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
@@ -256,6 +256,8 @@ class QueueDemand:
                 continue
             node = self._snapshot.queues.get(gang.queue)
             staying = self.held(gang)
+            if gang.gives_extras:
+                staying = less(staying, _smallest_extras(gang))
             for name in node.path if node else ():
                 sums[name] = sums.get(name, NOTHING).plus(staying)
         return sums
@@ -288,3 +290,9 @@ def less(amounts: Resources, taken: Resources) -> Resources:
         return amounts
     gone = dict(taken.items)
     return Resources(tuple((n, max(0, amount - gone.get(n, 0))) for n, amount in amounts.items))
+
+
+def _smallest_extras(gang: Gang) -> Resources:
+    """Charges of as many members as a gang has above its minimum, those with the smallest."""
+    charges = sorted((each.pod.pod_class.charged for each in gang.placed), key=lambda e: e.items)
+    return total(charges[: max(0, gang.ready_members - gang.min_member)])

@@ -109,7 +109,7 @@ class Victims:
         running = {
             key: gang
             for key, gang in session.snapshot.placed_gangs.items()
-            if gang.terms.preemptible and gang.placed and not only_starts
+            if (gang.terms.preemptible or gang.gives_extras) and gang.placed and not only_starts
         }
         # What this session gave counts, also where it is not taken back: a gang that was made whole
         # again must not lose a member as if it were broken still.
@@ -158,7 +158,8 @@ class Victims:
         if gang.key not in self._running:
             self._running[gang.key] = self._examine(gang)
         running = self._running[gang.key]
-        return _spare_part(running) if running is not None and self._only_spare else running
+        only_spare = self._only_spare or not gang.terms.preemptible
+        return _spare_part(running) if running is not None and only_spare else running
 
     def claimed(
         self, evictions: Iterable[EvictOperation], withdrawn: Iterable[WithdrawOperation] = ()

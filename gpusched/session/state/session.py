@@ -329,7 +329,7 @@ class Session:
                 return
             place = self.nominations.place_of(gang, member.pod.uid)
             if place is not None:
-                lasting = not gang.terms.preemptible
+                lasting = gang.is_lasting
                 statement.unnominate(place, path=path, lasting=lasting)
                 return
         row = self.snapshot.nodes.row[member.node]

@@ -79,7 +79,7 @@ class ReclaimRules:
             return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
         asked = self._view.minimum(gang)
         names = self._shares.deciding(asked)
-        if not gang.terms.preemptible:
+        if gang.is_lasting:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
                 return lasting
@@ -100,7 +100,7 @@ class ReclaimRules:
             return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
         asked = self._view.minimum(claimant)
         names = self._shares.deciding(asked)
-        if not claimant.terms.preemptible:
+        if claimant.is_lasting:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
                 return lasting
@@ -124,7 +124,7 @@ class ReclaimRules:
                 return wait(
                     Reason.WAITING_FOR_QUOTA, "queue {name!r} is not reclaimable", name=name
                 )
-        if not victim.terms.preemptible:
+        if not (victim.terms.preemptible or victim.gives_extras):
             return wait(Reason.WAITING_FOR_QUOTA, "gang {key} is not preemptible", key=victim.key)
         asked = self._view.minimum(claimant)
         claim = ReclaimRequest(mine, asked, self._shares.deciding(asked))
@@ -283,7 +283,7 @@ class ReclaimRules:
         path = self._path(claimant)
         asked = proposal.requests
         names = self._shares.deciding(asked)
-        if not claimant.terms.preemptible:
+        if claimant.is_lasting:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
                 return lasting

@@ -34,6 +34,7 @@ _FLAGS: Final = {
     "never": ("never_preempts", True),
     "ranked": ("ranked", True),
     "whole": ("whole", True),
+    "extras": ("only_extras", True),
 }
 
 

@@ -121,6 +121,7 @@ class CaseGang:
         walltime_s: how long it says that it runs.
         wait_s: how long it holds out for its preferred level.
         whole: it is disrupted as a whole or not at all.
+        only_extras: members above its minimum may leave, and no others.
     """
 
     name: str
@@ -151,6 +152,7 @@ class CaseGang:
     timeout_s: int = 0
     checkpoint_s: int = 0
     whole: bool = False
+    only_extras: bool = False
 
     @property
     def may_be_evicted(self) -> bool:

@@ -125,7 +125,7 @@ def group(gang: CaseGang) -> Obj:
         "maxWait": _duration(gang.wait_s),
     }
     disruption = {
-        "mode": "Group" if gang.whole else "",
+        "mode": "Group" if gang.whole else "Extras" if gang.only_extras else "",
         "checkpointInterval": _duration(gang.checkpoint_s),
     }
     for key, parts in (("topology", wish), ("disruption", disruption)):

@@ -81,7 +81,7 @@ PODGROUP = {
     "spec.topology.maxWait": (DURATION, None, None),
     "spec.expectedDuration": (DURATION, None, None),
     "spec.minRuntime": (DURATION, None, None),
-    "spec.disruption.mode": ("string", None, ["Group", "Pod"]),
+    "spec.disruption.mode": ("string", None, ["Group", "Pod", "Extras"]),
     "spec.disruption.checkpointInterval": (DURATION, None, None),
     "spec.scheduleTimeout": (DURATION, None, None),
     "spec.gpuTypes.sameType": ("boolean", None, None),

@@ -183,7 +183,7 @@ class Nominations:
         """Let the statement use the room that is held for the gang; final when it is committed."""
         path = self._effects.queue_path(gang)
         for place in (*self.places(gang), *self.moved_places(gang)):
-            statement.unnominate(place, path=path, lasting=not gang.terms.preemptible)
+            statement.unnominate(place, path=path, lasting=gang.is_lasting)
 
     def cancel(self, gang: Gang) -> None:
         """Give up the room that is held for the gang."""

@@ -87,7 +87,7 @@ class PlacementEffects:
         self, gang: Gang, places: Sequence[Assignment], *, times: int = 1
     ) -> None:
         """Note what cannot be taken back, as the gang that gets it is not preemptible."""
-        if not gang.terms.preemptible:
+        if gang.is_lasting:
             path = self.queue_path(gang)
             for place in places:
                 self._accounts.charge_not_preemptible(
