@@ -30,6 +30,15 @@ def test_nobody_starves_in_a_life(seed):
     assert life.wrong == []
 
 
+def test_rights_that_run_in_a_circle_leave_no_room_idle():
+    """g2 had priority over g9, g3 a right to g2's room, g9 to g3's: each start was taken back for the next, for ever."""
+    (case,) = parse_cases(draw_life(864), family="life")
+    life = SessionLife(case).run()
+    assert life.wrong == []
+    told = {each.gang.name: each.scheduled.message for each in life.given.then.plan.gangs}
+    assert "of which it would be evicted at once for default/g3" in told["g2"]
+
+
 def started(at, gang, *pods, whole=True):
     """Pods of a gang of the queue of that letter were bound."""
     return Started(at, gang, gang[0], pods or (gang,), whole)

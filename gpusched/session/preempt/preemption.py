@@ -127,6 +127,8 @@ class Preemption:
         """Classes of late claimants that were asked."""
         self._unstable: dict[ClaimantClass, Gang] = {}
         """A victim that stays for each class of claimants, as it would have others evicted."""
+        self._takers: dict[ClaimantClass, Gang] = {}
+        """A gang that would have claimants of a class evicted once they are there."""
 
     @property
     def full(self) -> bool:
@@ -244,7 +246,7 @@ class Preemption:
             if reach is None:
                 return True
         if not self._late:  # it was told before
-            self._tell(gang, need, known[1], unstable)
+            self._tell(gang, need, known[1], unstable, self._takers.get(kind))
         return False
 
     def _late_key(self, kind: ClaimantClass) -> Hashable:
@@ -412,12 +414,18 @@ class Preemption:
         if self._late and not statement.withdrawn:
             statement.discard()
             return _PreemptionResult.LEFT
+        stable = session.hooks.stable.chains
         unstable = self._unstable_victim(claimant, statement)
         if unstable is not None:
             statement.discard()
             self._chooser.exclude(kind, unstable)
             self._unstable[self._serving] = unstable
             return _PreemptionResult.REFUSED
+        taker = self._chain_check().gang_that_takes_over(claimant, statement) if stable else None
+        if taker is not None:
+            statement.discard()
+            self._takers[self._serving] = taker
+            return _PreemptionResult.NO_PLACE
         evictions, withdrawn = statement.evictions, statement.withdrawn
         session.nominations.nominate(
             gang,
@@ -465,13 +473,14 @@ class Preemption:
         """A victim that would have a third gang evicted in turn, where that is to be avoided."""
         if not self._session.hooks.stable.chains or self._chains_for is not None:
             return None
+        return self._chain_check().victim_that_evicts(claimant, statement)
 
+    def _chain_check(self) -> ChainCheck:
         def trial(rules: VictimRules, victims: Victims, gang: Gang) -> bool:
             return self._supposing_rules(rules, victims).would_claim(gang)
 
         state = self._session.cycle_state
-        check = state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
-        return check.victim_that_evicts(claimant, statement)
+        return state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
 
     def _withdraw(self, gang: Gang, withdrawn: Sequence[WithdrawOperation]) -> None:
         """Gangs that would have been evicted at once do not start."""
@@ -521,7 +530,9 @@ class Preemption:
         return False
 
     # -- telling -----------------------------------------------------------------------------
-    def _tell(self, gang: Gang, need: int, reach: int, unstable: Gang | None) -> None:
+    def _tell(
+        self, gang: Gang, need: int, reach: int, unstable: Gang | None, taker: Gang | None
+    ) -> None:
         """Add to its message why no gang is evicted for it."""
         ask = self._session.outcomes.refusal(gang)
         if reach < 0 or ask is None or (self._rules.only_spare and need > 1):
@@ -532,7 +543,10 @@ class Preemption:
             whom = "taking back all members that gangs of other queues can spare and must give"
         else:
             whom = "taking back all that other queues must give"
-        if unstable is not None:
+        if taker is not None:
+            name = shorten(f"{taker.key.namespace}/{taker.key.name}")
+            why = f"{whom} would leave room, of which it would be evicted at once for {name}"
+        elif unstable is not None:
             name = shorten(f"{unstable.key.namespace}/{unstable.key.name}")
             why = f"{name} stays: once made again, it would have a third gang evicted"
             since = self._may_chain_from(gang)

@@ -88,16 +88,24 @@ class Victims:
         nominated: whether gangs count as running where they are nominated: only to suppose what
             would be evicted once they are there.
         only_starts: whether only gangs that were given places in this session are looked at.
+        only: the one gang that is looked at, as it is where it is supposed to be; None for all.
     """
 
     def __init__(
-        self, session: Session, *, nominated: bool = False, only_starts: bool = False
+        self,
+        session: Session,
+        *,
+        nominated: bool = False,
+        only_starts: bool = False,
+        only: Gang | None = None,
     ) -> None:
         self._session = session
         self._only_spare = False
         self.only_starts = only_starts
         """Whether only gangs that were given places in this session are looked at."""
         self._nominated = nominated_gangs(session) if nominated else {}
+        if only is not None:
+            self._nominated = {only.key: only}
         self._budgets = DisruptionBudgets(session.snapshot.budgets)
         self.left = self._budgets.left
         """What each disruption budget allows still, by its number."""
@@ -106,18 +114,7 @@ class Victims:
         self._gone: set[UID] = set()
         self._running: dict[GangKey, RunningGang | None] = {}
         self._queues: dict[str, list[Gang]] = {}
-        running = {
-            key: gang
-            for key, gang in session.snapshot.placed_gangs.items()
-            if (gang.terms.preemptible or gang.gives_extras) and gang.placed and not only_starts
-        }
-        # What this session gave counts, also where it is not taken back: a gang that was made whole
-        # again must not lose a member as if it were broken still.
-        running |= {
-            key: gang
-            for key, gang in started_gangs(session).items()
-            if key in running or session.hooks.stable.starts
-        }
+        running = {} if only is not None else self._running_gangs()
         running |= self._nominated
         for _, gang in sorted(running.items()):
             self._queues.setdefault(gang.queue, []).append(gang)
@@ -127,6 +124,24 @@ class Victims:
         for draft in (*session.nominations.plans.values(), *session.nominations.stops.values()):
             for each in draft.evictions:
                 self._budgets.take(each)
+
+    def _running_gangs(self) -> dict[GangKey, Gang]:
+        """Gangs that run and may lose members, those included that this session starts."""
+        session = self._session
+        running = {
+            key: gang
+            for key, gang in session.snapshot.placed_gangs.items()
+            if (gang.terms.preemptible or gang.gives_extras)
+            and gang.placed
+            and not self.only_starts
+        }
+        # What this session gave counts, also where it is not taken back: a gang that was made whole
+        # again must not lose a member as if it were broken still.
+        return running | {
+            key: gang
+            for key, gang in started_gangs(session).items()
+            if key in running or session.hooks.stable.starts
+        }
 
     @property
     def queues(self) -> Iterable[str]:

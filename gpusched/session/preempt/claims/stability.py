@@ -6,8 +6,12 @@ without anybody's leaving, and if not, whether an action of this session would e
 and of members that are lost above a minimum, whether others would give members for their growth. A
 victim for which that is so stays where it is, and the claim is made with others or not at all.
 
-The bounds: no more than ``VICTIMS_ASKED_MAX`` gangs of one claim are asked, those that end first, and
-no more than ``TRIALS_MAX`` searches are made in one session. What stays for a claimant stays with all
+And who claims is asked as well: where a gang that waits would have it evicted as soon as it has its
+places, those two and a third could hand on the same room for ever (what one queue may take from another depends on
+who asks). So its claim is not made.
+
+The bounds: no more than ``VICTIMS_ASKED_MAX`` gangs of one claim are asked, those that end first,
+the first of ``CLASSES_ASKED_MAX`` classes of gangs that wait is asked whether it would take over, and no more than ``TRIALS_MAX`` searches are made in one session. What stays for a claimant stays with all
 of its class until the next claim.
 """
 
@@ -31,7 +35,7 @@ from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.framework.queue_accounts import less
 from gpusched.session.framework.verdict import first_refusal
-from gpusched.session.preempt.claims.claimants import claim_rules, preemption_claimants
+from gpusched.session.preempt.claims.claimants import ClaimRules, claim_rules, preemption_claimants
 from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
 from gpusched.session.preempt.claims.session_starts import gang_with_starts
 from gpusched.session.preempt.victim_selection import VictimRules
@@ -41,6 +45,8 @@ from gpusched.session.state.statement import Assignment, EvictOperation, Stateme
 
 VICTIMS_ASKED_MAX: Final = 8
 """Gangs of one claim that are asked; those of lost work first would be no better than any."""
+CLASSES_ASKED_MAX: Final = 64
+"""Classes of gangs that wait, of which the first is asked whether it would take over a claimant's places."""
 TRIALS_MAX: Final = 64
 """Searches for victims of victims in one session: each costs about as much as a claim."""
 
@@ -65,6 +71,8 @@ class ChainCheck:
         self._stay_at = 0
         self._known: tuple[int, Victims] | None = None
         """Victims, and the number of claims with which they were looked up."""
+        self._waiting: list[Gang] | None = None
+        """The first waiting gang of each class that may claim; None until they are asked for."""
 
     def victim_that_evicts(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A victim that would have a third gang evicted; None when none was found.
@@ -104,6 +112,52 @@ class ChainCheck:
                 if evicts:
                     return each.victim
         return None
+
+    def gang_that_takes_over(self, claimant: Gang, statement: Statement) -> Gang | None:
+        """A gang that waits and would have a claimant evicted once it is there; None when none was found.
+
+        Args:
+            claimant: for which room is made.
+            statement: with its evictions and its places, not committed yet.
+        """
+        if not claimant.terms.preemptible:
+            return None
+        session = self._session
+        there = gang_with_starts(session, claimant, statement.assignments)
+        victims = Victims(session, only=there)
+        rules = claim_rules(session, victims)
+        with self._charged(claimant, statement.assignments):
+            for gang in self._waiting_gangs():
+                if gang.key == claimant.key or session.nominations.has(gang):
+                    continue
+                for each in rules:
+                    if self._trials >= TRIALS_MAX:
+                        return None
+                    if self._may_take(each, gang, there):
+                        self._trials += 1
+                        if self._trial(each.victims, victims, gang):
+                            return gang
+        return None
+
+    def _may_take(self, rules: ClaimRules, gang: Gang, victim: Gang) -> bool:
+        """Whether a gang may have a victim evicted, as far as that can be told without a search."""
+        filters, action = self._session.hooks.victim_filters, rules.victims.action
+        return (
+            rules.victims.may_be_victim(gang, victim)
+            and not first_refusal(filters, gang, victim, action).refuses
+            and rules.allow(gang)
+        )
+
+    def _waiting_gangs(self) -> list[Gang]:
+        if self._waiting is None:
+            session = self._session
+            first: dict[Hashable, Gang] = {}
+            for gang in in_queue_order(session, preemption_claimants(session)):
+                if len(first) >= CLASSES_ASKED_MAX:
+                    break
+                first.setdefault((gang.queue, placement_key(gang)), gang)
+            self._waiting = list(first.values())
+        return self._waiting
 
     def _evicts_to_grow(
         self, remade: RemadeGang, claimant: Gang, statement: Statement, supposed: ExitStack
