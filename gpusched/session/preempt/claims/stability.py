@@ -126,17 +126,20 @@ class ChainCheck:
         there = gang_with_starts(session, claimant, statement.assignments)
         victims = Victims(session, only=there)
         rules = claim_rules(session, victims)
-        with self._charged(claimant, statement.assignments):
+        with ExitStack() as supposed:
+            supposed.enter_context(self._charged(claimant, statement.assignments))
             for gang in self._waiting_gangs():
                 if gang.key == claimant.key or session.nominations.has(gang):
                     continue
-                for each in rules:
+                taking = [each for each in rules if self._may_take(each, gang, there)]
+                if not taking or self._finds_room(gang, supposed) is not None:
+                    continue
+                for each in taking:
                     if self._trials >= TRIALS_MAX:
                         return None
-                    if self._may_take(each, gang, there):
-                        self._trials += 1
-                        if self._trial(each.victims, victims, gang):
-                            return gang
+                    self._trials += 1
+                    if self._trial(each.victims, victims, gang):
+                        return gang
         return None
 
     def _may_take(self, rules: ClaimRules, gang: Gang, victim: Gang) -> bool:
