@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from math import inf
+from typing import Any
 
 from gpusched.api.meta.identity import UID, GangKey, format_time
 from gpusched.base import limits
@@ -42,7 +43,12 @@ from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.role_victims import RoleVictimSearch
-from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks, in_giving_order
+from gpusched.session.preempt.victim_pool import (
+    VictimGroup,
+    eviction_chunks,
+    in_giving_order,
+    rank_of_loss,
+)
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimRules, VictimSelector
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
@@ -329,6 +335,8 @@ class Preemption:
                     by_trial = True
                     self._chooser.pardon(kind)
                     chosen = self._victims_by_trial(claimant, kind)
+                elif chosen is not None:
+                    chosen = self._or_shares(claimant, kind, chosen)
             if chosen is None:
                 break
             result = self._claim(gang, claimant, kind, chosen)
@@ -366,12 +374,33 @@ class Preemption:
             )
             if chosen is None:
                 return False
+            chosen = self._or_shares(claimant, kind, chosen)
             if self._claim(gang, claimant, kind, chosen) in _ENDS_SEARCH:
                 return True
             refused.append(frozenset(seat.member.pod.uid for part in chosen for seat in part.seats))
             gangs = self._chooser.allowed(claimant, kind)
         self._chooser.pardon(kind)
         return False
+
+    def _or_shares(
+        self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
+    ) -> list[VictimGroup]:
+        """Victims that a model chose, or others that lose less, some of which hold shares of GPUs.
+
+        Models do not see that shares leave a GPU together.
+        """
+        if not self._session.snapshot.nodes.shared or not any(
+            member.pod.pod_class.share is not None
+            for gang in self._chooser.allowed(claimant, kind)
+            for member in gang.placed
+        ):
+            return list(chosen)
+        found = self._victims_by_trial(claimant, kind)
+
+        def rank(victims: Sequence[VictimGroup]) -> tuple[Any, ...]:
+            return rank_of_loss(self._session, claimant, victims, self._rules.action)
+
+        return found if found is not None and rank(found) < rank(chosen) else list(chosen)
 
     def _victims_by_trial(self, claimant: Gang, kind: ClaimantClass) -> list[VictimGroup] | None:
         gangs = self._chooser.allowed(claimant, kind)

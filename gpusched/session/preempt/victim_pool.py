@@ -52,6 +52,26 @@ class VictimGroup:
     seats: tuple[CandidateVictim, ...]
 
 
+def rank_of_loss(
+    session: Session, claimant: Gang, chosen: Sequence[VictimGroup], action: str
+) -> tuple[Any, ...]:
+    """What a choice of victims loses, the smallest being the best: highest lane, work, GPUs, gangs, pods."""
+    orders = session.hooks.victim_orders
+    lanes = [
+        (
+            joined_sort_key(orders, claimant, part.gang, action) or (),
+            part.gang.priority,
+            len(part.seats) >= len(part.gang.placed),
+        )
+        for part in chosen
+    ]
+    seats = [seat for part in chosen for seat in part.seats]
+    gangs = len({part.gang.key for part in chosen})
+    freed = sum(seat.member.pod.pod_class.gpu_thousandths for seat in seats)
+    lost = sum(seat.cost for seat in seats) + gangs * COST_OF_GANG
+    return (max(lanes, default=((), 0, False)), lost, freed, gangs, len(seats))
+
+
 class VictimPool:
     """See the module.
 

@@ -218,6 +218,14 @@ class DaemonPlayer:
             at=self.at.get(gang.name, {}),
             done=sum(1 for pod in pods if pod["status"].get("phase") == "Succeeded"),
             told=tuple((each["reason"], each["message"]) for each in conditions),
+            slots={
+                pod["metadata"]["name"]: (
+                    pod["spec"]["nodeName"],
+                    pod["metadata"]["annotations"].get("gpusched.io/slots", ""),
+                )
+                for pod in pods
+                if pod["metadata"]["name"] in self._nodes(gang.name)
+            },
         )
 
 

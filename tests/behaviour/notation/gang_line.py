@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.behaviour.notation.model import CaseGang, CasePods, Wanted
 from tests.behaviour.notation.numbers import InvalidCase, amount, between, seconds, series
 
-_PODS: Final = re.compile(r"([@!x~])([^*/:]*)(?:\*(\d+))?(?:/([^:]+))?((?::\w+)*)")
+_PODS: Final = re.compile(r"([@!x~])([^*/:]*)(?:\*(\d+))?(?:/([^:]+))?((?::[\w.+]+)*)")
 _PRIORITY: Final = re.compile(r"p(\d+)")
 _KEYS: Final = {
     "subreq": ("sub_required", str),
@@ -102,6 +102,7 @@ def _pods(word: str) -> CasePods:
         elif each not in {"never", "slow"}:
             asks = amount(each)
     on_node = kind in "@!"
+    what, _, slots = what.partition("^")
     return CasePods(
         count=int(times or 1) if on_node else int(what),
         node=what if on_node else "",
@@ -112,6 +113,7 @@ def _pods(word: str) -> CasePods:
         asks=asks,
         never_preempts="never" in words,
         slow="slow" in words,
+        slots=slots,
     )
 
 

@@ -24,6 +24,14 @@ def outcome_differences(case: Case, seen: Mapping[str, Seen]) -> list[str]:
         if not _inside(count, total.count):
             names = " ".join(total.gangs) or "all"
             wrong.append(f"{total.what} {names}: {_said(total.count)} expected, {count} seen")
+    for names in case.one_gpu:
+        places = {place for name in names for place in seen[name].slots.values()}
+        if len(places) > 1:
+            wrong.append(f"{' '.join(names)}: on one GPU expected, {sorted(places)} seen")
+    for names in case.two_gpus:
+        places = [place for name in names for place in seen[name].slots.values()]
+        if len(places) != len(set(places)):
+            wrong.append(f"{' '.join(names)}: on different GPUs expected, {places} seen")
     for check in case.checks:
         count = seen[check.gang].at.get(check.at_s, 0)
         if not _inside(count, check.runs):

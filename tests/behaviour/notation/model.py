@@ -22,11 +22,14 @@ class Amount:
     gpus: int | None = None
     cpu: int | None = None
     memory: int | None = None
+    share: str = ""
+    share_mib: int = 0
+    pieces: tuple[tuple[str, int], ...] = ()
 
     def base_units(self) -> dict[str, int]:
         """By name of the resource; only what is stated."""
         pairs = ((GPU, self.gpus), ("cpu", self.cpu), ("memory", self.memory))
-        return {name: amount for name, amount in pairs if amount is not None}
+        return {n: a for n, a in (*pairs, *self.pieces) if a is not None}
 
     def quantities(self) -> dict[str, str]:
         """The same as Kubernetes writes it."""
@@ -87,6 +90,7 @@ class CasePods:
     asks: Amount | None = None
     never_preempts: bool = False
     slow: bool = False
+    slots: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -237,11 +241,14 @@ class Case:
     events: tuple[Event, ...] = ()
     checks: tuple[Check, ...] = ()
     told: tuple[Told, ...] = ()
+    one_gpu: tuple[tuple[str, ...], ...] = ()
+    two_gpus: tuple[tuple[str, ...], ...] = ()
 
     def config(self, config: Config) -> Config:
         """With which it is played."""
         actions = config.actions
-        return attrs.evolve(config, actions=(*actions, "consolidate")) if self.moves else config
+        more = self.moves and "consolidate" not in actions
+        return attrs.evolve(config, actions=(*actions, "consolidate")) if more else config
 
     @property
     def is_timed(self) -> bool:
@@ -277,3 +284,4 @@ class Seen:
     at: dict[int, int] = attrs.Factory(dict)
     done: int = 0
     told: tuple[tuple[str, str], ...] = ()
+    slots: dict[str, tuple[str, str]] = attrs.Factory(dict)

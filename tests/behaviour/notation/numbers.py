@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from gpusched.api.meta.quantity import parse_quantity
 from tests.behaviour.notation.model import Amount
@@ -41,11 +41,25 @@ def amount(text: str) -> Amount:
     return Amount(**amounts(text)) if text != "0" else Amount()
 
 
-def amounts(text: str) -> dict[str, int]:
-    """Fields of an ``Amount`` from words joined by ``+``."""
-    made = {}
+_SHARE: Final = re.compile(r"(0\.\d+)g")
+_SHARE_MIB: Final = re.compile(r"(\d+)Mg")
+_PIECES: Final = re.compile(r"(\d+)x(\dg\.\d+gb)")
+
+
+def amounts(text: str) -> dict[str, Any]:
+    """Fields of an ``Amount`` from words joined by ``+``: ``0.5g`` is a share of a GPU, ``50Mg`` MiB of one,
+    ``2x1g.10gb`` are MIG slices.
+    """
+    made: dict[str, Any] = {}
     for each in text.split("+"):
-        if _GPUS.fullmatch(each):
+        if found := _SHARE.fullmatch(each):
+            made["share"] = found[1]
+        elif found := _SHARE_MIB.fullmatch(each):
+            made["share_mib"] = int(found[1])
+        elif found := _PIECES.fullmatch(each):
+            pair = (f"nvidia.com/mig-{found[2]}", int(found[1]))
+            made["pieces"] = (*made.get("pieces", ()), pair)
+        elif _GPUS.fullmatch(each):
             made["gpus"] = int(each[:-1])
         elif each.endswith("m"):
             made["cpu"] = int(each[:-1])

@@ -229,6 +229,13 @@ def pod(member: Member, *, name: str = "", owned: bool = False) -> Obj:
                 "controller": True,
             }
         ]
+    asked = kind.asks or gang.asks
+    if asked.share:
+        metadata["annotations"]["gpu-fraction"] = asked.share
+    if asked.share_mib:
+        metadata["annotations"]["gpu-memory"] = str(asked.share_mib)
+    if kind.node and kind.slots:
+        metadata["annotations"]["gpusched.io/slots"] = kind.slots
     if kind.leaving or kind.slow:
         metadata["finalizers"] = [HOLD]
     if kind.gated:

@@ -25,6 +25,8 @@
 * After the arrow: how many run (``2``, ``0..1``), where (``@n0`` all there, ``@n0,n1`` nowhere
   else, ``@n0*1+n1*2`` exactly so, ``@rack`` all in one), and ``evicted 1``. Unless told, as many
   are evicted as ran and run no more.
+* amounts: ``0.5g`` is a share of a GPU, ``50Mg`` MiB of one, ``2x1g.10gb`` MIG slices; ``@n0^1`` is bound to slot 1 of n0;
+  ``onegpu A B``: these gangs lie on one GPU, ``twogpus A B``: on different ones.
 * ``moves``: the action ``consolidate`` runs too. ``once``: what is evicted is not made again. ``n0..n3`` stands for several nodes.
 
 What happens later, which only the whole daemon plays:
@@ -170,6 +172,9 @@ def _about(made: dict[str, Any], word: str, rest: str) -> None:
         made["moves"] = True
     elif word in {"at", "by"}:
         _later(made, word, rest)
+    elif word in {"onegpu", "twogpus"}:
+        key = "one_gpu" if word == "onegpu" else "two_gpus"
+        made[key] = (*made.get(key, ()), tuple(rest.split()))
     elif word in {"says", "reason"}:
         gang, _, text = rest.partition(":")
         made["told"].append(Told(gang=gang, text=text.strip(), is_reason=word == "reason"))
@@ -213,7 +218,10 @@ def _nodes(words: list[str]) -> Iterator[CaseNode]:
     for word in words[1:]:
         key, _, value = word.partition("=")
         if not value:
-            offers |= amounts(word)
+            more = amounts(word)
+            if "pieces" in more:
+                more["pieces"] = (*offers.get("pieces", ()), *more["pieces"])
+            offers |= more
         elif key == "pods":
             pods = int(value)
         elif key in {"cpu", "mem"}:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from gpusched.api.devices.slots import format_slots
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.api.meta.status import Condition
 from gpusched.api.serializer.codecs import CODECS
@@ -239,6 +240,11 @@ class _SessionPlayer:
             nodes={pod.name: pod.node for pod in pods if pod.node and not pod.deleting},
             evicted=self.evicted.get(gang.name, 0),
             told=self._told(gang),
+            slots={
+                pod.name: (pod.node, format_slots(pod.slots))
+                for pod in pods
+                if pod.node and not pod.deleting
+            },
         )
 
     def _told(self, gang: CaseGang) -> tuple[tuple[str, str], ...]:
