@@ -41,6 +41,7 @@ from gpusched.io.cycle.fault_report import FaultReport
 from gpusched.io.cycle.health import DaemonHealth
 from gpusched.io.cycle.policy_loader import PolicyLoader
 from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
+from gpusched.io.decisions.decision_log import DecisionLog
 from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
@@ -128,6 +129,7 @@ class App:
         self.readers: InformerFactory | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
+        self._decision_log = DecisionLog(options.clock, lambda: self._limits().decision_line_rate)
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._restored = ""
@@ -341,7 +343,7 @@ class App:
             recorder=self._recorder,
             only_look=bool(self._restored),
         )
-        self.cycle.decided.extend(self.on_plan)
+        self.cycle.decided += [self._decision_log.decided, *self.on_plan]
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
         return lambda: self._live(cycle, writers)
@@ -531,6 +533,8 @@ class App:
             self.cycle.pauses.settled(settled)
         if settled.phase is CommitPhase.BOUND:
             status.bound(settled.gang)
+            with self.faults.contain("log", settled.gang.gang):
+                self._decision_log.bound(settled.gang)
 
     def _commit_known(self, gang: GangKey) -> None:
         if self.cycle is not None:

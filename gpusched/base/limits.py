@@ -388,6 +388,10 @@ POD_RULES_SESSION_STEPS_MAX: Final = 6_000
 POD_RULES_DOMAINS_MAX: Final = 32
 """Domains of one topology key in which such a gang is tried one after another."""
 
+# -- the log of decisions -------------------------------------------------------------------
+DECISION_LINE_RATE: Final = 50
+"""Default of ``limits.decisionLineRate``. A person reads fewer; ten seconds' worth may come at once."""
+
 # -- volumes --------------------------------------------------------------------------------
 VOLUMES_WAIT_S: Final = 600.0
 """Default of ``limits.volumeTimeout``. So long a gang holds its places while its volumes are made, as long as kube-scheduler waits."""

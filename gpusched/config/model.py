@@ -115,6 +115,7 @@ class LimitsConfig:
         nomination_timeout_s: for which room is held for a gang while its victims end.
         move_pause_s: for which a gang that was moved is not moved again.
         volume_timeout_s: for which a gang keeps its places while its volumes are made.
+        decision_line_rate: log lines about decisions in a second; 0 writes none.
     """
 
     binds_in_flight: int = limits.BINDS_IN_FLIGHT_MAX
@@ -138,6 +139,7 @@ class LimitsConfig:
     nomination_timeout_s: float = limits.NOMINATION_MAX_S
     move_pause_s: float = limits.MOVED_AGAIN_S
     volume_timeout_s: float = limits.VOLUMES_WAIT_S
+    decision_line_rate: int = limits.DECISION_LINE_RATE
 
 
 DEFAULT_LIMITS: Final = LimitsConfig()

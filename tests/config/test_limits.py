@@ -34,6 +34,7 @@ EVERY = LimitsConfig(
     nomination_timeout_s=190.0,
     move_pause_s=200.0,
     volume_timeout_s=210.0,
+    decision_line_rate=22,
 )
 
 

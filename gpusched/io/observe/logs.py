@@ -152,6 +152,11 @@ class Logger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
+    @property
+    def writes_info(self) -> bool:
+        """Whether anything that is told to an operator is written; lines that cost are not made else."""
+        return self._logger.isEnabledFor(logging.INFO)
+
     def debug(self, message: str, /, **facts: object) -> None:
         """Of interest to a developer only."""
         self._write(logging.DEBUG, message, facts)

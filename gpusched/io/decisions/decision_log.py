@@ -1,0 +1,216 @@
+"""One log line a decision: who started where, who waits and why, who leaves for whom and at what cost.
+
+A gang that waits has a line when it begins to, and when its reason becomes another one; numbers in
+the sentence change too often. Lines are bounded: so many a second, ten seconds' worth at once, and
+a line that says how many were left out. What decides is not slowed by it: a session's lines are
+made after its plan was carried out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base.clock import Clock
+from gpusched.io.observe.logs import Logger
+from gpusched.session.framework.reasons import pods_text
+from gpusched.session.state.plan import (
+    Eviction,
+    GangBind,
+    GangStatus,
+    GangStop,
+    JobSuspendChange,
+    Plan,
+    PreemptionPlan,
+    Undo,
+)
+
+_BURST_S: Final = 10
+"""So many seconds' lines may come at once: a session decides about many gangs."""
+_NODES_NAMED_MAX: Final = 8
+_FORGET_AT_LEAST: Final = 1_000
+_log = Logger(__name__)
+
+
+class DecisionLine(NamedTuple):
+    """A sentence, with facts by name."""
+
+    sentence: str
+    facts: dict[str, object]
+
+
+class DecisionLog:
+    """See the module.
+
+    Args:
+        clock: time.
+        lines_per_s: how many lines a second are written, 0 for none; asked each time.
+    """
+
+    def __init__(self, clock: Clock, lines_per_s: Callable[[], int]) -> None:
+        self._clock = clock
+        self._lines_per_s = lines_per_s
+        self._waiting: dict[GangKey, tuple[GangStatus, str]] = {}
+        """Gangs that wait, each with its last status and the reason that was logged."""
+        self._allowance = 0.0
+        self._allowed_at: float | None = None
+        self._left_out = 0
+
+    def decided(self, plan: Plan) -> None:
+        """Write what a session decided; starts are written once they are bound."""
+        if not self._is_on():
+            self._waiting.clear()
+            return
+        for claim in plan.preemptions:
+            self._write(_claim_line(claim))
+            for stop in filter(_has_evictions, claim.stops):
+                self._write(_stop_line(stop, claimant=claim.gang))
+        for stop in filter(_has_evictions, plan.stops):
+            self._write(_stop_line(stop, claimant=None))
+        for undo in plan.undos:
+            self._write(_undo_line(undo))
+        for change in plan.job_changes:
+            self._write(_job_line(change))
+        for line in self._new_waits(plan.gangs):
+            self._write(line)
+
+    def bound(self, gang: GangBind) -> None:
+        """Write that a gang's bindings were all accepted."""
+        self._waiting.pop(gang.gang, None)
+        if self._is_on():
+            self._write(_start_line(gang))
+
+    def _is_on(self) -> bool:
+        return bool(self._lines_per_s()) and _log.writes_info
+
+    def _new_waits(self, statuses: Sequence[GangStatus]) -> Iterator[DecisionLine]:
+        """A line for each gang that begins to wait, or waits for another reason than before."""
+        if len(self._waiting) > 2 * len(statuses) + _FORGET_AT_LEAST:
+            there = {status.gang for status in statuses}
+            self._waiting = {key: each for key, each in self._waiting.items() if key in there}
+        for status in statuses:
+            known = self._waiting.get(status.gang)
+            if known is not None and known[0] is status:
+                continue  # the same object as long as nothing of it changed
+            if status.is_scheduled or not status.waiting_pods:
+                self._waiting.pop(status.gang, None)
+                continue
+            reason = status.scheduled.reason
+            self._waiting[status.gang] = (status, reason)
+            if known is None or known[1] != reason:
+                yield _wait_line(status)
+
+    def _write(self, line: DecisionLine) -> None:
+        if not self._may_write():
+            self._left_out += 1
+            return
+        if self._left_out:
+            left, self._left_out = self._left_out, 0
+            _log.info(
+                "decisions were left out of the log", lines=left, lines_per_s=self._lines_per_s()
+            )
+        _log.info(line.sentence, **line.facts)
+
+    def _may_write(self) -> bool:
+        rate, now = self._lines_per_s(), self._clock.monotonic()
+        most = float(rate * _BURST_S)
+        since = now if self._allowed_at is None else self._allowed_at
+        self._allowance = (
+            most if self._allowed_at is None else min(most, self._allowance + (now - since) * rate)
+        )
+        self._allowed_at = now
+        if self._allowance < 1:
+            return False
+        self._allowance -= 1
+        return True
+
+
+def _start_line(gang: GangBind) -> DecisionLine:
+    verb = "grows" if gang.grows else "starts"
+    count = len(gang.binds)
+    facts: dict[str, object] = {
+        "queue": gang.queue,
+        "pods": count,
+        "nodes": _nodes_text(Counter(bind.node for bind in gang.binds)),
+    }
+    if gang.left_waiting:
+        facts["waiting"] = gang.left_waiting
+    if gang.proof:
+        facts["proof"] = gang.proof
+    return DecisionLine(
+        f"{_name(gang.gang)} {verb} with {pods_text(count)}", {**facts, "plan": gang.plan_id}
+    )
+
+
+def _wait_line(status: GangStatus) -> DecisionLine:
+    facts: dict[str, object] = {
+        "queue": status.queue,
+        "reason": status.scheduled.reason,
+        "pods": len(status.waiting_pods),
+    }
+    if status.queue_position:
+        facts["position"] = status.queue_position
+    return DecisionLine(f"{_name(status.gang)} waits", {**facts, "why": status.scheduled.message})
+
+
+def _claim_line(claim: PreemptionPlan) -> DecisionLine:
+    lost = sum(each.gpu_seconds for stop in claim.stops for each in stop.evictions)
+    return DecisionLine(
+        f"room for {pods_text(len(claim.nominations))} is held for {_name(claim.gang)}",
+        {
+            "by": claim.action,
+            "nodes": _nodes_text(Counter(node for _, _, node in claim.nominations)),
+            "victims": len(claim.stops),
+            "lost_gpu_seconds": lost,
+        },
+    )
+
+
+def _has_evictions(stop: GangStop) -> bool:
+    return bool(stop.evictions)
+
+
+def _stop_line(stop: GangStop, *, claimant: GangKey | None) -> DecisionLine:
+    first: Eviction = stop.evictions[0]
+    count = len(stop.evictions)
+    whom = f" for {_name(claimant)}" if claimant is not None else ""
+    return DecisionLine(
+        f"{_name(stop.gang)} loses {pods_text(count)}{whom}",
+        {
+            "by": first.action,
+            "reason": first.reason,
+            "queue": first.queue,
+            "nodes": _nodes_text(Counter(each.node for each in stop.evictions)),
+            "lost_gpu_seconds": sum(each.gpu_seconds for each in stop.evictions),
+            "why": first.message,
+        },
+    )
+
+
+def _undo_line(undo: Undo) -> DecisionLine:
+    return DecisionLine(
+        f"{_name(undo.gang)} never became whole and gives back {pods_text(len(undo.pods))}",
+        {"why": undo.message},
+    )
+
+
+def _job_line(change: JobSuspendChange) -> DecisionLine:
+    verb = "is suspended" if change.suspend else "is resumed"
+    return DecisionLine(
+        f"Job {change.key} {verb}",
+        {"by": change.action, "reason": change.reason, "why": change.message},
+    )
+
+
+def _name(gang: GangKey) -> str:
+    return f"{gang.kind} {gang.namespace}/{gang.name}"
+
+
+def _nodes_text(pods: Counter[str]) -> str:
+    """``n0 (2), n1``: nodes with their pods, the first eight by name."""
+    names = sorted(pods)
+    told = [f"{name} ({pods[name]})" if pods[name] > 1 else name for name in names]
+    more = len(names) - _NODES_NAMED_MAX
+    return ", ".join(told[:_NODES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
