@@ -25,6 +25,13 @@ TOLD_SINCE = {
     "reclaim-and-searches": ("together they need",),
     # A proof says of how many pods it is, and beside how many that ran.
     "sub-group-replacement": ("proof: optimal -> optimal for 1 pod beside 1",),
+    # A pod of priority 0 leaves beside a start that is taken back, where one of priority 1 left.
+    "shares-and-preemption": (
+        "PodGroup/default/g4-0: ",
+        "PodGroup/default/g4-1: victims: default/g3-1-0 -> default/g0-1-3",
+        "PodGroup/default/g4-1: room is made",
+        "PodGroup/default/g4-1: pod default/g4-1-0: is promised room on n0 -> ",
+    ),
 }
 """What a plan says that 0.1.0 did not say, by decision."""
 SEARCHED_SINCE = {

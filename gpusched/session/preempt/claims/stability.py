@@ -6,8 +6,8 @@ without anybody's leaving, and if not, whether an action of this session would e
 and of members that are lost above a minimum, whether others would give members for their growth. A
 victim for which that is so stays where it is, and the claim is made with others or not at all.
 
-And who claims is asked as well: where a gang that waits would have it evicted as soon as it has its
-places, those two and a third could hand on the same room for ever (what one queue may take from another depends on
+And who claims is asked as well: where a gang that waits would have it, and could have nobody else, evicted as
+soon as it has its places, those two and a third could hand on the same room for ever (what one queue may take from another depends on
 who asks). So its claim is not made.
 
 The bounds: no more than ``VICTIMS_ASKED_MAX`` gangs of one claim are asked, those that end first,
@@ -138,8 +138,10 @@ class ChainCheck:
                     if self._trials >= TRIALS_MAX:
                         return None
                     self._trials += 1
-                    if self._trial(each.victims, victims, gang):
-                        return gang
+                    if self._trial(each.victims, victims, gang) and not self._evicts(
+                        gang, statement
+                    ):
+                        return gang  # it has no other victims
         return None
 
     def _may_take(self, rules: ClaimRules, gang: Gang, victim: Gang) -> bool:
