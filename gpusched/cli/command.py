@@ -87,6 +87,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
+def clean_cell(value: Any) -> str:
+    """A cell: foreign text on one line; nothing is shown as nothing."""
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
     """Lines of left-aligned columns with three spaces between, the last column unpadded."""
     if not rows:

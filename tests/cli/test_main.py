@@ -106,9 +106,9 @@ def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, c
             ),
         ),
         (
-            ["get", "jobs"],
+            ["get", "nodes"],
             (
-                'unknown kind "jobs": known are queues, queue, gq, podgroups, podgroup, gpg, '
+                'unknown kind "nodes": known are jobs, job, gangs, gang, queues, queue, gq, podgroups, podgroup, gpg, '
                 "devices, device; see gpusched get --help"
             ),
         ),

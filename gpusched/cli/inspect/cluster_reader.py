@@ -16,7 +16,7 @@ from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
 from gpusched.config.load import configuration_path, load_file
-from gpusched.config.model import DEFAULT
+from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
 from gpusched.io.client.kubeconfig_library import kubeconfig_library
 from gpusched.io.client.responses import explain_denied
@@ -49,6 +49,16 @@ def with_cluster(kubeconfig: str | None, read: Callable[[ApiClient], Awaitable[T
     return asyncio.run(session())
 
 
+def configuration(config: str | None) -> Config:
+    """The configuration of a file; None for the mounted one, or the built-in one.
+
+    Raises:
+        ConfigError: the file is wrong.
+    """
+    path = configuration_path(config)
+    return load_file(path) if path else DEFAULT
+
+
 def configured_gpu_resources(config: str | None) -> GpuResources:
     """The GPU resources that a configuration names.
 
@@ -58,8 +68,7 @@ def configured_gpu_resources(config: str | None) -> GpuResources:
     Raises:
         ConfigError: the file is wrong.
     """
-    path = configuration_path(config)
-    return (load_file(path) if path else DEFAULT).gpu_resources
+    return configuration(config).gpu_resources
 
 
 async def get_object(api: ApiClient, path: str, *, what: str) -> Json | None:

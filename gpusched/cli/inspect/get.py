@@ -1,4 +1,4 @@
-"""``gpusched get queues|podgroups|devices``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get jobs|queues|podgroups|devices``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from gpusched.api.meta.gpu_resources import gpu_resources, gpu_resources_in_forc
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import NotFound
+from gpusched.base.errors import NotFound, UsageError
 from gpusched.cli.command import (
     Subparsers,
     add_config,
     add_kubeconfig,
     add_output,
     age,
+    clean_cell,
     print_json,
     table,
 )
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.device_list import list_pools, render_pools
 from gpusched.cli.inspect.device_reader import read_devices
+from gpusched.cli.inspect.job_list import list_jobs
+from gpusched.cli.inspect.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
 from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
+    "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
     "queues": "queues", "queue": "queues", "gq": "queues",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
@@ -37,18 +41,25 @@ _KINDS: Final = {
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
-        "get", description="List queues, pod groups or pools of devices, as kubectl would."
+        "get", description="List gangs, queues, pod groups or pools of devices, as kubectl would."
     )
     parser.add_argument(
         "kind",
         choices=tuple(_KINDS),
         metavar="KIND",
-        help="queues (gq), podgroups (gpg) or devices",
+        help="jobs (every gang that waits or runs, whatever made it), queues (gq), podgroups (gpg) or devices",
     )
     scope = parser.add_mutually_exclusive_group()
-    scope.add_argument("-n", "--namespace", metavar="NS", help="of the pod groups")
-    scope.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="pod groups of every namespace"
+    scope.add_argument("-n", "--namespace", metavar="NS", help="of the jobs or pod groups")
+    scope.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    parser.add_argument(
+        "--start", action="store_true", help="of jobs those that wait, by when they may start"
+    )
+    parser.add_argument(
+        "--sort-by",
+        choices=tuple(SORT_KEYS),
+        default="name",
+        help="how jobs are sorted (default: by namespace and name)",
     )
     add_kubeconfig(parser)
     add_config(parser)
@@ -72,10 +83,14 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
     kind = _KINDS[arguments.kind]
     if kind == "devices":
         return _print_devices(arguments)
+    if kind != "jobs" and (arguments.start or arguments.sort_by != "name"):
+        raise UsageError("--start and --sort-by are for jobs")
     scope = ""
-    if kind == "podgroups" and not arguments.all_namespaces:
+    if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
         namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
         scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
+    if kind == "jobs":
+        return _print_jobs(arguments, scope)
 
     async def read(api: ApiClient) -> ListedGroups:
         try:
@@ -96,6 +111,30 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
         print_json({"apiVersion": "v1", "kind": "List", "items": list(listed.raw)})
         return 0
     _print_table(arguments, kind, scope, listed.told)
+    return 0
+
+
+def _print_jobs(arguments: argparse.Namespace, scope: str) -> int:
+    now = SystemClock().now()
+    config = cluster_reader.configuration(arguments.config)
+    listed = cluster_reader.with_cluster(
+        arguments.kubeconfig,
+        lambda api: list_jobs(api, scope, schedulers=config.scheduler_names, now=now),
+    )
+    for refused in listed.refused:
+        print(
+            f"gpusched: {refused} are not looked at: this user may not list them", file=sys.stderr
+        )
+    jobs = sorted_jobs(listed.jobs, arguments.sort_by, waiting=arguments.start)
+    if arguments.output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": [jobs_as_json(e) for e in jobs]})
+    elif jobs:
+        wide = arguments.output == "wide"
+        print(table(job_rows(jobs, now, start=arguments.start, wide=wide, everywhere=not scope)))
+    else:
+        where = f" in namespace {scope.rpartition('/')[2]}" if scope else ""
+        what = "Nothing waits" if arguments.start else "Nothing waits or runs"
+        print(f"{what}{where} for scheduler {' or '.join(sorted(config.scheduler_names))}.")
     return 0
 
 
@@ -132,14 +171,8 @@ def _print_table(
     ]
     now = SystemClock().now()
     rows = [[title for title, _ in wanted]]
-    rows += [[_clean(cell(item, now)) for _, cell in wanted] for item in items]
+    rows += [[clean_cell(cell(item, now)) for _, cell in wanted] for item in items]
     print(table(rows))
-
-
-def _clean(value: Any) -> str:
-    """A cell: foreign text on one line; nothing is shown as nothing."""
-    text = "" if value is None else str(value)
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 _Cell = Callable[[dict[str, Any], float], Any]

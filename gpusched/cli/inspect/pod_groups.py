@@ -42,11 +42,13 @@ class ListedGroups:
         raw: as the server has them.
         told: the same in our words, by namespace and name.
         refused: names of kinds of other projects that this user may not read.
+        foreign: kind, object and group of those of other projects that can be read.
     """
 
     raw: tuple[Json, ...]
     told: tuple[Json, ...]
     refused: tuple[str, ...]
+    foreign: tuple[tuple[str, Json, PodGroup], ...] = ()
 
 
 async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
@@ -70,6 +72,7 @@ async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
     raw = list(own)
     told = [{**item, API: API_VERSION} for item in own]
     refused = []
+    foreign: list[tuple[str, Json, PodGroup]] = []
     served = await served_kinds(api)
     if missing is not None and not served:
         raise missing
@@ -83,9 +86,16 @@ async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
             refused.append(kind.name)
             continue
         raw += items
-        told += [_in_our_words(item, codec, api_version) for item in items]
+        for item in items:
+            group = _read_group(item, codec)
+            told.append(_in_our_words(item, group, api_version))
+            if group is not None:
+                foreign.append((kind.kind, item, group))
     return ListedGroups(
-        raw=tuple(raw), told=tuple(sorted(told, key=_place)), refused=tuple(refused)
+        raw=tuple(raw),
+        told=tuple(sorted(told, key=_place)),
+        refused=tuple(refused),
+        foreign=tuple(foreign),
     )
 
 
@@ -116,7 +126,7 @@ async def find_group(
         except Denied:
             continue
         if found is not None:
-            return kind.kind, _in_our_words(found, codec, api_version)
+            return kind.kind, _in_our_words(found, _read_group(found, codec), api_version)
     return None
 
 
@@ -128,7 +138,15 @@ async def served_kinds(
     return [(kind, codec, served[kind]) for kind, codec in _FOREIGN if kind in served]
 
 
-def _in_our_words(item: Json, codec: KindCodec[Any, PodGroup], api_version: str) -> Json:
+def _read_group(item: Json, codec: KindCodec[Any, PodGroup]) -> PodGroup | None:
+    """A group of another project; None for one that cannot be read, whatever is wrong with it."""
+    try:
+        return codec.entity_of(json.dumps(item).encode())
+    except Exception:  # noqa: BLE001 - its conditions say it
+        return None
+
+
+def _in_our_words(item: Json, group: PodGroup | None, api_version: str) -> Json:
     """A group of another project with the fields and conditions that our own PodGroup has.
 
     One that cannot be read keeps its metadata and conditions: these say what is wrong.
@@ -145,9 +163,7 @@ def _in_our_words(item: Json, codec: KindCodec[Any, PodGroup], api_version: str)
         "status": {**told, "conditions": conditions},
         API: api_version,
     }
-    try:
-        group = codec.entity_of(json.dumps(item).encode())
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, its conditions say it
+    if group is None:
         return seen
     seen["spec"] = {"queue": group.queue or None, "minMember": group.min_member}
     if group.native is not None and group.native.composite:
