@@ -106,9 +106,9 @@ def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, c
             ),
         ),
         (
-            ["get", "nodes"],
+            ["get", "histories"],
             (
-                'unknown kind "nodes": known are jobs, job, gangs, gang, queues, queue, gq, podgroups, podgroup, gpg, '
+                'unknown kind "histories": known are jobs, job, gangs, gang, nodes, node, queues, queue, gq, podgroups, podgroup, gpg, '
                 "devices, device; see gpusched get --help"
             ),
         ),

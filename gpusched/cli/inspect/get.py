@@ -1,4 +1,4 @@
-"""``gpusched get jobs|queues|podgroups|devices``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get jobs|nodes|queues|podgroups|devices``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from gpusched.cli.command import (
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.device_list import list_pools, render_pools
 from gpusched.cli.inspect.device_reader import read_devices
-from gpusched.cli.inspect.job_list import list_jobs
-from gpusched.cli.inspect.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
+from gpusched.cli.inspect.listing.job_list import list_jobs
+from gpusched.cli.inspect.listing.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
+from gpusched.cli.inspect.listing.node_list import list_nodes, node_as_json, node_rows
 from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
     "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
+    "nodes": "nodes", "node": "nodes",
     "queues": "queues", "queue": "queues", "gq": "queues",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
@@ -41,13 +43,14 @@ _KINDS: Final = {
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
-        "get", description="List gangs, queues, pod groups or pools of devices, as kubectl would."
+        "get",
+        description="List gangs, nodes, queues, pod groups or pools of devices, as kubectl would.",
     )
     parser.add_argument(
         "kind",
         choices=tuple(_KINDS),
         metavar="KIND",
-        help="jobs (every gang that waits or runs, whatever made it), queues (gq), podgroups (gpg) or devices",
+        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), podgroups (gpg) or devices",
     )
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument("-n", "--namespace", metavar="NS", help="of the jobs or pod groups")
@@ -81,10 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list_and_print(arguments: argparse.Namespace) -> int:
     kind = _KINDS[arguments.kind]
-    if kind == "devices":
-        return _print_devices(arguments)
     if kind != "jobs" and (arguments.start or arguments.sort_by != "name"):
         raise UsageError("--start and --sort-by are for jobs")
+    if kind in {"devices", "nodes"}:
+        return (_print_devices if kind == "devices" else _print_nodes)(arguments)
     scope = ""
     if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
         namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
@@ -135,6 +138,21 @@ def _print_jobs(arguments: argparse.Namespace, scope: str) -> int:
         where = f" in namespace {scope.rpartition('/')[2]}" if scope else ""
         what = "Nothing waits" if arguments.start else "Nothing waits or runs"
         print(f"{what}{where} for scheduler {' or '.join(sorted(config.scheduler_names))}.")
+    return 0
+
+
+def _print_nodes(arguments: argparse.Namespace) -> int:
+    now = SystemClock().now()
+    names = cluster_reader.configuration(arguments.config).scheduler_names
+    nodes = cluster_reader.with_cluster(
+        arguments.kubeconfig, lambda api: list_nodes(api, schedulers=names, now=now)
+    )
+    if arguments.output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": [node_as_json(e) for e in nodes]})
+    elif nodes:
+        print(table(node_rows(nodes, now, wide=arguments.output == "wide")))
+    else:
+        print("There are no nodes.")
     return 0
 
 

@@ -11,7 +11,7 @@ import attrs
 from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.quantity import parse_quantity
 from gpusched.cli.command import age, clean_cell
-from gpusched.cli.inspect.job_list import WAITS, ListedJob
+from gpusched.cli.inspect.listing.job_list import WAITS, ListedJob
 
 _NODES_NAMED_MAX: Final = 3
 _LATEST: Final = "9999"
