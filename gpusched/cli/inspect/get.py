@@ -30,6 +30,7 @@ from gpusched.cli.inspect.listing.job_table import SORT_KEYS, job_rows, jobs_as_
 from gpusched.cli.inspect.listing.node_list import list_nodes, node_as_json, node_rows
 from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 
 _KINDS: Final = {
     "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
@@ -118,6 +119,7 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
 
 
 def _print_jobs(arguments: argparse.Namespace, scope: str) -> int:
+    collect_garbage_rarely()  # a short life that makes many objects
     now = SystemClock().now()
     config = cluster_reader.configuration(arguments.config)
     listed = cluster_reader.with_cluster(

@@ -6,11 +6,11 @@ positions and estimates are those that the daemon wrote.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.gang.native_terms import COMPOSITE
@@ -135,7 +135,7 @@ def _put_all(cache: Cache, kind: str, items: Iterable[Json]) -> None:
         "jobs": cache.put_job,
     }
     for item in items:
-        event = json.dumps({"type": "ADDED", "object": item}).encode()
+        event = msgspec.json.encode({"type": "ADDED", "object": item})
         entity = CODECS[kind].decode_event(event).item
         if kind in put:
             put[kind](entity)

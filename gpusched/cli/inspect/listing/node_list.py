@@ -5,11 +5,11 @@ What is used is counted by the daemon's own cache, of pods of all schedulers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.devices.slots import format_slots
@@ -71,7 +71,7 @@ async def list_nodes(
     for kind, path in _PATHS.items():
         put = cache.put_node if kind == "nodes" else cache.put_pod
         for item in await list_objects(api, path, what=kind):
-            event = json.dumps({"type": "ADDED", "object": item}).encode()
+            event = msgspec.json.encode({"type": "ADDED", "object": item})
             entity: Any = CODECS[kind].decode_event(event).item
             put(entity)
             node = getattr(entity, "node", "") if kind == "pods" else ""
