@@ -604,7 +604,22 @@ def test_explain_pods_of_another_scheduler(cluster, capsys):
         "/api/v1/namespaces/team-a/events": [],
     }
     assert main(["explain", "podgroup", "x"]) == 0
-    assert "set schedulerName in the pod template" in capsys.readouterr().out
+    assert (
+        "its pods are for default-scheduler, and gpusched is served here: set schedulerName in the "
+        "pod template" in capsys.readouterr().out
+    )
+
+
+def test_explain_a_misspelt_scheduler(cluster, capsys):
+    """Nobody looks at such a pod, whoever leads: the name that was meant is told."""
+    cluster.objects |= {
+        "/api/v1/namespaces/team-a/pods/x": pod("x", schedulerName="gpushced"),
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "pod", "x"]) == 0
+    told = capsys.readouterr().out
+    assert "its pods are for gpushced, and gpusched is served here" in told
+    assert "did you mean gpusched?" in told
 
 
 def test_nothing_of_that_name(cluster, capsys):

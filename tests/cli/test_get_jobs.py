@@ -163,6 +163,21 @@ def test_a_hostile_sentence_stays_on_its_line(filled, capsys):
     assert line["MESSAGE"] == "a?[31m?b?c"
 
 
+def test_pods_that_cannot_be_read_or_are_gated_wait_too(filled, capsys):
+    """Given a pod with a bad annotation and one with a gate, then both have a line that says why."""
+    gated = member("gated")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    filled.objects[f"/api/v1/{OF_TEAM}/pods"] = [
+        member("bad", annotations={"gpusched.io/min-member": "x"}), gated,
+    ]  # fmt: skip
+    assert main(["get", "jobs", "-o", "wide"]) == 0
+    bad, waits = shown(capsys)
+    assert (bad["NAME"], bad["STATE"], bad["REASON"]) == ("bad", "Waiting", "InvalidSpec")
+    assert "gpusched.io/min-member" in bad["MESSAGE"]
+    assert "'x' is not a whole number" in bad["MESSAGE"]
+    assert (waits["NAME"], waits["REASON"]) == ("gated", "SchedulingGated")
+
+
 def test_where_nothing_waits_that_is_said(filled, capsys):
     """Given an empty namespace, then one sentence, with the scheduler that was looked for."""
     filled.objects[f"/api/v1/{OF_TEAM}/pods"] = []

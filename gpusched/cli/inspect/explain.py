@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import attrs
+
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
@@ -84,13 +86,14 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
         arguments.kubeconfig,
         lambda api: gather(api, namespace=namespace, name=name, kinds=kinds),
     )
+    served = cluster_reader.configuration(arguments.config).scheduler_names
     if evidence is None:
         what = kinds[0] if len(kinds) == 1 else "PodGroup, Job or Pod"
         raise UsageError(
             f"there is no {what} {name} in namespace {namespace}: "
             "gpusched get podgroups -A lists the groups"
         )
-    told = explanation.explain_gang(evidence)
+    told = explanation.explain_gang(attrs.evolve(evidence, served=tuple(sorted(served))))
     if arguments.output == "json":
         print_json(told)
     else:

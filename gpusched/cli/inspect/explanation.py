@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import attrs
@@ -23,6 +24,7 @@ from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age, table
 from gpusched.cli.inspect.device_story import render_claims
 from gpusched.cli.inspect.group_tree import render_tree
+from gpusched.config.model import DEFAULT
 
 _EVENTS_SHOWN: Final = 8
 _MEMBERS_NAMED: Final = 3
@@ -48,6 +50,7 @@ class GangObjects:
         now: seconds since the Unix epoch, for ages.
         tree: of a group of Kubernetes in a tree, each group of it with what it needs and has.
         claims: of members for devices, see ``device_story.describe_claims``.
+        served: names of the schedulers that the daemon's configuration serves.
     """
 
     kind: str
@@ -59,6 +62,7 @@ class GangObjects:
     now: float
     tree: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
+    served: tuple[str, ...] = tuple(sorted(DEFAULT.scheduler_names))
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -84,6 +88,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "schedulers": sorted(
             {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
+        "servedSchedulers": list(evidence.served),
         "turn": _turn(evidence),
         "tree": list(evidence.tree),
         "conditions": conditions,
@@ -259,11 +264,21 @@ def _reasons(story: dict[str, Any]) -> list[str]:
     if story["phase"] == "Failed" and story["kind"] == "Job":
         return [f"{item['reason']}: {item['message']}" for item in story["conditions"]
                 if item["type"] == "Failed"]  # fmt: skip
-    if "default-scheduler" in story["schedulers"]:
-        return ["its pods are for default-scheduler: set schedulerName in the pod template"]
+    if story["schedulers"] and not set(story["schedulers"]) & set(story["servedSchedulers"]):
+        return [_for_others(story["schedulers"], story["servedSchedulers"])]
     if story["pendingPods"] or not story["pods"]["total"]:
         return _NOTHING_SAID
     return []
+
+
+def _for_others(named: Sequence[str], served: Sequence[str]) -> str:
+    """That pods name schedulers which are not served, and which one is most like them."""
+    like = get_close_matches(named[0], served, n=1)
+    meant = f"; did you mean {like[0]}?" if like else ""
+    return (
+        f"its pods are for {' and '.join(named)}, and {' and '.join(served)} is served here: "
+        f"set schedulerName in the pod template{meant}"
+    )
 
 
 def _last_said(story: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 from gpusched import API_VERSION
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.meta.identity import ObjectKey, Rejected, parse_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.serializer.codecs import CODECS
@@ -31,6 +31,7 @@ from gpusched.cli.inspect.cluster_reader import (
 )
 from gpusched.cli.inspect.pod_groups import API, list_groups
 from gpusched.io.client.api_client import ApiClient
+from gpusched.session.framework.reasons import pods_text
 
 WAITS: Final = "Waiting"
 STARTS: Final = "Starting"
@@ -117,15 +118,18 @@ async def list_jobs(
     except Denied:
         refused.append("jobs")
     pods = await list_objects(api, f"/api/v1{scope}/pods", what="pods")
-    _put_all(cache, "pods", pods)
+    refused_pods = [each for each in _put_all(cache, "pods", pods) if isinstance(each, Rejected)]
     by_name = {_key(pod): pod for pod in pods}
+    unread = [each for each in refused_pods if each.pending and each.scheduler in schedulers]
     gangs = sorted(cache.snapshot(now).gangs, key=lambda gang: (gang.key[1:], gang.key.kind))
     found = [_listed(gang, told.get(gang.key), by_name) for gang in gangs if gang.active]
+    found += [_unreadable(each, by_name[each.key]) for each in unread]
     return ListedJobs(jobs=tuple(found), refused=tuple(refused))
 
 
-def _put_all(cache: Cache, kind: str, items: Iterable[Json]) -> None:
-    """Show objects to the cache as a watch would; what cannot be believed is no gang."""
+def _put_all(cache: Cache, kind: str, items: Iterable[Json]) -> list[Any]:
+    """Show objects to the cache as a watch would, and return them as it sees them."""
+    found = []
     put: dict[str, Callable[[Any], None]] = {"pods": cache.put_pod}
     keyed: dict[str, Callable[[ObjectKey, Any], None]] = {
         "namespaces": cache.put_namespace,
@@ -141,6 +145,8 @@ def _put_all(cache: Cache, kind: str, items: Iterable[Json]) -> None:
             put[kind](entity)
         else:
             keyed[kind](_key(item), entity)
+        found.append(entity)
+    return found
 
 
 async def _put_groups(
@@ -171,6 +177,8 @@ def _key(item: Json) -> ObjectKey:
 def _listed(gang: Gang, group: Json | None, pods: dict[ObjectKey, Json]) -> ListedJob:
     running = bool(gang.placed) and not gang.missing_members
     told = next(_reasons(gang, group, pods), ("", "")) if gang.pod_sets or gang.gated else ("", "")
+    if gang.gated and not told[0]:
+        told = ("SchedulingGated", f"{pods_text(gang.gated)} of it have scheduling gates")
     if gang.suspended and not told[0]:
         told = ("Suspended", "its Job is suspended until the gang is admitted")
     return ListedJob(
@@ -190,6 +198,26 @@ def _listed(gang: Gang, group: Json | None, pods: dict[ObjectKey, Json]) -> List
         reason=told[0],
         message=told[1],
         nodes=tuple(sorted({member.node for member in gang.placed})),
+    )
+
+
+def _unreadable(pod: Rejected, item: Json) -> ListedJob:
+    """A pod that cannot be believed: it waits, for itself, until it is mended."""
+    created = value_at(item, "metadata", "creationTimestamp")
+    return ListedJob(
+        namespace=pod.key.namespace,
+        name=pod.key.name,
+        kind="Pod",
+        queue="",
+        priority=0,
+        state=WAITS,
+        placed=0,
+        waiting=1,
+        least=1,
+        gpus="",
+        since=parse_time(str(created)) if created else 0.0,
+        reason="InvalidSpec",
+        message=f"{pod.field}: {pod.why}",
     )
 
 
