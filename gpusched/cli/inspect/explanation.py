@@ -24,6 +24,7 @@ from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age, table
 from gpusched.cli.inspect.device_story import render_claims
 from gpusched.cli.inspect.group_tree import render_tree
+from gpusched.cli.inspect.unknown_keys import unknown_keys
 from gpusched.config.model import DEFAULT
 
 _EVENTS_SHOWN: Final = 8
@@ -89,6 +90,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
             {_text(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
         "servedSchedulers": list(evidence.served),
+        "unknownKeys": unknown_keys([*_described(evidence.owner), *evidence.pods]),
         "turn": _turn(evidence),
         "tree": list(evidence.tree),
         "conditions": conditions,
@@ -120,6 +122,7 @@ def render_explanation(story: dict[str, Any]) -> str:
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
     facts += [("why", why) for why in _reasons(story)]
     facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
+    facts += [("note", _text(why)) for why in story["unknownKeys"]]
     lines.append(table(facts, indent="  "))
     if story["tree"]:
         lines += ["", render_tree([_printable(row) for row in story["tree"]])]
@@ -141,6 +144,11 @@ def render_explanation(story: dict[str, Any]) -> str:
         rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
         lines += ["", table([header, *rows])]
     return "\n".join(lines)
+
+
+def _described(owner: dict[str, Any]) -> list[dict[str, Any]]:
+    """An object, and the template of its pods where it has one."""
+    return [owner, _mapping(_mapping(owner, "spec"), "template")]
 
 
 def _printable(row: dict[str, Any]) -> dict[str, Any]:
