@@ -11,7 +11,7 @@ from tests.behaviour.histories.stability import Evicted, Outside, Started
 from tests.behaviour.notation.cases import parse_cases
 
 
-@pytest.mark.parametrize("seed", [4, 13, 19, 22, 28, 80, 115, 235, 333, 683, 822])
+@pytest.mark.parametrize("seed", [1, 4, 13, 19, 22, 28, 80, 115, 235, 333, 614, 683, 822])
 def test_a_life_is_stable(seed):
     """Seeds that started and evicted, or made chains, or failed, before these were looked for."""
     (case,) = parse_cases(draw_life(seed), family="life")

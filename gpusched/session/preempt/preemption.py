@@ -541,8 +541,10 @@ class Preemption:
             return True
         asked = self._session.view.minimum(claimant)
         pools = self._session.queue_accounts.pools
-        chosen = in_giving_order(self._session, claimant, chosen)
-        chunks = [chunk for part in chosen for chunk in eviction_chunks(part, pools)]
+        victims = self._victims
+        chosen = in_giving_order(self._session, claimant, victims, chosen)
+        steps = [eviction_chunks(part, victims.running(part.gang), pools) for part in chosen]
+        chunks = [chunk for each in steps for chunk in each]
 
         def passes(count: int) -> bool:
             proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))

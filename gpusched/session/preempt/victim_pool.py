@@ -185,15 +185,17 @@ class VictimPool:
                 members=tuple(range(first, len(members))),
                 extra=COST_OF_GANG,
                 rank=(gang.priority, _RANK_WHOLE_GANG),
-                loss=self._accounts.loss(gang, self._steps(gang, members[first:])),
+                loss=self._accounts.loss(gang, self._steps(running, members[first:])),
                 part=False,
             )
             bundles.append(((*tie, -1), whole))
 
     @staticmethod
-    def _steps(gang: Gang, members: Sequence[EvictablePod]) -> list[list[tuple[int, ...]]]:
+    def _steps(
+        running: RunningGang, members: Sequence[EvictablePod]
+    ) -> list[list[tuple[int, ...]]]:
         """Amounts of the steps in which a gang ends: spare members one by one, then the rest."""
-        spare = min(len(members) - 1, surplus_members(gang))
+        spare = min(len(members) - 1, running.single_steps)
         steps = [[each.taken] for each in members[:spare]]
         return [*steps, [each.taken for each in members[spare:]]]
 
@@ -399,7 +401,7 @@ def _bundles_in_order(bundles: Sequence[Any]) -> list[int]:
 
 
 def in_giving_order(
-    session: Session, claimant: Gang, parts: Iterable[VictimGroup]
+    session: Session, claimant: Gang, victims: Victims, parts: Iterable[VictimGroup]
 ) -> list[VictimGroup]:
     """Parts in the order in which their queues give: nearest to the claimant first.
 
@@ -417,7 +419,8 @@ def in_giving_order(
         return tuple(reversed(found.path)) if found is not None else ()
 
     def step(part: VictimGroup) -> tuple[int, ...]:
-        steps = [[chunk.released.get(name) for name in gpus] for chunk in eviction_chunks(part)]
+        chunks = eviction_chunks(part, victims.running(part.gang))
+        steps = [[chunk.released.get(name) for name in gpus] for chunk in chunks]
         return tuple(max(steps, default=[]))
 
     def ordered(some: list[VictimGroup], depth: int) -> list[VictimGroup]:
@@ -437,13 +440,18 @@ def in_giving_order(
     return [part for _, some in sorted(near.items(), reverse=True) for part in ordered(some, 0)]
 
 
-def eviction_chunks(part: VictimGroup, pools: NodePoolAccounts | None = None) -> list[Chunk]:
+def eviction_chunks(
+    part: VictimGroup, running: RunningGang | None, pools: NodePoolAccounts | None = None
+) -> list[Chunk]:
     """The steps in which a part of a choice goes, the last in rank first.
 
-    With ``pools``, what is taken there is told beside the rest, by dimension.
+    Args:
+        part: members of one gang.
+        running: what the gang could lose before they go; None for nothing.
+        pools: what is taken there is told beside the rest, by dimension.
     """
     leaving = sorted(part.seats, key=lambda seat: _last_rank_first(seat.member))
-    spare = min(len(leaving), surplus_members(part.gang))
+    spare = min(len(leaving), running.single_steps if running is not None else 0)
     steps = [leaving[number : number + 1] for number in range(spare)]
     if leaving[spare:]:
         steps.append(leaving[spare:])
@@ -455,13 +463,6 @@ def _requests_of(seats: Sequence[CandidateVictim], pools: NodePoolAccounts | Non
     if pools is None:
         return taken
     return taken.plus(total(pools.charge(seat.member.pod.pod_class, seat.row) for seat in seats))
-
-
-def surplus_members(gang: Gang) -> int:
-    """Members that the gang can lose and still run."""
-    if gang.terms.disruption == "Group":
-        return 0
-    return max(0, gang.ready_members - gang.min_member)
 
 
 def _last_rank_first(member: Placed) -> tuple[int, str]:

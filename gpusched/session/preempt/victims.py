@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 
 import attrs
 
@@ -78,6 +79,19 @@ class RunningGang:
         """Whether every member may leave for itself, so that nothing is left to end."""
         bound = self.spare_roles or self.spare_parts
         return self.surplus >= len(self.seats) and not bound
+
+    @cached_property
+    def single_steps(self) -> int:
+        """How many members leave one by one before the gang ends, and its rest with it at once.
+
+        What claims before this one took counts no more, and a member that its role or sub-group
+        needs is of the rest.
+        """
+        if self.broken:
+            return 0
+        if not (self.spare_roles or self.spare_parts):
+            return self.surplus
+        return sum(len(part) for part in SpareMembers(self).in_eviction_order())
 
 
 class Victims:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from gpusched.api.gang.pod_group import SubGroup, TopologyRequest
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
@@ -12,6 +13,7 @@ from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Chunk, Proposa
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks
+from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU, NOW
 
@@ -21,7 +23,7 @@ def deserves(gpus, **more):
     return {"deserved": {GPU: gpus}, **{kind: {GPU: amount} for kind, amount in more.items()}}
 
 
-def runs(c, gang, queue, gpus, *, pods=1, min_member=None, on="node-0", start=0, **group):
+def runs(c, gang, queue, gpus, *, pods=1, min_member=None, on="node-0", start=0, part="", **group):
     """A gang of which every member has its place."""
     least = pods if min_member is None else min_member
     c.group(gang, queue=queue, min_member=least, **group)
@@ -29,7 +31,7 @@ def runs(c, gang, queue, gpus, *, pods=1, min_member=None, on="node-0", start=0,
         first = start + number * gpus
         c.pod(
             f"{gang}-{number}", group=gang, gpus=gpus, cpu=100, node=on, plan="p", scheduled=NOW,
-            slots=((1 << gpus) - 1) << first, rank=number,
+            slots=((1 << gpus) - 1) << first, rank=number, sub_group=part,
         )  # fmt: skip
     return c
 
@@ -273,21 +275,35 @@ def test_extras_go_one_by_one_and_the_rest_as_a_whole(given):
     runs(c, "v", "b", 1, pods=3, min_member=2).gang("g", pods=1, gpus=1, queue="a")
     c.gang("large", pods=1, gpus=2, queue="a")
     court = Court(c)
-    gang = court.gang("v")
-    seats = tuple(Seat(member) for member in gang.placed)
-    steps = eviction_chunks(VictimGroup(gang, seats))
-    assert [chunk.released.get(GPU) // DEVICE for chunk in steps] == [1, 2]
-    whole = attrs.evolve(gang, terms=attrs.evolve(gang.terms, disruption="Group"))
-    assert [
-        each.released.get(GPU) // DEVICE for each in eviction_chunks(VictimGroup(whole, seats))
-    ] == [3]
+    assert steps(court, court.gang("v")) == [1, 2]
+    group = attrs.evolve(court.gang("v").terms, disruption="Group")
+    assert steps(court, attrs.evolve(court.gang("v"), terms=group)) == [3]
+    gang, session = court.gang("v"), court.session
+    claim = session.statement()
+    session.evict(claim, gang, gang.placed[2])
+    assert steps(court, gang, without=claim.evictions) == [2]
 
 
-@attrs.frozen
-class Seat:
-    """What a choice of victims knows of a member, as far as it matters here."""
+@pytest.mark.parametrize(("needed", "expected"), [(2, [1, 1, 2]), (4, [4])])
+def test_what_a_sub_group_needs_goes_as_a_whole(given, needed, expected):
+    """Four members of which one is needed, and so many of their sub-group: they run with those or not at all."""
+    c = given.nodes(1, gpus=4).queue("a", limits=deserves(3)).queue("b", limits=deserves(1))
+    parts = [SubGroup("part", needed, TopologyRequest())]
+    runs(c, "v", "b", 1, pods=4, min_member=1, sub_groups=parts, min_sub_groups=1, part="part")
+    c.gang("g", pods=3, gpus=1, queue="a")
+    court = Court(c)
+    assert steps(court, court.gang("v")) == expected
+    plan = c.when.carried_out()
+    assert [claim.gang.name for claim in plan.preemptions] == ["g"]
 
-    member: object
+
+def steps(court, gang, *, without=()):
+    """GPUs of the steps in which a gang ends, after some evictions that were claimed."""
+    victims = Victims(court.session, only=gang)
+    victims.claimed(without)
+    running = victims.running(gang)
+    chunks = eviction_chunks(VictimGroup(gang, running.seats), running)
+    return [chunk.released.get(GPU) // DEVICE for chunk in chunks]
 
 
 def test_a_department_that_would_be_more_saturated_takes_nothing(given):
