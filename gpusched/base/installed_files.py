@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 
 from gpusched.base.errors import GpuschedError
@@ -14,7 +15,8 @@ from gpusched.base.errors import GpuschedError
 _SHARED = Path("share") / "gpusched"
 
 
-def _roots() -> list[Path]:
+@cache  # Seven hundred microseconds, for every manifest that a cluster is started with.
+def _roots() -> tuple[Path, ...]:
     """The places to look in, nearest first: a checkout wins over what is installed."""
     roots = []
     checkout = Path(__file__).resolve().parents[2]
@@ -24,7 +26,7 @@ def _roots() -> list[Path]:
     schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
     installed = [Path(sys.prefix), *(Path(sysconfig.get_path("data", s)) for s in schemes)]
     roots.extend(prefix / _SHARED for prefix in installed)
-    return list(dict.fromkeys(roots))
+    return tuple(dict.fromkeys(roots))
 
 
 def path(name: str) -> Path:
