@@ -27,13 +27,14 @@ class Excluded(Exception):
     """The item is left out of this session, because its key could not be computed."""
 
 
-def _comparable_parts(key: Key) -> list[tuple[int, int, str]]:
-    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in key]
-
-
 def joined_sort_key(orders: Sequence[Callable[..., Key]], *about: object) -> Any:
     """The joined key of an item, comparable whatever types plugins return; None to leave it out."""
+    joined: list[tuple[int, int, str]] = []
     try:
-        return tuple(part for order in orders for part in _comparable_parts(order(*about)))
+        for order in orders:
+            joined += [
+                (0, part, "") if isinstance(part, int) else (1, 0, part) for part in order(*about)
+            ]
     except Excluded:
         return None
+    return tuple(joined)
