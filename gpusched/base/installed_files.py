@@ -15,7 +15,7 @@ from gpusched.base.errors import GpuschedError
 _SHARED = Path("share") / "gpusched"
 
 
-@cache  # Seven hundred microseconds, for every manifest that a cluster is started with.
+@cache  # schemes of installations are expanded anew each time they are asked for
 def _roots() -> tuple[Path, ...]:
     """The places to look in, nearest first: a checkout wins over what is installed."""
     roots = []
