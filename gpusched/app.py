@@ -129,7 +129,11 @@ class App:
         self.readers: InformerFactory | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
-        self._decision_log = DecisionLog(options.clock, lambda: self._limits().decision_line_rate)
+        self._decision_log = DecisionLog(
+            options.clock,
+            lambda: self._limits().decision_line_rate,
+            lambda gang: any(True for _ in self.cache.families.members(gang)),
+        )
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._restored = ""

@@ -30,7 +30,6 @@ from gpusched.session.state.plan import (
 _BURST_S: Final = 10
 """So many seconds' lines may come at once: a session decides about many gangs."""
 _NODES_NAMED_MAX: Final = 8
-_FORGET_AT_LEAST: Final = 1_000
 _log = Logger(__name__)
 
 
@@ -47,11 +46,18 @@ class DecisionLog:
     Args:
         clock: time.
         lines_per_s: how many lines a second are written, 0 for none; asked each time.
+        is_there: whether a gang has pods still; others are forgotten.
     """
 
-    def __init__(self, clock: Clock, lines_per_s: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        lines_per_s: Callable[[], int],
+        is_there: Callable[[GangKey], bool],
+    ) -> None:
         self._clock = clock
         self._lines_per_s = lines_per_s
+        self._is_there = is_there
         self._waiting: dict[GangKey, tuple[GangStatus, str]] = {}
         """Gangs that wait, each with its last status and the reason that was logged."""
         self._allowance = 0.0
@@ -87,20 +93,24 @@ class DecisionLog:
 
     def _new_waits(self, statuses: Sequence[GangStatus]) -> Iterator[DecisionLine]:
         """A line for each gang that begins to wait, or waits for another reason than before."""
-        if len(self._waiting) > 2 * len(statuses) + _FORGET_AT_LEAST:
-            there = {status.gang for status in statuses}
-            self._waiting = {key: each for key, each in self._waiting.items() if key in there}
+        waiting = 0
         for status in statuses:
             known = self._waiting.get(status.gang)
-            if known is not None and known[0] is status:
-                continue  # the same object as long as nothing of it changed
             if status.is_scheduled or not status.waiting_pods:
                 self._waiting.pop(status.gang, None)
                 continue
+            waiting += 1
+            if known is not None and known[0] is status:
+                continue  # the same object as long as nothing of it changed
             reason = status.scheduled.reason
             self._waiting[status.gang] = (status, reason)
             if known is None or known[1] != reason:
                 yield _wait_line(status)
+        if waiting < len(self._waiting):  # some are on their way to their nodes, or gone
+            told = {status.gang for status in statuses}
+            for key in [key for key in self._waiting if key not in told]:
+                if not self._is_there(key):
+                    del self._waiting[key]
 
     def _write(self, line: DecisionLine) -> None:
         if not self._may_write():

@@ -124,7 +124,7 @@ def waits(number: int, reason: str = "InsufficientResources") -> GangStatus:
 def test_a_flood_of_decisions_is_bounded_and_what_is_left_out_is_counted(lines):
     """Given five lines a second and a thousand gangs, then fifty lines, and later how many were left out."""
     clock = StoppedClock()
-    log = DecisionLog(clock, lambda: 5)
+    log = DecisionLog(clock, lambda: 5, lambda _gang: True)
     log.decided(Plan(revision=1, gangs=tuple(waits(number) for number in range(1_000))))
     assert len([*lines]) == 50
     clock.at = 1.0
@@ -135,10 +135,19 @@ def test_a_flood_of_decisions_is_bounded_and_what_is_left_out_is_counted(lines):
 
 def test_another_reason_is_a_line_and_another_number_is_none(lines):
     """Given a gang whose sentence changes, it is told again only with another reason."""
-    log = DecisionLog(StoppedClock(), lambda: 5)
+    log = DecisionLog(StoppedClock(), lambda: 5, lambda _gang: True)
     for reason in ("InsufficientResources", "InsufficientResources", "WaitingForQuota"):
         log.decided(Plan(revision=1, gangs=(waits(1, reason),)))
     assert [each.partition("reason=")[2].split()[0] for each in lines] == [
         "InsufficientResources",
         "WaitingForQuota",
     ]
+
+
+def test_gangs_that_are_gone_are_forgotten(lines):
+    """Given a gang that was deleted while it waited, and made again, then it is told again."""
+    there: set[GangKey] = set()
+    log = DecisionLog(StoppedClock(), lambda: 5, lambda gang: gang in there)
+    for gangs in ((waits(1),), (), (waits(1),)):
+        log.decided(Plan(revision=1, gangs=gangs))
+    assert len([*lines]) == 2
