@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
+
 from gpusched.api.foreign.kinds import ForeignKind
 from gpusched.api.meta.gpu_resources import GpuResources
+from gpusched.api.serializer.codecs import CODECS
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
@@ -98,6 +101,17 @@ async def list_objects(
         if not more or len(items) > limits.OBJECTS_PER_KIND_MAX:
             return items
         params["continue"] = str(more)
+
+
+def read_entity(kind: str, item: Json) -> Any:
+    """An object as the daemon reads it, or ``Rejected``.
+
+    Args:
+        kind: plural name.
+        item: as the server has it.
+    """
+    event = msgspec.json.encode({"type": "ADDED", "object": item})
+    return CODECS[kind].decode_event(event).item
 
 
 async def served_versions(api: ApiClient, kinds: Iterable[ForeignKind]) -> dict[ForeignKind, str]:

@@ -62,8 +62,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--sort-by",
         choices=tuple(SORT_KEYS),
+        metavar="ORDER",
         default="name",
-        help="how jobs are sorted (default: by namespace and name)",
+        help="how jobs are sorted: name (default), queue, priority, age, gpus or start",
     )
     add_kubeconfig(parser)
     add_config(parser)

@@ -24,7 +24,6 @@ from gpusched.session.state.plan import (
     JobSuspendChange,
     Plan,
     PreemptionPlan,
-    Undo,
 )
 
 _BURST_S: Final = 10
@@ -75,8 +74,6 @@ class DecisionLog:
                 self._write(_stop_line(stop, claimant=claim.gang))
         for stop in filter(_has_evictions, plan.stops):
             self._write(_stop_line(stop, claimant=None))
-        for undo in plan.undos:
-            self._write(_undo_line(undo))
         for change in plan.job_changes:
             self._write(_job_line(change))
         for line in self._new_waits(plan.gangs):
@@ -196,13 +193,6 @@ def _stop_line(stop: GangStop, *, claimant: GangKey | None) -> DecisionLine:
             "lost_gpu_seconds": sum(each.gpu_seconds for each in stop.evictions),
             "why": first.message,
         },
-    )
-
-
-def _undo_line(undo: Undo) -> DecisionLine:
-    return DecisionLine(
-        f"{_name(undo.gang)} never became whole and gives back {pods_text(len(undo.pods))}",
-        {"why": undo.message},
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.io.decisions.decision_log import DecisionLog
-from gpusched.session.state.plan import GangStatus, PendingReason, Plan
+from gpusched.session.state.plan import GangStatus, JobSuspendChange, PendingReason, Plan
 
 SOURCE = "gpusched.io.decisions.decision_log"
 
@@ -151,3 +151,15 @@ def test_gangs_that_are_gone_are_forgotten(lines):
     for gangs in ((waits(1),), (), (waits(1),)):
         log.decided(Plan(revision=1, gangs=gangs))
     assert len([*lines]) == 2
+
+
+def test_a_job_that_gets_its_turn_is_told(lines):
+    """Given a suspended Job that is started, then one line with who decided and why."""
+    change = JobSuspendChange(
+        key=ObjectKey("default", "train"), uid=UID("u"), suspend=False, reason="Admitted",
+        message="admitted to queue a", action="enqueue",
+    )  # fmt: skip
+    log = DecisionLog(StoppedClock(), lambda: 5, lambda _gang: True)
+    log.decided(Plan(revision=1, job_changes=(change,)))
+    (line,) = lines
+    assert line.startswith("Job default/train is resumed by=enqueue reason=Admitted")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.gang.native_terms import COMPOSITE
@@ -18,7 +17,6 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import ObjectKey, Rejected, parse_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
-from gpusched.api.serializer.codecs import CODECS
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
@@ -27,6 +25,7 @@ from gpusched.cli.inspect.cluster_reader import (
     Json,
     items_at,
     list_objects,
+    read_entity,
     value_at,
 )
 from gpusched.cli.inspect.pod_groups import API, list_groups
@@ -139,8 +138,7 @@ def _put_all(cache: Cache, kind: str, items: Iterable[Json]) -> list[Any]:
         "jobs": cache.put_job,
     }
     for item in items:
-        event = msgspec.json.encode({"type": "ADDED", "object": item})
-        entity = CODECS[kind].decode_event(event).item
+        entity = read_entity(kind, item)
         if kind in put:
             put[kind](entity)
         else:

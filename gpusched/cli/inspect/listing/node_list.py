@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.node.node import Node
-from gpusched.api.serializer.codecs import CODECS
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.cache import Cache
 from gpusched.cli.command import age, clean_cell
-from gpusched.cli.inspect.cluster_reader import list_objects
+from gpusched.cli.inspect.cluster_reader import list_objects, read_entity
 from gpusched.io.client.api_client import ApiClient
 
 _PATHS: Final = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
@@ -71,8 +69,7 @@ async def list_nodes(
     for kind, path in _PATHS.items():
         put = cache.put_node if kind == "nodes" else cache.put_pod
         for item in await list_objects(api, path, what=kind):
-            event = msgspec.json.encode({"type": "ADDED", "object": item})
-            entity: Any = CODECS[kind].decode_event(event).item
+            entity = read_entity(kind, item)
             put(entity)
             node = getattr(entity, "node", "") if kind == "pods" else ""
             if node and not entity.finished:
