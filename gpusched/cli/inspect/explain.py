@@ -15,8 +15,8 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
-from gpusched.cli.inspect.device_reader import has_claims, read_devices
-from gpusched.cli.inspect.device_story import describe_claims
+from gpusched.cli.inspect.devices.device_reader import has_claims, read_devices
+from gpusched.cli.inspect.devices.device_story import describe_claims
 from gpusched.cli.inspect.explanation import GangObjects
 from gpusched.cli.inspect.group_tree import describe_tree, leaves_below, read_groups, tree_of
 from gpusched.cli.inspect.pod_groups import API, JOB_LABEL, find_group, group_of_pod

@@ -22,7 +22,7 @@ from gpusched.api.meta.quantity import QuantityError, format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age, table
-from gpusched.cli.inspect.device_story import render_claims
+from gpusched.cli.inspect.devices.device_story import render_claims
 from gpusched.cli.inspect.group_tree import render_tree
 from gpusched.cli.inspect.unknown_keys import unknown_keys
 from gpusched.config.model import DEFAULT

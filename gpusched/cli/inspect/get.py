@@ -23,8 +23,8 @@ from gpusched.cli.command import (
     table,
 )
 from gpusched.cli.inspect import cluster_reader
-from gpusched.cli.inspect.device_list import list_pools, render_pools
-from gpusched.cli.inspect.device_reader import read_devices
+from gpusched.cli.inspect.devices.device_list import list_pools, render_pools
+from gpusched.cli.inspect.devices.device_reader import read_devices
 from gpusched.cli.inspect.listing.job_list import list_jobs
 from gpusched.cli.inspect.listing.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
 from gpusched.cli.inspect.listing.node_list import list_nodes, node_as_json, node_rows

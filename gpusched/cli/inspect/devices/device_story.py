@@ -19,8 +19,8 @@ from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.meta.quantity import format_billionths
 from gpusched.cli.command import table
 from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
-from gpusched.cli.inspect.device_reader import DeviceObjects, claim_keys
-from gpusched.cli.inspect.device_usage import DevicesInUse
+from gpusched.cli.inspect.devices.device_reader import DeviceObjects, claim_keys
+from gpusched.cli.inspect.devices.device_usage import DevicesInUse
 from gpusched.devices.readiness import awaited_conditions, failed_condition
 from gpusched.devices.requests import ReadyClaim, make_ready
 from gpusched.devices.shortage.causes import describe_request, reliefs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusched.cli.inspect.cluster_reader import value_at
-from gpusched.cli.inspect.device_reader import DeviceObjects
+from gpusched.cli.inspect.devices.device_reader import DeviceObjects
 from gpusched.cli.inspect.pod_groups import gang_of_pod
 from gpusched.devices.inventory import DeviceId, DeviceInventory
 from gpusched.devices.usage import DeviceUsage

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from gpusched.api.devices.dynamic.claims import DeviceClaimSpec, DeviceRequest
 from gpusched.cli.command import table
-from gpusched.cli.inspect.device_reader import DeviceObjects
-from gpusched.cli.inspect.device_usage import DevicesInUse
+from gpusched.cli.inspect.devices.device_reader import DeviceObjects
+from gpusched.cli.inspect.devices.device_usage import DevicesInUse
 from gpusched.devices.inventory import NodeDevices, PoolId
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
 from gpusched.devices.shortage.causes import DeviceState, describe_request

@@ -1,0 +1,1 @@
+"""Which devices are there, who has them, and what does a gang's claim wait for?"""
