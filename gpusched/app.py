@@ -53,6 +53,9 @@ from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.observe.text import one_line
 from gpusched.io.observe.tracing import Tracing
 from gpusched.io.observe.watchdog import Watchdog
+from gpusched.io.serve.announcement import ViewAnnouncement
+from gpusched.io.serve.publisher import ViewAddress
+from gpusched.io.serve.served_view import ServedView, end_task
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.watch.informer_factory import InformerFactory
 from gpusched.io.workers.rate_limiter import RateLimiter
@@ -64,6 +67,7 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.state.plan import Plan
 
 _LEASE_CONNECTIONS: Final = 2
+_VIEW_CONNECTIONS: Final = 2
 _log = Logger(__name__)
 
 
@@ -88,6 +92,7 @@ class AppOptions:
         opened: makes what carries requests to the API server and answers back.
         search: runs searches of inline sessions.
         session_s: how long an inline session takes, in seconds of the clock.
+        view: where a process of its own serves what people see; None serves nothing.
     """
 
     config: Config
@@ -106,6 +111,7 @@ class AppOptions:
     opened: Open = over_http
     search: SearchRunner = search_in_process
     session_s: Callable[[], float] = lambda: 0.0
+    view: ViewAddress | None = None
 
 
 class App:
@@ -146,6 +152,7 @@ class App:
         self._rate_limiter: RateLimiter | None = None
         self.cycle: SessionCycle | None = None
         self.health: DaemonHealth | None = None
+        self.view: ServedView | None = None
 
     def reload(self) -> None:
         """Read the configuration again, now."""
@@ -293,8 +300,10 @@ class App:
                 rules = SessionRules(config, policy, PluginGuard(options.clock))
 
     async def _start_endpoints(self, stack: contextlib.AsyncExitStack) -> None:
-        """Begin what outlasts terms: endpoints and the watchdog."""
+        """Begin what outlasts terms: endpoints, the view and the watchdog."""
         options = self.options
+        if options.view is not None:
+            await self._start_view(stack, options.view)
         if options.listen:
             endpoints = HttpEndpoints(ready=self.readiness, metrics=self.telemetry.render)
             self.port = await endpoints.start_on_first(options.listen)
@@ -303,6 +312,43 @@ class App:
             watchdog = self._watchdog()
             watchdog.start()
             stack.callback(watchdog.stop)
+
+    async def _start_view(self, stack: contextlib.AsyncExitStack, address: ViewAddress) -> None:
+        options = self.options
+        election = options.config.leader_election
+        api = await self._connect(_VIEW_CONNECTIONS)
+        stack.push_async_callback(api.close)
+        self.view = ServedView(
+            address,
+            ViewAnnouncement(
+                api,
+                namespace=election.lease_namespace,
+                lease=election.lease_name,
+                clock=options.clock,
+                create_if_missing=not api.in_cluster,
+            ),
+            clock=options.clock,
+            daemon=options.identity,
+            leading=lambda: self.leadership.leading,
+            ready=lambda: self.readiness()[1] or "ok",
+            scheduler_names=options.config.scheduler_names,
+        )
+        self._decision_log.followers.append(self.view.decided)
+        self._follow_with_view()
+        serving = asyncio.create_task(self.view.run(), name="view")
+        stack.push_async_callback(end_task, serving)
+
+    def _follow_with_view(self) -> None:
+        """Have the view follow the sessions of this term."""
+        cycle, view = self.cycle, self.view
+        if cycle is not None and view is not None:
+            view.forget()
+            cache = self.cache
+            cycle.shown.append(
+                lambda snapshot, plan: view.session(
+                    snapshot, plan, cache, cycle.rules.session_cache
+                )
+            )
 
     def _build(self, api: ApiClient, rules: SessionRules) -> Callable[[], Awaitable[None]]:
         """Everything of one term, which knows nothing yet; what lives it."""
@@ -348,6 +394,7 @@ class App:
             only_look=bool(self._restored),
         )
         self.cycle.decided += [self._decision_log.decided, *self.on_plan]
+        self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
         return lambda: self._live(cycle, writers)

@@ -26,8 +26,10 @@ from gpusched.io.decisions.recorder import LAST, RecordingOptions
 from gpusched.io.observe import logs, process_limits
 from gpusched.io.observe.logs import set_up_logging
 from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.serve.publisher import ViewAddress
 
 _PORT: Final = 8080
+_VIEW_PORT: Final = 8081
 
 
 def register(subparsers: Subparsers) -> None:
@@ -45,6 +47,13 @@ def register(subparsers: Subparsers) -> None:
         help="of /livez, /readyz and /metrics; port 0 takes any free one, 'none' serves none "
         "(default: 0.0.0.0:8080 in a cluster; elsewhere 127.0.0.1:8080, or any free port when "
         "that one is taken)",
+    )
+    parser.add_argument(
+        "--view",
+        metavar="HOST:PORT",
+        help="of the view of what waits and runs, for gpusched get, the page and others, which a "
+        "process of its own serves; port 0 takes any free one, 'none' serves none (default: "
+        "0.0.0.0:8081 in a cluster; elsewhere 127.0.0.1:8081, or any free port when that one is taken)",
     )
     parser.add_argument(
         "--record-decisions",
@@ -94,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         config_file=path or "",
         pod=_own_pod(),
         listen=_addresses(arguments.listen),
+        view=_view_address(arguments.view, arguments.kubeconfig),
         recording=_recording(arguments),
         state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
     )
@@ -168,7 +178,22 @@ def _own_pod() -> ObjectRef | None:
     return ObjectRef("Pod", ObjectKey(namespace, name), UID(uid))
 
 
-def _addresses(text: str | None) -> tuple[tuple[str, int], ...]:
+def _view_address(text: str | None, kubeconfig: str | None) -> ViewAddress | None:
+    """Where the view is served; None for nowhere.
+
+    Raises:
+        UsageError: no host and port.
+    """
+    addresses = _addresses(text, option="--view", port=_VIEW_PORT)
+    if not addresses:
+        return None
+    host = os.environ.get("POD_IP", "")
+    return ViewAddress(addresses=addresses, kubeconfig=kubeconfig, host=host)
+
+
+def _addresses(
+    text: str | None, *, option: str = "--listen", port: int = _PORT
+) -> tuple[tuple[str, int], ...]:
     """Where to listen: the first that is free. Only where nothing was asked for is there a choice.
 
     Raises:
@@ -176,11 +201,11 @@ def _addresses(text: str | None) -> tuple[tuple[str, int], ...]:
     """
     if text is None:
         if "KUBERNETES_SERVICE_HOST" in os.environ:
-            return (("0.0.0.0", _PORT),)  # noqa: S104 - probes and the scraper come from outside
-        return (("127.0.0.1", _PORT), ("127.0.0.1", 0))
+            return (("0.0.0.0", port),)  # noqa: S104 - probes, the scraper and people come from outside
+        return (("127.0.0.1", port), ("127.0.0.1", 0))
     if text == "none":
         return ()
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--listen takes HOST:PORT or none, not {text!r}")
-    return ((host, int(port)),)
+    host, _, number = text.rpartition(":")
+    if not host or not number.isdecimal() or int(number) > 65535:
+        raise UsageError(f"{option} takes HOST:PORT or none, not {text!r}")
+    return ((host, int(number)),)

@@ -172,6 +172,8 @@ class SessionCycle:
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
         """Told of every plan after it was carried out."""
+        self.shown: list[Callable[[Snapshot, Plan], None]] = []
+        """Told what each session saw, and of its plan with statuses as they are written."""
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
         self._guard: PluginGuard | None = None
@@ -343,20 +345,31 @@ class SessionCycle:
             self._recover_partial_gangs(snapshot)
             with self.faults.contain("claims"):
                 self._binder.release_leftovers(snapshot.gangs)
-            plan = decision.plan
+            told = decision.plan
             with self.faults.contain("status"):
-                kept = self._binder.kept_by_budgets
-                gangs = told_with_kept_pods(plan.gangs, snapshot.gangs, kept)
-                gangs = told_with_awaited_devices(gangs, self._binder.awaited_devices)
-                for name, untold in self._status.submit(gangs, plan.queues, plan.topologies):
+                told = self._with_written_statuses(told, snapshot)
+                for name, untold in self._status.submit(told.gangs, told.queues, told.topologies):
                     self.faults.failed("status", untold, name)
         if decision.again:
             self.wake()
         with self.faults.contain("metrics"):
             self._measure(decision)
+        self._tell_listeners(decision.plan, told, snapshot)
+
+    def _with_written_statuses(self, plan: Plan, snapshot: Snapshot) -> Plan:
+        """The plan with statuses as they are written."""
+        gangs = told_with_kept_pods(plan.gangs, snapshot.gangs, self._binder.kept_by_budgets)
+        gangs = told_with_awaited_devices(gangs, self._binder.awaited_devices)
+        return attrs.evolve(plan, gangs=gangs)
+
+    def _tell_listeners(self, plan: Plan, told: Plan, snapshot: Snapshot) -> None:
+        """Tell what was decided, and what is shown of it."""
         for listener in self.decided:
             with self.faults.contain("listeners"):
-                listener(decision.plan)
+                listener(plan)
+        for shower in self.shown:
+            with self.faults.contain("listeners"):
+                shower(snapshot, told)
 
     def _retry_uncounted_gangs(self) -> None:
         """What failed some time ago may have failed for a reason that has passed."""

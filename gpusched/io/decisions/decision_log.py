@@ -33,8 +33,10 @@ _log = Logger(__name__)
 
 
 class DecisionLine(NamedTuple):
-    """A sentence, with facts by name."""
+    """A sentence, with facts by name; ``event`` is a word for its kind."""
 
+    gang: GangKey
+    event: str
     sentence: str
     facts: dict[str, object]
 
@@ -46,6 +48,9 @@ class DecisionLog:
         clock: time.
         lines_per_s: how many lines a second are written, 0 for none; asked each time.
         is_there: whether a gang has pods still; others are forgotten.
+
+    Attributes:
+        followers: told of each line, whatever level the log has.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class DecisionLog:
         self._allowance = 0.0
         self._allowed_at: float | None = None
         self._left_out = 0
+        self.followers: list[Callable[[DecisionLine], None]] = []
 
     def decided(self, plan: Plan) -> None:
         """Write what a session decided; starts are written once they are bound."""
@@ -86,7 +92,7 @@ class DecisionLog:
             self._write(_start_line(gang))
 
     def _is_on(self) -> bool:
-        return bool(self._lines_per_s()) and _log.writes_info
+        return bool(self._lines_per_s()) and (_log.writes_info or bool(self.followers))
 
     def _new_waits(self, statuses: Sequence[GangStatus]) -> Iterator[DecisionLine]:
         """A line for each gang that begins to wait, or waits for another reason than before."""
@@ -119,6 +125,8 @@ class DecisionLog:
                 "decisions were left out of the log", lines=left, lines_per_s=self._lines_per_s()
             )
         _log.info(line.sentence, **line.facts)
+        for follower in self.followers:
+            follower(line)
 
     def _may_write(self) -> bool:
         rate, now = self._lines_per_s(), self._clock.monotonic()
@@ -146,9 +154,8 @@ def _start_line(gang: GangBind) -> DecisionLine:
         facts["waiting"] = gang.left_waiting
     if gang.proof:
         facts["proof"] = gang.proof
-    return DecisionLine(
-        f"{_name(gang.gang)} {verb} with {pods_text(count)}", {**facts, "plan": gang.plan_id}
-    )
+    sentence = f"{_name(gang.gang)} {verb} with {pods_text(count)}"
+    return DecisionLine(gang.gang, verb, sentence, {**facts, "plan": gang.plan_id})
 
 
 def _wait_line(status: GangStatus) -> DecisionLine:
@@ -159,12 +166,15 @@ def _wait_line(status: GangStatus) -> DecisionLine:
     }
     if status.queue_position:
         facts["position"] = status.queue_position
-    return DecisionLine(f"{_name(status.gang)} waits", {**facts, "why": status.scheduled.message})
+    facts["why"] = status.scheduled.message
+    return DecisionLine(status.gang, "waits", f"{_name(status.gang)} waits", facts)
 
 
 def _claim_line(claim: PreemptionPlan) -> DecisionLine:
     lost = sum(each.gpu_seconds for stop in claim.stops for each in stop.evictions)
     return DecisionLine(
+        claim.gang,
+        "claims",
         f"room for {pods_text(len(claim.nominations))} is held for {_name(claim.gang)}",
         {
             "by": claim.action,
@@ -184,6 +194,8 @@ def _stop_line(stop: GangStop, *, claimant: GangKey | None) -> DecisionLine:
     count = len(stop.evictions)
     whom = f" for {_name(claimant)}" if claimant is not None else ""
     return DecisionLine(
+        stop.gang,
+        "loses",
         f"{_name(stop.gang)} loses {pods_text(count)}{whom}",
         {
             "by": first.action,
@@ -199,6 +211,8 @@ def _stop_line(stop: GangStop, *, claimant: GangKey | None) -> DecisionLine:
 def _job_line(change: JobSuspendChange) -> DecisionLine:
     verb = "is suspended" if change.suspend else "is resumed"
     return DecisionLine(
+        GangKey("Job", *change.key),
+        "suspends" if change.suspend else "resumes",
         f"Job {change.key} {verb}",
         {"by": change.action, "reason": change.reason, "why": change.message},
     )

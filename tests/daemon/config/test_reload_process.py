@@ -29,7 +29,7 @@ def daemon(tmp_path):
     file = tmp_path / "gpusched.yaml"
     file.write_text(BINPACK)
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "run", "--listen", "none",
+        [sys.executable, "-c", PROGRAM, "run", "--listen", "none", "--view", "none",
          "--kubeconfig", str(tmp_path / "kubeconfig"), "--config", str(file),
          "--log-format", "json"],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,

@@ -120,7 +120,16 @@ def bound(kubeconfig, count):
 
 def test_with_too_few_files_it_does_not_start_and_says_what_to_do(tmp_path):
     """Given 16 files, the daemon ends at once with 78 and says how many it needs."""
-    process = start("run", "--kubeconfig", str(tmp_path / "none"), "--listen", "none", files=16)
+    process = start(
+        "run",
+        "--kubeconfig",
+        str(tmp_path / "none"),
+        "--listen",
+        "none",
+        "--view",
+        "none",
+        files=16,
+    )
     _, told = process.communicate(timeout=60)
     assert process.returncode == 78
     assert told == (
@@ -132,7 +141,16 @@ def test_with_too_few_files_it_does_not_start_and_says_what_to_do(tmp_path):
 def test_with_few_files_pools_are_smaller_and_gangs_start(cluster):
     """Given 64 files, a gang of eight is bound, and no file or connection is refused."""
     process = start(
-        "run", "--kubeconfig", cluster, "--listen", "127.0.0.1:0", "--log-format", "json", files=64
+        "run",
+        "--kubeconfig",
+        cluster,
+        "--listen",
+        "127.0.0.1:0",
+        "--view",
+        "none",
+        "--log-format",
+        "json",
+        files=64,
     )
     try:
         few = records(process, "few files may be open")[-1]
@@ -149,7 +167,7 @@ def test_a_port_that_is_taken_ends_the_start(cluster):
     """Given an address where somebody listens, the daemon ends with 78 and names it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        process = start("run", "--kubeconfig", cluster, "--listen", address)
+        process = start("run", "--kubeconfig", cluster, "--listen", address, "--view", "none")
         _, told = process.communicate(timeout=60)
     assert process.returncode == 78
     assert told.strip().splitlines()[-1].startswith(f"gpusched: cannot listen on {address} for")
@@ -183,7 +201,17 @@ def test_a_log_that_nobody_reads_stops_nothing(cluster):
         while True:
             os.write(writing, b"x" * 4096)
     os.set_blocking(writing, True)
-    words = ("run", "--kubeconfig", cluster, "--listen", "none", "--log-level", "debug")
+    words = (
+        "run",
+        "--kubeconfig",
+        cluster,
+        "--listen",
+        "none",
+        "--view",
+        "none",
+        "--log-level",
+        "debug",
+    )
     process = start(*words, stderr=writing, stdout=subprocess.DEVNULL)
     try:
         assert bound(cluster, 8) == 8
@@ -222,7 +250,7 @@ def test_a_trace_collector_that_never_answers_stops_nothing(cluster):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"http://127.0.0.1:{silent.getsockname()[1]}"
         process = start(
-            "run", "--kubeconfig", cluster, "--listen", "none",
+            "run", "--kubeconfig", cluster, "--listen", "none", "--view", "none",
             stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": where,
                  "OTEL_EXPORTER_OTLP_TIMEOUT": "2", "OTEL_BSP_SCHEDULE_DELAY": "100"},

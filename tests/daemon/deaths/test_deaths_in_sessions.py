@@ -112,7 +112,7 @@ def start(tmp_path, program):
     config = tmp_path / "gpusched.yaml"
     config.write_text(yaml.safe_dump({"leaderElection": ELECTION}))
     return subprocess.Popen(
-        [sys.executable, "-c", program, "run", "--listen", "127.0.0.1:0",
+        [sys.executable, "-c", program, "run", "--listen", "127.0.0.1:0", "--view", "none",
          "--kubeconfig", str(tmp_path / "kubeconfig"), "--config", str(config),
          "--state-file", str(tmp_path / "state"), "--log-format", "json"],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,

@@ -14,6 +14,7 @@ from gpusched.base.installed_files import path
 from gpusched.config.gpu_layouts import load_shipped_layouts
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
+from gpusched.io.serve.announcement import view_lease
 
 MANIFESTS = path("manifests")
 CONF = path("conf")
@@ -130,15 +131,15 @@ def test_the_daemon_holds_exactly_the_published_rights():
     assert granted == DAEMON_RIGHTS
 
 
-def test_the_daemon_touches_two_leases_only():
-    """Leadership, and the copy of the seal's key, in its own namespace; the manifest brings both."""
+def test_the_daemon_touches_three_leases_only():
+    """Leadership, the copy of the seal's key, where the view is: in its own namespace; the manifest brings them."""
     role = one("rbac.yaml", "Role")
-    lease, copy = load("lease.yaml")
+    lease, copy, view = load("lease.yaml")
     assert role["rules"] == [
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
-            "resourceNames": [lease["metadata"]["name"], copy["metadata"]["name"]],
+            "resourceNames": [each["metadata"]["name"] for each in (lease, copy, view)],
             "verbs": ["get", "update"],
         }
     ]
@@ -147,7 +148,30 @@ def test_the_daemon_touches_two_leases_only():
     assert election.lease_name == lease["metadata"]["name"]
     assert election.lease_namespace == lease["metadata"]["namespace"]
     assert copy["metadata"]["name"] == f"{election.lease_name}-seal"
-    assert lease["spec"] == copy["spec"] == {}, "a second apply must not undo what the leader wrote"
+    assert view["metadata"]["name"] == view_lease(election.lease_name)
+    for each in (lease, copy, view):
+        assert each["spec"] == {}, "a second apply must not undo what the leader wrote"
+        assert "annotations" not in each["metadata"]
+
+
+def test_people_find_the_view_and_may_read_nothing_else_there():
+    """Who is known may read one Lease and reach one Service; the daemon may review tokens and rights."""
+    service, reviews, role, binding = load("view.yaml")
+    (container,) = pod_spec()["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    assert service["spec"]["selector"] == {"app.kubernetes.io/name": "gpusched"}
+    assert reviews["roleRef"]["name"] == "system:auth-delegator"
+    assert [each["name"] for each in reviews["subjects"]] == ["gpusched"]
+    lease, proxy = role["rules"]
+    assert (lease["resourceNames"], lease["verbs"]) == (["gpusched-view"], ["get"])
+    assert proxy["resources"] == ["services/proxy"]
+    assert {name.partition(":")[0] for name in proxy["resourceNames"]} == {
+        service["metadata"]["name"]
+    }
+    assert proxy["verbs"] == ["get"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == ["system:authenticated"]
 
 
 def test_bindings_point_at_roles_and_accounts_that_exist():
@@ -233,12 +257,13 @@ def test_two_replicas_that_other_schedulers_place():
 def test_probes_and_policy_meet_the_port():
     """Probes ask the published endpoints, on the port that the network policy opens."""
     (container,) = pod_spec()["containers"]
-    (port,) = container["ports"]
+    port, view = container["ports"]
     assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": port["name"]}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
     deny, allow = (doc["spec"] for doc in load("networkpolicy.yaml"))
     assert deny == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     assert [p["port"] for p in allow["ingress"][0]["ports"]] == [port["containerPort"]] == [8080]
+    assert [p["port"] for p in allow["ingress"][1]["ports"]] == [view["containerPort"]] == [8081]
 
 
 def test_the_pod_finds_its_configuration_and_itself():
@@ -253,6 +278,7 @@ def test_the_pod_finds_its_configuration_and_itself():
         "POD_NAME": "metadata.name",
         "POD_UID": "metadata.uid",
         "POD_NAMESPACE": "metadata.namespace",
+        "POD_IP": "status.podIP",
     }
 
 

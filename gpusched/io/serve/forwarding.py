@@ -1,0 +1,73 @@
+"""Answers of another server of the view, passed on: of the daemon that leads, or of a cluster's own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from gpusched.io.serve.reviews import AccessRefused
+
+_CHUNK: Final = 65_536
+_CONNECT_S: Final = 5.0
+_SILENT_S: Final = 60.0
+_PASSED_ON: Final = ("Authorization", "Gpusched-Authorization", "Last-Event-ID", "Accept")
+_PASSED_BACK: Final = (
+    "Content-Type",
+    "Retry-After",
+    "WWW-Authenticate",
+    "Cache-Control",
+    "X-Content-Type-Options",
+)
+
+
+class ViewForwarder:
+    """Passes requests on; ``close`` ends its connections.
+
+    Args:
+        authorization: sent in place of what the request has; empty to pass that on.
+    """
+
+    def __init__(self, *, authorization: str = "") -> None:
+        self._authorization = authorization
+        timeout = aiohttp.ClientTimeout(connect=_CONNECT_S, sock_read=_SILENT_S)
+        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._session.close()
+
+    async def pass_on(self, request: web.Request, address: str) -> web.StreamResponse:
+        """The other's answer to this request.
+
+        Args:
+            request: of the same path.
+            address: ``scheme://host:port`` of the other; empty where it is not known.
+
+        Raises:
+            AccessRefused: it cannot be reached.
+        """
+        if not address:
+            raise AccessRefused(
+                503,
+                "ServiceUnavailable",
+                "this daemon stands by, and none leads yet: try again soon",
+            )
+        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        if self._authorization:
+            headers["Authorization"] = self._authorization
+        url = URL(address).join(URL(request.raw_path, encoded=True))
+        try:
+            async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
+                kept = {n: answer.headers[n] for n in _PASSED_BACK if n in answer.headers}
+                response = web.StreamResponse(status=answer.status, headers=kept)
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                return response
+        except aiohttp.ClientConnectorError as error:
+            raise AccessRefused(
+                503, "ServiceUnavailable", "the daemon that leads cannot be reached: try again soon"
+            ) from error

@@ -1,0 +1,144 @@
+"""``/v1/openapi.json``: the API described from the very types that are written."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from gpusched import __version__
+from gpusched.view.future import SpanView
+from gpusched.view.model import DecisionView, GangView, MemberView, NodeView, QueueView
+
+_PARTS: Final = (GangView, MemberView, NodeView, QueueView, SpanView, DecisionView)
+_PLACE: Final = "#/components/schemas/"
+_TEXT: Final = {"type": "string"}
+_NUMBER: Final = {"type": "integer"}
+_LISTS: Final = {
+    "gangs": (GangView, "Gangs that wait or run, by namespace, kind and name."),
+    "nodes": (NodeView, "Nodes with each GPU and who holds it, by name."),
+    "queues": (QueueView, "Queues by name."),
+    "future": (SpanView, "Known ends and estimated starts, by time."),
+    "decisions": (DecisionView, "The last decisions, oldest first."),
+}
+_PARAMETERS: Final = {
+    "gangs": ("namespace", "queue", "state", "limit", "continue"),
+    "nodes": ("limit", "continue"),
+}
+_MEANINGS: Final = {
+    "namespace": "only of this namespace",
+    "queue": "only of this queue",
+    "state": "only in this state: Waiting, Starting, Running or Ending",
+    "limit": "items a page, 500 unless told, 1000 at most",
+    "continue": "what the page before said under this name",
+    "since": "the revision that is shown already",
+}
+
+
+@lru_cache(maxsize=1)
+def describe_view_api() -> dict[str, Any]:
+    """OpenAPI 3.1 of everything under ``/v1``."""
+    _, schemas = msgspec.json.schema_components(_PARTS, ref_template=_PLACE + "{name}")
+    paths: dict[str, Any] = {
+        "/v1": _get("What this server is, and what the user may see.", {"type": "object"}),
+        "/v1/gangs/{namespace}/{kind}/{name}": _get(
+            "One gang with its pods and what was decided about it.",
+            {
+                "allOf": [
+                    {"$ref": _PLACE + "GangView"},
+                    {
+                        "type": "object",
+                        "required": ["members", "story"],
+                        "properties": {
+                            "members": _array("MemberView"),
+                            "story": _array("DecisionView"),
+                        },
+                    },
+                ]
+            },
+            path=("namespace", "kind", "name"),
+        ),
+        "/v1/changes": {
+            "get": {
+                "summary": "What changes, as server-sent events: gangs, nodes, queues, gone, "
+                "decision, moment, and reset where everything is to be read again.",
+                "parameters": [_parameter("since")],
+                "responses": {
+                    "200": {"description": "events", "content": {"text/event-stream": {}}},
+                    "default": {"$ref": "#/components/responses/Refusal"},
+                },
+            }
+        },
+    }
+    for name, (part, summary) in _LISTS.items():
+        paths[f"/v1/{name}"] = _get(
+            summary, _list_schema(part.__name__), query=_PARAMETERS.get(name, ())
+        )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "gpusched view", "version": __version__},
+        "security": [{"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas, "Status": _status_schema()},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "responses": {
+                "Refusal": {
+                    "description": "why there is no answer",
+                    "content": {"application/json": {"schema": {"$ref": _PLACE + "Status"}}},
+                }
+            },
+        },
+    }
+
+
+def _get(
+    summary: str, schema: dict[str, Any], *, query: tuple[str, ...] = (), path: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    parameters = [_parameter(name) for name in query]
+    parameters += [{"name": n, "in": "path", "required": True, "schema": _TEXT} for n in path]
+    return {
+        "get": {
+            "summary": summary,
+            "parameters": parameters,
+            "responses": {
+                "200": {
+                    "description": "as it is now",
+                    "content": {"application/json": {"schema": schema}},
+                },
+                "default": {"$ref": "#/components/responses/Refusal"},
+            },
+        }
+    }
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    schema = _NUMBER if name in {"limit", "since"} else _TEXT
+    return {"name": name, "in": "query", "description": _MEANINGS[name], "schema": schema}
+
+
+def _array(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"$ref": _PLACE + name}}
+
+
+def _list_schema(name: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["kind", "revision", "continue", "total", "items"],
+        "properties": {
+            "kind": _TEXT,
+            "revision": _NUMBER,
+            "continue": _TEXT,
+            "total": _NUMBER,
+            "items": _array(name),
+        },
+    }
+
+
+def _status_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["kind", "code", "reason", "message"],
+        "properties": {"kind": _TEXT, "code": _NUMBER, "reason": _TEXT, "message": _TEXT},
+    }

@@ -1,0 +1,132 @@
+"""The view of one daemon: what its sessions show, where it is served, and where the leader's is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from gpusched import __version__
+from gpusched.api.meta.identity import GangKey, format_time
+from gpusched.base.clock import Clock
+from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
+from gpusched.io.decisions.decision_log import DecisionLine
+from gpusched.io.serve.announcement import ViewAnnouncement
+from gpusched.io.serve.publisher import ViewAddress, ViewPublisher
+from gpusched.session.state.plan import Plan
+from gpusched.session.state.session_cache import SessionCache
+from gpusched.view.follower import SeenSession
+from gpusched.view.frames import ViewHead
+from gpusched.view.model import DecisionView, GangOfEvent
+
+
+class ServedView:
+    """``run`` is its life.
+
+    Args:
+        address: where to serve.
+        announcement: tells people where that is, and us where the leader's is.
+        clock: time.
+        daemon: its identity.
+        leading: whether it leads now.
+        ready: the sentence of ``/readyz``.
+        scheduler_names: for whose pods it decides.
+    """
+
+    def __init__(
+        self,
+        address: ViewAddress,
+        announcement: ViewAnnouncement,
+        *,
+        clock: Clock,
+        daemon: str,
+        leading: Callable[[], bool],
+        ready: Callable[[], str],
+        scheduler_names: Sequence[str],
+    ) -> None:
+        self._announcement = announcement
+        self._clock = clock
+        self._daemon = daemon
+        self._leading = leading
+        self._ready = ready
+        self._scheduler_names = tuple(scheduler_names)
+        self._publisher = ViewPublisher(address, clock, self._head)
+
+    @property
+    def url(self) -> str:
+        """Where it is served; empty while it is not."""
+        return self._publisher.url
+
+    def session(
+        self, snapshot: Snapshot, plan: Plan, cache: Cache, session_cache: SessionCache
+    ) -> None:
+        """A session ended, which saw and said this."""
+        rejected = cache.charged.values()
+        self._publisher.session(
+            SeenSession(
+                snapshot=snapshot,
+                plan=plan,
+                levels=session_cache.levels(
+                    snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+                ),
+                unreadable=[
+                    each for each in rejected if each.pending and each.scheduler in cache.schedulers
+                ],
+                is_there=partial(_is_there, cache),
+            )
+        )
+
+    def decided(self, line: DecisionLine) -> None:
+        """A line of the log of decisions."""
+        why = line.facts.get("why")
+        nodes = line.facts.get("nodes")
+        rest = f": {why}" if why else f" on {nodes}" if nodes else ""
+        about = GangOfEvent(namespace=line.gang.namespace, kind=line.gang.kind, name=line.gang.name)
+        self._publisher.decided(
+            DecisionView(
+                time=format_time(self._clock.now()),
+                event=line.event,
+                message=f"{line.sentence}{rest}",
+                gang=about,
+            )
+        )
+
+    def forget(self) -> None:
+        """What was shown is of a term that is over."""
+        self._publisher.forget()
+
+    async def run(self) -> None:
+        """Serve, and keep people told where, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._publisher.run())
+            group.create_task(self._announce())
+
+    async def _announce(self) -> None:
+        number = 0
+        while True:
+            await self._announcement.beat(number, leading=self._leading(), url=self.url)
+            number += 1
+            await self._announcement.rest()
+
+    def _head(self) -> ViewHead:
+        return ViewHead(
+            version=__version__,
+            daemon=self._daemon,
+            leading=self._leading(),
+            leader=self._announcement.leader,
+            ready=self._ready(),
+            scheduler_names=self._scheduler_names,
+        )
+
+
+def _is_there(cache: Cache, gang: GangKey) -> bool:
+    return any(True for _ in cache.families.members(gang))
+
+
+async def end_task(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,234 @@
+"""What changed of the view since it was looked at last: one frame for each part that is another.
+
+Gangs, queues and rows of nodes that did not change are the same objects in each snapshot and
+plan, so that looking costs a comparison by identity each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from gpusched.api.devices.gpu_types import gpu_type_of
+from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.identity import GangKey, Rejected
+from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.cache.nodes.pods_by_node import NodePods
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.state.plan import GangStatus, Plan, QueueStatus
+from gpusched.topology.levels import TopologyLevel
+from gpusched.view.frames import GangPut, NodePut, PartsGone, QueuePut, ViewFrame, ViewMoment
+from gpusched.view.gang_views import (
+    NOTHING_TOLD,
+    gang_view,
+    member_views,
+    told_by_status,
+    unreadable_pod_view,
+)
+from gpusched.view.model import NodeView
+from gpusched.view.node_views import node_view
+from gpusched.view.queue_views import queue_view
+
+
+@attrs.frozen(kw_only=True)
+class SeenSession:
+    """What one session saw and said.
+
+    Attributes:
+        levels: of the topology, widest first.
+        unreadable: pods of ours that cannot be believed and wait.
+        is_there: whether a gang has pods still; asked while the changes are read.
+    """
+
+    snapshot: Snapshot
+    plan: Plan
+    levels: Sequence[TopologyLevel] = ()
+    unreadable: Sequence[Rejected] = ()
+    is_there: Callable[[GangKey], bool] = lambda _: True
+
+
+class ViewFollower:
+    """Remembers what it showed; ``changes`` tells what is another now."""
+
+    def __init__(self) -> None:
+        self._gangs: dict[GangKey, tuple[Gang, GangStatus | None]] = {}
+        self._unreadable: dict[GangKey, Rejected] = {}
+        self._queues: dict[str, QueueStatus] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._columns: NodeColumns | None = None
+        self._pods: NodePods | None = None
+        self._levels: Sequence[TopologyLevel] = ()
+        self._residents: dict[str, dict[GangKey, tuple[tuple[Gang, Placed], ...]]] = {}
+
+    def changes(self, seen: SeenSession) -> Iterator[ViewFrame | None]:
+        """Frames that make what was shown before what is seen now.
+
+        Yields None now and then where there is nothing to tell yet, so that whoever reads can
+        do something else in between.
+        """
+        changed_nodes: set[str] = set()
+        for number, frame in enumerate(self._gang_changes(seen, changed_nodes)):
+            if frame is not None or number % 64 == 0:
+                yield frame
+        yield from self._unreadable_changes(seen)
+        yield from self._node_changes(seen, changed_nodes)
+        yield from self._queue_changes(seen)
+        yield ViewMoment(now=seen.snapshot.now)
+
+    # -- gangs -----------------------------------------------------------------------------
+    def _gang_changes(
+        self, seen: SeenSession, changed_nodes: set[str]
+    ) -> Iterator[ViewFrame | None]:
+        snapshot = seen.snapshot
+        told = {status.gang: status for status in seen.plan.gangs}
+        present = {gang.key: gang for gang in snapshot.gangs if gang.active}
+        shown = {gang.key for gang in snapshot.gangs}
+        present.update(snapshot.placed_gangs)
+        types = _gpu_types(snapshot.nodes)
+        for key in sorted(present):
+            gang = present[key]
+            known = self._gangs.get(key)
+            status = told.get(key, known[1] if known is not None else None)
+            if known is not None and known[0] is gang and known[1] is status:
+                yield None
+                continue
+            self._gangs[key] = (gang, status)
+            self._move_residents(known[0] if known is not None else None, gang, changed_nodes)
+            what = told_by_status(status) if status is not None else NOTHING_TOLD
+            view = gang_view(gang, what, gpu_type_of_node=types)
+            yield GangPut(view=view, members=member_views(gang))
+        gone = [
+            key
+            for key in sorted(self._gangs.keys() - present.keys())
+            if key in shown or not seen.is_there(key)
+        ]
+        for key in gone:
+            self._move_residents(self._gangs.pop(key)[0], None, changed_nodes)
+        if gone:
+            yield PartsGone(gangs=tuple(_name(key) for key in gone))
+
+    def _move_residents(self, before: Gang | None, now: Gang | None, changed: set[str]) -> None:
+        """Note on which nodes a gang's members are, and which nodes that concerns."""
+        if before is not None:
+            for node in {member.node for member in before.placed}:
+                self._residents.get(node, {}).pop(before.key, None)
+                changed.add(node)
+        if now is None:
+            return
+        by_node: dict[str, list[tuple[Gang, Placed]]] = {}
+        for member in now.placed:
+            by_node.setdefault(member.node, []).append((now, member))
+        for node, members in by_node.items():
+            self._residents.setdefault(node, {})[now.key] = tuple(members)
+            changed.add(node)
+
+    def _unreadable_changes(self, seen: SeenSession) -> Iterator[ViewFrame]:
+        found = {GangKey("Pod", *each.key): each for each in seen.unreadable}
+        for key in sorted(found):
+            if self._unreadable.get(key) is not found[key] and key not in self._gangs:
+                yield GangPut(view=unreadable_pod_view(found[key]), members=())
+        gone = sorted(self._unreadable.keys() - found.keys() - self._gangs.keys())
+        self._unreadable = found
+        if gone:
+            yield PartsGone(gangs=tuple(_name(key) for key in gone))
+
+    # -- nodes -----------------------------------------------------------------------------
+    def _node_changes(self, seen: SeenSession, changed: set[str]) -> Iterator[ViewFrame | None]:
+        nodes, pods = seen.snapshot.nodes, seen.snapshot.pods_by_node
+        rows = self._changed_rows(nodes, pods, seen.levels)
+        rows |= {nodes.row[name] for name in changed if name in nodes.row}
+        self._columns, self._pods, self._levels = nodes, pods, seen.levels
+        for row in sorted(rows):
+            name = nodes.nodes[row].name
+            residents = self._residents.get(name, {})
+            view = node_view(
+                nodes,
+                row,
+                pods=len(pods.pods[row]) if row < len(pods.pods) else 0,
+                residents=[each for key in sorted(residents) for each in residents[key]],
+                levels=seen.levels,
+            )
+            if self._nodes.get(name) == view:
+                yield None
+                continue
+            self._nodes[name] = view
+            yield NodePut(view=view)
+        gone = sorted(self._nodes.keys() - nodes.row.keys())
+        for name in gone:
+            del self._nodes[name]
+            self._residents.pop(name, None)
+        if gone:
+            yield PartsGone(nodes=tuple(gone))
+
+    def _changed_rows(
+        self, nodes: NodeColumns, pods: NodePods, levels: Sequence[TopologyLevel]
+    ) -> set[int]:
+        before, pods_before = self._columns, self._pods
+        if (
+            before is None
+            or pods_before is None
+            or before.epoch != nodes.epoch
+            or before.used.shape != nodes.used.shape
+            or pods_before.generation.shape != pods.generation.shape
+            or not _same_levels(levels, self._levels)
+        ):
+            return set(range(len(nodes)))
+        if before is nodes and pods_before is pods:
+            return set()
+        another = (before.generation != nodes.generation) | (
+            pods_before.generation != pods.generation
+        )
+        another |= (before.used != nodes.used).any(axis=1)
+        rows = set(np.flatnonzero(another).tolist())
+        if before.free_slots is not nodes.free_slots:
+            pairs = enumerate(zip(before.free_slots, nodes.free_slots, strict=True))
+            rows |= {row for row, (one, other) in pairs if one != other}
+        if before.shared is not nodes.shared:
+            both = before.shared.keys() | nodes.shared.keys()
+            rows |= {row for row in both if before.shared.get(row) != nodes.shared.get(row)}
+        return rows
+
+    # -- queues ----------------------------------------------------------------------------
+    def _queue_changes(self, seen: SeenSession) -> Iterator[ViewFrame]:
+        told = {status.name: status for status in seen.plan.queues}
+        tree = seen.snapshot.queues
+        for name in sorted(told):
+            if self._queues.get(name) != told[name]:
+                self._queues[name] = told[name]
+                yield QueuePut(view=queue_view(told[name], tree))
+        gone = sorted(name for name in self._queues if tree.get(name) is None and name not in told)
+        for name in gone:
+            del self._queues[name]
+        if gone:
+            yield PartsGone(queues=tuple(gone))
+
+
+def _gpu_types(nodes: NodeColumns) -> Callable[[str], str]:
+    """The product of a node's GPUs by its name, looked up once a node."""
+    found: dict[str, str] = {}
+    rows: Mapping[str, int] = nodes.row
+
+    def product(name: str) -> str:
+        if name not in found:
+            row = rows.get(name)
+            node = nodes.nodes[row] if row is not None else None
+            found[name] = "" if node is None else gpu_type_of(node.labels, gpu_resources())
+        return found[name]
+
+    return product
+
+
+def _same_levels(one: Sequence[TopologyLevel], other: Sequence[TopologyLevel]) -> bool:
+    if one is other:
+        return True
+    return len(one) == len(other) and all(
+        (a.name, a.names) == (b.name, b.names) and np.array_equal(a.domain, b.domain)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _name(key: GangKey) -> str:
+    return f"{key.namespace}/{key.kind}/{key.name}"

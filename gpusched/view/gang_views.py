@@ -1,0 +1,207 @@
+"""A gang as people see it: from the cache's gang and what the daemon, or the API, says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import attrs
+
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.identity import Rejected, format_time
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import Pod, PodPhase
+from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.framework.reasons import pods_text
+from gpusched.session.state.plan import GangStatus
+from gpusched.view.model import (
+    ENDING,
+    RUNNING,
+    STARTING,
+    WAITING,
+    GangView,
+    MemberView,
+    OwnerView,
+    ViewName,
+)
+
+_MEMBERS_MAX: Final = 10_000
+_NO_OWNERS: Final = frozenset({"Node"})
+
+
+@attrs.frozen(kw_only=True)
+class ToldGang:
+    """What is said of a gang beside what its objects say.
+
+    Attributes:
+        reason, message: why it waits; empty where nothing is said.
+        position: among those of its queue that wait, 0 for none.
+        estimated_start: seconds since the epoch, 0.0 where it is not known.
+    """
+
+    reason: str = ""
+    message: str = ""
+    position: int = 0
+    estimated_start: float = 0.0
+
+
+NOTHING_TOLD: Final = ToldGang()
+
+
+def told_by_status(status: GangStatus) -> ToldGang:
+    """What a session said."""
+    why = status.pending_reason
+    if why is None and not status.is_scheduled:
+        why = status.scheduled
+    return ToldGang(
+        reason=why.reason if why is not None else "",
+        message=why.message if why is not None else "",
+        position=status.queue_position,
+        estimated_start=status.estimated_start,
+    )
+
+
+def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], str]) -> GangView:
+    """One gang.
+
+    Args:
+        gang: as the cache counts it.
+        told: by the daemon.
+        gpu_type_of_node: the product of a node's GPUs, by the node's name; empty for none.
+    """
+    running = bool(gang.placed) and not gang.missing_members
+    waits = bool(gang.pod_sets or gang.gated)
+    reason, message = (told.reason, told.message) if waits else ("", "")
+    if gang.gated and not reason:
+        reason = "SchedulingGated"
+        message = f"{pods_text(gang.gated)} of it have scheduling gates"
+    if gang.suspended and not reason:
+        reason, message = "Suspended", "its Job is suspended until the gang is admitted"
+    nodes = tuple(sorted({member.node for member in gang.placed}))
+    return GangView(
+        metadata=ViewName(namespace=gang.key.namespace, name=gang.key.name, uid=gang.uid),
+        gang_kind=gang.key.kind,
+        owner=_owner_view(gang),
+        queue=gang.queue,
+        priority=gang.priority,
+        preemptible=bool(gang.terms.preemptible),
+        state=_state(gang, running=running),
+        placed=len(gang.placed),
+        waiting=gang.pending + gang.gated,
+        min_member=gang.min_member,
+        gpus=gpus_text(gang.allocated.plus(gang.pending_requests)),
+        gpu_type=",".join(sorted({gpu_type_of_node(name) for name in nodes} - {""})),
+        position=told.position if waits else 0,
+        created=_time_text(gang.created),
+        since=_time_text(gang.started_at if running else gang.created),
+        estimated_start_time=_time_text(told.estimated_start) if waits else "",
+        expected_end_time=_time_text(_expected_end(gang)) if running else "",
+        reason=reason,
+        message=message,
+        nodes=nodes,
+    )
+
+
+def unreadable_pod_view(pod: Rejected, created_s: float = 0.0) -> GangView:
+    """A pod that cannot be believed: it waits, for itself, until it is mended.
+
+    Args:
+        pod: as it was refused.
+        created_s: seconds since the epoch, 0.0 where it is not known.
+    """
+    created = _time_text(created_s)
+    return GangView(
+        metadata=ViewName(namespace=pod.key.namespace, name=pod.key.name, uid=pod.uid),
+        gang_kind="Pod",
+        queue="",
+        priority=0,
+        state=WAITING,
+        placed=0,
+        waiting=1,
+        min_member=1,
+        gpus="",
+        created=created,
+        since=created,
+        reason="InvalidSpec",
+        message=f"{pod.field}: {pod.why}",
+    )
+
+
+def member_views(gang: Gang) -> tuple[MemberView, ...]:
+    """The pods of a gang by name, as many as anybody reads."""
+    found = [_placed_view(member) for member in gang.placed]
+    found += [_leaving_view(member) for member in gang.leaving_placed]
+    found += _waiting_views(gang)
+    return tuple(sorted(found[:_MEMBERS_MAX], key=lambda member: member.name))
+
+
+def gpus_text(amounts: Resources) -> str:
+    """GPUs of all resources together, as a quantity; empty for none."""
+    names = gpu_resources().names
+    total = sum(amounts.get(name) for name in names)
+    return format_quantity(total, resource=names[0]) if total and names else ""
+
+
+def _state(gang: Gang, *, running: bool) -> str:
+    if running:
+        return RUNNING if gang.running else STARTING
+    if gang.leaving and not gang.pod_sets and not gang.gated:
+        return ENDING
+    return WAITING
+
+
+def _expected_end(gang: Gang) -> float:
+    """Seconds since the epoch, 0.0 where its author does not say how long it runs."""
+    expected_s = gang.terms.expected_duration_ns / 1e9
+    return gang.started_at + expected_s if expected_s and gang.started_at else 0.0
+
+
+def _owner_view(gang: Gang) -> OwnerView | None:
+    """What made the pods, where that is not the gang's own object."""
+    pod = _first_pod(gang)
+    owner = pod.owner if pod is not None else None
+    if owner is None or owner.kind in _NO_OWNERS:
+        return None
+    if (owner.kind, owner.name) == (gang.key.kind, gang.key.name):
+        return None
+    return OwnerView(kind=owner.kind, name=owner.name)
+
+
+def _first_pod(gang: Gang) -> Pod | None:
+    if gang.placed:
+        return gang.placed[0].pod
+    return next((pod for pod_set in gang.pod_sets for pod in pod_set.pods), None)
+
+
+def _placed_view(member: Placed) -> MemberView:
+    phase = "Running" if member.pod.phase is PodPhase.RUNNING else "Bound"
+    return _member_view(member, phase)
+
+
+def _leaving_view(member: Placed) -> MemberView:
+    return _member_view(member, "Ending")
+
+
+def _member_view(member: Placed, phase: str) -> MemberView:
+    return MemberView(
+        name=member.pod.name,
+        node=member.node,
+        slots=format_slots(member.slots),
+        phase=phase,
+        role=member.pod.role,
+        sub_group=member.pod.sub_group,
+    )
+
+
+def _waiting_views(gang: Gang) -> Iterator[MemberView]:
+    for pod_set in gang.pod_sets:
+        for pod in pod_set.pods:
+            yield MemberView(
+                name=pod.name, phase="Waiting", role=pod_set.role, sub_group=pod_set.sub_group
+            )
+
+
+def _time_text(seconds: float) -> str:
+    return format_time(seconds) if seconds else ""

@@ -1,0 +1,212 @@
+"""The parts of the view, as ``/v1`` and ``get ... -o json`` write them: names in camel case.
+
+Times are texts as the API writes them, empty where they are not known; amounts of GPUs are
+quantities.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class ViewPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """What all parts share: they are data, written in camel case."""
+
+
+class ViewName(ViewPart, frozen=True, kw_only=True):
+    """Identity of an object; ``namespace`` and ``uid`` are empty where it has none."""
+
+    namespace: str = ""
+    name: str
+    uid: str = ""
+
+
+class OwnerView(ViewPart, frozen=True, kw_only=True):
+    """The object that made a gang's pods."""
+
+    kind: str
+    name: str
+
+
+WAITING: Final = "Waiting"
+STARTING: Final = "Starting"
+RUNNING: Final = "Running"
+ENDING: Final = "Ending"
+
+
+class GangView(ViewPart, frozen=True, kw_only=True):
+    """One gang.
+
+    Attributes:
+        gang_kind: of what made it: ``PodGroup``, ``Job``, ``Pod`` or another owner's kind.
+        state: ``Waiting``, ``Starting``, ``Running`` or ``Ending``.
+        placed, waiting: members with a node, and without one.
+        min_member: members that it needs at once.
+        gpus: that all of these request, as a quantity.
+        gpu_type: products of the GPUs on its nodes, with commas; empty while it has none.
+        position: among those of its queue that wait, 0 for none.
+        since: when it got its minimum where it runs, else when it was created.
+        estimated_start_time: empty where it is not known.
+        expected_end_time: of one that runs and says how long, else empty.
+        reason, message: why it waits.
+        nodes: of its members, sorted.
+    """
+
+    metadata: ViewName
+    gang_kind: str
+    owner: OwnerView | None = None
+    queue: str
+    priority: int
+    preemptible: bool = True
+    state: str
+    placed: int
+    waiting: int
+    min_member: int
+    gpus: str
+    gpu_type: str = ""
+    position: int = 0
+    created: str = ""
+    since: str = ""
+    estimated_start_time: str = ""
+    expected_end_time: str = ""
+    reason: str = ""
+    message: str = ""
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``NAMESPACE/KIND/NAME``: unique, and sorted as people read it."""
+        return f"{self.metadata.namespace}/{self.gang_kind}/{self.metadata.name}"
+
+
+class MemberView(ViewPart, frozen=True, kw_only=True):
+    """One pod of a gang.
+
+    Attributes:
+        node: empty while it has none.
+        slots: numbers of its GPUs on the node, with commas; empty where they are not known.
+        phase: ``Waiting``, ``Bound``, ``Running`` or ``Ending``.
+    """
+
+    name: str
+    node: str = ""
+    slots: str = ""
+    phase: str
+    role: str = ""
+    sub_group: str = ""
+
+
+class HolderView(ViewPart, frozen=True, kw_only=True):
+    """A gang on a GPU, and the share of it that it holds; only ``hidden`` where it may not be seen."""
+
+    namespace: str = ""
+    kind: str = ""
+    name: str = ""
+    share: str = "1"
+    hidden: bool = False
+
+
+class SlotView(ViewPart, frozen=True, kw_only=True):
+    """One GPU of a node.
+
+    Attributes:
+        index: number of the slot.
+        island: number of the group of GPUs that its best links join.
+        free: what of it nobody holds, as a quantity.
+    """
+
+    index: int
+    island: int
+    free: str
+    holders: tuple[HolderView, ...] = ()
+
+
+class DomainView(ViewPart, frozen=True, kw_only=True):
+    """Where a node is on one level of the topology."""
+
+    level: str
+    name: str
+
+
+class FreeView(ViewPart, frozen=True, kw_only=True):
+    """CPU and memory that nobody requests, as quantities."""
+
+    cpu: str
+    memory: str
+
+
+class NodeView(ViewPart, frozen=True, kw_only=True):
+    """One node.
+
+    Attributes:
+        state: as kubectl says it.
+        gpu_type: product of its GPUs as a label tells it, empty where none does.
+        gpus, free_gpus: of all GPU resources, shares counted as their parts; as quantities.
+        free_slots: numbers of the GPUs that nobody has any of, with commas.
+        domains: widest level first.
+        pods: that take anything of it.
+        gangs: of ours with members there, as ``NAMESPACE/KIND/NAME``, sorted.
+    """
+
+    metadata: ViewName
+    state: str
+    gpu_type: str = ""
+    gpus: str
+    free_gpus: str
+    free_slots: str = ""
+    slots: tuple[SlotView, ...] = ()
+    domains: tuple[DomainView, ...] = ()
+    free: FreeView
+    pods: int
+    gangs: tuple[str, ...] = ()
+    created: str = ""
+
+
+class QueueGpus(ViewPart, frozen=True, kw_only=True):
+    """GPUs of a queue, as quantities; empty for no such bound."""
+
+    allocated: str = "0"
+    requested: str = "0"
+    borrowed: str = "0"
+    fair_share: str = ""
+    deserved: str = ""
+    limit: str = ""
+
+
+class QueueView(ViewPart, frozen=True, kw_only=True):
+    """One queue; ``message`` says what is wrong where it is not ready."""
+
+    metadata: ViewName
+    parent: str = ""
+    state: str = ""
+    weight: int = 1
+    gpus: QueueGpus
+    pending: int = 0
+    inqueue: int = 0
+    running: int = 0
+    ready: bool = True
+    message: str = ""
+
+
+class GangOfEvent(ViewPart, frozen=True, kw_only=True):
+    """Which gang a decision is about."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+class DecisionView(ViewPart, frozen=True, kw_only=True):
+    """One decision: as the log of decisions tells it.
+
+    Attributes:
+        event: ``starts``, ``grows``, ``waits``, ``claims`` or ``loses``.
+        message: a sentence with its facts.
+    """
+
+    time: str
+    event: str
+    message: str
+    gang: GangOfEvent

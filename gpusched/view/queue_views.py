@@ -1,0 +1,49 @@
+"""Queues as people see them: what they hold and are due, and what waits in them."""
+
+from __future__ import annotations
+
+from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.meta.resources import Resources
+from gpusched.cache.queues.tree import QueueTree
+from gpusched.session.state.plan import QueueStatus
+from gpusched.view.model import QueueGpus, QueueView, ViewName
+
+
+def queue_view(status: QueueStatus, tree: QueueTree) -> QueueView:
+    """One queue.
+
+    Args:
+        status: as a session tells it.
+        tree: with its specification; a queue that is not there has none.
+    """
+    node = tree.get(status.name)
+    queue = node.queue if node is not None else None
+    return QueueView(
+        metadata=ViewName(name=status.name, uid=status.uid),
+        parent=queue.parent if queue is not None else "",
+        state=status.state,
+        weight=queue.weight if queue is not None else 1,
+        gpus=QueueGpus(
+            allocated=_gpus(status.allocated) or "0",
+            requested=_gpus(status.requested) or "0",
+            borrowed=_gpus(status.borrowed) or "0",
+            fair_share=_gpus(status.fair_share),
+            deserved=_gpus(queue.deserved) if queue is not None else "",
+            limit=_gpus(queue.capability) if queue is not None else "",
+        ),
+        pending=status.pending,
+        inqueue=status.inqueue,
+        running=status.running,
+        ready=status.is_ready,
+        message="" if status.is_ready else status.ready.message,
+    )
+
+
+def _gpus(amounts: Resources | None) -> str:
+    """GPUs of all resources together; empty where none is named."""
+    if amounts is None:
+        return ""
+    names = gpu_resources().names
+    named = [amounts.get(name) for name in names if any(name == key for key, _ in amounts.items)]
+    return format_quantity(sum(named), resource=names[0]) if named else ""

@@ -1,0 +1,171 @@
+"""The view that is made of changes is the one that is made at once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from gpusched.view.follower import SeenSession, ViewFollower
+from gpusched.view.frames import decode_frame, encode_frame
+from gpusched.view.store import ViewStore
+
+GROUPS = "podgroups.scheduling.gpusched.io"
+QUEUES = "queues.scheduling.gpusched.io"
+
+
+def shown(store: ViewStore) -> dict[str, object]:
+    """All that a store holds."""
+    return {
+        "gangs": store.gangs,
+        "members": {key: store.members(key) for key in store.gangs},
+        "nodes": store.nodes,
+        "queues": store.queues,
+    }
+
+
+def follow(w, daemon):
+    """A store that follows a daemon's sessions, and the last one that it saw."""
+    store, follower, last = ViewStore(), ViewFollower(), []
+
+    def session(snapshot, plan):
+        app = daemon.app
+        seen = SeenSession(
+            snapshot=snapshot,
+            plan=plan,
+            levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
+            unreadable=[each for each in app.cache.charged.values() if each.pending],
+            is_there=lambda key: any(True for _ in app.cache.families.members(key)),
+        )
+        last[:] = [seen]
+        for frame in follower.changes(seen):
+            if frame is not None:  # through the pipe and back
+                store.take(decode_frame(encode_frame(frame)))
+
+    daemon.app.cycle.shown.append(session)
+    return store, last
+
+
+async def leader(w):
+    """A daemon that decides, followed from its first session on."""
+    daemon = w.daemon()
+    await w.until(lambda: daemon.app.cycle is not None)
+    store, last = follow(w, daemon)
+    await w.until(lambda: daemon.leading)
+    return store, last
+
+
+def test_changes_add_up_to_the_whole(play):
+    """Given starts, waits, ends, evictions, lost nodes and queues: each change is told, and nothing else stays."""
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        store, last = await leader(w)
+
+        async def same(what):
+            await w.clock.sleep(2)
+            again = ViewStore()
+            for frame in ViewFollower().changes(last[0]):
+                if frame is not None:
+                    again.take(frame)
+            assert shown(store)["nodes"] == shown(again)["nodes"], what
+            assert shown(store)["members"] == shown(again)["members"], what
+            assert shown(store)["queues"] == shown(again)["queues"], what
+            assert store.gangs.keys() == again.gangs.keys(), what
+
+        w.gang("a", 2)
+        w.pod("lone", gpus=4)
+        await w.until(lambda: len(w.running()) == 3)
+        await same("started")
+        assert store.gangs["default/PodGroup/a"].state == "Running"
+        (lone,) = store.gangs["default/Pod/lone"].nodes
+
+        w.gang("b", 2)
+        await same("waits")
+        waiting = store.gangs["default/PodGroup/b"]
+        (told,) = [
+            each for each in w.groups()[1]["status"]["conditions"] if each["type"] == "Scheduled"
+        ]
+        assert (waiting.state, waiting.reason, waiting.message) == (
+            "Waiting", told["reason"], told["message"],
+        )  # fmt: skip
+
+        w.client.create(
+            QUEUES,
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "Queue",
+                "metadata": {"name": "team"},
+                "spec": {"deserved": {"nvidia.com/gpu": "8"}},
+            },
+        )
+        await same("a queue")
+        assert store.queues["team"].gpus.deserved == "8"
+        w.client.delete(QUEUES, None, "team")
+        w.client.delete("jobs.batch", "default", "a")
+        for pod in w.pods("a"):
+            w.client.delete("pods", "default", pod["metadata"]["name"])
+        w.client.delete(GROUPS, "default", "a")
+        await w.until(lambda: store.gangs["default/PodGroup/b"].state == "Running")
+        await same("ended")
+        assert "team" not in store.queues
+        assert "default/PodGroup/a" not in store.gangs
+
+        w.client.delete("nodes", None, lone)
+        await same("a lost node")
+        assert lone not in store.nodes
+
+    play(scenario, limit_s=3000)
+
+
+def test_holders_of_gpus_are_named_by_slot(play):
+    """Given a pod with four of eight GPUs: its slots name it, the others are free."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        store, _ = await leader(w)
+        w.pod("half", gpus=4)
+        await w.until(lambda: len(w.running()) == 1)
+        await w.clock.sleep(2)
+        node = store.nodes["node-0"]
+        held = {slot.index: slot for slot in node.slots if slot.holders}
+        (pod,) = w.pods()
+        slots = pod["metadata"]["annotations"]["gpusched.io/slots"]
+        assert ",".join(map(str, sorted(held))) == slots
+        assert {each.name for slot in held.values() for each in slot.holders} == {"half"}
+        assert {slot.free for slot in held.values()} == {"0"}
+        assert (node.gpus, node.free_gpus, node.pods) == ("8", "4", 1)
+        assert [(each.level, each.name) for each in node.domains] == [("rack", "r0")]
+
+    play(scenario, limit_s=3000)
+
+
+def test_a_pod_that_cannot_be_read_waits_with_its_reason(play):
+    """Given an annotation that makes no sense: it is in the view, with the sentence of the event."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        store, _ = await leader(w)
+        w.pod("bad", annotations={"gpusched.io/min-member": "many"})
+        await w.until(lambda: "default/Pod/bad" in store.gangs)
+        bad = store.gangs["default/Pod/bad"]
+        assert (bad.state, bad.reason) == ("Waiting", "InvalidSpec")
+        assert "min-member" in bad.message
+        w.client.delete("pods", "default", "bad")
+        await w.until(lambda: "default/Pod/bad" not in store.gangs)
+
+    play(scenario, limit_s=3000)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"type":"gang"}', "[1]", "nonsense"])
+def test_a_line_that_is_no_frame_is_refused(text):
+    """Given another line: one exception, and nothing of it is taken."""
+    with pytest.raises(msgspec.DecodeError):
+        decode_frame(text.encode())
+
+
+def test_frames_are_written_in_camel_case():
+    """The names are those of the API."""
+    line = encode_frame(decode_frame(b'{"type":"head","version":"1","daemon":"d","leading":true}'))
+    assert json.loads(line)["schedulerNames"] == []

@@ -1,0 +1,335 @@
+"""The server of the view: pages, rights, changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from gpusched.io.serve.child import ViewListener
+from gpusched.io.serve.reviews import AccessRefused
+from gpusched.io.serve.view_server import ViewServer
+from gpusched.lab.virtual_time.loop import run_virtual
+from gpusched.view.access import EVERYTHING, ViewAccess
+from gpusched.view.frames import (
+    DecisionMade,
+    GangPut,
+    NodePut,
+    PartsGone,
+    QueuePut,
+    ViewHead,
+    ViewMoment,
+    ViewReset,
+)
+from gpusched.view.model import (
+    DecisionView,
+    FreeView,
+    GangOfEvent,
+    GangView,
+    HolderView,
+    MemberView,
+    NodeView,
+    QueueGpus,
+    QueueView,
+    SlotView,
+    ViewName,
+)
+from gpusched.view.store import ViewStore
+
+TEAM_A = ViewAccess(namespaces=frozenset({"team-a"}), nodes=True, queues=False)
+NOBODY = ViewAccess(namespaces=frozenset(), nodes=False, queues=False)
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
+
+
+def gang(name, *, namespace="team-a", state="Waiting", message=""):
+    view = GangView(
+        metadata=ViewName(namespace=namespace, name=name), gang_kind="Job", queue="q", priority=0,
+        state=state, placed=0, waiting=1, min_member=1, gpus="8", message=message,
+    )  # fmt: skip
+    return GangPut(view=view, members=(MemberView(name=f"{name}-0", phase="Waiting"),))
+
+
+def node(name, *holders):
+    return NodePut(
+        view=NodeView(
+            metadata=ViewName(name=name),
+            state="Ready",
+            gpus="1",
+            free_gpus="0",
+            slots=(SlotView(index=0, island=0, free="0", holders=holders),),
+            free=FreeView(cpu="1", memory="1Gi"),
+            pods=len(holders),
+            gangs=tuple(f"{each.namespace}/Job/{each.name}" for each in holders),
+        )
+    )
+
+
+def decision(name, *, namespace="team-a"):
+    about = GangOfEvent(namespace=namespace, kind="Job", name=name)
+    return DecisionMade(view=DecisionView(time="t", event="waits", message="waits", gang=about))
+
+
+def holder(name, namespace):
+    return HolderView(namespace=namespace, kind="Job", name=name)
+
+
+class Served:
+    """A server of a store, asked over HTTP as one user."""
+
+    def __init__(self, url, session, store, server):
+        self.url, self.session, self.store, self.server = url, session, store, server
+
+    async def get(self, path):
+        """Status and JSON of an answer."""
+        async with self.session.get(self.url + path) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    def take(self, *frames):
+        """Frames, and the moment that ends them."""
+        for frame in (*frames, ViewMoment(now=1e9)):
+            self.server.moment(self.store.take(frame))
+
+
+def served(scenario, *frames, access=EVERYTHING, head=True):
+    """Run a scenario against a server that has been told some frames."""
+
+    async def main(clock):
+        store = ViewStore()
+
+        async def authorized(_request, _namespaces):
+            if access is None:
+                raise AccessRefused(401, "Unauthorized", "say who you are")
+            return access
+
+        server = ViewServer(store, clock, authorized)
+        listener = ViewListener(server.application(), clock)
+        port = await listener.start([("127.0.0.1", 0)])
+        async with aiohttp.ClientSession() as session:
+            it = Served(f"http://127.0.0.1:{port}", session, store, server)
+            if head:
+                it.take(ViewHead(version="1", daemon="d", leading=True), *frames)
+            got = await scenario(it)
+        await listener.stop()
+        return got
+
+    return run_virtual(main)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
+def test_pages_have_every_gang_once(limit):
+    """Given five gangs: pages of any size add up to them, in order."""
+
+    async def when(it):
+        found, rest = [], ""
+        while True:
+            status, page = await it.get(f"/v1/gangs?limit={limit}&continue={rest}")
+            assert (status, page["total"]) == (200, 5)
+            found += [each["metadata"]["name"] for each in page["items"]]
+            rest = page["continue"]
+            if not rest:
+                return found
+
+    names = ["a", "b", "c", "d", "e"]
+    assert served(when, *map(gang, reversed(names))) == names
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("namespace=team-b", ["x"]),
+        ("state=Running", ["r"]),
+        ("queue=none", []),
+        ("namespace=team-a&state=Waiting", ["w"]),
+    ],
+)
+def test_gangs_are_chosen(query, names):
+    """Given filters: those that match all of them."""
+    frames = [gang("w"), gang("r", state="Running"), gang("x", namespace="team-b")]
+
+    async def when(it):
+        _, page = await it.get(f"/v1/gangs?{query}")
+        return [each["metadata"]["name"] for each in page["items"]]
+
+    assert served(when, *frames) == names
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/v1/gangs?limit=0", 400, "from 1 to 1000"),
+        ("/v1/gangs?limit=99999999999999999999", 400, "from 1 to 1000"),
+        ("/v1/gangs?colour=red", 400, "known are namespace"),
+        ("/v1/gangs/team-a/Job/none", 404, "no such gang"),
+        ("/v1/changes?since=yesterday", 400, "since is a revision"),
+        ("/page/..%2f..%2fchild.py", 404, "no such page"),
+        ("/page/%2e%2e/child.py", 404, ""),
+        ("/v2", 404, ""),
+    ],
+)
+def test_what_makes_no_sense_is_answered_in_one_sentence(path, status, words):
+    """Given a request that cannot be answered: an object with a sentence, and the server goes on."""
+
+    async def when(it):
+        got = await it.get(path)
+        assert (await it.get("/v1"))[0] == 200
+        return got
+
+    code, body = served(when, gang("a"))
+    assert (code, body["kind"], body["code"]) == (status, "Status", status)
+    assert words in body["message"]
+
+
+def test_only_what_a_user_may_list_is_seen():
+    """Given rights to one namespace: no name, number or decision of another is in any answer."""
+    frames = [
+        gang("mine"),
+        gang("secret", namespace="team-b"),
+        node("n", holder("mine", "team-a"), holder("secret", "team-b")),
+        decision("mine"),
+        decision("secret", namespace="team-b"),
+        QueuePut(view=QueueView(metadata=ViewName(name="hidden"), gpus=QueueGpus())),
+    ]
+
+    async def when(it):
+        paths = ["gangs", "nodes", "queues", "future", "decisions", "gangs/team-b/Job/secret"]
+        return {path: await it.get(f"/v1/{path}") for path in paths}
+
+    got = served(when, *frames, access=TEAM_A)
+    assert "secret" not in json.dumps(list(got.values()))
+    assert 'hidden"' not in json.dumps(got["queues"])
+    assert got["gangs"][1]["total"] == 1
+    assert got["queues"][0] == 403
+    assert got["gangs/team-b/Job/secret"][0] == 404
+    (slot,) = got["nodes"][1]["items"][0]["slots"]
+    assert [each["hidden"] for each in slot["holders"]] == [False, True]
+    assert got["nodes"][1]["items"][0]["gangs"] == ["team-a/Job/mine"]
+    nothing = served(when, *frames, access=NOBODY)
+    assert "mine" not in json.dumps(list(nothing.values()))
+    assert (nothing["nodes"][0], nothing["gangs"][1]["total"]) == (403, 0)
+
+
+def test_without_a_known_token_nothing_is_answered():
+    """Given nobody: 401 with what to do, for every path but the page and the description."""
+
+    async def when(it):
+        return [(await it.get(f"/v1{path}"))[0] for path in ("", "/gangs", "/changes", "/nodes")]
+
+    assert served(when, gang("a"), access=None) == [401, 401, 401, 401]
+
+
+def test_before_the_first_session_the_server_says_so():
+    """Given no moment yet: 503, to be asked again."""
+
+    async def when(it):
+        return await it.get("/v1/gangs")
+
+    code, body = served(when, head=False)
+    assert (code, "nothing was decided yet" in body["message"]) == (503, True)
+
+
+async def events(answer, until):
+    """Names and data of events up to one of a name."""
+    found, name = [], ""
+    async for line in answer.content:
+        text = line.decode().rstrip("\n")
+        if text.startswith("event: "):
+            name = text.removeprefix("event: ")
+        elif text.startswith("data: "):
+            found.append((name, json.loads(text.removeprefix("data: "))))
+            if name == until:
+                return found
+    return found
+
+
+def test_changes_are_told_as_they_come():
+    """Given one that follows: what is new, another or gone, and decisions, in one moment."""
+
+    async def when(it):
+        async with it.session.get(f"{it.url}/v1/changes") as answer:
+            await answer.content.readline()
+            it.take(gang("a", state="Running"), gang("b"), PartsGone(gangs=("team-a/Job/c",)))
+            first = await events(answer, "moment")
+            it.take(node("n"), decision("b"))
+            return first, await events(answer, "moment")
+
+    first, second = served(when, gang("a"), gang("c"))
+    assert [name for name, _ in first] == ["gangs", "gone", "moment"]
+    assert [(g["metadata"]["name"], g["state"]) for g in first[0][1]["items"]] == [
+        ("a", "Running"),
+        ("b", "Waiting"),
+    ]
+    assert first[1][1]["gangs"] == ["team-a/Job/c"]
+    assert [name for name, _ in second] == ["nodes", "decision", "moment"]
+
+
+@pytest.mark.parametrize("since", ["0", "7"])
+def test_who_cannot_be_told_what_changed_reads_everything_again(since):
+    """Given a revision of another life, or a term that ended: reset."""
+
+    async def when(it):
+        it.take(gang("b"))
+        it.take(ViewReset(), gang("c"))
+        async with it.session.get(f"{it.url}/v1/changes?since={since}") as answer:
+            return await events(answer, "reset")
+
+    assert served(when, gang("a"))[-1][0] == "reset"
+
+
+def test_a_client_that_reads_late_gets_what_it_missed_in_one_piece():
+    """Given a hundred changes of one gang before it reads on: it sees the last."""
+
+    async def when(it):
+        for number in range(100):
+            it.take(gang("a", message=str(number)))
+        async with it.session.get(f"{it.url}/v1/changes?since=1") as answer:
+            return await events(answer, "moment")
+
+    (name, data), _ = served(when, gang("a"))
+    assert (name, [each["message"] for each in data["items"]]) == ("gangs", ["99"])
+
+
+def test_hostile_names_are_data():
+    """Given markup and control characters in a sentence: JSON of a type that no browser renders."""
+
+    async def when(it):
+        async with it.session.get(f"{it.url}/v1/gangs") as answer:
+            return answer.headers, await answer.text()
+
+    headers, text = served(when, gang("a", message=HOSTILE))
+    assert headers["Content-Type"] == "application/json"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert "\x1b" not in text
+    assert json.loads(text)["items"][0]["message"] == HOSTILE
+
+
+def test_the_description_names_every_path_and_part():
+    """Given the OpenAPI: each path that it names is served, and each reference leads somewhere."""
+
+    async def when(it):
+        _, described = await it.get("/v1/openapi.json")
+        fill = {"namespace": "team-a", "kind": "Job", "name": "a"}
+        paths = [path.format(**fill) for path in described["paths"] if path != "/v1/changes"]
+        return described, {path: (await it.get(path))[0] for path in paths}
+
+    described, statuses = served(when, gang("a"))
+    assert set(statuses.values()) == {200}
+    text = json.dumps(described)
+    for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in described["components"]["schemas"]
+
+
+def test_silent_connections_are_closed():
+    """Given a connection that never asks: it is closed after a while, and others are answered."""
+
+    async def when(it):
+        host, port = it.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await asyncio.sleep(60)
+        ended = await reader.read()
+        writer.close()
+        return ended, (await it.get("/v1"))[0]
+
+    assert served(when, gang("a")) == (b"", 200)
