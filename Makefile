@@ -10,7 +10,7 @@ PURE := api topology placement session commit leader config lab/report plugins
 .DEFAULT_GOAL := help
 # Tests start a hundred processes, each of which would compile everything anew: a quarter of their CPU time.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help setup demo test quick soak lint types imports unit bench experiments real check format lock clean
+.PHONY: help setup demo test quick chaos soak lint types imports unit bench experiments real check format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ imports: setup ## who may import whom
 
 unit: setup ## the tests alone; at the end the slowest twenty
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
+
+chaos: setup ## the 200 chaos seeds, of which `make test` plays 40
+	$(BIN)/gpusched chaos --seeds 0-199 --jobs 2
 
 soak: setup ## every test with all seeds, lives and examples, of which `make test` plays a sample
 	GPUSCHED_SOAK=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
