@@ -140,6 +140,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         phase=phase,
         deleting=metadata.deletion_timestamp is not None,
         gated=bool(spec.scheduling_gates),
+        gates=tuple(intern(each.name) for each in spec.scheduling_gates or ()),
         scheduled=scheduled,
         slots=bound.slots,
         plan=bound.plan,

@@ -209,6 +209,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: PodPhase = PodPhase.PENDING
     deleting: bool = False
     gated: bool = False
+    gates: tuple[str, ...] = ()
     scheduled: float = 0.0
     slots: int = 0
     plan: str = ""

@@ -92,7 +92,9 @@ class PodVolume(Struct, gc=False, rename="camel"):
 
 
 class SchedulingGate(Struct, gc=False):
-    """A gate; that it is there is all that matters."""
+    """A gate; that it is there keeps a pod back, its name is for sentences."""
+
+    name: str = ""
 
 
 class SchedulingGroup(Struct, gc=False, rename="camel"):

@@ -72,6 +72,7 @@ class Gang:
         pod_sets: members without a place that may get one, a ``PodSet`` for each class of pods.
         placed: members with a place, sorted by pod.
         gated, leaving: numbers of members that cannot count: gated, or being deleted.
+        gates: names of gates that hold members, sorted.
         running, succeeded, failed: numbers of members in that phase.
         succeeded_counted: succeeded members that count towards the minimum.
         allocated: requests of all members with a place, of those being deleted too.
@@ -119,6 +120,7 @@ class Gang:
     error: tuple[str, str]
     warning: str
     terms: GangTerms = DEFAULT_TERMS
+    gates: tuple[str, ...] = ()
     job: Job | None = None
     expected_count: int = 0
     leaving_placed: tuple[Placed, ...] = ()

@@ -31,6 +31,7 @@ def _may_be_placed(session: Session, gang: Gang) -> bool:
                 gang.min_member,
                 have=gang.ready_members + gang.pending,
                 gated=gang.gated,
+                gates=gang.gates,
                 leaving=gang.leaving,
             ),
         )

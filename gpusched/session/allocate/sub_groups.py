@@ -38,6 +38,8 @@ class _SubGroupSearch:
         around: that it is in, None for the gang.
         completed: how many sub-groups were complete then of those beside it.
         short: one that holds fewer than it needs.
+        minima: the most members with which enough sub-groups were complete, while those that the
+            gang needs beyond found no place; 0 where sub-groups never were.
     """
 
     session: Session
@@ -51,11 +53,13 @@ class _SubGroupSearch:
     around: SubGroup | None = None
     completed: int = 0
     short: SubGroup | None = None
+    minima: int = 0
 
     def run(self) -> bool:
         """Whether the gang's minimum got its places."""
         for sign in (-1, 1):
             for _ in self._inside(None, self.rows, sign):
+                self.minima = max(self.minima, len(self.statement.assignments))
                 if self._rest():
                     return True
         return False
@@ -241,7 +245,7 @@ def place_sub_groups(
         if search.run():
             return None
         statement.rollback(mark)
-        if best is None or search.best > best.best:
+        if best is None or (search.minima, search.best) > (best.minima, best.best):
             best = search
     return _shortfall_message(session, gang, best)
 
@@ -291,6 +295,8 @@ def unknown_sub_group_message(gang: Gang) -> str:
 
 def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | None) -> str:
     top = gang.sub_groups_in.get("", ())
+    if best is not None and best.minima:
+        return _beyond_minima_message(gang, best.minima)
     if best is None or best.stuck is None:
         return f"needs {pods_text(gang.missing_members)} in {gang.min_sub_groups} of {len(top)} sub-groups; there is no room for all"
     if best.short is not None:
@@ -311,6 +317,17 @@ def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | Non
     where = f" in one {shorten(part.topology.required)}" if part.topology.required else ""
     text = f"{text}; sub-group {shorten(part.name)} finds no room for {pods_text(lacks)}{where}"
     return f"{text}{_roomiest_domain_text(session, gang, part)}{_common_level_text(gang, around)}"
+
+
+def _beyond_minima_message(gang: Gang, placed: int) -> str:
+    """That sub-groups find room and the members that are needed beside their minima do not."""
+    more = gang.members_at_start - placed
+    need = f"needs {pods_text(gang.members_at_start)} together"
+    room = f"its sub-groups find room with {pods_text(placed)}"
+    if more > 0:
+        return f"{need}; {room}, and there is no room for {more} more"
+    roles = " and ".join(shorten(role) for role, _ in gang.missing_roles)
+    return f"{need}; {room}, and there is none for as many pods of role {roles} as it needs"
 
 
 def _roomiest_domain_text(session: Session, gang: Gang, part: SubGroup) -> str:

@@ -56,7 +56,7 @@ from gpusched.session.framework.inter_pod_rules import (
     validated_concerns,
 )
 from gpusched.session.framework.proposal import EvictionLimits, Moving, Proposal, Stable
-from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
 from gpusched.session.framework.view import NodeRows
@@ -107,6 +107,7 @@ QueueTurn = Callable[[QueueNode, Gang], Key]
 GangOrder = Callable[[Gang], Key]
 PodOrder = Callable[[Pod], Key]
 NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
+FilterDetail = Callable[[PodClass, Sequence[Node]], str]
 NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
 GrowthCheck = Callable[[Gang, Resources], Verdict]
@@ -130,6 +131,16 @@ class Filter:
     allows: NodeFilter
     failed: str = ""
     """Error of a filter that gave no answer, so that no node is accepted; empty for none."""
+    detail: FilterDetail | None = None
+
+    def words(self, pod_class: PodClass, refused: Sequence[Node]) -> str:
+        """The reason with what is in the way of the pods on these nodes, which it refuses."""
+        told = self.detail(pod_class, refused[:_DETAIL_NODES_MAX]) if self.detail else ""
+        return f"{self.reason} ({told})" if told else self.reason
+
+
+_DETAIL_NODES_MAX = 100
+"""Refused nodes that a filter's detail is asked about: a sentence names few things anyway."""
 
 
 class Hooks:
@@ -218,7 +229,9 @@ class Hooks:
         """Order pods of one gang and class: smaller keys get places first."""
         self.pod_orders.append(self._keyed("pod_order", key))
 
-    def node_filter(self, reason: str, allows: NodeFilter) -> None:
+    def node_filter(
+        self, reason: str, allows: NodeFilter, *, detail: FilterDetail | None = None
+    ) -> None:
         """Which nodes may take a pod of a class.
 
         Args:
@@ -227,6 +240,8 @@ class Hooks:
             allows: given a class and nodes, a bool for each, or None for no objection. The
                 answer for a node may depend on that node alone: it is cached until that node
                 changes.
+            detail: given a class and nodes that it is refused, a few words that name what is in
+                the way, such as ``dedicated=team-x:NoSchedule``; asked when a sentence is made.
         """
         number = len(self.filters)
 
@@ -253,7 +268,15 @@ class Hooks:
             return mask.astype(np.bool_, copy=False)
 
         wrapped = self._wrap("node_filter", sound, refuse_all)
-        self.filters.append(Filter(self.plugin, reason, wrapped))
+        told = detail and self.guard.wrap(
+            plugin, "node_filter", _text_of(plugin, detail), self._untold, part=f"{number} detail"
+        )
+        self.filters.append(Filter(self.plugin, reason, wrapped, detail=told))
+
+    def _untold(self, fault: PluginFault, _pod_class: PodClass, _nodes: Sequence[Node]) -> str:
+        """The reason stands without a detail that cannot be told."""
+        self.faults.append(str(fault))
+        return ""
 
     def node_score(self, score: NodeScore, *, weight: int = 1) -> None:
         """Which nodes are better for a class: larger is better, ``weight`` times as much.
@@ -568,3 +591,15 @@ def limited_to_concerned_gangs(
         return ALLOW
 
     return concerned
+
+
+def _text_of(plugin: str, detail: FilterDetail) -> FilterDetail:
+    """The callable, whose answer is a text or a fault of the plugin; one line of it, cut."""
+
+    def sound(pod_class: PodClass, nodes: Sequence[Node]) -> str:
+        answer = detail(pod_class, nodes)
+        if not isinstance(answer, str):
+            raise PluginFault(plugin, "node_filter", f"detail answered {type(answer).__name__}")
+        return shorten(answer)
+
+    return sound

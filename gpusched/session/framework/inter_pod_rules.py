@@ -17,6 +17,7 @@ from gpusched.arrays.columns import Bools, Ints
 from gpusched.base.errors import PluginFault
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.pod_counts import PodCounts
+from gpusched.session.framework.reasons import shorten
 
 POINTS_MAX = 1_000_000
 """One rule's score of one node lies within plus and minus this."""
@@ -62,6 +63,8 @@ class PairRule:
     limits: Callable[[], Sequence[DomainLimit] | None] | None = None
     failed: Callable[[], str] = str
     """Error of its filter when it was evaluated last, empty when it answered."""
+    detail: Callable[[], str] | None = None
+    """A few words that name what is in the way, such as other pods; asked when a sentence is made."""
 
 
 @attrs.frozen(eq=False)
@@ -151,6 +154,7 @@ class PairHooks:
                 bool(made.exact),
                 limits=self._limits(plugin, made, part),
                 failed=lambda: last,
+                detail=self._detail(plugin, made, part),
             )
 
         wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere, part=part)
@@ -172,6 +176,25 @@ class PairHooks:
             return None
 
         return self._guard.wrap(plugin, "pair_filter", made.limits, unknown, part=f"{part} limits")
+
+    def _detail(self, plugin: str, made: PairRule, part: str) -> Callable[[], str] | None:
+        """The rule's detail, contained; None where it has none."""
+        detail: Callable[[], object] | None = made.detail
+        if detail is None:
+            return None
+
+        def text() -> str:
+            answer = detail()
+            if not isinstance(answer, str):
+                found = type(answer).__name__
+                raise PluginFault(plugin, "pair_filter", f"detail answered {found}")
+            return shorten(answer)
+
+        def untold(fault: PluginFault) -> str:
+            self._faults.append(str(fault))
+            return ""
+
+        return self._guard.wrap(plugin, "pair_filter", text, untold, part=f"{part} detail")
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
         """Register a score, see ``Hooks.pair_score``."""
@@ -297,6 +320,12 @@ class InterPodGate:
         full = np.ones(self._size, dtype=np.bool_)
         refused = [~(full & rule.allows()) for _, rule in self._rules]
         return [
-            (words, mask, rule.failed())
+            (_with_detail(words, rule) if mask.any() else words, mask, rule.failed())
             for (words, rule), mask in zip(self._rules, refused, strict=True)
         ]
+
+
+def _with_detail(words: str, rule: PairRule) -> str:
+    """The words of a rule with what is in the way."""
+    told = rule.detail() if rule.detail is not None else ""
+    return f"{words} ({told})" if told else words

@@ -18,6 +18,7 @@ from typing import Protocol
 import attrs
 import numpy as np
 
+from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Ints, NodeColumns
 from gpusched.arrays.node_usage import NodeUsage
@@ -25,6 +26,8 @@ from gpusched.cache.nodes.pods_by_node import NodePods
 
 QUERIES_CACHED_MAX = 2048
 """Queries whose answers are cached: eighty kilobytes each at five thousand nodes."""
+PODS_NAMED_FROM_MAX = 100
+"""Pods among which those are sought that a sentence names."""
 
 
 class PodQuery(Hashable, Protocol):
@@ -226,6 +229,27 @@ class PodCounts:
                 column.later[move.row] += move.later
         column.seen = len(self._log)
         return column.later if self.node_usage.later else column.now
+
+    def pods(self, query: PodQuery) -> list[Pod]:
+        """Pods that count, a hundred or some more at most, by key; one that was evicted is left out.
+
+        They are looked up, not counted: for sentences.
+        """
+        gone: dict[ObjectKey, int] = {}
+        moved: dict[ObjectKey, Pod] = {}
+        for move in self._log:
+            if query.counts(move.pod):
+                change = move.later if self.node_usage.later else move.here + move.nominated
+                gone[move.pod.key] = gone.get(move.pod.key, 0) + change
+                moved[move.pod.key] = move.pod
+        found = {key: pod for key, pod in moved.items() if gone[key] > 0}
+        for row in np.flatnonzero(self.count(query)).tolist():
+            if len(found) >= PODS_NAMED_FROM_MAX:
+                break
+            for pod in self._residents.pods[row]:
+                if query.counts(pod) and gone.get(pod.key, 0) >= 0:
+                    found[pod.key] = pod
+        return [found[key] for key in sorted(found)]
 
     def domains(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without it, shape (nodes,)."""

@@ -5,6 +5,7 @@ Every sentence says what is needed, what there is, and where a number helps, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +16,7 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
 
 _NONE: Final = "no resources"
+_GATES_NAMED_MAX: Final = 2
 
 
 class Reason(StrEnum):
@@ -90,11 +92,23 @@ def pods_with_requests_text(count: int, pod_class: PodClass) -> str:
     return f"{pods_text(count)} with {part}" + ("" if more == _NONE else f", {more}")
 
 
-def not_enough_members_message(need: int, *, have: int, gated: int, leaving: int) -> str:
+def gates_text(names: Sequence[str]) -> str:
+    """``gate example.com/quota``, ``gates a and b``, of pods that are held; at most two are named."""
+    told = [shorten(name) for name in names[:_GATES_NAMED_MAX] if name]
+    if not told:
+        return "a gate"
+    if len(names) > _GATES_NAMED_MAX:
+        return f"gates {', '.join(told)} and {len(names) - _GATES_NAMED_MAX} more"
+    return f"gate{'s' if len(told) > 1 else ''} {' and '.join(told)}"
+
+
+def not_enough_members_message(
+    need: int, *, have: int, gated: int, leaving: int, gates: Sequence[str] = ()
+) -> str:
     """Fewer pods exist than must start together."""
     parts = [f"{pods_text(have)} can run"]
     if gated:
-        parts.append(f"{gated} gated")
+        parts.append(f"{gated} held by {gates_text(gates)}")
     if leaving:
         parts.append(f"{leaving} being deleted")
     return f"needs {pods_text(need)} together; " + ", ".join(parts)

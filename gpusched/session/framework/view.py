@@ -30,9 +30,11 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.node_pools import NodePoolAccounts
 from gpusched.session.framework.pod_counts import PodCounts, PodQuery
 from gpusched.session.framework.queue_accounts import QueueAccounts, QueueDemand
+from gpusched.session.framework.reasons import shorten
 
 DEVICE_CLASSES_TOLD_MAX: Final = 3
 """Classes of devices that one sentence names."""
+_PODS_NAMED_MAX: Final = 2
 
 
 class NodeRows:
@@ -315,6 +317,16 @@ class View:
         pods that leave do not.
         """
         return self._pod_counts.count(query)
+
+    def names_of_pods(self, query: PodQuery) -> str:
+        """Two of the pods that the query counts, and how many more there are, for sentences.
+
+        Such as ``default/a, default/b and 3 more``; empty where none counts.
+        """
+        count = int(self._pod_counts.count(query).sum())
+        named = [shorten(str(pod.key)) for pod in self._pod_counts.pods(query)][:_PODS_NAMED_MAX]
+        more = count - len(named)
+        return f"{', '.join(named)} and {more} more" if named and more > 0 else ", ".join(named)
 
     def domain_numbers(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""

@@ -79,6 +79,8 @@ def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] 
     options = relative_options(types, request, admitted)
     if options:
         return options
+    if not admitted and not request.speeds:
+        return GpuTypeRefusal(Reason.NO_FEASIBLE_NODE, _none_admitted_message(gang, list(named)))
     there = list_gpu_types([types.shown(number) for number in sorted(admitted)]) or "none"
     return GpuTypeRefusal(
         Reason.INVALID_SPEC if admitted else Reason.NO_FEASIBLE_NODE,
@@ -86,6 +88,21 @@ def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] 
             f"node selectors admit no GPU type that it takes ({list_gpu_types(list(named))}), but "
             f"{there}; change one of them"
         ),
+    )
+
+
+def _none_admitted_message(gang: Gang, there: Sequence[str]) -> str:
+    """That selectors of a gang that takes any GPUs admit no node that has some."""
+    wanted = {
+        f"{key}={value}"
+        for pod_set in gang.pod_sets
+        if takes_gpus(pod_set.pod_class)
+        for key, value in pod_set.pod_class.node_selector
+    }
+    named = f" ({', '.join(sorted(wanted))})" if wanted else ""
+    return truncate_message(
+        f"its node selectors and affinities{named} admit no node with GPUs; nodes have "
+        f"{list_gpu_types(there)}"
     )
 
 

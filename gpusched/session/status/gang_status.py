@@ -18,6 +18,7 @@ from gpusched.session.allocate.gang_repair import STARTED, is_broken
 from gpusched.session.allocate.start_members import role_shortage_message
 from gpusched.session.framework.reasons import (
     Reason,
+    gates_text,
     not_enough_members_message,
     pods_text,
     truncate_message,
@@ -315,11 +316,17 @@ def _reason_by_members(gang: Gang) -> PendingReason | None:
     """What a gang lacks; None when nothing."""
     have = gang.ready_members + gang.pending
     if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:
-        message = f"{pods_text(gang.gated)} of {gang.min_member} needed are held by a gate"
-        return PendingReason(reason=Reason.GATED, message=message)
+        verb = "is" if gang.gated == 1 else "are"
+        held = f"{verb} held by {gates_text(gang.gates)}"
+        message = f"{pods_text(gang.gated)} of {gang.min_member} needed {held}"
+        return PendingReason(reason=Reason.GATED, message=truncate_message(message))
     if have < gang.min_member:
         message = not_enough_members_message(
-            gang.min_member, have=have, gated=gang.gated, leaving=gang.leaving
+            gang.min_member,
+            have=have,
+            gated=gang.gated,
+            leaving=gang.leaving,
+            gates=gang.gates,
         )
         return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, message=message)
     waiting = Counter(pod.role for pod_set in gang.pod_sets for pod in pod_set.pods)

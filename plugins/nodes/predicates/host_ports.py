@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-from gpusched_plugins.nodes.predicates.pod_selection import Bools
+from gpusched_plugins.nodes.predicates.pod_selection import Bools, named_pods
 
 from gpusched.plugin import DomainLimit, Hooks, HostPort, PairRule, Pod, View
 
@@ -39,7 +39,13 @@ def register_host_ports(hooks: Hooks, view: View) -> None:
             nodes = len(view.nodes())
             return [DomainLimit("", users.counts, lambda: np.ones(nodes, dtype=np.int64))]
 
-        return PairRule(users.ports, allows, once=True, limits=limits)
+        return PairRule(
+            users.ports,
+            allows,
+            once=True,
+            limits=limits,
+            detail=lambda: named_pods(view, [users], "taken by "),
+        )
 
     hooks.pair_filter(
         "have no free host port for it", rule, concerns=lambda pod_class: bool(pod_class.ports)

@@ -11,6 +11,7 @@ from gpusched_plugins.nodes.predicates.pod_selection import (
     Ints,
     PodSelection,
     is_selected,
+    named_pods,
     namespaced_selector,
     rows_with_pods_in_domain,
 )
@@ -92,7 +93,13 @@ def _anti_affinity_rule(pod: Pod, view: View) -> PairRule | None:
         return [_one_in_each_domain(key, query.counts, view) for key, query in asked]
 
     once = any(key == HOST and query.counts(pod) for key, query in asked)
-    return PairRule(asked, allows, once=once, limits=limits)
+    return PairRule(
+        asked,
+        allows,
+        once=once,
+        limits=limits,
+        detail=lambda: named_pods(view, [query for _, query in asked]),
+    )
 
 
 def _one_in_each_domain(key: str, counts: Callable[[Pod], bool], view: View) -> DomainLimit:
@@ -242,4 +249,9 @@ class AntiAffinityRules:
                 for query in against
             ]
 
-        return PairRule(frozenset(query.ward for query in against), allows, limits=limits)
+        return PairRule(
+            frozenset(query.ward for query in against),
+            allows,
+            limits=limits,
+            detail=lambda: named_pods(view, against),
+        )

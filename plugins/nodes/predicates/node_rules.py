@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from gpusched.plugin import Hooks, Node, PodClass, Toleration
 
 CORDON = "node.kubernetes.io/unschedulable"
+NAMED_MAX = 2
+"""Taints, labels and values of each kind that a sentence names."""
 
 
 def register_node_rules(hooks: Hooks) -> None:
     """The first filter that refuses a node is the one it is counted under."""
     hooks.node_filter("are not ready", _ready)
     hooks.node_filter("are cordoned", _not_cordoned)
-    hooks.node_filter("have a taint that it does not tolerate", _tolerated)
-    hooks.node_filter("do not match its node selector", _selected)
-    hooks.node_filter("do not match its node affinity", _node_affinity)
+    hooks.node_filter("have a taint that it does not tolerate", _tolerated, detail=_taints_text)
+    hooks.node_filter("do not match its node selector", _selected, detail=_selector_text)
+    hooks.node_filter("do not match its node affinity", _node_affinity, detail=_affinity_text)
 
 
 def _ready(_pod: PodClass, nodes: Sequence[Node]) -> list[bool]:
@@ -67,3 +69,55 @@ def matches_node_affinity(pod: PodClass, node: Node) -> bool:
     """Whether the pod's required node affinity admits the node."""
     terms = pod.affinity
     return terms is None or any(term.matches(node.labels, name=node.name) for term in terms)
+
+
+# -- what is in the way, for sentences ---------------------------------------------------------
+
+
+def _taints_text(pod: PodClass, nodes: Sequence[Node]) -> str:
+    """``dedicated=team-x:NoSchedule``: taints of these nodes that the pod does not tolerate."""
+    taints = {
+        str(taint)
+        for node in nodes
+        for taint in node.taints
+        if not any(toleration.tolerates(taint) for toleration in pod.tolerations)
+    }
+    return _list_some(sorted(taints), "and")
+
+
+def _selector_text(pod: PodClass, nodes: Sequence[Node]) -> str:
+    """``zone=a; theirs is b or c``: labels that these nodes do not have."""
+    wanted = [
+        (f"{key}={value}", key)
+        for key, value in pod.node_selector
+        if any(node.labels.get(key) != value for node in nodes)
+    ]
+    return "; ".join(f"{text}, {_values_text(key, nodes)}" for text, key in wanted[:NAMED_MAX])
+
+
+def _affinity_text(pod: PodClass, nodes: Sequence[Node]) -> str:
+    """``zone In a, theirs is b or c``: of the first term, what these nodes do not have."""
+    for term in pod.affinity or ():
+        missed = [
+            each for each in term.labels if not all(each.matches(node.labels) for node in nodes)
+        ]
+        told = [
+            f"{' '.join((each.key, each.operator, *each.values))}, {_values_text(each.key, nodes)}"
+            for each in missed[:NAMED_MAX]
+        ]
+        if told:
+            return "; ".join(told)
+    return ""
+
+
+def _values_text(key: str, nodes: Sequence[Node]) -> str:
+    """``theirs is b or c``: what nodes have under a label."""
+    values = sorted({value for node in nodes if (value := node.labels.get(key)) is not None})
+    return f"theirs is {_list_some(values, 'or')}" if values else "a label that they do not have"
+
+
+def _list_some(texts: Sequence[str], word: str) -> str:
+    """Two of some texts, and whether there are others."""
+    if len(texts) > NAMED_MAX:
+        return f"{', '.join(texts[:NAMED_MAX])} {word} others"
+    return f" {word} ".join(texts)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from gpusched.plugin import Pod, PodTerm, Selector, View
+from gpusched.plugin import Pod, PodQuery, PodTerm, Selector, View
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -76,3 +78,12 @@ def sum_by_domain(counts: Ints, domains: Ints, rows: Bools | None = None) -> Int
 def rows_with_pods_in_domain(counts: Ints, domains: Ints) -> Bools:
     """Rows in whose domain at least one pod counts; never those without a domain."""
     return sum_by_domain(counts, domains)[domains] > 0
+
+
+def named_pods(view: View, queries: Sequence[PodQuery], before: str = "") -> str:
+    """Pods that some queries count, as ``default/a, default/b and 3 more``; empty for none."""
+    for query in queries:
+        named = view.names_of_pods(query)
+        if named:
+            return before + named
+    return ""

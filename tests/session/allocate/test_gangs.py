@@ -255,7 +255,9 @@ def test_too_few_members_wait_with_numbers(given):
     c.pod("b", group="g", gated=True).pod("c", group="g", deleting=True)
     assert c.when.one_session().binds == ()
     assert c.then.reason("g") == "NotEnoughMembers"
-    assert c.then.why("g") == "needs 4 pods together; 1 pod can run, 1 gated, 1 being deleted"
+    assert (
+        c.then.why("g") == "needs 4 pods together; 1 pod can run, 1 held by a gate, 1 being deleted"
+    )
 
 
 def test_gated_pods_are_not_bound(given):

@@ -36,8 +36,8 @@ def test_the_kind_that_fits_nowhere_is_the_one_told(given: Given) -> None:
     c = mixed(racks(given, [4, 4], [4]), (2, 2), (1, 7))
     assert c.when.one_session().binds == ()
     assert c.then.why("g") == (
-        "needs 1 pod with 7 nvidia.com/gpu in one rack; best rack r0 has room for 0: "
-        "of its 2 nodes 2 lack free nvidia.com/gpu"
+        "needs 1 pod with 7 nvidia.com/gpu in one rack; best rack r0 has room for 0; "
+        "no allowed node offers more than 4 nvidia.com/gpu"
     )
 
 
@@ -51,9 +51,29 @@ def test_a_rack_never_lacks_what_it_has_room_for(given: Given) -> None:
 
 def test_one_node_is_one_node(given: Given) -> None:
     """Grammar of a rack with a single node."""
-    c = racks(given, [4]).gang("g", pods=2, gpus=8, cpu=0, memory=0, topology=RACK)
+    c = racks(given, [8]).pod("foreign", gpus=8, node="r0-0-0", scheduler="other")
+    c.gang("g", pods=1, gpus=8, cpu=0, memory=0, topology=RACK)
     assert c.when.one_session().binds == ()
     assert "of its 1 node 1 lack" in c.then.why("g")
+
+
+def test_a_gang_that_no_rack_could_ever_hold_is_told_so(given: Given) -> None:
+    """Racks of two nodes and of one, for four pods: nobody who leaves would help."""
+    c = racks(given, [8, 8], [8]).pod("a", gpus=8, node="r0-0-0", slots=255, plan="p")
+    c.gang("g", pods=4, gpus=8, cpu=0, memory=0, topology=RACK)
+    assert c.when.one_session().binds == ()
+    assert c.then.why("g") == (
+        "needs 4 pods with 8 nvidia.com/gpu in one rack; best rack r0 has room for 1; "
+        "even empty no rack has room for more than 2"
+    )
+
+
+def test_who_is_in_the_way_is_named_where_a_rack_could_hold_it(given: Given) -> None:
+    """The same racks for two pods: one that leaves is enough."""
+    c = racks(given, [8, 8], [8]).pod("a", gpus=8, node="r0-0-0", slots=255, plan="p")
+    c.gang("g", pods=2, gpus=8, cpu=0, memory=0, topology=RACK)
+    assert c.when.one_session().binds == ()
+    assert c.then.why("g").endswith("best rack r0 has room for 1 (1 held by default/a)")
 
 
 def test_a_gang_is_not_told_that_it_holds_its_own_place(given: Given) -> None:

@@ -25,12 +25,25 @@ def term(key, operator, *values):
 @pytest.mark.parametrize(
     ("node", "spec", "words"),
     [
-        ({"taints": [NO]}, {}, "have a taint that it does not tolerate"),
+        ({"taints": [NO]}, {}, "have a taint that it does not tolerate (gpu=yes:NoSchedule)"),
         ({"taints": [Taint("gpu", "yes", "NoExecute")]}, {}, "have a taint"),
         ({"unschedulable": True}, {}, "are cordoned"),
         ({"not_ready": "KubeletStopped"}, {}, "are not ready"),
-        ({"labels": {"a": "1"}}, {"node_selector": {"a": "2"}}, "do not match its node selector"),
-        ({"labels": {"a": "1"}}, {"affinity": term("a", "In", "2")}, "node affinity"),
+        (
+            {"labels": {"a": "1"}},
+            {"node_selector": {"a": "2"}},
+            "do not match its node selector (a=2, theirs is 1)",
+        ),
+        (
+            {"labels": {"a": "1"}},
+            {"node_selector": {"b": "2"}},
+            "(b=2, a label that they do not have)",
+        ),
+        (
+            {"labels": {"a": "1"}},
+            {"affinity": term("a", "In", "2", "3")},
+            "node affinity (a In 2 3, theirs is 1)",
+        ),
         ({"labels": {"a": "1"}}, {"affinity": term("a", "NotIn", "1")}, "node affinity"),
         ({"labels": {"a": "1"}}, {"affinity": term("a", "DoesNotExist")}, "node affinity"),
         ({"labels": {"a": "1"}}, {"affinity": term("b", "Exists")}, "node affinity"),
@@ -362,3 +375,28 @@ def test_nodes_agree_on_every_wider_level(given):
     c.gang("g", pods=2, gpus=8, topology=TopologyRequest(required="rack"))
     assert c.when.one_session().binds == ()
     assert "best rack a/r1 has room for 1" in c.then.why("g")
+
+
+def test_each_node_is_counted_once_with_all_that_it_lacks(given: Given) -> None:
+    """Given nodes that lack one thing, another, and both, the numbers add up to the nodes."""
+    c = given.nodes(1, prefix="busy", gpus=8).nodes(1, prefix="small", gpus=8, cpu=1000)
+    c.nodes(2, prefix="both", gpus=8, cpu=1000)
+    for name in ("busy-0", "both-2", "both-3"):
+        c.pod(f"on-{name}", gpus=8, cpu=0, memory=0, node=name, scheduler="other")
+    c.pod("p", gpus=8, cpu=2000, memory=0)
+    assert c.when.one_session().binds == ()
+    assert c.then.why("p") == (
+        "needs 1 pod with 8 nvidia.com/gpu, 2 cpu; none fit now; of 4 nodes: "
+        "2 lack free nvidia.com/gpu and cpu, 1 lack free cpu, 1 lack free nvidia.com/gpu"
+    )
+
+
+def test_taints_and_labels_beyond_two_are_told_as_others(given: Given) -> None:
+    """Given three nodes with three taints, two are named, whichever node comes first."""
+    for name in ("c", "a", "b"):
+        c = given.nodes(1, prefix=name, gpus=8, taints=[Taint(name, "", "NoSchedule")])
+    c.pod("p", gpus=8)
+    assert c.when.one_session().binds == ()
+    assert "3 have a taint that it does not tolerate (a:NoSchedule, b:NoSchedule and others)" in (
+        c.then.why("p")
+    )

@@ -123,3 +123,18 @@ def test_the_rack_that_comes_nearest_is_named(given):
     assert "sub-group a finds no room for 3 pods in one rack; best rack r0 has room for 2" in (
         c.then.why("g")
     )
+
+
+@pytest.mark.parametrize(("nodes", "least"), [(2, 3), (2, 4), (3, 4)])
+def test_a_minimum_above_those_of_the_sub_groups_is_what_is_told(given, nodes, least):
+    """Room for both sub-groups but not for minMember: no sub-group is said to find no room."""
+    parts = (SubGroup("a", 1, NO_TOPOLOGY_REQUEST), SubGroup("b", 1, NO_TOPOLOGY_REQUEST))
+    c = given.nodes(nodes, gpus=1)
+    c.group("g", min_member=least, sub_groups=parts, min_sub_groups=2)
+    for part in "ab":
+        c.pods(f"g-{part}", 2, group="g", sub_group=part, gpus=1)
+    assert c.when.one_session().binds == ()
+    why = c.then.why("g")
+    assert why.startswith(f"needs {least} pods together; its sub-groups find room with 2 pods")
+    assert f"there is no room for {least - 2} more" in why
+    assert "sub-group b" not in why

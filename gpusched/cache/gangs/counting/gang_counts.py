@@ -28,6 +28,7 @@ def build_gang(
     holding: list[PodClass] = []
     going: list[Placed] = []
     gated = leaving = running = succeeded = failed = 0
+    gates: set[str] = set()
     for pod in pods:
         if pod.uid in places and not pod.finished:
             holding.append(pod.pod_class)
@@ -44,6 +45,7 @@ def build_gang(
             running += pod.phase is PodPhase.RUNNING
         elif pod.gated:
             gated += 1
+            gates.update(pod.gates)
         else:
             waiting.append(pod)
     placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
@@ -64,6 +66,7 @@ def build_gang(
         pod_sets=pod_sets,
         placed=tuple(placed),
         gated=gated,
+        gates=tuple(sorted(gates)) if gates else (),
         leaving=leaving,
         running=running,
         succeeded=succeeded,

@@ -92,17 +92,19 @@ class Shortage:
 
     def _room_when_empty(self, most: int) -> int:
         """How many would fit if nothing else ran there, counted up to ``most`` a node."""
+        return int(self.room_on_empty_nodes(most).sum())
+
+    def room_on_empty_nodes(self, most: int) -> Ints:
+        """How many would fit each node if nothing else ran there, up to ``most``, shape (nodes,)."""
         rows = self.class_fit.fixed if self.within is None else self.class_fit.fixed & self.within
         ask = self.class_fit.request
-        offered = self.node_usage.nodes.allocatable[rows][:, ask.columns]
-        fits = how_many_fit(offered, ask.amounts)
+        if ask.missing or (ask.share is not None and ask.gpu < 0):
+            return np.zeros(len(rows), dtype=np.int64)
+        fits = how_many_fit(self.node_usage.nodes.allocatable[:, ask.columns], ask.amounts)
         if ask.share is not None:
-            if ask.gpu < 0:
-                return 0
-            parts = self.node_usage.parts_of(ask.share)[rows]
-            gpus = self.node_usage.nodes.allocatable[rows, ask.gpu] // DEVICE
-            fits = np.minimum(fits, gpus * (DEVICE // parts))
-        return int(np.minimum(fits, most).sum())
+            gpus = self.node_usage.nodes.allocatable[:, ask.gpu] // DEVICE
+            fits = np.minimum(fits, gpus * (DEVICE // self.node_usage.parts_of(ask.share)))
+        return np.where(rows, np.minimum(fits, most), 0)
 
     def causes(self) -> list[tuple[int, str]]:
         """Numbers of nodes and why they take none more, the largest first."""
@@ -112,56 +114,80 @@ class Shortage:
         for each, mask in zip(self.filters, self.refused, strict=True):
             hit = int((left & mask).sum())
             if hit:
-                causes.append((hit, each.reason))
+                rows = np.flatnonzero(left & mask).tolist()
+                words = each.words(self.pod_class, [nodes.nodes[row] for row in rows])
+                causes.append((hit, words))
             left &= ~mask
-        full = left & (self.class_fit.fits == 0)
-        unexplained = full.copy()
-        for name, amount in self.pod_class.requests.items:
+        causes += self._causes_of_full_nodes(left & (self.class_fit.fits == 0))
+        return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
+
+    def _causes_of_full_nodes(self, full: Bools) -> list[tuple[int, str]]:
+        """What nodes that no filter refuses lack; each is counted once, with all that it lacks."""
+        if not full.any():
+            return []
+        wanting = self._lacking_resources(full)
+        kinds = np.zeros(len(full), dtype=np.int64)
+        for number, (_, rows) in enumerate(wanting):
+            kinds |= rows.astype(np.int64) << number
+        found = []
+        for kind, count in Counter(kinds[full].tolist()).items():
+            words = [text for number, (text, _) in enumerate(wanting) if kind >> number & 1]
+            found.append((count, _joined_wants(words) if words else self._unexplained_text()))
+        return found
+
+    def _lacking_resources(self, full: Bools) -> list[tuple[str, Bools]]:
+        """Words for each thing that some of these nodes lack, and the rows that do; GPUs first."""
+        nodes, gpu = self.node_usage.nodes, self.pod_class.gpu
+        found: list[tuple[str, Bools]] = []
+        for name, amount in sorted(
+            self.pod_class.requests.items, key=lambda item: (item[0] != gpu, item[0])
+        ):
             column = nodes.columns.get(name)
             if not amount:
                 continue
-            lacking = full
             if name == shared_resource() and self.pod_class.share is not None:
-                causes += self._causes_of_missing_share(full)
-                # What such a node lacks otherwise is told by the other resources.
-                unexplained &= self._rows_with_share_room(full)
+                found += self._rows_without_share(full)
                 continue
+            lacking = full
             if column is not None:
-                lacking = full & (
-                    nodes.allocatable[:, column] - self.node_usage.used[:, column] < amount
-                )
-            unexplained &= ~lacking
-            if lacking.any():
-                label = "have no room for another pod" if name == PODS else f"lack free {name}"
-                causes.append((int(lacking.sum()), label))
-        if unexplained.any():
-            what = (
-                "lack free devices for its claims"
-                if self.pod_class.claims
-                else "have no NUMA node with room for it"
-            )
-            causes.append((int(unexplained.sum()), what))
-        return sorted(causes, key=lambda cause: (-cause[0], cause[1]))
+                free = nodes.allocatable[:, column] - self.node_usage.used[:, column]
+                lacking = full & (free < amount)
+            text = "have no room for another pod" if name == PODS else f"{_LACK}{name}"
+            found.append((text, lacking))
+        return [each for each in found if each[1].any()][:_WANTS_MAX]
 
-    def _rows_with_share_room(self, full: Bools) -> Bools:
-        """Which of these nodes have a GPU with room for its share, shape (nodes,)."""
-        ask = self.class_fit.request
-        if ask.share is None or ask.gpu < 0:
-            return np.zeros_like(full)
-        return full & (self.node_usage.shares_fit(slice(None), ask) > 0)
+    def _unexplained_text(self) -> str:
+        """What a node lacks that has room by every amount."""
+        if self.pod_class.claims:
+            return "lack free devices for its claims"
+        return "have no NUMA node with room for it"
 
-    def _causes_of_missing_share(self, full: Bools) -> list[tuple[int, str]]:
+    def _rows_without_share(self, full: Bools) -> list[tuple[str, Bools]]:
         """Nodes none of whose GPUs has room for its share, and those that could never have it."""
         ask = self.class_fit.request
         if ask.share is None or ask.gpu < 0:
-            return [(int(full.sum()), f"lack free {shared_resource()}")] if full.any() else []
+            return [(f"{_LACK}{shared_resource()}", full)]
         never = full & (self.node_usage.parts_of(ask.share) > DEVICE)
         lacking = full & ~never & (self.node_usage.shares_fit(slice(None), ask) == 0)
         words = "do not say that they have GPUs with so much memory"
         if ask.share.thousandths:
             words = "have no GPU that can be shared"
-        found = [(never, words), (lacking, "have no GPU with room for its share")]
-        return [(int(mask.sum()), text) for mask, text in found if mask.any()]
+        return [(words, never), ("have no GPU with room for its share", lacking)]
+
+
+_LACK: Final = "lack free "
+_WANTS_MAX: Final = 30
+"""Resources of one pod that are looked at for a sentence."""
+
+
+def _joined_wants(words: Sequence[str]) -> str:
+    """``lack free nvidia.com/gpu, cpu and memory, have no room for another pod``, as one node does."""
+    lacks = [each.removeprefix(_LACK) for each in words if each.startswith(_LACK)]
+    parts = [each for each in words if not each.startswith(_LACK)]
+    if lacks:
+        *most, last = lacks
+        parts.insert(0, _LACK + (f"{', '.join(most)} and {last}" if most else last))
+    return " and ".join(parts)
 
 
 def never_fits(pod_class: PodClass, node_usage: NodeUsage, allowed: Bools) -> str:
@@ -359,6 +385,9 @@ def _best_domain_text(
     )
     if devices:
         return f"{text}; best {name} {path} has room for {proof.room}: {devices}"
+    never = _no_domain_ever_text(session, pod_set, level, proof.needed) if alone else ""
+    if never:
+        return f"{text}; best {name} {path} has room for {proof.room}; {never}"
     held = gangs_in_the_way_text(
         session, pod_set, inside, lacking=proof.needed - proof.room, claimant=gang.key
     )
@@ -367,6 +396,26 @@ def _best_domain_text(
         text = f"{text} ({held})"
     why = _causes_text(session, pod_set, inside)
     return f"{text}: {why}" if why and not held else text
+
+
+def _no_domain_ever_text(
+    session: Session, pod_set: PodSet, level: TopologyLevel, needed: int
+) -> str:
+    """That no domain could hold so many even if nothing ran there; empty where one could."""
+    shortage = _shortage(session, pod_set, None)
+    allowed = shortage.class_fit.fixed & (level.domain >= 0)
+    if allowed.any():
+        never = never_fits(pod_set.pod_class, session.node_usage, allowed)
+        if never:
+            return never
+    rooms = shortage.room_on_empty_nodes(needed)
+    inside = level.domain >= 0
+    sums = np.zeros(len(level.names), dtype=np.int64)
+    np.add.at(sums, level.domain[inside], rooms[inside])
+    most = int(sums.max(initial=0))
+    if most >= needed or not most:
+        return ""
+    return f"even empty no {level.name} has room for more than {most}"
 
 
 def _explain_failed_filter(session: Session, gang: Gang) -> Unschedulable | None:
@@ -506,7 +555,10 @@ def explain_shortage(
         return lacking
     if info.gate is None and info.class_fit.total(area.rows, most=count) >= count:
         alone = pods_with_requests_text(count, pod_set.pod_class)
-        message = f"{alone} find no place beside the gang's other members, though alone they would"
+        verb, they = ("finds", "it") if count == 1 else ("find", "they")
+        message = (
+            f"{alone} {verb} no place beside the gang's other members, though alone {they} would"
+        )
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
     filters, refused = session.class_infos.causes(info)
     shortage = Shortage(
