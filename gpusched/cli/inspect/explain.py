@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -11,7 +11,7 @@ import attrs
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import UsageError
+from gpusched.base.errors import Denied, UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
@@ -19,7 +19,18 @@ from gpusched.cli.inspect.devices.device_reader import has_claims, read_devices
 from gpusched.cli.inspect.devices.device_story import describe_claims
 from gpusched.cli.inspect.explanation import GangObjects
 from gpusched.cli.inspect.group_tree import describe_tree, leaves_below, read_groups, tree_of
+from gpusched.cli.inspect.owners import (
+    OWNER_WORDS,
+    CountedGang,
+    count_gangs,
+    find_owner,
+    gang_key_of_pod,
+    list_gang,
+    list_members,
+    owner_of_gang,
+)
 from gpusched.cli.inspect.pod_groups import API, JOB_LABEL, find_group, group_of_pod
+from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
@@ -27,6 +38,7 @@ _KINDS: Final = {
     **dict.fromkeys(("compositepodgroup", "compositepodgroups"), (COMPOSITE,)),
     **dict.fromkeys(("job", "jobs"), ("Job",)),
     **dict.fromkeys(("pod", "pods", "po"), ("Pod",)),
+    **{word: (kind,) for word, kind in OWNER_WORDS.items()},
 }
 """Kinds of objects that have the name, the first of which counts, by the word of the user."""
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
@@ -39,6 +51,11 @@ _MEMBERS_ASKED: Final = 3
 """Members whose events are read as well: the others' say the same."""
 
 
+def kinds_of_word(word: str) -> Sequence[str]:
+    """Kinds of objects that a user may mean, the first of which counts."""
+    return _KINDS[word]
+
+
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
@@ -46,7 +63,8 @@ def register(subparsers: Subparsers) -> None:
         description="Say why a gang waits and what it needs, in the daemon's own sentences.",
     )
     parser.add_argument("kind", choices=tuple(_KINDS), metavar="KIND",
-        help="podgroup (gpg) of any project, compositepodgroup, job or pod",
+        help="podgroup (gpg) of any project, compositepodgroup, job, pod, deployment, statefulset, "
+        "replicaset, jobset, leaderworkerset (lws), raycluster, workload, or a training job such as pytorchjob",
     )  # fmt: skip
     parser.add_argument(
         "name",
@@ -80,18 +98,18 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     if not slash:
         namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
     cluster_reader.checked_object_name(namespace, what="namespace")
-    kinds = _KINDS[arguments.kind]
-    cluster_reader.checked_object_name(name, what="pod group")
+    kinds = kinds_of_word(arguments.kind)
+    cluster_reader.checked_object_name(name, what="pod group" if len(kinds) > 1 else kinds[0])
+    served = cluster_reader.configuration(arguments.config).scheduler_names
     evidence = cluster_reader.with_cluster(
         arguments.kubeconfig,
-        lambda api: gather(api, namespace=namespace, name=name, kinds=kinds),
+        lambda api: gather(api, namespace=namespace, name=name, kinds=kinds, schedulers=served),
     )
-    served = cluster_reader.configuration(arguments.config).scheduler_names
     if evidence is None:
         what = kinds[0] if len(kinds) == 1 else "PodGroup, Job or Pod"
         raise UsageError(
             f"there is no {what} {name} in namespace {namespace}: "
-            "gpusched get podgroups -A lists the groups"
+            "gpusched get jobs -A lists what waits and runs"
         )
     told = explanation.explain_gang(attrs.evolve(evidence, served=tuple(sorted(served))))
     if arguments.output == "json":
@@ -102,17 +120,24 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
 
 
 async def gather(
-    api: ApiClient, *, namespace: str, name: str, kinds: Sequence[str] = _KINDS["podgroup"]
+    api: ApiClient,
+    *,
+    namespace: str,
+    name: str,
+    kinds: Sequence[str] = _KINDS["podgroup"],
+    schedulers: Collection[str] = DEFAULT.scheduler_names,
 ) -> GangObjects | None:
     """Everything the API shows about a gang, None when there is nothing of that name.
 
-    A pod or Job that belongs to a PodGroup is explained as that: it starts when its gang does.
+    What belongs to a PodGroup, JobSet or other owner of one gang is explained as that: it starts
+    when its gang does.
 
     Args:
         api: of the cluster.
         namespace: of the object that is asked about.
         name: of the same.
         kinds: that it may be of; the first that has the name counts.
+        schedulers: names of schedulers whose pods are ours.
     """
     found = await _find(api, namespace, name, kinds=kinds)
     if found is None:
@@ -128,6 +153,10 @@ async def gather(
             name = group
             kind, owner = above
             pods = await _members(api, owner, kind=kind, namespace=namespace)
+    if kind not in {"PodGroup", COMPOSITE}:
+        kind, name, owner, pods = await _whole_gang(
+            api, kind, name, owner, pods, namespace=namespace
+        )
     if kind in {"PodGroup", COMPOSITE} and str(owner.get(API)).startswith(_KUBERNETES):
         every = await read_groups(api, namespace)
         found_tree = tree_of(every, kind, name)
@@ -150,8 +179,13 @@ async def gather(
     claims = []
     if claimants:
         claims = describe_claims(claimants, await read_devices(api, namespace))
+    now = SystemClock().now()
+    gangs: tuple[CountedGang, ...] = ()
+    if kind not in {"PodGroup", COMPOSITE}:
+        gangs = await count_gangs(api, kind, owner, pods, schedulers=schedulers, now=now)
     return GangObjects(
         claims=tuple(claims),
+        gangs=gangs,
         kind=kind,
         namespace=namespace,
         name=name,
@@ -159,8 +193,44 @@ async def gather(
         pods=tuple(pods),
         events=tuple(await _events(api, namespace, subjects)),
         tree=tuple(tree),
-        now=SystemClock().now(),
+        now=now,
     )
+
+
+async def _whole_gang(
+    api: ApiClient,
+    kind: str,
+    name: str,
+    owner: dict[str, Any],
+    pods: list[dict[str, Any]],
+    *,
+    namespace: str,
+) -> tuple[str, str, dict[str, Any], list[dict[str, Any]]]:
+    """What is to be explained for some pods: the object of their gang, with all its members.
+
+    They themselves where they are of several gangs, or of one that nothing else stands for.
+    """
+    keys = {gang_key_of_pod(pod) for pod in pods}
+    key = keys.pop() if len(keys) == 1 else None
+    if key is None or key.kind in {"Job", "Pod", kind}:
+        return kind, name, owner, pods
+    if key.kind == "PodGroup":
+        group = await find_group(api, namespace, key.name, kinds=("PodGroup",))
+        if group is None:
+            return kind, name, owner, pods
+        members = await _members(api, group[1], kind="PodGroup", namespace=namespace)
+        return group[0], key.name, group[1], members
+    above, called = owner_of_gang(key, pods)
+    found = None
+    if above in OWNER_WORDS.values():
+        try:
+            found = await find_owner(api, above, namespace, called)
+        except (Denied, UsageError):
+            found = None
+    if found is not None:
+        return above, called, found, await list_members(api, above, found, namespace)
+    nobody = {"metadata": {"namespace": namespace, "name": key.name}}
+    return key.kind, key.name, nobody, _by_name(await list_gang(api, key))
 
 
 async def _find(
@@ -173,6 +243,10 @@ async def _find(
     if group is not None:
         return group
     for kind in kinds:
+        if kind in OWNER_WORDS.values():
+            owner = await find_owner(api, kind, namespace, name)
+            if owner is not None:
+                return kind, owner
         if kind not in _PATHS:
             continue
         path = _PATHS[kind].format(namespace=namespace, name=name)
@@ -190,6 +264,8 @@ async def _members(
         return [owner]
     if kind == COMPOSITE:
         return []
+    if kind in OWNER_WORDS.values():
+        return _by_name(await list_members(api, kind, owner, namespace))
     name = str(value_at(owner, "metadata", "name"))
     path = f"/api/v1/namespaces/{namespace}/pods"
     found: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -24,16 +24,20 @@ from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age, table
 from gpusched.cli.inspect.devices.device_story import render_claims
 from gpusched.cli.inspect.group_tree import render_tree
+from gpusched.cli.inspect.owners import CountedGang
 from gpusched.cli.inspect.unknown_keys import unknown_keys
 from gpusched.config.model import DEFAULT
+from gpusched.session.framework.reasons import gates_text
 
 _EVENTS_SHOWN: Final = 8
 _MEMBERS_NAMED: Final = 3
+_GATED: Final = "SchedulingGated"
 _WAITS: Final = "FailedScheduling"
 _MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
 _COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
 """Of a Job's controller, one for each pod: the number of pods says it already."""
 _GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
+_SEE_WHY: Final = "(see why)"
 _NOTHING_SAID: Final = [
     "nothing was said about it yet: is the daemon running, and is it the leader?"
 ]
@@ -52,6 +56,8 @@ class GangObjects:
         tree: of a group of Kubernetes in a tree, each group of it with what it needs and has.
         claims: of members for devices, see ``device_story.describe_claims``.
         served: names of the schedulers that the daemon's configuration serves.
+        gangs: that its pods form, as the daemon counts them; none for PodGroups, which tell their
+            size themselves, and for what the daemon does not know or believe.
     """
 
     kind: str
@@ -64,6 +70,7 @@ class GangObjects:
     tree: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
     served: tuple[str, ...] = tuple(sorted(DEFAULT.scheduler_names))
+    gangs: tuple[CountedGang, ...] = ()
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -91,6 +98,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         ),
         "servedSchedulers": list(evidence.served),
         "unknownKeys": unknown_keys([*_described(evidence.owner), *evidence.pods]),
+        "notes": sorted({_text(gang.note) for gang in evidence.gangs if gang.note}),
         "turn": _turn(evidence),
         "tree": list(evidence.tree),
         "conditions": conditions,
@@ -120,9 +128,10 @@ def render_explanation(story: dict[str, Any]) -> str:
         )
     facts += [("held", held) for held in _held(story["promised"])]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
-    facts += [("why", why) for why in _reasons(story)]
+    reasons = _reasons(story)
+    facts += [("why", why) for why in reasons]
     facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
-    facts += [("note", _text(why)) for why in story["unknownKeys"]]
+    facts += [("note", _text(why)) for why in (*story["unknownKeys"], *story["notes"])]
     lines.append(table(facts, indent="  "))
     if story["tree"]:
         lines += ["", render_tree([_printable(row) for row in story["tree"]])]
@@ -130,20 +139,62 @@ def render_explanation(story: dict[str, Any]) -> str:
         header = ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
         keys = ("type", "status", "reason", "age", "message")
         rows = [tuple(str(item[key]) for key in keys) for item in story["conditions"]]
-        lines += ["", table([header, *rows])]
+        lines += ["", table([header, *(_once(row, reasons) for row in rows)])]
     if story["pendingPods"]:
         lines += [
             "",
-            table([("PENDING POD", "REASON", "MESSAGE"), *_grouped(story["pendingPods"])]),
+            table(
+                [
+                    ("PENDING POD", "REASON", "MESSAGE"),
+                    *(_once(row, reasons) for row in _grouped(story["pendingPods"])),
+                ]
+            ),
         ]
     if story["claims"]:
         lines += ["", render_claims(story["claims"])]
     if story["events"]:
         header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
-        keys = ("age", "type", "reason", "object", "message")
-        rows = [tuple(str(item[key]) for key in keys) for item in story["events"]]
+        rows = [_once(row, reasons) for row in _events_told_once(story["events"])]
         lines += ["", table([header, *rows])]
     return "\n".join(lines)
+
+
+def _once(row: tuple[str, ...], reasons: Sequence[str]) -> tuple[str, ...]:
+    """A row whose last cell is not told again where a reason has said it."""
+    message = row[-1]
+    said = [each.partition(": ")[2] for each in reasons]
+    return (*row[:-1], _SEE_WHY) if message and _says_no_more(message, said) else row
+
+
+def _says_no_more(message: str, said: Sequence[str]) -> bool:
+    """Whether a message is one of those, or one of them after the name of what it is about."""
+    return any(text and (message == text or message.endswith(f": {text}")) for text in said)
+
+
+def _events_told_once(events: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """One row for all events that say the same, at the place of the newest."""
+    last: dict[tuple[str, ...], int] = {}
+    for at, event in enumerate(events):
+        last[_what_it_says(event)] = at
+    for at, event in enumerate(events):
+        says = _what_it_says(event)
+        if last[says] != at:
+            continue
+        about = [each["object"] for each in events if _what_it_says(each) == says]
+        owners = [each for each in dict.fromkeys(about) if not each.startswith("Pod/")]
+        pods = [each for each in dict.fromkeys(about) if each.startswith("Pod/")]
+        told = [*owners, *(pods if len(pods) < 2 else ["its pods"])]
+        message = says[-1] if len(told) > 1 or len(pods) > 1 else str(event["message"])
+        yield (str(event["age"]), *says[:2], " and ".join(told), message)
+
+
+def _what_it_says(event: dict[str, Any]) -> tuple[str, ...]:
+    """Type, reason and message of an event, without the name of what it is about."""
+    kind, _, name = str(event["object"]).partition("/")
+    message = str(event["message"])
+    start, colon, rest = message.partition(": ")
+    about = colon and start.startswith(f"{kind} ") and start.endswith(f"/{name}")
+    return str(event["type"]), str(event["reason"]), rest if about else message
 
 
 def _described(owner: dict[str, Any]) -> list[dict[str, Any]]:
@@ -318,7 +369,9 @@ def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
 
 
 def _minimum(evidence: GangObjects) -> int:
-    """How many pods start together, by the owner's kind."""
+    """How many pods start together: as the daemon counts, else by the owner's kind."""
+    if evidence.gangs:
+        return max(gang.minimum for gang in evidence.gangs)
     spec = _mapping(evidence.owner, "spec")
     if evidence.kind == "PodGroup":
         given = spec.get("minMember")
@@ -337,14 +390,7 @@ def _minimum(evidence: GangObjects) -> int:
 
 def _needs(evidence: GangObjects, minimum: int) -> list[str]:
     """One sentence for each kind of pod that still waits, with amounts."""
-    least = _mapping(evidence.owner, "spec").get("minGroups")
-    together = (
-        f"{least} of its groups at once, each with what it needs itself"
-        if least
-        else f"{minimum} pods that start together"
-        if minimum > 1
-        else "1 pod, which starts by itself"
-    )
+    together = _together(evidence, minimum)
     asked = Counter(
         (_requests(pod), _claims_text(pod)) for pod in evidence.pods if _state(pod) == "pending"
     )
@@ -355,6 +401,24 @@ def _needs(evidence: GangObjects, minimum: int) -> list[str]:
         each = ", ".join(filter(None, (_amounts(requests), claims))) or "nothing that is counted"
         sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
     return [together, *sentences]
+
+
+def _together(evidence: GangObjects, minimum: int) -> str:
+    """How many pods start at once."""
+    least = _mapping(evidence.owner, "spec").get("minGroups")
+    if least:
+        return f"{least} of its groups at once, each with what it needs itself"
+    count, fewest = len(evidence.gangs), min((each.minimum for each in evidence.gangs), default=1)
+    if count < 2:
+        return (
+            f"{minimum} pods that start together"
+            if minimum > 1
+            else "1 pod, which starts by itself"
+        )
+    if minimum < 2:
+        return f"{count} pods, each of which starts by itself"
+    size = f"{minimum}" if fewest == minimum else f"{fewest} to {minimum}"
+    return f"{count} gangs, each of {size} pods that start together"
 
 
 def _claims_text(pod: dict[str, Any]) -> str:
@@ -453,6 +517,10 @@ def _phase(evidence: GangObjects, counts: Counter[str]) -> str:
 
 
 def _queue_label(evidence: GangObjects) -> str:
+    """The queue that is charged: as the daemon counts, else as labels say."""
+    counted = {gang.queue for gang in evidence.gangs}
+    if len(counted) == 1:
+        return _text(counted.pop())
     for holder in (evidence.owner, *evidence.pods):
         label = read_queue_name(_mapping(holder, "metadata", "labels"), None)
         if label:
@@ -467,6 +535,9 @@ def _waiting(pod: dict[str, Any]) -> dict[str, str]:
             break
     else:
         reason = message = ""
+    gates = [_text(each.get("name")) for each in _objects(_mapping(pod, "spec"), "schedulingGates")]
+    if reason == _GATED and any(gates):
+        message = f"held by {gates_text(gates)}; it may start when what set that removes it"
     return {
         "name": _text(_mapping(pod, "metadata").get("name")),
         "reason": reason,

@@ -1,0 +1,25 @@
+"""What ``gpusched explain`` prints of objects of a world."""
+
+from __future__ import annotations
+
+from gpusched.cli.inspect import explain, explanation
+from gpusched.io.client.api_client import ApiClient
+
+
+async def explained(world, word, name):
+    """The lines that ``gpusched explain WORD NAME`` prints; empty where there is nothing of the name."""
+    kinds = explain.kinds_of_word(word)
+    api = await ApiClient.connect(str(world.kubeconfig), clock=world.clock)
+    try:
+        found = await explain.gather(api, namespace="default", name=name, kinds=kinds)
+    finally:
+        await api.close()
+    if found is None:
+        return []
+    return explanation.render_explanation(explanation.explain_gang(found)).splitlines()
+
+
+def facts(lines, title):
+    """The facts of one title, such as ``needs`` or ``why``."""
+    found = (line.split(maxsplit=1) for line in lines if line.startswith("  "))
+    return [rest for first, rest in found if first == title]
