@@ -292,6 +292,7 @@ READ_BUFFER_BYTES: Final = 2**18
 # -- telemetry ------------------------------------------------------------------------------
 QUEUE_NAMES_IN_METRICS_MAX: Final = 500
 RESOURCE_NAMES_IN_METRICS_MAX: Final = 64
+GPU_TYPES_IN_METRICS_MAX: Final = 64
 FIELD_NAMES_IN_METRICS_MAX: Final = 256
 """Names beyond these bounds are counted together as ``other``."""
 PLUGIN_NAMES_IN_METRICS_MAX: Final = 128

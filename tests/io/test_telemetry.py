@@ -47,6 +47,12 @@ def feed(telemetry: Telemetry) -> None:
     telemetry.replace_fragmentation({"rack": 0.25})
     telemetry.relisted("pods")
     telemetry.rejected("pods", "spec.containers")
+    telemetry.replace_gpus(
+        total={"H100": 8},
+        idle={"H100": 3},
+        stranded={("H100", "Fragmented"): 1},
+        held={("a", "BelowMinimum"): 2.5},
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,6 +70,10 @@ def feed(telemetry: Telemetry) -> None:
         ("gpusched_evictions_total", {"action": "preempt", "reason": "Preempted"}, 1),
         ("gpusched_evicted_gpu_seconds_total", {}, 120),
         ("gpusched_fragmentation_ratio", {"level": "rack"}, 0.25),
+        ("gpusched_gpus", {"type": "H100"}, 8),
+        ("gpusched_idle_gpus", {"type": "H100"}, 3),
+        ("gpusched_stranded_gpus", {"type": "H100", "reason": "Fragmented"}, 1),
+        ("gpusched_held_gpus", {"queue": "a", "reason": "BelowMinimum"}, 2.5),
         ("gpusched_watch_relists_total", {"resource": "pods"}, 1),
         ("gpusched_rejected_objects_total", {"resource": "pods", "field": "spec.containers"}, 1),
         ("gpusched_leader", {}, 0),
@@ -130,6 +140,20 @@ def test_queue_names_are_bounded(telemetry):
     got = rows(telemetry, "gpusched_pending_pod_groups")
     assert len(got) == most + 1
     assert got[("queue", OTHER), ("reason", "Gated")] == 14
+
+
+def test_types_of_gpus_are_bounded(telemetry):
+    """Labels of nodes are free text: beyond the bound types are one row, added up."""
+    most = limits.GPU_TYPES_IN_METRICS_MAX
+    types = {f"type-{n:03}": 2 for n in range(most + 3)}
+    lost = dict.fromkeys(((name, "Fragmented") for name in types), 1)
+    telemetry.replace_gpus(total=types, idle={}, stranded=lost, held={})
+    got = rows(telemetry, "gpusched_gpus")
+    assert (len(got), got[(("type", OTHER),)]) == (most + 1, 6)
+    lost_rows = rows(telemetry, "gpusched_stranded_gpus")
+    assert lost_rows[("reason", "Fragmented"), ("type", OTHER)] == 3
+    telemetry.replace_gpus(total={}, idle={}, stranded={}, held={})
+    assert rows(telemetry, "gpusched_gpus") == {}
 
 
 def test_rejected_fields_are_bounded(telemetry):

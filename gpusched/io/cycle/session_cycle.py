@@ -36,7 +36,7 @@ from gpusched.io.cycle.crash_marker import CrashMarker
 from gpusched.io.cycle.crash_recovery import begin_after_crashes
 from gpusched.io.cycle.failed_commits import FailedCommits
 from gpusched.io.cycle.fault_report import FaultReport, fault_of_gang_in_hand
-from gpusched.io.cycle.fragmentation_gauge import FragmentationGauge
+from gpusched.io.cycle.gpu_gauges import GpuGauges
 from gpusched.io.decisions.recorder import DecisionRecorder, SearchRecorder
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.fault_dumps import FaultDumps
@@ -143,7 +143,7 @@ class SessionCycle:
         self.rules = rules
         self._clock = clock
         self._telemetry = telemetry
-        self._fragmentation = FragmentationGauge(clock, telemetry)
+        self._gpu_gauges = GpuGauges(clock, telemetry)
         self.faults = faults if faults is not None else FaultReport(clock, telemetry)
         """Told of what is contained."""
         self._mark = mark
@@ -494,8 +494,8 @@ class SessionCycle:
                 on_gang=mark.hand if mark is not None else _no_crash_mark,
                 began=mark.stage if mark is not None else _no_crash_mark,
             )
-            with self.faults.contain("fragmentation"):
-                self._fragmentation.look(decision.snapshot, rules.session_cache)
+            with self.faults.contain("GPU metrics"):
+                self._gpu_gauges.look(decision.snapshot, rules.session_cache)
             return decision
 
         self._guard = rules.guard

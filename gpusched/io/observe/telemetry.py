@@ -85,6 +85,7 @@ class Telemetry:
         self._lock = threading.Lock()
         self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
         self._resource_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
+        self._gpu_type_name = BoundedNames(limits.GPU_TYPES_IN_METRICS_MAX)
         self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
         self._stage_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
         self._plugin_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
@@ -205,6 +206,23 @@ class Telemetry:
         with self._lock:
             self._fragmentation.clear()
             self._fragmentation.update({(level,): ratio for level, ratio in ratios.items()})
+
+    def replace_gpus(
+        self,
+        *,
+        total: Mapping[str, float],
+        idle: Mapping[str, float],
+        stranded: Mapping[tuple[str, str], float],
+        held: Mapping[tuple[str, str], float],
+    ) -> None:
+        """All GPUs: by type, by type and reason, and those held without work by queue and reason."""
+        with self._lock:
+            for rows in (self._gpus, self._idle, self._stranded, self._held):
+                rows.clear()
+            self._gpus.update({(name,): float(n) for name, n in total.items()})
+            self._idle.update({(name,): float(n) for name, n in idle.items()})
+            self._stranded.update({row: float(n) for row, n in stranded.items()})
+            self._held.update({row: float(n) for row, n in held.items()})
 
     def set_config(self, digest: str, *, refused: bool) -> None:
         """The content that is in force, and whether the file has asked for another in vain."""
@@ -328,6 +346,7 @@ class Telemetry:
         self._solver_gap: dict[Row, float] = {}
         self._fragmentation: dict[Row, float] = {}
         self._leader: dict[Row, float] = {(): 0.0}
+        self._make_gpu_gauges()
         self._gauge(
             "pending_pod_groups", "Pod groups that wait", ("queue", "reason"),
             lambda: self._bounded(self._pending),
@@ -374,6 +393,27 @@ class Telemetry:
             lambda: self._quarantined,
         )  # fmt: skip
         self._gauge("leader", "1 while this process may write", (), lambda: self._leader)
+
+    def _make_gpu_gauges(self) -> None:
+        self._gpus: dict[Row, float] = {}
+        self._idle: dict[Row, float] = {}
+        self._stranded: dict[Row, float] = {}
+        self._held: dict[Row, float] = {}
+        self._gauge(
+            "gpus", "GPUs, and slices that the hardware makes of them, that nodes offer", ("type",),
+            lambda: self._bounded_types(self._gpus),
+        )  # fmt: skip
+        self._gauge(
+            "idle_gpus", "GPUs that no pod has", ("type",), lambda: self._bounded_types(self._idle)
+        )
+        self._gauge(
+            "stranded_gpus", "Idle GPUs that no pod which runs or waits could use", ("type", "reason"),
+            lambda: self._bounded_types(self._stranded),
+        )  # fmt: skip
+        self._gauge(
+            "held_gpus", "GPUs held for gangs that cannot run yet", ("queue", "reason"),
+            lambda: self._bounded(self._held),
+        )  # fmt: skip
 
     def _make_containment(self) -> None:
         self._contained = self._counter(
@@ -436,6 +476,14 @@ class Telemetry:
             for (queue, second), value in rows.items():
                 label = self._resource_name(second) if resources else second
                 out[self._queue_name(queue), label] += value
+        return out
+
+    def _bounded_types(self, rows: Mapping[Row, float]) -> dict[Row, float]:
+        """Rows whose first label is a type of GPUs, with bounded names."""
+        out: defaultdict[Row, float] = defaultdict(float)
+        with self._lock:
+            for (name, *rest), value in rows.items():
+                out[(self._gpu_type_name(name), *rest)] += value
         return out
 
     def _forget_queue(self, queue: str) -> None:

@@ -197,7 +197,7 @@ AROUND = [
         fragmentation,
         "fragmentation_by_level",
         lambda patch, planted: patch.setattr(
-            "gpusched.io.cycle.fragmentation_gauge.fragmentation_by_level", planted
+            "gpusched.io.cycle.gpu_gauges.fragmentation_by_level", planted
         ),
     ),
     (

@@ -1,9 +1,9 @@
-"""The metric of fragmentation is set now and then."""
+"""Metrics of free GPUs and of fragmentation are set now and then."""
 
 from __future__ import annotations
 
 from gpusched.base import limits
-from gpusched.io.cycle.fragmentation_gauge import FragmentationGauge
+from gpusched.io.cycle.gpu_gauges import GpuGauges
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing.entities import NOW
@@ -23,7 +23,7 @@ def test_it_is_measured_again_only_after_a_while_and_lost_levels_go():
     """A rack level shows, then its nodes lose the label: the row goes with the next look."""
     given = Given().nodes(3, gpus=8, rack="a").gang("g", pods=2, gpus=8)
     clock, telemetry, masks = _Clock(), Telemetry(), SessionCache()
-    gauge = FragmentationGauge(clock, telemetry)
+    gauge = GpuGauges(clock, telemetry)
     gauge.look(given.cache.snapshot(NOW), masks)
     rack = b'gpusched_fragmentation_ratio{level="rack"} 0.3333'
     assert rack in telemetry.render()

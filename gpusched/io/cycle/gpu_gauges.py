@@ -1,4 +1,4 @@
-"""The metric of fragmentation: looked at now and then, never in every session."""
+"""Metrics of free GPUs and of fragmentation: looked at now and then, never in every session."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.fragmentation import fragmentation_by_level
+from gpusched.session.status.gpu_counts import count_gpus
 
 
-class FragmentationGauge:
-    """Sets ``fragmentation_ratio`` from what a session was given.
+class GpuGauges:
+    """Sets ``fragmentation_ratio`` and the counts of GPUs from what a session was given.
 
     Args:
         clock: says whether it is time again.
@@ -37,4 +38,8 @@ class FragmentationGauge:
         levels = session_cache.levels(snapshot.nodes, snapshot.topologies, snapshot.devices.slices)
         self._telemetry.replace_fragmentation(
             fragmentation_by_level(snapshot.nodes, snapshot.gangs, levels)
+        )
+        counts = count_gpus(snapshot, session_cache.gpu_types.of_nodes(snapshot.nodes))
+        self._telemetry.replace_gpus(
+            total=counts.total, idle=counts.idle, stranded=counts.stranded, held=counts.held
         )
