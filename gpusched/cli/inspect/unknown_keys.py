@@ -20,7 +20,7 @@ KNOWN_KEYS: Final = frozenset(
         "settled", "reason", "class", "stop-after", "start-after",
         # of nodes and of the embedded cluster's pods
         "rack", "block", "gpu-layout", "gpus-lost", "node-failed", "run-for", "run-speeds", "failure",
-        "fail-on-attempt", "fail-chance", "fail-after", "chaos", "seal-key",
+        "fail-on-attempt", "fail-chance", "fail-after", "chaos", "seal-key", "view",
     )
 )  # fmt: skip
 """Every key that something reads or writes."""
