@@ -21,6 +21,7 @@ KNOWN_KEYS: Final = frozenset(
         # of nodes and of the embedded cluster's pods
         "rack", "block", "gpu-layout", "gpus-lost", "node-failed", "run-for", "run-speeds", "failure",
         "fail-on-attempt", "fail-chance", "fail-after", "chaos", "seal-key", "view",
+        "view-machine",
     )
 )  # fmt: skip
 """Every key that something reads or writes."""

@@ -113,6 +113,11 @@ class ApiClient:
         return self._access.host
 
     @property
+    def access(self) -> credentials.ApiAccess:
+        """The credentials as they were read last."""
+        return self._access
+
+    @property
     def in_cluster(self) -> bool:
         """Whether we run on the service account of a pod."""
         return self._source.in_cluster

@@ -8,6 +8,7 @@ is not the Lease of the leadership: that one holds the key of the seal, which pe
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any, Final
 
 from gpusched.base import limits
@@ -19,6 +20,8 @@ from gpusched.io.observe.logs import Logger
 
 ADDRESS: Final = "gpusched.io/view"
 """Annotation of the Lease: ``scheme://host:port``."""
+MACHINE: Final = "gpusched.io/view-machine"
+"""Annotation beside it: the host name of the machine, for addresses that mean another one elsewhere."""
 _API_VERSION: Final = "coordination.k8s.io/v1"
 _LOOK_S: Final = 2.0
 _READ_EACH: Final = 5
@@ -36,12 +39,13 @@ def view_lease_path(namespace: str, lease: str) -> str:
     return f"/apis/{_API_VERSION}/namespaces/{namespace}/leases/{view_lease(lease)}"
 
 
-def announced_address(lease: Any) -> str:
-    """The address that a Lease tells; empty for none."""
+def announced_address(lease: Any) -> tuple[str, str]:
+    """The address that a Lease tells, and the machine on which that is; empty for none."""
     metadata = lease.get("metadata") if isinstance(lease, dict) else None
     notes = metadata.get("annotations") if isinstance(metadata, dict) else None
-    found = notes.get(ADDRESS) if isinstance(notes, dict) else None
-    return found if isinstance(found, str) and found.startswith(("http://", "https://")) else ""
+    notes = notes if isinstance(notes, dict) else {}
+    found, machine = str(notes.get(ADDRESS) or ""), str(notes.get(MACHINE) or "")
+    return (found, machine) if found.startswith(("http://", "https://")) else ("", "")
 
 
 class ViewAnnouncement:
@@ -98,7 +102,7 @@ class ViewAnnouncement:
         await self._clock.sleep(_LOOK_S)
 
     async def _read(self) -> str:
-        return announced_address(await self._lease())
+        return announced_address(await self._lease())[0]
 
     async def _lease(self) -> dict[str, Any] | None:
         answer = await self._api.request("GET", self._path, timeout_s=limits.REQUEST_TIMEOUT_S)
@@ -121,7 +125,8 @@ class ViewAnnouncement:
             names = {"name": self._name, "namespace": self._namespace}
             lease = {"apiVersion": _API_VERSION, "kind": "Lease", "metadata": names, "spec": {}}
         metadata = lease["metadata"]
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), ADDRESS: url}
+        told = {ADDRESS: url, MACHINE: socket.gethostname()}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **told}
         answer = await self._api.request(
             method,
             path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpusched.io.serve.announcement import announced_address
 from tests.daemon.containment.test_exhausted_process import GANG, PROGRAM
 
 TRIES = 150
@@ -119,7 +121,7 @@ def test_the_view_of_two_daemons(processes):
 
     # Then: people find it by the Lease, and a standby passes on.
     lease = until(lambda: ask(server + LEASE, token), lambda a: a[0] == 200)
-    assert lease[1]["metadata"]["annotations"] == {"gpusched.io/view": url}
+    assert announced_address(lease[1]) == (url, socket.gethostname())
     _, other = daemon()
     passed_on = until(lambda: ask(f"{other}/v1/gangs?state=Running", token), lambda a: a[0] == 200)
     assert passed_on[1]["items"] == everything[1]["items"]

@@ -1,0 +1,203 @@
+"""The way of commands to the view: found by its Lease, asked directly or through the API server.
+
+A daemon that runs beside us, on this machine or in the same cluster, is asked directly. From elsewhere its
+Service is reached through the API server's proxy, which keeps the header of the log-in for itself,
+so that the token goes along in one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+import attrs
+import msgspec
+from yarl import URL
+
+from gpusched.base.errors import ApiError, Denied, GpuschedError
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.client.credentials import ApiAccess
+from gpusched.io.observe.endpoints import is_loopback
+from gpusched.io.observe.text import one_line
+from gpusched.io.serve.announcement import announced_address, view_lease, view_lease_path
+from gpusched.view.model import GangView, NodeView, QueueView
+
+T = TypeVar("T")
+_CONNECT_S: Final = 3.0
+_READ_S: Final = 15.0
+_PAGE: Final = 1000
+_PAGES_MAX: Final = 1000
+
+
+class NoView(GpuschedError):
+    """There is no view to be read; the sentence says why, and what is read in its place."""
+
+
+@attrs.frozen(kw_only=True)
+class ViewRoute:
+    """How the view is reached.
+
+    Attributes:
+        base: address to which paths such as ``/v1`` are added.
+        headers: that say who asks. Never logged.
+        access: of the API server, where the way leads through it; None for a direct one.
+        told: for people: where it is.
+    """
+
+    base: str
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    access: ApiAccess | None
+    told: str
+
+    def session(self) -> aiohttp.ClientSession:
+        """Connections on this way; to be closed."""
+        context = self.access.tls() if self.access is not None else None
+        connector = aiohttp.TCPConnector(ssl=True if context is None else context)
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers=dict(self.headers),
+            timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_READ_S),
+            proxy=self.access.proxy if self.access is not None else None,
+        )
+
+
+async def find_view(api: ApiClient, *, namespace: str, lease: str) -> ViewRoute:
+    """The way to the view of a cluster.
+
+    Args:
+        api: of the cluster.
+        namespace: of the Lease of the daemon's leadership.
+        lease: its name.
+
+    Raises:
+        NoView: no daemon tells where it serves one, or this user cannot be known to it.
+    """
+    access = api.access
+    if not access.authorization.lower().startswith("bearer "):
+        raise NoView("this user logs in without a token, which the daemon's view asks for")
+    answer = await api.request("GET", view_lease_path(namespace, lease), timeout_s=_READ_S)
+    if answer.status in {401, 403}:
+        raise NoView(f"this user may not read Lease {namespace}/{view_lease(lease)}")
+    address, machine = announced_address(json.loads(answer.body)) if answer.ok else ("", "")
+    host = URL(address).host if address else None
+    if host is None:
+        raise NoView("no daemon serves one")
+    if is_loopback(host) and machine != socket.gethostname():
+        raise NoView("the daemon serves it on another machine, to that one alone")
+    if is_loopback(host) or api.in_cluster:
+        headers = {"Authorization": access.authorization}
+        return ViewRoute(base=address, headers=headers, access=None, told=address)
+    service = f"/api/v1/namespaces/{namespace}/services/{view_lease(lease)}:view/proxy"
+    headers = {
+        "Authorization": access.authorization,
+        "Gpusched-Authorization": access.authorization,
+    }
+    return ViewRoute(
+        base=f"{access.host}{service}",
+        headers=headers,
+        access=access,
+        told=f"Service {namespace}/{view_lease(lease)}",
+    )
+
+
+class ViewClient:
+    """Reads the view; an async context manager.
+
+    Args:
+        route: to it.
+    """
+
+    def __init__(self, route: ViewRoute) -> None:
+        self._route = route
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open connections when they are needed."""
+        self._session = self._route.session()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close them."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def gangs(self, *, namespace: str = "", queue: str = "") -> list[GangView]:
+        """Gangs that the user may see, by namespace, kind and name."""
+        query = {"namespace": namespace, "queue": queue}
+        return await self._list("gangs", GangView, {k: v for k, v in query.items() if v})
+
+    async def nodes(self) -> list[NodeView]:
+        """Nodes by name."""
+        return await self._list("nodes", NodeView, {})
+
+    async def queues(self) -> list[QueueView]:
+        """Queues by name."""
+        return await self._list("queues", QueueView, {}, paged=False)
+
+    async def read(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """The JSON at a path, such as ``/v1/future``.
+
+        Raises:
+            NoView: the daemon cannot be reached, or has nothing to tell yet.
+            Denied: this user may not see it.
+            ApiError: it refuses for another reason.
+        """
+        return json.loads(await self._body(path, query or {}))
+
+    async def _list(
+        self, what: str, part: type[T], query: Mapping[str, str], *, paged: bool = True
+    ) -> list[T]:
+        found: list[T] = []
+        page = msgspec.json.Decoder(_page_type(part))
+        asked = {**query, **({"limit": str(_PAGE)} if paged else {})}
+        for _ in range(_PAGES_MAX):
+            items, rest = _items(page.decode(await self._body(f"/v1/{what}", asked)))
+            found += items
+            if not rest:
+                return found
+            asked["continue"] = rest
+        return found
+
+    async def _body(self, path: str, query: Mapping[str, str]) -> bytes:
+        assert self._session is not None
+        try:
+            async with self._session.get(
+                URL(self._route.base + path).with_query(dict(query)), allow_redirects=False
+            ) as answer:
+                body = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            why = one_line(str(error)) or "no answer in time"
+            raise NoView(
+                f"the daemon's view at {self._route.told} does not answer: {why}"
+            ) from error
+        if answer.status == 200:
+            return body
+        message = _message(body) or f"it answers {answer.status}"
+        if answer.status == 403 and _message(body):
+            raise Denied(message)
+        if answer.status in {401, 403, 404, 429, 502, 503, 504}:
+            raise NoView(f"the daemon's view at {self._route.told} cannot be read: {message}")
+        raise ApiError(f"the daemon's view at {self._route.told} refuses: {message}")
+
+
+def _page_type(part: type[T]) -> Any:
+    return msgspec.defstruct(
+        f"PageOf{part.__name__}",
+        [("items", list[part]), ("rest", str, "")],  # type: ignore[valid-type]
+        rename={"rest": "continue"},
+    )
+
+
+def _items(page: Any) -> tuple[Sequence[Any], str]:
+    return page.items, page.rest
+
+
+def _message(body: bytes) -> str:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return ""
+    return one_line(str(told.get("message") or "")) if isinstance(told, dict) else ""
