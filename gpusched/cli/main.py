@@ -42,6 +42,7 @@ COMMANDS: Final = {
     ),
     "advise": ("layouts of MIG partitions for what waits, with their gain", "lab.advise"),
     "check-config": ("check a configuration file without starting anything", "check_config"),
+    "console": ("a page of what waits and runs, in the browser", "inspect.console"),
     "get": ("list queues or pod groups", "inspect.get"),
     "explain": ("say why a gang waits and what it needs", "inspect.explain"),
     "audit": (

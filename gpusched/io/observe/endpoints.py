@@ -50,7 +50,7 @@ class HttpEndpoints:
         Raises:
             ConfigError: it is not possible to listen there.
         """
-        app = web.Application(middlewares=[_for_this_machine] if is_loopback(host) else ())
+        app = web.Application(middlewares=[only_for_this_machine] if is_loopback(host) else ())
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._render)
@@ -112,7 +112,7 @@ def is_loopback(name: str) -> bool:
 
 
 @web.middleware
-async def _for_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def only_for_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse a request by a name that is not this machine's."""
     sent = request.headers.getall("Host", ())
     try:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+import aiohttp
 import msgspec
 from aiohttp import web
 
@@ -87,7 +88,7 @@ async def _serve(options: ServeOptions) -> None:
     except (ClusterUnreachable, ConfigError) as error:
         _say({"error": str(error)})
         return
-    store, forwarder = ViewStore(), ViewForwarder()
+    store, forwarder = ViewStore(), ViewForwarder(aiohttp.ClientSession())
     reviewer = AccessReviewer(api, clock)
 
     async def authorized(request: web.Request, namespaces: Iterable[str]) -> ViewAccess:

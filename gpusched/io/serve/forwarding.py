@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import aiohttp
@@ -10,10 +11,11 @@ from yarl import URL
 
 from gpusched.io.serve.reviews import AccessRefused
 
-_CHUNK: Final = 65_536
 _CONNECT_S: Final = 5.0
 _SILENT_S: Final = 60.0
-_PASSED_ON: Final = ("Authorization", "Gpusched-Authorization", "Last-Event-ID", "Accept")
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENT_S)
+_OTHERS: Final = ("Last-Event-ID", "Accept")
+_PASSED_ON: Final = ("Authorization", "Gpusched-Authorization", *_OTHERS)
 _PASSED_BACK: Final = (
     "Content-Type",
     "Retry-After",
@@ -27,13 +29,15 @@ class ViewForwarder:
     """Passes requests on; ``close`` ends its connections.
 
     Args:
-        authorization: sent in place of what the request has; empty to pass that on.
+        session: connections; closed with it.
+        headers: sent in place of what a request has; none to pass its log-in on.
     """
 
-    def __init__(self, *, authorization: str = "") -> None:
-        self._authorization = authorization
-        timeout = aiohttp.ClientTimeout(connect=_CONNECT_S, sock_read=_SILENT_S)
-        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+    def __init__(
+        self, session: aiohttp.ClientSession, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._session = session
+        self._headers = headers
 
     async def close(self) -> None:
         """End what is under way."""
@@ -55,12 +59,16 @@ class ViewForwarder:
                 "ServiceUnavailable",
                 "this daemon stands by, and none leads yet: try again soon",
             )
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        if self._authorization:
-            headers["Authorization"] = self._authorization
-        url = URL(address).join(URL(request.raw_path, encoded=True))
+        names = _PASSED_ON if self._headers is None else _OTHERS
+        headers = {name: request.headers[name] for name in names if name in request.headers}
+        url = URL(address.rstrip("/") + request.raw_path, encoded=True)
         try:
-            async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
+            async with self._session.get(
+                url,
+                headers={**headers, **(self._headers or {})},
+                allow_redirects=False,
+                timeout=_TIMEOUT,
+            ) as answer:
                 kept = {n: answer.headers[n] for n in _PASSED_BACK if n in answer.headers}
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)

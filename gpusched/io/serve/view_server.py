@@ -79,6 +79,8 @@ class ViewServer:
         self._authorized = authorized
         self._source = source
         self._forward = forward
+        self.trouble = ""
+        """Why there is nothing to be told yet; empty where that is not known."""
         self._moment = asyncio.Event()
         self._events: dict[tuple[int, int, ViewAccess], bytes] = {}
 
@@ -293,9 +295,8 @@ class ViewServer:
     async def _access(self, request: web.Request, namespace: str = "") -> ViewAccess:
         head = self._store.head
         if self._store.revision == 0 or head is None:
-            raise AccessRefused(
-                503, "ServiceUnavailable", "nothing was decided yet: try again soon"
-            )
+            why = self.trouble or "nothing was decided yet: try again soon"
+            raise AccessRefused(503, "ServiceUnavailable", why)
         names = [namespace] if namespace else {g.metadata.namespace for g in _gangs_of(self._store)}
         return await self._authorized(request, names)
 
