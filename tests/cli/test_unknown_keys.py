@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import gpusched
-from gpusched.cli.inspect.unknown_keys import KNOWN_KEYS, unknown_keys
+from gpusched.base.known_keys import KNOWN_KEYS
+from gpusched.cli.inspect.unknown_keys import unknown_keys
 from gpusched.cli.main import main
 from tests.cli.test_get_explain import pod
 

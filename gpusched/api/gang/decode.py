@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import attrs
+
 from gpusched.api.devices.device_match import FIELD as DEVICES
 from gpusched.api.devices.device_match import parse_device_match
 from gpusched.api.devices.gpu_types import FIELD as GPU_TYPES
@@ -162,5 +164,9 @@ def _topology_request(wish: wire.WireTopologyRequest | None, *, field: str) -> T
 
 
 POD_GROUPS: Final = KindCodec(
-    "PodGroup", wire_type=wire.WirePodGroup, entity=decode_pod_group, ours=True
+    "PodGroup",
+    wire_type=wire.WirePodGroup,
+    entity=decode_pod_group,
+    ours=True,
+    note_keys=lambda group, said: attrs.evolve(group, strange_keys=said),
 )

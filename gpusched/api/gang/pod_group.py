@@ -95,6 +95,7 @@ class PodGroup:
         move: the last move of the gang, see ``MoveRecord``.
         turn: turns that it had, None for none.
         native: what only a PodGroup of Kubernetes itself says; None for others.
+        strange_keys: what is said of its labels and annotations that mean nothing.
     """
 
     namespace: str
@@ -121,6 +122,7 @@ class PodGroup:
     move: MoveRecord | None = None
     turn: TurnRecord | None = None
     native: NativeTerms | None = None
+    strange_keys: tuple[str, ...] = ()
 
     @property
     def key(self) -> ObjectKey:

@@ -220,5 +220,9 @@ def _add_rejected_job_details(rejected: Rejected, parts: dict[str, bytes]) -> Re
 
 
 JOBS: Final = KindCodec(
-    "Job", wire_type=job_wire.WireJob, entity=decode_job, adorn=_add_rejected_job_details
+    "Job",
+    wire_type=job_wire.WireJob,
+    entity=decode_job,
+    adorn=_add_rejected_job_details,
+    note_keys=lambda job, said: attrs.evolve(job, strange_keys=said),
 )

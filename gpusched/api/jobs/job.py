@@ -90,6 +90,8 @@ class Job:
     """The last move of the gang, see ``api.gang.move_record``."""
     turn: TurnRecord | None = None
     """Turns that it had; in the cache only with our seal."""
+    strange_keys: tuple[str, ...] = ()
+    """What is said of labels and annotations of it, or of its template, that mean nothing."""
 
     @property
     def key(self) -> ObjectKey:

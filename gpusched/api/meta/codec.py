@@ -18,13 +18,19 @@ from gpusched.api.meta import raw_json, wire
 from gpusched.api.meta.fields import explain_decode_error
 from gpusched.api.meta.identity import UID, InvalidObject, ObjectKey, Rejected, ResourceVersion
 from gpusched.base.errors import UndecodableObject
+from gpusched.base.known_keys import is_unknown_key, may_hold_unknown_keys, unknown_key_message
 
 Entity = TypeVar("Entity")
 Parsed = TypeVar("Parsed")
 
+AddUnknownKeys = Callable[[Any, tuple[str, ...]], Any]
+"""An entity with sentences about keys of its object that mean nothing."""
+
 AddRejectedDetails = Callable[[Rejected, dict[str, bytes]], Rejected]
 """Adds to a rejection what a kind wants of the object's raw members."""
 
+KEYS_TOLD_MAX: Final = 3
+"""Keys that mean nothing of which an object's author is told."""
 DEFECT: Final = "scheduler"
 """The field of a rejection for which the scheduler is to blame, and not the object."""
 _DEFECT: Final = "the scheduler fails to read it, which is a defect of the scheduler"
@@ -88,6 +94,8 @@ class KindCodec(Generic[Parsed, Entity]):
         entity: makes an entity of the struct, or raises ``InvalidObject``.
         ours: whether the author of a bad object expects an answer from us.
         adorn: what the kind adds to a rejection.
+        note_keys: takes what is said of labels and annotations that mean nothing; None where nobody
+            is told of them.
     """
 
     def __init__(
@@ -98,12 +106,14 @@ class KindCodec(Generic[Parsed, Entity]):
         entity: Callable[[Parsed], Entity],
         ours: bool = False,
         adorn: AddRejectedDetails | None = None,
+        note_keys: AddUnknownKeys | None = None,
     ) -> None:
         self.kind = kind
         self.wire_type = wire_type
         self._entity = entity
         self._ours = ours
         self._adorn = adorn
+        self._note_keys = note_keys
         # Generic structs are parametrised at run time, where mypy sees a plain value.
         page: Any = _WirePage
         event: Any = _WireEvent
@@ -123,6 +133,8 @@ class KindCodec(Generic[Parsed, Entity]):
         Raises:
             Undecodable: not a list of this kind, or without a version.
         """
+        if self._note_keys is not None and may_hold_unknown_keys(body):
+            return self._page_by_items(body)
         try:
             page = self._page.decode(body)
             items = tuple([self._entity(item) for item in page.items or ()])
@@ -136,6 +148,8 @@ class KindCodec(Generic[Parsed, Entity]):
         Raises:
             Undecodable: not an event.
         """
+        if self._note_keys is not None and may_hold_unknown_keys(line):
+            return self._event_by_parts(line)
         try:
             event = self._event.decode(line)
             if event.type in _CHANGES:
@@ -192,13 +206,21 @@ class KindCodec(Generic[Parsed, Entity]):
 
     def _item(self, raw: bytes) -> Entity | Rejected:
         try:
-            return self._entity(self._one.decode(raw))
+            return self._with_keys(self._entity(self._one.decode(raw)), raw)
         except InvalidObject as why:
             return self._rejected(raw, why)
         except _FAULTS as error:
             return self._rejected(raw, explain_decode_error(error))
         except Exception as error:  # noqa: BLE001 - a defect of ours costs this object only
             return self._rejected(raw, InvalidObject(DEFECT, f"{_DEFECT}: {type(error).__name__}"))
+
+    def _with_keys(self, entity: Entity, raw: bytes) -> Entity:
+        """The entity with what is to be said of its object's keys."""
+        said = _unknown_key_messages(raw) if self._note_keys is not None else ()
+        if not said or self._note_keys is None:
+            return entity
+        noted: Entity = self._note_keys(entity, said)
+        return noted
 
     def _rejected(self, raw: bytes, why: InvalidObject) -> Rejected:
         parts = raw_json.raw_members(raw)
@@ -223,6 +245,25 @@ class KindCodec(Generic[Parsed, Entity]):
             return self._adorn(rejected, parts)
         except Exception:  # noqa: BLE001 - as above: what it takes of a node cannot be told then
             return rejected
+
+
+def _unknown_key_messages(raw: bytes) -> tuple[str, ...]:
+    """A sentence for each of the first keys of an object, or of its pods' template, that mean nothing."""
+    if not may_hold_unknown_keys(raw):
+        return ()
+    parts = raw_json.raw_members(raw)
+    spec = parts.get("spec", b"{}")
+    template = raw_json.raw_members(spec).get("template", b"{}") if spec[:1] == b"{" else b"{}"
+    holders = [parts, raw_json.raw_members(template) if template[:1] == b"{" else {}]
+    said: dict[str, None] = {}
+    for holder in holders:
+        metadata = raw_json.raw_members(holder.get("metadata", b"{}"))
+        for kind in ("labels", "annotations"):
+            keys = metadata.get(kind, b"{}")
+            for key in sorted(raw_json.raw_members(keys)) if keys[:1] == b"{" else ():
+                if is_unknown_key(key):
+                    said[unknown_key_message(kind.removesuffix("s"), key)] = None
+    return tuple(said)[:KEYS_TOLD_MAX]
 
 
 def _generation(raw: bytes) -> int:

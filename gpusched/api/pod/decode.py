@@ -392,5 +392,9 @@ def _shares(metadata: bytes) -> bool:
 
 
 PODS: Final = KindCodec(
-    "Pod", wire_type=pod_wire.WirePod, entity=decode_pod, adorn=_add_rejected_pod_details
+    "Pod",
+    wire_type=pod_wire.WirePod,
+    entity=decode_pod,
+    adorn=_add_rejected_pod_details,
+    note_keys=lambda pod, said: msgspec.structs.replace(pod, strange_keys=said),
 )

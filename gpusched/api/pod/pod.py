@@ -168,6 +168,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             group; None for none.
         block: ranks of a lower block come first: leaders, then the jobs of a JobSet in order.
         rank: index inside its controller, -1 for none.
+        gates: names of its scheduling gates.
+        strange_keys: what is said of its labels and annotations under our prefix that mean nothing.
         unschedulable: message of PodScheduled=False, to write only what changed.
         unschedulable_reason: its reason.
         unschedulable_since: when that condition last changed, seconds since the epoch.
@@ -210,6 +212,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deleting: bool = False
     gated: bool = False
     gates: tuple[str, ...] = ()
+    strange_keys: tuple[str, ...] = ()
     scheduled: float = 0.0
     slots: int = 0
     plan: str = ""

@@ -86,6 +86,7 @@ class Gang:
         pod_group: the PodGroup that describes it, None when there is none.
         error: reason and message why no attempt makes sense, an empty reason for none.
         warning: a warning to its author that stops nothing; empty for none.
+        key_warning: which labels and annotations of its objects mean nothing; empty for none.
         job_failure: that a Job of it has failed and makes no more pods; empty for none.
         eviction_warning: that a Job of it would fail by evictions; None where it would not.
         turn: turns that it had under a queue's maxRuntime; None for none.
@@ -121,6 +122,7 @@ class Gang:
     warning: str
     terms: GangTerms = DEFAULT_TERMS
     gates: tuple[str, ...] = ()
+    key_warning: str = ""
     job: Job | None = None
     expected_count: int = 0
     leaving_placed: tuple[Placed, ...] = ()

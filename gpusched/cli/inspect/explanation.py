@@ -131,7 +131,8 @@ def render_explanation(story: dict[str, Any]) -> str:
     reasons = _reasons(story)
     facts += [("why", why) for why in reasons]
     facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
-    facts += [("note", _text(why)) for why in (*story["unknownKeys"], *story["notes"])]
+    notes = (_text(note) for note in (*story["unknownKeys"], *story["notes"]))
+    facts += [("note", note) for note in notes if not any(note in each for each in reasons)]
     lines.append(table(facts, indent="  "))
     if story["tree"]:
         lines += ["", render_tree([_printable(row) for row in story["tree"]])]

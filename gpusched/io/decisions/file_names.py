@@ -296,7 +296,7 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
     PodBind: frozenset({"claims", "device_slots", "numa"}),
     GangStop: frozenset({"turn", "keeps_minimum"}),
-    GangStatus: frozenset({"told_members", "lost_members", "eviction_warning"}),
+    GangStatus: frozenset({"told_members", "lost_members", "eviction_warning", "key_warning"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
 so that its bytes are those of before."""

@@ -279,6 +279,8 @@ class GangStatus:
     lost_members: str = ""
     """What that condition says while the gang lacks members; empty when it is whole again."""
     eviction_warning: EvictionWarning | None = None
+    key_warning: str = ""
+    """Which labels and annotations mean nothing; empty for none."""
     provisional: bool = False
     """Whether no session has looked at it yet; written only where nothing was written before."""
 

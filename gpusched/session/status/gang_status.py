@@ -166,6 +166,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         told_members=told_members,
         lost_members=lost_members,
         eviction_warning=gang.eviction_warning,
+        key_warning=gang.key_warning,
     )
 
 
@@ -232,16 +233,21 @@ def _is_native(gang: Gang) -> bool:
 def _with_warning(gang: Gang, reason: PendingReason, *, also: bool = False) -> PendingReason:
     """Reason with a hint for the author where it has no condition: a suspended Job has events only.
 
-    A native group (``also``) is told at once what of it is not honoured, admitted or not.
+    A native group (``also``) is told at once what of it is not honoured, admitted or not. Whoever
+    waits without such a condition is told of keys that mean nothing.
     """
-    if not gang.warning or not (gang.suspended or also):
+    told = [gang.warning] if gang.suspended or also else []
+    if not _has_admitted(gang) or gang.suspended:
+        told.append(gang.key_warning)
+    more = "; ".join(filter(None, told))
+    if not more:
         return reason
-    return attrs.evolve(reason, message=truncate_message(f"{reason.message}; {gang.warning}"))
+    return attrs.evolve(reason, message=truncate_message(f"{reason.message}; {more}"))
 
 
 def _admitted_message(gang: Gang) -> str:
     warning = gang.eviction_warning.message if gang.eviction_warning is not None else ""
-    parts = (f"admitted to queue {gang.queue}", gang.warning, warning)
+    parts = (f"admitted to queue {gang.queue}", gang.warning, gang.key_warning, warning)
     return truncate_message("; ".join(filter(None, parts)))
 
 

@@ -50,6 +50,7 @@ def statuses_of_tree(gang: Gang, status: GangStatus) -> Iterator[GangStatus]:
             pending_reason=None,
             placement=(),
             eviction_warning=None,
+            key_warning="",
             preempted=None if group.our_condition("Preempted") is None else status.preempted,
         )
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from gpusched.api.meta.codec import KEYS_TOLD_MAX
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import Pod, PodClass, PodPhase
@@ -29,7 +30,10 @@ def build_gang(
     going: list[Placed] = []
     gated = leaving = running = succeeded = failed = 0
     gates: set[str] = set()
+    strange = _strange_keys_of_objects(origin)
     for pod in pods:
+        if pod.strange_keys and not pod.finished:
+            strange.update(pod.strange_keys)
         if pod.uid in places and not pod.finished:
             holding.append(pod.pod_class)
             if pod.deleting:
@@ -82,6 +86,7 @@ def build_gang(
         pod_group=origin.pod_group,
         error=_gang_error(origin),
         warning=origin.warning,
+        key_warning="; ".join(sorted(strange)[:KEYS_TOLD_MAX]) if strange else "",
         terms=origin.terms,
         job=origin.job,
         expected_count=origin.expected_count,
@@ -91,6 +96,14 @@ def build_gang(
         parent_groups=origin.parent_groups,
         tree=origin.tree,
     )
+
+
+def _strange_keys_of_objects(origin: GangSpec) -> set[str]:
+    """What is said of keys of its PodGroup and its Job that mean nothing."""
+    said = set(origin.pod_group.strange_keys) if origin.pod_group is not None else set()
+    if origin.job is not None:
+        said.update(origin.job.strange_keys)
+    return said
 
 
 def _gang_error(origin: GangSpec) -> tuple[str, str]:

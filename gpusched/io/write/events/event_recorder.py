@@ -31,7 +31,7 @@ from gpusched.io.workers.rate_limiter import RateLimiter, TrafficClass
 from gpusched.io.workers.work_queue import OnContained, OnFault, WorkerPool, log_contained_fault
 
 _CALL_S: Final = limits.BIND_TIMEOUT_CLIENT_S
-EVENT_LINES: Final = ("moves", "warnings")
+EVENT_LINES: Final = ("moves", "warnings", "keys")
 """Lines of news that objects may have beside the usual one."""
 _log = Logger(__name__)
 

@@ -31,6 +31,8 @@ from gpusched.io.write.events.event_recorder import EventRecorder
 from gpusched.io.write.events.eviction_events import EvictionEvents
 from gpusched.io.write.events.gang_events import (
     FAILS_IF_EVICTED,
+    KEY_LINE,
+    UNKNOWN_KEY,
     WAITS,
     WARNING_LINE,
     assigned_event,
@@ -286,6 +288,7 @@ class StatusWriter:
                 uid, MemberWrite(uid, key.namespace, status.uid, status.lost_members)
             )
         self._warn_of_evictions(status, before)
+        self._warn_of_keys(status, before)
         self._tell_pods(status, ask)
         was_scheduled, reason, message = self._shown(status, before)
         if status.is_scheduled:
@@ -313,6 +316,19 @@ class StatusWriter:
             ),
             line=WARNING_LINE,
         )  # fmt: skip
+
+    def _warn_of_keys(self, status: GangStatus, before: GangStatus | None) -> None:
+        """Once: which labels and annotations mean nothing, as they are misspelt."""
+        said = status.key_warning
+        if said and (before is None or before.key_warning != said):
+            note = EventNote(
+                regarding=event_object(status, self._cache),
+                type="Warning",
+                reason=UNKNOWN_KEY,
+                action="Scheduling",
+                note=said,
+            )
+            self.events.record(note, line=KEY_LINE)
 
     def _tell_pods(self, status: GangStatus, ask: PendingReason) -> None:
         """The first waiting pods of a gang carry its sentence too: people describe pods."""
