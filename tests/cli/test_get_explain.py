@@ -72,7 +72,8 @@ def test_get_queues(cluster, capsys):
         {"metadata": {"name": "odd\x1b[31m"}, "spec": "nonsense"},
     ]  # fmt: skip
     assert main(["get", "gq", "-o", "wide"]) == 0
-    header, first, second = capsys.readouterr().out.splitlines()
+    header, built_in, first, second = capsys.readouterr().out.splitlines()
+    assert built_in.split() == ["default", "root", "Open", "1", "<unknown>"]
     assert header.split() == [
         "NAME",
         "PARENT",
@@ -109,11 +110,20 @@ def test_get_counts_the_gpu_resources_of_the_configuration(cluster, capsys, tmp_
         },
     ]
     assert main(["get", "queues", "--config", str(file)]) == 0
-    _, npus, both = capsys.readouterr().out.splitlines()
+    _, _, npus, both = capsys.readouterr().out.splitlines()
     assert npus.split() == ["npus", "16", "<unknown>"]
     assert both.split() == ["both", "16500m", "<unknown>"]
     assert main(["get", "queues"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == ["npus", "<unknown>"]
+    assert capsys.readouterr().out.splitlines()[2].split() == ["npus", "<unknown>"]
+
+
+def test_the_queue_default_is_listed_once(cluster, capsys):
+    """Given no object of that name, and then one, there is one row for it."""
+    for queues in ([], [{"metadata": {"name": "default"}, "status": {"running": 2}}]):
+        cluster.objects[f"{API}/queues"] = queues
+        assert main(["get", "queues"]) == 0
+        (row,) = capsys.readouterr().out.splitlines()[1:]
+        assert row.split()[0] == "default"
 
 
 def test_a_configuration_with_a_mistake_is_told_in_one_sentence(cluster, capsys, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from gpusched.api.meta.gpu_resources import gpu_resources, gpu_resources_in_force
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
+from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import NotFound, UsageError
 from gpusched.cli.command import (
@@ -103,7 +104,7 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
                 return await list_groups(api, scope)
             path = f"{cluster_reader.GROUP_PATH}/{kind}"
             found = tuple(await cluster_reader.list_objects(api, path, what=kind))
-            return ListedGroups(raw=found, told=found, refused=())
+            return ListedGroups(raw=found, told=_with_built_in_queue(found), refused=())
         except NotFound as error:
             raise NotFound(
                 f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
@@ -117,6 +118,18 @@ def _list_and_print(arguments: argparse.Namespace) -> int:
         return 0
     _print_table(arguments, kind, scope, listed.told)
     return 0
+
+
+def _with_built_in_queue(queues: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Queues with ``default``, which jobs without a queue go to whether or not it is an object."""
+    if any(cluster_reader.value_at(each, "metadata", "name") == DEFAULT_QUEUE for each in queues):
+        return queues
+    built_in = {
+        "metadata": {"name": DEFAULT_QUEUE},
+        "spec": {"parent": ROOT_QUEUE, "weight": 1},
+        "status": {"state": "Open"},
+    }
+    return (built_in, *queues)
 
 
 def _print_jobs(arguments: argparse.Namespace, scope: str) -> int:

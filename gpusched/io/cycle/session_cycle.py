@@ -17,8 +17,9 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.meta.pool_resources import resource_of
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import unit_of
+from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
@@ -400,7 +401,7 @@ class SessionCycle:
 
     def _measure(self, decision: Decision) -> None:
         self._telemetry.replace_pending(decision.waiting)
-        self._count_queues(decision.plan.queues)
+        self._count_queues(decision.plan.queues, decision.snapshot)
         self._telemetry.set_topologies(
             conflicts=sum(not each.is_ready for each in decision.plan.topologies),
             crossed=sum(each.crossed for each in decision.plan.topologies),
@@ -565,9 +566,15 @@ class SessionCycle:
             with self.faults.contain("recovery", undo.gang):
                 self._binder.undo(undo)
 
-    def _count_queues(self, queues: Sequence[QueueStatus]) -> None:
-        """Gauges of what queues hold and are due; only those that changed are set again."""
+    def _count_queues(self, queues: Sequence[QueueStatus], snapshot: Snapshot) -> None:
+        """Gauges of what queues hold and are due; only those that changed are set again.
+
+        Queue ``default`` holds pods whether it is an object, which has a status, or not.
+        """
         counted = {queue.name: (queue.allocated, queue.fair_share) for queue in queues}
+        built_in = snapshot.queues.get(DEFAULT_QUEUE)
+        if built_in is not None:
+            counted.setdefault(DEFAULT_QUEUE, (built_in.allocated, NOTHING))
         for gone in self._counted.keys() - counted.keys():
             self._telemetry.forget_queue(gone)
         for name, (allocated, due) in counted.items():

@@ -21,6 +21,7 @@ from gpusched.session.framework.reasons import (
     gates_text,
     not_enough_members_message,
     pods_text,
+    shorten,
     truncate_message,
 )
 from gpusched.session.state.nodes.gpu_types import list_gpu_types
@@ -146,7 +147,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         queue=gang.queue,
         phase=_gang_phase(gang, whole=whole, admitted=is_admitted),
         admitted=admission
-        or PendingReason(reason=ADMITTED_REASON, message=_admitted_message(gang)),
+        or PendingReason(reason=ADMITTED_REASON, message=_admitted_message(session, gang)),
         is_admitted=is_admitted,
         scheduled=scheduled,
         is_scheduled=whole,
@@ -245,9 +246,15 @@ def _with_warning(gang: Gang, reason: PendingReason, *, also: bool = False) -> P
     return attrs.evolve(reason, message=truncate_message(f"{reason.message}; {more}"))
 
 
-def _admitted_message(gang: Gang) -> str:
+def _admitted_message(session: Session, gang: Gang) -> str:
     warning = gang.eviction_warning.message if gang.eviction_warning is not None else ""
-    parts = (f"admitted to queue {gang.queue}", gang.warning, gang.key_warning, warning)
+    admitted = f"admitted to queue {gang.queue}"
+    if session.snapshot.queues.get(gang.queue) is None:
+        admitted = (
+            f"it runs, but its queue {shorten(gang.queue)} does not exist any more, so that no "
+            "queue is charged for it: create the queue again, or name another one"
+        )
+    parts = (admitted, gang.warning, gang.key_warning, warning)
     return truncate_message("; ".join(filter(None, parts)))
 
 
