@@ -23,7 +23,7 @@ from gpusched.cli.command import Subparsers, add_output, print_json, table
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig, PluginChoice
 from gpusched.pluginhost.registry import load_policy
-from gpusched.pluginhost.rehearsal import rehearse
+from gpusched.pluginhost.rehearsal import rehearse, rehearse_on_pods
 
 
 def register(subparsers: Subparsers) -> None:
@@ -31,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "check-config",
         description="Read a configuration, load what it names and run it once on an empty "
-        "cluster, as the daemon does at start.",
+        "cluster, as the daemon does at start, then on a made-up one with gangs.",
     )
     parser.add_argument("file", metavar="FILE", help="such as conf/gpusched.yaml")
     add_output(parser)
@@ -39,14 +39,14 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the daemon does at start: read the file, load what it names, try it on nothing.
+    """Do what the daemon does at start, and more: try what the file names on made-up gangs, too.
 
     Raises:
         ConfigError: with every problem found.
     """
     try:
         config = load_file(arguments.file)
-        warnings = rehearse(config, load_policy(config), clock=SystemClock())
+        warnings = _try_policy(config)
     except ConfigError as error:
         if arguments.output == "json":
             print_json({"file": arguments.file, "valid": False, "problems": error.problems})
@@ -68,6 +68,20 @@ def run(arguments: argparse.Namespace) -> int:
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return 0
+
+
+def _try_policy(config: Config) -> tuple[str, ...]:
+    """Load what a configuration names, try it on nothing and on gangs, and return warnings.
+
+    Raises:
+        ConfigError: something cannot be loaded, or raises.
+    """
+    policy = load_policy(config)
+    warnings = rehearse(config, policy, clock=SystemClock())
+    failures = rehearse_on_pods(config, policy, clock=SystemClock())
+    if failures:
+        raise ConfigError(*failures)
+    return warnings
 
 
 def _rows(config: Config) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
-"""One session on an empty cluster, before a configuration decides about a real one.
+"""Sessions before a configuration decides about a real cluster: one on nothing, and some on a made-up one.
 
-It finds what importing cannot: a plugin that cannot open, which would stop all placing, and
-actions or hooks whose absence a reader of the file may not notice.
+The first finds what importing cannot: a plugin that cannot open, which would stop all placing, and
+actions or hooks whose absence a reader of the file may not notice. The others find hooks that raise
+as soon as there are pods.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from gpusched.config.model import Config
 from gpusched.config.yaml_tree import quoted
 from gpusched.pluginhost.args import args_class, old_words
 from gpusched.pluginhost.guard import HookRecord, PluginGuard
+from gpusched.pluginhost.made_up_cluster import made_up_cluster
 from gpusched.session.decide import decide
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.state.policy import Action, Policy, action_capabilities, action_needs
 from gpusched.session.state.session_cache import SessionCache
 
+_REHEARSED_AT_S: Final = (0.0, 3600.0)
+"""When sessions on the made-up cluster are, in seconds from now: some rules count waiting time."""
 _EXPECTED_HOOKS: Final = {
     "node_filter": "pods go to nodes whatever their taints, selectors and conditions",
     "quota_check": "nothing holds queues to their capability",
@@ -76,6 +80,46 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
             if hook not in registered
         ),
         *_idle_action_warnings(config, policy, registered),
+    )
+
+
+def rehearse_on_pods(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]:
+    """Run the policy on a made-up cluster with gangs that run, fit, wait and claim.
+
+    Args:
+        config: knows where plugins were named.
+        policy: loaded from it.
+        clock: times the hooks, and says when the cluster is.
+
+    Returns:
+        A sentence for each hook that raised, with its place in the file.
+    """
+    guard = PluginGuard(clock)
+    session_cache = SessionCache()
+    listed = config.gpu_resources.listed
+    with gpu_resources_in_force(config.gpu_resources):
+        now = clock.now()
+        cache = made_up_cluster(config.scheduler_names, gpu=listed[0].name, now=now)
+        for later_s in _REHEARSED_AT_S:
+            guard.begin_session()
+            decide(
+                cache.snapshot(now + later_s),
+                policy,
+                guard=guard,
+                session_cache=session_cache,
+                placement=config.placement,
+            )
+    lines = _configured_lines(config)
+    return tuple(
+        f"{config.at(lines.get(who.plugin, 0))}: "
+        + (
+            f"action {quoted(who.plugin)} fails on a made-up cluster: {record.last_fault}"
+            if who.hook == "run"
+            else f"plugin {quoted(who.plugin)} fails on a made-up cluster with gangs: "
+            f"{record.last_fault}"
+        )
+        for who, record in guard.records().items()
+        if record.faults
     )
 
 

@@ -24,6 +24,7 @@ def loadable(monkeypatch):
     """Every action and plugin exists."""
     monkeypatch.setattr(check_config, "load_policy", lambda config: config)
     monkeypatch.setattr(check_config, "rehearse", lambda *_args, **_how: ())
+    monkeypatch.setattr(check_config, "rehearse_on_pods", lambda *_args, **_how: ())
 
 
 def test_a_good_file_shows_what_would_run(capsys, file, loadable):
