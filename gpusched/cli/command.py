@@ -12,9 +12,13 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
+from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import did_you_mean, quoted
+
+if TYPE_CHECKING:
+    from gpusched.io.client.connection_choice import ConnectionChoice
 
 _CHOICE: Final = re.compile(
     r"argument .*?: invalid choice: '(?P<given>.*)' \(choose from .*\)", re.DOTALL
@@ -63,12 +67,83 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
 
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--kubeconfig``."""
-    parser.add_argument(
+    """Add the options that say how to reach the cluster and as whom, in kubectl's words."""
+    group = parser.add_argument_group(
+        "the cluster", "as for kubectl; what is left out is as the kubeconfig says"
+    )
+    group.add_argument(
         "--kubeconfig",
         metavar="FILE",
         help="how to reach the cluster (default: the pod's account, KUBECONFIG, ~/.kube/config)",
     )
+    for option, (metavar, text) in _CONNECTION_OPTIONS.items():
+        group.add_argument(*option.split(), metavar=metavar, default="", help=text)
+    group.add_argument(
+        "--as-group", action="append", default=[], metavar="GROUP", help="may be repeated"
+    )
+    group.add_argument(
+        "--insecure-skip-tls-verify", action="store_true", help="refused: TLS is always verified"
+    )
+
+
+_CONNECTION_OPTIONS: Final = {
+    "--context": ("NAME", "of the kubeconfig"),
+    "--cluster": ("NAME", "of the kubeconfig"),
+    "--user": ("NAME", "of the kubeconfig"),
+    "-s --server": ("URL", "address of the API server"),
+    "--token": ("TOKEN", "to log in with"),
+    "--certificate-authority": ("FILE", "that the server's certificate is checked by"),
+    "--client-certificate": ("FILE", "to log in with"),
+    "--client-key": ("FILE", "of that certificate"),
+    "--tls-server-name": ("NAME", "that the server's certificate is checked for"),
+    "--as": ("USER", "to act as; you need the right to impersonate"),
+    "--as-uid": ("UID", "of the user to act as"),
+    "--request-timeout": ("DURATION", "of one request, such as 5s; 0 for our own bounds"),
+}
+"""Options that take one value, by their names."""
+
+
+def connection_choice(arguments: argparse.Namespace) -> ConnectionChoice:
+    """How to reach the cluster, by the options of ``add_kubeconfig``.
+
+    Raises:
+        UsageError: they do not go together, or one is refused.
+    """
+    from gpusched.io.client import connection_choice as choices  # noqa: PLC0415 - loads TLS and more
+
+    if arguments.insecure_skip_tls_verify:
+        raise UsageError(
+            "--insecure-skip-tls-verify is refused: give --certificate-authority FILE, and "
+            "--tls-server-name where the certificate has another name (docs/connecting.md)"
+        )
+    if bool(arguments.client_certificate) != bool(arguments.client_key):
+        raise UsageError("--client-certificate and --client-key are given together or not at all")
+    return choices.ConnectionChoice(
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        cluster=arguments.cluster,
+        user=arguments.user,
+        server=arguments.server,
+        token=arguments.token,
+        authority=arguments.certificate_authority,
+        certificate=arguments.client_certificate,
+        key=arguments.client_key,
+        server_name=arguments.tls_server_name,
+        act_as=choices.Impersonation(
+            user=getattr(arguments, "as"), groups=tuple(arguments.as_group), uid=arguments.as_uid
+        ),
+        request_timeout_s=_request_timeout_s(arguments.request_timeout),
+    )
+
+
+def _request_timeout_s(text: str) -> float | None:
+    from gpusched.api.meta.duration import NANOSECONDS, parse_duration  # noqa: PLC0415 - as above
+
+    seconds = f"{text}s" if text.isascii() and text.isdigit() else text
+    try:
+        return (parse_duration(seconds) / NANOSECONDS or None) if text else None
+    except ValueError as error:
+        raise UsageError(f"--request-timeout: {error}") from error
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

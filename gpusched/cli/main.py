@@ -21,6 +21,7 @@ from typing import Final
 from gpusched import __version__
 from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled
 from gpusched.cli.command import Parser
+from gpusched.cli.shell.leading_options import with_leading_options_behind
 
 COMMANDS: Final = {
     "run": ("the daemon: in-cluster configuration, else kubeconfig", "run"),
@@ -43,7 +44,7 @@ COMMANDS: Final = {
     "advise": ("layouts of MIG partitions for what waits, with their gain", "lab.advise"),
     "check-config": ("check a configuration file without starting anything", "check_config"),
     "console": ("a page of what waits and runs, in the browser", "inspect.console"),
-    "get": ("list queues or pod groups", "inspect.get"),
+    "get": ("list jobs, nodes, queues, pod groups or devices", "inspect.get"),
     "explain": ("say why a gang waits and what it needs", "inspect.explain"),
     "audit": (
         "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
@@ -123,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
     prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
     try:
-        words = sys.argv[1:] if argv is None else list(argv)
+        words = with_leading_options_behind(sys.argv[1:] if argv is None else argv)
         named = next((word for word in words if not word.startswith("-")), None)
         arguments = build_parser(prog, named=named).parse_args(words)
         status: int = arguments.run(arguments)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+from urllib.request import Request, urlopen
 
 import attrs
 import pytest
+
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 
 @attrs.define
@@ -17,6 +23,7 @@ class Cluster:
 
     objects: dict = attrs.field(factory=dict)
     asked: list = attrs.field(factory=list)
+    headers: list = attrs.field(factory=list)
 
     def answer(self, target):
         """Status and body."""
@@ -56,6 +63,7 @@ def cluster(tmp_path, monkeypatch):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             """Answer."""
+            known.headers.append(self.headers)
             status, body = known.answer(self.path)
             raw = json.dumps(body).encode()
             self.send_response(status)
@@ -89,3 +97,53 @@ def cluster(tmp_path, monkeypatch):
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@attrs.define
+class LiveCluster:
+    """An embedded cluster that serves HTTP from a thread of its own, without fake kubelets.
+
+    Attributes:
+        url: of its API server.
+        kubeconfig: its file, which is the default one.
+    """
+
+    url: str
+    kubeconfig: Path
+    _loop: asyncio.AbstractEventLoop
+    _cluster: Any
+
+    def send(self, method, path, body=None, *, kind="application/json"):
+        """One request, its answer as JSON; a refusal fails the test."""
+        raw = None if body is None else json.dumps(body).encode()
+        request = Request(
+            self.url + path,
+            raw,
+            {"Content-Type": kind, "Accept": "application/json"},
+            method=method,
+        )
+        with urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def get(self, path):
+        """One object."""
+        return self.send("GET", path)
+
+
+@pytest.fixture
+def live(tmp_path, monkeypatch):
+    """A cluster that takes writes, whose kubeconfig is the default one."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    options = ClusterOptions(stages=False, controllers=False)
+    cluster = asyncio.run_coroutine_threadsafe(start(options), loop).result(30)
+    file = tmp_path / "live.kubeconfig"
+    file.write_text(cluster.kubeconfig_text)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    yield LiveCluster(cluster.url, file, loop, cluster)
+    asyncio.run_coroutine_threadsafe(cluster.close(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

@@ -113,8 +113,8 @@ def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, c
             ),
         ),
         (
-            ["get", "gq", "-o", "yaml"],
-            'unknown format "yaml": known are json, wide; see gpusched get --help',
+            ["get", "gq", "-o", "xml"],
+            'unknown format "xml": known are json, yaml, name, wide; see gpusched get --help',
         ),
         (["version", "--loud"], "unrecognized arguments: --loud; see gpusched --help"),
         (

@@ -340,11 +340,18 @@ def test_a_proxy_that_is_none(write_kubeconfig, proxy, shown):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["as", "as-groups"])
-def test_impersonation_is_refused(write_kubeconfig, key):
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ({"as": ["x"]}, "as is no name"),
+        ({"as": "x", "as-groups": "y"}, "hold no lists"),
+        ({"as-groups": ["x"]}, "count only beside as"),
+    ],
+)
+def test_impersonation_that_cannot_be_understood_is_refused(write_kubeconfig, user, says):
     """Left out without a word, it would act with more rights than the user meant."""
-    path = write_kubeconfig(user={key: ["x"]})
-    with pytest.raises(errors.ConfigError, match=f"sets {key} .impersonation."):
+    path = write_kubeconfig(user=user)
+    with pytest.raises(errors.ConfigError, match=says):
         run_virtual(lambda clock: ApiClient.connect(path, clock=clock))
 
 

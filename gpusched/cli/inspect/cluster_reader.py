@@ -21,6 +21,8 @@ from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
 from gpusched.config.load import configuration_path, load_file
 from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
+from gpusched.io.client.connection_choice import ConnectionChoice, chosen_namespace
+from gpusched.io.client.credentials import choose_credentials
 from gpusched.io.client.kubeconfig_library import kubeconfig_library
 from gpusched.io.client.responses import explain_denied
 
@@ -33,17 +35,27 @@ _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-def with_cluster(kubeconfig: str | None, read: Callable[[ApiClient], Awaitable[T]]) -> T:
+def with_cluster(
+    choice: ConnectionChoice | str | None, read: Callable[[ApiClient], Awaitable[T]]
+) -> T:
     """Connect, read, close.
+
+    Args:
+        choice: of the command line, how to reach the cluster; or a kubeconfig, None for the usual places.
+        read: what is done there.
 
     Raises:
         ClusterUnreachable: there is no way to the API server, or it does not answer.
         Denied: it does not know who we are, or does not allow it.
         ApiError: it refused for another reason.
     """
+    if not isinstance(choice, ConnectionChoice):
+        choice = ConnectionChoice(kubeconfig=choice)
 
     async def session() -> T:
-        api = await ApiClient.connect(kubeconfig, clock=SystemClock())
+        clock = SystemClock()
+        source = choose_credentials(choice.kubeconfig, clock=clock, choice=choice)
+        api = await ApiClient.connect(source, clock=clock)
         try:
             return await read(api)
         finally:
@@ -176,19 +188,16 @@ def role_to_read(what: str) -> str:
     return "ClusterRole view"
 
 
-def default_namespace(kubeconfig: str | None) -> str:
-    """The namespace of the current context, of the pod we run in, or ``default``."""
-    file = kubeconfig or os.environ.get("KUBECONFIG")
-    if file is None and _POD_NAMESPACE.is_file():
+def default_namespace(choice: ConnectionChoice | str | None) -> str:
+    """The namespace of the context that counts, of the pod we run in, or ``default``."""
+    if not isinstance(choice, ConnectionChoice):
+        choice = ConnectionChoice(kubeconfig=choice)
+    file = choice.kubeconfig or os.environ.get("KUBECONFIG")
+    if file is None and not choice.names_entries and _POD_NAMESPACE.is_file():
         return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
     if file is None:
         file = str(Path.home() / ".kube" / "config")
-    library = kubeconfig_library().config
-    try:
-        _, active = library.list_kube_config_contexts(config_file=file)
-    except (library.ConfigException, OSError):
-        return "default"  # connecting says better what is wrong with the file
-    return str(value_at(active, "context", "namespace") or "default")
+    return chosen_namespace(kubeconfig_library(), file, choice) or "default"
 
 
 def checked_object_name(text: str, *, what: str) -> str:

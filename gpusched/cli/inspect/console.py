@@ -23,7 +23,7 @@ from gpusched import __version__
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import Clock, SystemClock
 from gpusched.base.errors import ConfigError, GpuschedError, UsageError
-from gpusched.cli.command import Subparsers, add_config, add_kubeconfig
+from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, connection_choice
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.listing.view_of_api import ApiView
 from gpusched.config.model import Config
@@ -77,16 +77,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--port takes a number up to 65535, not {arguments.port}")
     config = cluster_reader.configuration(arguments.config)
     with gpu_resources_in_force(config.gpu_resources):
-        cluster_reader.with_cluster(
-            arguments.kubeconfig, lambda api: _serve(api, config, arguments)
-        )
+        choice = connection_choice(arguments)
+        cluster_reader.with_cluster(choice, lambda api: _serve(api, config, arguments))
     return 0
 
 
 async def _serve(api: ApiClient, config: Config, arguments: argparse.Namespace) -> None:
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
-        app, told = await _application(api, config, clock, stack)
+        namespace = cluster_reader.default_namespace(connection_choice(arguments))
+        app, told = await _application(api, config, ApiView(api, config, clock, namespace), stack)
         key = secrets.token_urlsafe(24)
         app.middlewares.insert(0, only_for_this_machine)
         app.middlewares.insert(1, _only_with_key(key))
@@ -104,9 +104,17 @@ async def _serve(api: ApiClient, config: Config, arguments: argparse.Namespace) 
 
 
 async def _application(
-    api: ApiClient, config: Config, clock: Clock, stack: contextlib.AsyncExitStack
+    api: ApiClient, config: Config, view: ApiView, stack: contextlib.AsyncExitStack
 ) -> tuple[web.Application, str]:
-    """The page's server, and a sentence about where its view is from."""
+    """The page's server, and a sentence about where its view is from.
+
+    Args:
+        api: of the cluster.
+        config: of the daemon.
+        view: of the API, where there is no daemon.
+        stack: ends what is begun here.
+    """
+    clock = SystemClock()
     election = config.leader_election
     store = ViewStore()
     try:
@@ -114,7 +122,6 @@ async def _application(
         async with ViewClient(route) as client:
             await client.read("/v1")
     except (NoView, GpuschedError) as error:
-        view = ApiView(api, config, clock)
         server = ViewServer(store, clock, _everything(view), source="api")
         following = asyncio.create_task(_follow(view, store, server, clock))
         stack.callback(following.cancel)

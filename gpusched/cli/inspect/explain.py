@@ -12,7 +12,14 @@ from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import Denied, UsageError
-from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
+from gpusched.cli.command import (
+    Subparsers,
+    add_config,
+    add_kubeconfig,
+    add_output,
+    connection_choice,
+    print_json,
+)
 from gpusched.cli.inspect import cluster_reader, explanation
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
 from gpusched.cli.inspect.devices.device_reader import has_claims, read_devices
@@ -96,13 +103,15 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     if slash and arguments.namespace not in {None, namespace}:
         raise UsageError(f"{arguments.name} is not in the namespace given by -n")
     if not slash:
-        namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
+        namespace = arguments.namespace or cluster_reader.default_namespace(
+            connection_choice(arguments)
+        )
     cluster_reader.checked_object_name(namespace, what="namespace")
     kinds = kinds_of_word(arguments.kind)
     cluster_reader.checked_object_name(name, what="pod group" if len(kinds) > 1 else kinds[0])
     served = cluster_reader.configuration(arguments.config).scheduler_names
     evidence = cluster_reader.with_cluster(
-        arguments.kubeconfig,
+        connection_choice(arguments),
         lambda api: gather(api, namespace=namespace, name=name, kinds=kinds, schedulers=served),
     )
     if evidence is None:

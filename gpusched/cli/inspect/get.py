@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from gpusched.api.meta.gpu_resources import gpu_resources, gpu_resources_in_force
-from gpusched.api.meta.identity import InvalidObject, parse_time
-from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
+import attrs
+
+from gpusched import API_VERSION
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import NotFound, UsageError
@@ -18,18 +18,20 @@ from gpusched.cli.command import (
     add_config,
     add_kubeconfig,
     add_output,
-    age,
-    clean_cell,
-    print_json,
-    table,
+    connection_choice,
 )
 from gpusched.cli.inspect import cluster_reader
-from gpusched.cli.inspect.devices.device_list import list_pools, render_pools
+from gpusched.cli.inspect.cluster_reader import GROUP_PATH
+from gpusched.cli.inspect.devices.device_list import list_pools, pool_rows
 from gpusched.cli.inspect.devices.device_reader import read_devices
+from gpusched.cli.inspect.listing.changes import follow
 from gpusched.cli.inspect.listing.job_list import list_jobs
 from gpusched.cli.inspect.listing.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
+from gpusched.cli.inspect.listing.label_selector import parse_label_selector
 from gpusched.cli.inspect.listing.node_list import list_nodes, node_as_json, node_rows
-from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups
+from gpusched.cli.inspect.listing.object_table import object_rows
+from gpusched.cli.inspect.listing.printed_listing import Listing, print_listing
+from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups, served_kinds
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 
@@ -40,6 +42,8 @@ _KINDS: Final = {
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
 }  # fmt: skip
+_RESOURCES: Final = {"Pod": "pod", "Job": "job.batch"}
+"""What ``-o name`` calls gangs by kind; others are called by their kind alone."""
 
 
 def register(subparsers: Subparsers) -> None:
@@ -58,6 +62,16 @@ def register(subparsers: Subparsers) -> None:
     scope.add_argument("-n", "--namespace", metavar="NS", help="of the jobs or pod groups")
     scope.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
     parser.add_argument(
+        "-l", "--selector", metavar="SELECTOR", default="",
+        help="by labels, as for kubectl; a job has those of its object and of its pods",
+    )  # fmt: skip
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="print what changes from then on, too"
+    )
+    parser.add_argument(
+        "--no-headers", action="store_true", help="print a table without its titles"
+    )
+    parser.add_argument(
         "--start", action="store_true", help="of jobs those that wait, by when they may start"
     )
     parser.add_argument(
@@ -67,10 +81,34 @@ def register(subparsers: Subparsers) -> None:
         default="name",
         help="how jobs are sorted: name (default), queue, priority, age, gpus or start",
     )
-    add_kubeconfig(parser)
     add_config(parser)
-    add_output(parser, "json", "wide")
+    add_output(parser, "json", "yaml", "name", "wide")
+    add_kubeconfig(parser)
     parser.set_defaults(run=run)
+
+
+@attrs.frozen(kw_only=True)
+class _Question:
+    """What is asked for.
+
+    Attributes:
+        kind: ``jobs``, ``nodes``, ``queues``, ``podgroups`` or ``devices``.
+        scope: ``/namespaces/NAME``, or empty for all of them.
+        schedulers: names of schedulers whose pods are ours.
+    """
+
+    kind: str
+    scope: str
+    schedulers: Sequence[str]
+    selector: str
+    sort_by: str
+    start: bool
+    wide: bool
+
+    @property
+    def where(self) -> str:
+        """Ends the sentence that there is nothing."""
+        return f" in namespace {self.scope.rpartition('/')[2]}" if self.scope else ""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,46 +119,119 @@ def run(arguments: argparse.Namespace) -> int:
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
-    with gpu_resources_in_force(cluster_reader.configured_gpu_resources(arguments.config)):
-        return _list_and_print(arguments)
+    config = cluster_reader.configuration(arguments.config)
+    with gpu_resources_in_force(config.gpu_resources):
+        question = _question(arguments, config.scheduler_names)
+        read = _READERS[question.kind]
+        collect_garbage_rarely()  # a short life that makes many objects
 
+        async def listing(api: ApiClient) -> Listing:
+            return await read(api, question)
 
-def _list_and_print(arguments: argparse.Namespace) -> int:
-    kind = _KINDS[arguments.kind]
-    if kind != "jobs" and (arguments.start or arguments.sort_by != "name"):
-        raise UsageError("--start and --sort-by are for jobs")
-    if kind in {"devices", "nodes"}:
-        return (_print_devices if kind == "devices" else _print_nodes)(arguments)
-    scope = ""
-    if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
-        namespace = arguments.namespace or cluster_reader.default_namespace(arguments.kubeconfig)
-        scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
-    if kind == "jobs":
-        return _print_jobs(arguments, scope)
+        async def print_all(api: ApiClient) -> None:
+            output, header = arguments.output, not arguments.no_headers
+            if arguments.watch:
+                collections = await _collections(api, question)
+                await follow(api, listing, collections, output=output, header=header)
+            print_listing(await listing(api), output, header=header)
 
-    async def read(api: ApiClient) -> ListedGroups:
-        try:
-            if kind == "podgroups":
-                return await list_groups(api, scope)
-            path = f"{cluster_reader.GROUP_PATH}/{kind}"
-            found = tuple(await cluster_reader.list_objects(api, path, what=kind))
-            return ListedGroups(raw=found, told=_with_built_in_queue(found), refused=())
-        except NotFound as error:
-            raise NotFound(
-                f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
-            ) from error
-
-    listed = cluster_reader.with_cluster(arguments.kubeconfig, read)
-    for refused in listed.refused:
-        print(f"gpusched: {refused} are left out: this user may not list them", file=sys.stderr)
-    if arguments.output == "json":
-        print_json({"apiVersion": "v1", "kind": "List", "items": list(listed.raw)})
-        return 0
-    _print_table(arguments, kind, scope, listed.told)
+        cluster_reader.with_cluster(connection_choice(arguments), print_all)
     return 0
 
 
-def _with_built_in_queue(queues: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+def _question(arguments: argparse.Namespace, schedulers: Sequence[str]) -> _Question:
+    kind = _KINDS[arguments.kind]
+    if kind != "jobs" and (arguments.start or arguments.sort_by != "name"):
+        raise UsageError("--start and --sort-by are for jobs")
+    if kind == "devices" and (arguments.selector or arguments.watch or arguments.output == "name"):
+        raise UsageError(
+            "-l, -w and -o name are not for devices: pools have no labels and no objects"
+        )
+    parse_label_selector(arguments.selector)
+    scope = ""
+    if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
+        choice = connection_choice(arguments)
+        namespace = arguments.namespace or cluster_reader.default_namespace(choice)
+        scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
+    return _Question(
+        kind=kind,
+        scope=scope,
+        schedulers=schedulers,
+        selector=arguments.selector,
+        sort_by=arguments.sort_by,
+        start=arguments.start,
+        wide=arguments.output == "wide",
+    )
+
+
+async def _read_jobs(api: ApiClient, question: _Question) -> Listing:
+    now = SystemClock().now()
+    listed = await list_jobs(
+        api,
+        question.scope,
+        schedulers=question.schedulers,
+        now=now,
+        selector=parse_label_selector(question.selector),
+    )
+    jobs = sorted_jobs(listed.jobs, question.sort_by, waiting=question.start)
+    header, *lines = job_rows(
+        jobs, now, start=question.start, wide=question.wide, everywhere=not question.scope
+    )
+    what = "Nothing waits" if question.start else "Nothing waits or runs"
+    return Listing(
+        items=tuple(jobs_as_json(job) for job in jobs),
+        names=tuple(f"{_RESOURCES.get(job.kind, job.kind.lower())}/{job.name}" for job in jobs),
+        header=tuple(header),
+        lines=tuple(map(tuple, lines)),
+        empty=f"{what}{question.where} for scheduler {' or '.join(sorted(question.schedulers))}"
+        f"{_selected(question)}.",
+        notes=tuple(
+            f"{refused} are not looked at: this user may not list them"
+            for refused in listed.refused
+        ),
+    )
+
+
+def _selected(question: _Question) -> str:
+    return f" with labels {question.selector[:80]}" if question.selector else ""
+
+
+async def _read_objects(api: ApiClient, question: _Question) -> Listing:
+    kind, query = question.kind, {"labelSelector": question.selector}
+    try:
+        if kind == "podgroups":
+            listed = await list_groups(api, question.scope, selector=question.selector)
+        else:
+            found = await cluster_reader.list_objects(
+                api, f"{GROUP_PATH}/{kind}", what=kind, query=query if question.selector else None
+            )
+            told = found if question.selector else _with_built_in_queue(found)
+            listed = ListedGroups(raw=tuple(found), told=tuple(told), refused=())
+    except NotFound as error:
+        raise NotFound(
+            f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
+        ) from error
+    header, *lines = object_rows(
+        kind,
+        listed.told,
+        SystemClock().now(),
+        wide=question.wide,
+        everywhere=not question.scope,
+    )
+    return Listing(
+        items=listed.told,
+        names=tuple(_object_name(kind, item) for item in listed.told),
+        header=tuple(header),
+        lines=tuple(map(tuple, lines)),
+        empty=f"There are no {kind}{question.where}{_selected(question)}.",
+        notes=tuple(
+            f"{refused} are left out: this user may not list them" for refused in listed.refused
+        ),
+        document={"apiVersion": "v1", "kind": "List", "items": list(listed.raw)},
+    )
+
+
+def _with_built_in_queue(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Queues with ``default``, which jobs without a queue go to whether or not it is an object."""
     if any(cluster_reader.value_at(each, "metadata", "name") == DEFAULT_QUEUE for each in queues):
         return queues
@@ -129,167 +240,65 @@ def _with_built_in_queue(queues: tuple[dict[str, Any], ...]) -> tuple[dict[str, 
         "spec": {"parent": ROOT_QUEUE, "weight": 1},
         "status": {"state": "Open"},
     }
-    return (built_in, *queues)
+    return [built_in, *queues]
 
 
-def _print_jobs(arguments: argparse.Namespace, scope: str) -> int:
-    collect_garbage_rarely()  # a short life that makes many objects
+def _object_name(kind: str, item: dict[str, Any]) -> str:
+    group = str(item.get(API) or API_VERSION).partition("/")[0]
+    return f"{kind.removesuffix('s')}.{group}/{cluster_reader.value_at(item, 'metadata', 'name')}"
+
+
+async def _read_nodes(api: ApiClient, question: _Question) -> Listing:
     now = SystemClock().now()
-    config = cluster_reader.configuration(arguments.config)
-    listed = cluster_reader.with_cluster(
-        arguments.kubeconfig,
-        lambda api: list_jobs(api, scope, schedulers=config.scheduler_names, now=now),
+    nodes = await list_nodes(
+        api, schedulers=question.schedulers, now=now, selector=question.selector
     )
-    for refused in listed.refused:
-        print(
-            f"gpusched: {refused} are not looked at: this user may not list them", file=sys.stderr
-        )
-    jobs = sorted_jobs(listed.jobs, arguments.sort_by, waiting=arguments.start)
-    if arguments.output == "json":
-        print_json({"apiVersion": "v1", "kind": "List", "items": [jobs_as_json(e) for e in jobs]})
-    elif jobs:
-        wide = arguments.output == "wide"
-        print(table(job_rows(jobs, now, start=arguments.start, wide=wide, everywhere=not scope)))
-    else:
-        where = f" in namespace {scope.rpartition('/')[2]}" if scope else ""
-        what = "Nothing waits" if arguments.start else "Nothing waits or runs"
-        print(f"{what}{where} for scheduler {' or '.join(sorted(config.scheduler_names))}.")
-    return 0
-
-
-def _print_nodes(arguments: argparse.Namespace) -> int:
-    now = SystemClock().now()
-    names = cluster_reader.configuration(arguments.config).scheduler_names
-    nodes = cluster_reader.with_cluster(
-        arguments.kubeconfig, lambda api: list_nodes(api, schedulers=names, now=now)
+    header, *lines = node_rows(nodes, now, wide=question.wide)
+    return Listing(
+        items=tuple(node_as_json(node) for node in nodes),
+        names=tuple(f"node/{node.name}" for node in nodes),
+        header=tuple(header),
+        lines=tuple(map(tuple, lines)),
+        empty=f"There are no nodes{_selected(question)}.",
     )
-    if arguments.output == "json":
-        print_json({"apiVersion": "v1", "kind": "List", "items": [node_as_json(e) for e in nodes]})
-    elif nodes:
-        print(table(node_rows(nodes, now, wide=arguments.output == "wide")))
-    else:
-        print("There are no nodes.")
-    return 0
 
 
-def _print_devices(arguments: argparse.Namespace) -> int:
-    objects = cluster_reader.with_cluster(arguments.kubeconfig, read_devices)
-    for refused in objects.refused:
-        print(f"gpusched: {refused} are left out: this user may not list them", file=sys.stderr)
-    for unreadable in objects.unreadable:
-        print(f"gpusched: {unreadable} cannot be read and is left out", file=sys.stderr)
+async def _read_pools(api: ApiClient, question: _Question) -> Listing:
+    objects = await read_devices(api)
+    notes = [f"{each} are left out: this user may not list them" for each in objects.refused]
+    notes += [f"{each} cannot be read and is left out" for each in objects.unreadable]
     pools = list_pools(objects)
-    if arguments.output == "json":
-        print_json(pools)
-    elif pools:
-        print(render_pools(pools, wide=arguments.output == "wide"))
-    else:
-        print(
-            "There are no devices: no driver publishes a ResourceSlice for a node that takes pods."
-        )
-    return 0
+    header, *lines = pool_rows(pools, wide=question.wide)
+    return Listing(
+        items=tuple(pools),
+        names=(),
+        header=tuple(header),
+        lines=tuple(map(tuple, lines)),
+        empty="There are no devices: no driver publishes a ResourceSlice for a node that takes pods.",
+        notes=tuple(notes),
+        document=pools,
+    )
 
 
-def _print_table(
-    arguments: argparse.Namespace, kind: str, scope: str, items: Sequence[dict[str, Any]]
-) -> None:
-    if not items:
-        where = f" in namespace {scope.rpartition('/')[2]}" if scope else ""
-        print(f"There are no {kind}{where}.")
-        return
-    columns = _QUEUE_COLUMNS if kind == "queues" else _GROUP_COLUMNS
-    wanted = [
-        (title, cell)
-        for title, cell, wide in columns
-        if (arguments.output == "wide" or not wide) and (title != "NAMESPACE" or not scope)
-    ]
-    now = SystemClock().now()
-    rows = [[title for title, _ in wanted]]
-    rows += [[clean_cell(cell(item, now)) for _, cell in wanted] for item in items]
-    print(table(rows))
+_READERS: Final[dict[str, Callable[[ApiClient, _Question], Awaitable[Listing]]]] = {
+    "jobs": _read_jobs,
+    "nodes": _read_nodes,
+    "queues": _read_objects,
+    "podgroups": _read_objects,
+    "devices": _read_pools,
+}
 
 
-_Cell = Callable[[dict[str, Any], float], Any]
-
-
-def _field(*path: str) -> _Cell:
-    def cell(item: dict[str, Any], _: float) -> Any:
-        value: Any = item
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
-
-    return cell
-
-
-def _gpus(*path: str) -> _Cell:
-    """GPUs of all resources in a ResourceList: as it is written where it names one of them."""
-
-    def cell(item: dict[str, Any], now: float) -> Any:
-        amounts = _field(*path)(item, now)
-        names = gpu_resources().names
-        found = [amounts[name] for name in names if name in amounts] if amounts else []
-        if len(found) < 2:
-            return found[0] if found else None
-        try:
-            total = sum(parse_quantity(str(text), power=3) for text in found)
-        except QuantityError:
-            return "<invalid>"
-        return format_quantity(total, resource=names[0])
-
-    return cell
-
-
-def _condition(kind: str, key: str) -> _Cell:
-    def cell(item: dict[str, Any], now: float) -> Any:
-        conditions = _field("status", "conditions")(item, now)
-        for condition in conditions if isinstance(conditions, list) else ():
-            if isinstance(condition, dict) and condition.get("type") == kind:
-                return condition.get(key)
-        return None
-
-    return cell
-
-
-def _age(item: dict[str, Any], now: float) -> str:
-    created = _field("metadata", "creationTimestamp")(item, now)
-    try:
-        return age(now - parse_time(str(created))) if created else "<unknown>"
-    except InvalidObject:
-        return "<invalid>"
-
-
-# Title, cell, and whether only -o wide shows it: the printer columns of the CRDs.
-_QUEUE_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
-    ("NAME", _field("metadata", "name"), False),
-    ("PARENT", _field("spec", "parent"), False),
-    ("STATE", _field("status", "state"), False),
-    ("WEIGHT", _field("spec", "weight"), False),
-    ("RUNNING", _field("status", "running"), False),
-    ("INQUEUE", _field("status", "inqueue"), False),
-    ("PENDING", _field("status", "pending"), False),
-    ("GPUS", _gpus("status", "allocated"), False),
-    ("DESERVED", _gpus("spec", "deserved"), False),
-    ("AGE", _age, False),
-    ("FAIRSHARE", _gpus("status", "fairShare"), True),
-    ("BORROWED", _gpus("status", "borrowed"), True),
-    ("REQUESTED", _gpus("status", "requested"), True),
-    ("LIMIT", _gpus("spec", "capability"), True),
-    ("ORDERING", _field("spec", "ordering"), True),
-    ("READY", _condition("Ready", "status"), True),
-)
-_GROUP_COLUMNS: Final[tuple[tuple[str, _Cell, bool], ...]] = (
-    ("NAMESPACE", _field("metadata", "namespace"), False),
-    ("NAME", _field("metadata", "name"), False),
-    ("QUEUE", _field("spec", "queue"), False),
-    ("PHASE", _field("status", "phase"), False),
-    ("MIN", _field("spec", "minMember"), False),
-    ("SCHEDULED", _field("status", "scheduled"), False),
-    ("RUNNING", _field("status", "running"), False),
-    ("REASON", _condition("Scheduled", "reason"), False),
-    ("AGE", _age, False),
-    ("POSITION", _field("status", "queuePosition"), True),
-    ("ESTIMATE", _field("status", "estimatedStartTime"), True),
-    ("API", _field(API), True),
-    ("MESSAGE", _condition("Scheduled", "message"), True),
-)
+async def _collections(api: ApiClient, question: _Question) -> list[str]:
+    """Paths whose objects a listing is made of."""
+    if question.kind == "queues":
+        return [f"{GROUP_PATH}/queues"]
+    if question.kind == "nodes":
+        return ["/api/v1/nodes", "/api/v1/pods"]
+    groups = [f"{GROUP_PATH}{question.scope}/podgroups"]
+    for kind, _, api_version in await served_kinds(api):
+        groups.append(f"/apis/{api_version}{question.scope}/{kind.plural}")
+    if question.kind == "podgroups":
+        return groups
+    jobs = [f"/apis/batch/v1{question.scope}/jobs", f"/api/v1{question.scope}/pods"]
+    return [*groups, *jobs]

@@ -51,21 +51,23 @@ class ListedGroups:
     foreign: tuple[tuple[str, Json, PodGroup], ...] = ()
 
 
-async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
+async def list_groups(api: ApiClient, scope: str, *, selector: str = "") -> ListedGroups:
     """Every group of a scope.
 
     Args:
         api: of the cluster.
         scope: ``/namespaces/NAME``, or empty for all of them.
+        selector: of the groups' labels, empty for all.
 
     Raises:
         NotFound: the cluster serves no kind of PodGroup at all.
         Denied: our own kind may not be read.
     """
     missing: NotFound | None = None
+    query = {"labelSelector": selector} if selector else None
     try:
         own = await list_objects(
-            api, f"{cluster_reader.GROUP_PATH}{scope}/podgroups", what="podgroups"
+            api, f"{cluster_reader.GROUP_PATH}{scope}/podgroups", what="podgroups", query=query
         )
     except NotFound as error:
         missing, own = error, []
@@ -79,7 +81,7 @@ async def list_groups(api: ApiClient, scope: str) -> ListedGroups:
     for kind, codec, api_version in served:
         path = f"/apis/{api_version}{scope}/{kind.plural}"
         try:
-            items = await list_objects(api, path, what=kind.name)
+            items = await list_objects(api, path, what=kind.name, query=query)
         except NotFound:
             continue
         except Denied:

@@ -15,7 +15,14 @@ from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import GpuResource, gpu_resources_in_force
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
+from gpusched.cli.command import (
+    Subparsers,
+    add_config,
+    add_kubeconfig,
+    add_output,
+    connection_choice,
+    print_json,
+)
 from gpusched.cli.command import table as as_table
 from gpusched.cli.inspect.cluster_reader import with_cluster
 from gpusched.config.load import configuration_path, load_file
@@ -114,7 +121,7 @@ def advise_mig(arguments: argparse.Namespace) -> int:
     cluster = (
         read_snapshot(arguments.snapshot)
         if arguments.snapshot
-        else with_cluster(arguments.kubeconfig, _record)
+        else with_cluster(connection_choice(arguments), _record)
     )
     with gpu_resources_in_force(config.gpu_resources):
         start = start_from_snapshot(cluster)

@@ -16,7 +16,11 @@ from typing import IO, Any, Final
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers, add_kubeconfig
+from gpusched.cli.command import (
+    Subparsers,
+    add_kubeconfig,
+    connection_choice,
+)
 from gpusched.cli.inspect.cluster_reader import with_cluster
 from gpusched.io.client.api_client import ApiClient
 from gpusched.lab.recordings.pseudonyms import Pseudonyms
@@ -71,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     pseudonyms = _pseudonyms(arguments)
     with _output(file) as out:
-        recording = with_cluster(arguments.kubeconfig, _take(pseudonyms))
+        recording = with_cluster(connection_choice(arguments), _take(pseudonyms))
         write_snapshot(out, recording.header, recording.lines)
     _tell_totals(recording, file)
     return 0

@@ -150,7 +150,8 @@ class ApiClient:
             await self._reread(self._generation)
         url = self._url(path, query)
         headers = None if body is None else self._content_type(content_type)
-        timeout = self._timeout(timeout_s)
+        longest_s = self._access.request_timeout_s
+        timeout = self._timeout(timeout_s if longest_s is None else min(timeout_s, longest_s))
         generation = self._generation
         asked_at = self._clock.boottime()
         answer = await self._once(method, url, body=body, headers=headers, timeout=timeout)

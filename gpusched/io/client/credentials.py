@@ -26,14 +26,19 @@ import attrs
 
 from gpusched.base import limits
 from gpusched.base.clock import Clock
-from gpusched.base.errors import ClusterUnreachable, ConfigError
-from gpusched.io.client.kubeconfig_library import kubeconfig_library
+from gpusched.base.errors import ClusterUnreachable, ConfigError, UsageError
+from gpusched.io.client.connection_choice import (
+    NO_CHOICE,
+    ConnectionChoice,
+    Impersonation,
+    chosen_config,
+)
+from gpusched.io.client.kubeconfig_library import KubeconfigLibrary, kubeconfig_library
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.text import one_line
 
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-_ACT_AS: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 _log = Logger(__name__)
@@ -48,6 +53,8 @@ class ApiAccess:
         authorization: value of the header, empty for none. Never logged.
         reread_after_s: seconds after which the source is to be read again, None for never.
         tls_id: changes when any certificate or key does.
+        impersonation: headers that say whom requests act as.
+        request_timeout_s: the longest that one request may take, None for what the caller says.
     """
 
     host: str
@@ -59,6 +66,8 @@ class ApiAccess:
     proxy: str | None = attrs.field(default=None, repr=False)
     reread_after_s: float | None = None
     tls_id: bytes = b""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    request_timeout_s: float | None = None
 
     def tls(self) -> ssl.SSLContext | None:
         """The context to connect with; None for plain HTTP.
@@ -130,9 +139,10 @@ class KubeconfigCredentials:
 
     in_cluster = False
 
-    def __init__(self, path: str, *, clock: Clock) -> None:
+    def __init__(self, path: str, *, clock: Clock, choice: ConnectionChoice = NO_CHOICE) -> None:
         self._path = path
         self._clock = clock
+        self._choice = choice
 
     async def load(self) -> ApiAccess:
         """Address and credentials of a kubeconfig file."""
@@ -142,12 +152,12 @@ class KubeconfigCredentials:
         configuration = library.new_configuration()
         try:
             async with asyncio.timeout(limits.CREDENTIAL_LOAD_MAX_S):
-                loader = await library.config.load_kube_config(
-                    config_file=self._path, client_configuration=configuration, persist_config=False
-                )
+                loader = await self._loader(library, configuration)
             user = loader._user  # noqa: SLF001 - the library's own refresh_token reads it too
-            token_file = user.safe_get("tokenFile") if user is not None else None
-            acts_as = [key for key in _ACT_AS if user is not None and user.safe_get(key)]
+            said = user.value if user is not None else {}
+            acts_as = _impersonation(said)
+        except UsageError:
+            raise
         except Exception as error:
             raise ConfigError(
                 f"the kubeconfig {self._path} cannot be used: {_why(error)}"
@@ -158,17 +168,25 @@ class KubeconfigCredentials:
                 " refuses: give certificate-authority instead, and tls-server-name where the"
                 " server's certificate has another name (docs/connecting.md)"
             )
-        if acts_as:
-            # Left out, it would act with the rights of the user itself, which are mostly more.
-            raise ConfigError(
-                f"the kubeconfig {self._path} sets {acts_as[0]} (impersonation), which gpusched"
-                " does not know: name a user that has the rights itself"
-            )
-        return _access(
+        access = _access(
             configuration,
             environ=dict(os.environ),
-            reread_after_s=self._reread_after(loader, token_file),
+            reread_after_s=self._reread_after(loader, said.get("tokenFile")),
         )
+        return _with_choice(attrs.evolve(access, impersonation=acts_as.headers()), self._choice)
+
+    async def _loader(self, library: KubeconfigLibrary, configuration: Any) -> Any:
+        """The library's loader, when it has filled the configuration."""
+        choice = self._choice
+        if not (choice.names_entries or choice.changes_entries):
+            return await library.config.load_kube_config(
+                config_file=self._path, client_configuration=configuration, persist_config=False
+            )
+        loader = library.config.kube_config.KubeConfigLoader(
+            config_dict=chosen_config(library, self._path, choice), config_base_path=None
+        )
+        await loader.load_and_set(configuration)
+        return loader
 
     def _exists(self) -> bool:
         paths = (Path(part).expanduser() for part in self._path.split(os.pathsep) if part)
@@ -198,25 +216,100 @@ class GivenCredentials:
         return self.access
 
 
-def choose_credentials(kubeconfig: str | None, *, clock: Clock) -> CredentialSource:
+@attrs.define
+class _CredentialsByChoice:
+    """Credentials of a pod's account, or of no source at all, with the choice of a command line."""
+
+    choice: ConnectionChoice
+    inner: CredentialSource | None = None
+    in_cluster: bool = False
+
+    async def load(self) -> ApiAccess:
+        """Read them again, and choose again."""
+        choice, files = self.choice, (self.choice.authority, self.choice.certificate)
+        account = await self.inner.load() if self.inner is not None else None
+        access = account or _access_at(choice.server)
+        changes: dict[str, Any] = {}
+        if choice.server:
+            changes = {"host": _access_at(choice.server).host, "server_name": None}
+        if choice.server_name:
+            changes["server_name"] = choice.server_name
+        if choice.token or choice.certificate:
+            changes["authorization"] = f"Bearer {choice.token}" if choice.token else ""
+            changes |= {"cert_file": choice.certificate or None, "key_file": choice.key or None}
+        if choice.authority:
+            changes["ca_file"] = choice.authority
+        if any(files):
+            changes["tls_id"] = _digest((*files, choice.key))
+        return _with_choice(attrs.evolve(access, **changes), choice)
+
+
+def _access_at(server: str) -> ApiAccess:
+    """The way to a server of which nothing else is known.
+
+    Raises:
+        ConfigError: it is no address of one.
+    """
+    configuration = kubeconfig_library().new_configuration()
+    configuration.host = server
+    return _access(configuration, environ=dict(os.environ), reread_after_s=None)
+
+
+def choose_credentials(
+    kubeconfig: str | None, *, clock: Clock, choice: ConnectionChoice = NO_CHOICE
+) -> CredentialSource:
     """The source to use: a named kubeconfig, else the pod's account, else the default file.
+
+    Args:
+        kubeconfig: a file, None for the usual places.
+        clock: ages tokens.
+        choice: what the command line says beside it. Where it names a context, a cluster or a user, a
+            pod's account does not count.
 
     Raises:
         ClusterUnreachable: there is none of them.
     """
     if kubeconfig is not None:
-        return KubeconfigCredentials(kubeconfig, clock=clock)
-    if os.environ.get(_SERVICE_HOST):
-        return InClusterCredentials()
+        return KubeconfigCredentials(kubeconfig, clock=clock, choice=choice)
+    if os.environ.get(_SERVICE_HOST) and not choice.names_entries:
+        account = InClusterCredentials()
+        return (
+            account
+            if choice == NO_CHOICE
+            else _CredentialsByChoice(choice, account, in_cluster=True)
+        )
     named = os.environ.get("KUBECONFIG")
     if named:
-        return KubeconfigCredentials(named, clock=clock)
+        return KubeconfigCredentials(named, clock=clock, choice=choice)
     default = Path.home() / ".kube" / "config"
     if default.is_file():
-        return KubeconfigCredentials(str(default), clock=clock)
+        return KubeconfigCredentials(str(default), clock=clock, choice=choice)
+    if choice.server and not choice.names_entries:
+        return _CredentialsByChoice(choice)
     raise ClusterUnreachable(
         f"no cluster to talk to: not in a pod, KUBECONFIG is not set and {default} does not"
         " exist; give --kubeconfig FILE or start one with gpusched devcluster"
+    )
+
+
+def _impersonation(user: Mapping[str, Any]) -> Impersonation:
+    """Whom a user of a kubeconfig acts as.
+
+    Raises:
+        ConfigError: it cannot be understood; left out, requests would have the user's own rights.
+    """
+    named = user.get("as") or ""
+    extra, groups = user.get("as-user-extra") or {}, user.get("as-groups") or []
+    lists = [groups, *(extra.values() if isinstance(extra, dict) else [0])]
+    if not isinstance(named, str) or not all(isinstance(each, list) for each in lists):
+        raise ConfigError("as is no name, or as-groups or as-user-extra hold no lists of texts")
+    if not named and (groups or extra or user.get("as-uid")):
+        raise ConfigError("as-uid, as-groups and as-user-extra count only beside as")
+    return Impersonation(
+        user=named,
+        groups=tuple(str(group) for group in groups),
+        uid=str(user.get("as-uid") or ""),
+        extra=tuple((str(key), str(value)) for key in sorted(extra) for value in extra[key]),
     )
 
 
@@ -231,6 +324,12 @@ def report_proxy(access: ApiAccess, environ: Mapping[str, str]) -> None:
             variables=",".join(names) or "none",
             server=access.host,
         )
+
+
+def _with_choice(access: ApiAccess, choice: ConnectionChoice) -> ApiAccess:
+    """Credentials with what holds whatever they were read from."""
+    headers = choice.act_as.headers() or access.impersonation
+    return attrs.evolve(access, impersonation=headers, request_timeout_s=choice.request_timeout_s)
 
 
 def _access(

@@ -96,7 +96,7 @@ def over_http(access: credentials.ApiAccess, connections: int) -> HttpTransport:
     opened = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers=standing_headers(),
+        headers=(*standing_headers().items(), *access.impersonation),
         timeout=aiohttp.ClientTimeout(total=limits.REQUEST_TIMEOUT_S),
         read_bufsize=limits.READ_BUFFER_BYTES,
         proxy=access.proxy,

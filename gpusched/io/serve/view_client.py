@@ -78,6 +78,8 @@ async def find_view(api: ApiClient, *, namespace: str, lease: str) -> ViewRoute:
     access = api.access
     if not access.authorization.lower().startswith("bearer "):
         raise NoView("this user logs in without a token, which the daemon's view asks for")
+    if access.impersonation:
+        raise NoView("requests act as somebody else, which only the API server can judge")
     answer = await api.request("GET", view_lease_path(namespace, lease), timeout_s=_READ_S)
     if answer.status in {401, 403}:
         raise NoView(f"this user may not read Lease {namespace}/{view_lease(lease)}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gpusched.api.devices.dynamic.claims import DeviceClaimSpec, DeviceRequest
-from gpusched.cli.command import table
+from gpusched.cli.command import clean_cell
 from gpusched.cli.inspect.devices.device_reader import DeviceObjects
 from gpusched.cli.inspect.devices.device_usage import DevicesInUse
 from gpusched.devices.inventory import NodeDevices, PoolId
@@ -62,8 +62,8 @@ def list_pools(objects: DeviceObjects) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda each: (each["nodes"][0], each["driver"], each["pool"]))
 
 
-def render_pools(pools: Sequence[dict[str, Any]], *, wide: bool) -> str:
-    """The pools as a table; holders with ``wide`` alone."""
+def pool_rows(pools: Sequence[dict[str, Any]], *, wide: bool) -> list[tuple[str, ...]]:
+    """A header and a line for each pool; holders with ``wide`` alone."""
     rows = [(*_COLUMNS, *(("HOLDERS",) if wide else ()))]
     rows += [
         (
@@ -75,14 +75,10 @@ def render_pools(pools: Sequence[dict[str, Any]], *, wide: bool) -> str:
         )
         for each in pools
     ]
-    return table([tuple(map(_clean, row)) for row in rows])
+    return [tuple(map(clean_cell, row)) for row in rows]
 
 
 def _holders_text(holders: Sequence[dict[str, Any]]) -> str:
     names = [f"{each['name']} {each['devices']}" for each in holders[:_HOLDERS_SHOWN]]
     more = len(holders) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
-
-
-def _clean(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

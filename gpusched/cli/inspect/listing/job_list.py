@@ -6,15 +6,16 @@ positions and estimates are those that the daemon wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from gpusched import API_VERSION
+from gpusched.api.affinity.selector import EVERYTHING, Selector
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.api.meta.identity import ObjectKey, Rejected, parse_time
+from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected, parse_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.base.errors import Denied, NotFound
@@ -88,8 +89,9 @@ class ListedJobs:
 
 
 async def list_jobs(
-    api: ApiClient, scope: str, *, schedulers: Sequence[str], now: float
-) -> ListedJobs:
+    api: ApiClient, scope: str, *, schedulers: Sequence[str], now: float,
+    selector: Selector = EVERYTHING,
+) -> ListedJobs:  # fmt: skip
     """Every gang of a scope that is not done.
 
     Args:
@@ -97,6 +99,7 @@ async def list_jobs(
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
         now: seconds since the epoch.
+        selector: of labels; a gang has those of its object and of each of its pods.
 
     Raises:
         Denied: pods may not be listed.
@@ -111,9 +114,11 @@ async def list_jobs(
             refused.append(kind)
     told, left_out = await _put_groups(api, cache, scope)
     refused += left_out
+    objects = {GangKey(kind, *rest): item for (kind, *rest), item in told.items()}
     try:
         jobs = await list_objects(api, f"/apis/batch/v1{scope}/jobs", what="jobs")
         _put_all(cache, "jobs", jobs)
+        objects |= {GangKey("Job", *_key(job)): job for job in jobs}
     except Denied:
         refused.append("jobs")
     pods = await list_objects(api, f"/api/v1{scope}/pods", what="pods")
@@ -121,9 +126,33 @@ async def list_jobs(
     by_name = {_key(pod): pod for pod in pods}
     unread = [each for each in refused_pods if each.pending and each.scheduler in schedulers]
     gangs = sorted(cache.snapshot(now).gangs, key=lambda gang: (gang.key[1:], gang.key.kind))
-    found = [_listed(gang, told.get(gang.key), by_name) for gang in gangs if gang.active]
-    found += [_unreadable(each, by_name[each.key]) for each in unread]
+    found = [
+        _listed(gang, told.get(gang.key), by_name)
+        for gang in gangs
+        if gang.active and any(selector.matches(each) for each in _labels(gang, objects, by_name))
+    ]
+    found += [
+        _unreadable(each, by_name[each.key])
+        for each in unread
+        if selector.matches(_labels_of_object(by_name[each.key]))
+    ]
     return ListedJobs(jobs=tuple(found), refused=tuple(refused))
+
+
+def _labels(
+    gang: Gang, objects: Mapping[GangKey, Json], pods: Mapping[ObjectKey, Json]
+) -> Iterator[Mapping[str, str]]:
+    """Labels of the gang's object, then of each of its pods."""
+    key = ObjectKey(gang.key.namespace, gang.key.name)
+    yield _labels_of_object(pods.get(key) if gang.key.kind == "Pod" else objects.get(gang.key))
+    members = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+    for pod in (*members, *(member.pod for member in gang.placed)):
+        yield _labels_of_object(pods.get(pod.key))
+
+
+def _labels_of_object(item: Json | None) -> Mapping[str, str]:
+    found = value_at(item, "metadata", "labels")
+    return found if isinstance(found, dict) else {}
 
 
 def _put_all(cache: Cache, kind: str, items: Iterable[Json]) -> list[Any]:

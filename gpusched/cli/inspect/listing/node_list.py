@@ -52,7 +52,7 @@ class ListedNode:
 
 
 async def list_nodes(
-    api: ApiClient, *, schedulers: Sequence[str], now: float
+    api: ApiClient, *, schedulers: Sequence[str], now: float, selector: str = ""
 ) -> tuple[ListedNode, ...]:
     """Every node by name.
 
@@ -60,6 +60,7 @@ async def list_nodes(
         api: of the cluster.
         schedulers: names of schedulers whose pods are ours.
         now: seconds since the epoch.
+        selector: of the nodes' labels, empty for all.
 
     Raises:
         Denied: nodes or pods may not be listed.
@@ -68,7 +69,8 @@ async def list_nodes(
     running: dict[str, int] = {}
     for kind, path in _PATHS.items():
         put = cache.put_node if kind == "nodes" else cache.put_pod
-        for item in await list_objects(api, path, what=kind):
+        query = {"labelSelector": selector} if selector and kind == "nodes" else None
+        for item in await list_objects(api, path, what=kind, query=query):
             entity = read_entity(kind, item)
             put(entity)
             node = getattr(entity, "node", "") if kind == "pods" else ""

@@ -19,7 +19,6 @@ from gpusched.base.clock import Clock
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang, Placed
-from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import (
     GROUP_PATH,
     Json,
@@ -80,12 +79,14 @@ class ApiView:
         api: of the cluster.
         config: which schedulers' pods are ours.
         clock: time.
+        namespace: that is looked at where not all may be.
 
     Attributes:
         access: what was found to be allowed.
     """
 
-    def __init__(self, api: ApiClient, config: Config, clock: Clock) -> None:
+    def __init__(self, api: ApiClient, config: Config, clock: Clock, namespace: str) -> None:
+        self._namespace = namespace
         self._api = api
         self._names = config.scheduler_names
         self._clock = clock
@@ -159,7 +160,7 @@ class ApiView:
             "GET", "/api/v1/pods", query={"limit": "1"}, timeout_s=_LOOK_TIMEOUT_S
         )
         if answer.status in {401, 403}:
-            return f"/namespaces/{cluster_reader.default_namespace(None)}"
+            return f"/namespaces/{self._namespace}"
         return ""
 
 

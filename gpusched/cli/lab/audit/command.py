@@ -13,7 +13,13 @@ from gpusched.api.foreign.kinds import DYNAMIC_DEVICE_KINDS
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import Denied, NotFound, UsageError
-from gpusched.cli.command import Subparsers, add_kubeconfig, add_output, print_json
+from gpusched.cli.command import (
+    Subparsers,
+    add_kubeconfig,
+    add_output,
+    connection_choice,
+    print_json,
+)
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import GROUP_PATH, list_objects, value_at
 from gpusched.cli.lab.audit.checks import AuditedCluster, Json, advice, find_violations, notes
@@ -114,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
             sleep=SystemClock().sleep,
         )
 
-    seen, found = cluster_reader.with_cluster(arguments.kubeconfig, look)
+    seen, found = cluster_reader.with_cluster(connection_choice(arguments), look)
     return _tell(seen, found, arguments)
 
 

@@ -1,0 +1,1 @@
+"""What does the command line share with kubectl and with people's shells? Options anywhere, and completion."""
