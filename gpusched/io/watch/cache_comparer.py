@@ -128,7 +128,8 @@ class CacheComparer:
             async with asyncio.TaskGroup() as group:
                 for kind, reader, sink in self._audited() if self._wanted() else ():
                     group.create_task(self.audit(kind, reader, sink, after_cut=cut))
-            rested_s = limits.COMPARE_CUT_PAUSE_S if cut else 0.0
+            longest_s = self._limits().audit_period_s
+            rested_s = min(limits.COMPARE_CUT_PAUSE_S, longest_s) if cut else 0.0
             await self._clock.sleep(rested_s)
 
     async def _pause(self, longest_s: float) -> bool:

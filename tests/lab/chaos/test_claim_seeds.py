@@ -78,6 +78,6 @@ def test_claims_are_given_devices_in_such_a_run():
 
         cluster.core.store.observers.append(see)
 
-    run = play_script(draw_script(18), ready=ready)
+    run = play_script(draw_script(22), ready=ready)
     assert [str(each) for each in run.seen] == []
     assert len(given) >= 5

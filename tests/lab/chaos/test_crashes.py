@@ -33,9 +33,9 @@ def scenario(name):
 @pytest.mark.parametrize(
     ("name", "every"),
     [
-        ("gang-deadlock", 5 if WHOLE else 11),
-        ("preempt-and-resume", 9 if WHOLE else 23),
-        ("devices-under-one-root", 3 if WHOLE else 7),
+        ("gang-deadlock", 5 if WHOLE else 23),
+        ("preempt-and-resume", 9 if WHOLE else 47),
+        ("devices-under-one-root", 3 if WHOLE else 17),
     ],
 )
 def test_death_at_writes(name, every):
@@ -58,7 +58,7 @@ def test_single_events_are_lost():
     calm = play_with_death(played, None)
     found = {
         str(point): done.wrong
-        for point in lost_events(calm, every=16, offset=5)
+        for point in lost_events(calm, every=16 if WHOLE else 48, offset=5)
         if (done := play_with_death(played, point, calm)).wrong
     }
     assert not found
@@ -68,7 +68,7 @@ def test_restarts_against_a_replica_that_is_behind():
     """Whatever it does not show yet, nothing is given twice, and no binding is sent in vain."""
     played = scenario("gang-deadlock")
     calm = play_with_death(played, None)
-    chosen = list(stale(calm, every=13, offset=calm.writes + 2))
+    chosen = list(stale(calm, every=13 if WHOLE else 29, offset=calm.writes + 2))
     assert {point.behind for point in chosen} == {1, 4, 16, 64}
     found = {
         str(point): done.wrong
