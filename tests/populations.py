@@ -17,9 +17,13 @@ WHOLE: Final = os.environ.get("GPUSCHED_SOAK", "") not in {"", "0"}
 """Whether populations are played as a whole, as ``make soak`` does."""
 
 
-def one_of(share: int, population: Sequence[T]) -> Sequence[T]:
-    """One of ``share`` members of a population, evenly spread, its first one included."""
-    return population if WHOLE else population[::share]
+def one_of(share: int, population: Sequence[T], *, first: int = 0) -> Sequence[T]:
+    """One of ``share`` members of a population, evenly spread from the ``first`` on.
+
+    Tests that ask several things about the same population begin at different members.
+    """
+    assert 0 <= first < share
+    return population if WHOLE else population[first::share]
 
 
 def examples(sample: int, *, whole: int) -> int:

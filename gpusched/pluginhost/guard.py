@@ -171,6 +171,8 @@ class _HookLedger:
 
     @property
     def quarantined(self) -> bool:
+        if not self.faults:  # as nearly always, and each session asks all of them
+            return False
         return any(streak.quarantined for streak in self.streaks.copy().values())
 
 

@@ -12,7 +12,7 @@ DEATHS = [(at, at % 2 == way) for at in range(1, WRITES + 1) for way in (0, 1)]
 """Each write, and whether it is done when the daemon dies; every second of these alternates."""
 
 
-@pytest.mark.parametrize(("kill_at", "answered"), one_of(2, DEATHS))
+@pytest.mark.parametrize(("kill_at", "answered"), one_of(5, DEATHS))
 def test_death_at_any_write_of_a_claim(play, scene, kill_at, answered):
     """The successor completes what was begun: two victims in all, and the gang runs.
 

@@ -48,7 +48,7 @@ async def halves(w, config):
     assert homes == {"node-0", "node-1"}
 
 
-@pytest.mark.parametrize(("kill_at", "answered"), one_of(2, DEATHS))
+@pytest.mark.parametrize(("kill_at", "answered"), one_of(3, DEATHS))
 def test_death_at_any_write_of_a_move(play, moving, kill_at, answered):
     """In the end all three gangs run: the one that waited, and both that were there before."""
 
