@@ -49,6 +49,7 @@ setup(
         "gpusched_plugins",
         *(f"gpusched_plugins.{name}" for name in find_packages("plugins")),
     ],
+    package_data={"gpusched.io.serve": ["page/*", "page/*/*"]},  # what browsers read
     data_files=shipped_files(),
     extras_require={
         extra: [requirement(name) for name in names] for extra, names in EXTRAS.items()
