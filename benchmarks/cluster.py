@@ -128,7 +128,8 @@ def _namespace() -> Obj:
 def daemon_process(kubeconfig: str) -> Iterator[subprocess.Popen[str]]:
     """The whole daemon in its own process, for those who look at it from outside."""
     command = [
-        COMMAND, "run", "--kubeconfig", kubeconfig, "--listen", "none", "--log-level", "warning",
+        COMMAND, "run", "--kubeconfig", kubeconfig, "--listen", "none", "--view", "none",
+        "--log-level", "warning",
     ]  # fmt: skip
     with running(command) as process:
         yield process

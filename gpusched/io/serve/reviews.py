@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -28,7 +28,7 @@ _KEPT_S: Final = 15.0
 """As long as an API server remembers such answers of a webhook, about."""
 _KEPT_MAX: Final = 10_000
 _AT_ONCE_MAX: Final = 16
-_PER_S_MAX: Final = 50.0
+_PER_S_MAX: Final = 100.0
 """Reviews a second: whoever makes tokens up costs the API server no more than this."""
 _NAMESPACES_MAX: Final = 256
 """Namespaces that are asked about for a user who may not list all pods."""
@@ -60,27 +60,33 @@ class Viewer:
 
 
 class RecentAnswers(Generic[T]):
-    """Answers by question, for some seconds and of bounded number."""
+    """Answers by question, for some seconds and of bounded number; who asks meanwhile waits for the same one."""
 
     def __init__(self, clock: Clock, kept_s: float) -> None:
         self._clock = clock
         self._kept_s = kept_s
         self._known: OrderedDict[Any, tuple[float, T]] = OrderedDict()
+        self._asked: dict[Any, asyncio.Task[T]] = {}
 
-    def find(self, question: Any) -> T | None:
-        """The answer, or None where there is none that is fresh."""
+    async def find(self, question: Any, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer that is fresh, else the one that ``ask`` gets, once for all who want it."""
         known = self._known.get(question)
-        if known is None or known[0] <= self._clock.monotonic():
-            return None
-        return known[1]
+        if known is not None and known[0] > self._clock.monotonic():
+            return known[1]
+        task = self._asked.get(question)
+        if task is None:
+            task = self._asked[question] = asyncio.create_task(ask())
+            task.add_done_callback(lambda done: self._answered(question, done))
+        return await asyncio.shield(task)  # one that goes away takes the answer from nobody
 
-    def keep(self, question: Any, answer: T) -> T:
-        """Remember an answer."""
-        self._known[question] = (self._clock.monotonic() + self._kept_s, answer)
+    def _answered(self, question: Any, task: asyncio.Task[T]) -> None:
+        self._asked.pop(question, None)
+        if task.cancelled() or task.exception() is not None:
+            return
+        self._known[question] = (self._clock.monotonic() + self._kept_s, task.result())
         self._known.move_to_end(question)
         while len(self._known) > _KEPT_MAX:
             self._known.popitem(last=False)
-        return answer
 
 
 class AccessReviewer:
@@ -109,9 +115,7 @@ class AccessReviewer:
             AccessRefused: nobody's, or it cannot be found out.
         """
         question = hashlib.sha256(token.encode()).digest()
-        known = self._viewers.find(question)
-        if known is None:
-            known = self._viewers.keep(question, await self._review_token(token))
+        known = await self._viewers.find(question, lambda: self._review_token(token))
         if isinstance(known, str):
             raise AccessRefused(401, "Unauthorized", known)
         return known
@@ -146,9 +150,13 @@ class AccessReviewer:
             AccessRefused: it cannot be found out.
         """
         question = (viewer, resource, namespace)
-        known = self._allowed.find(question)
-        if known is not None:
-            return known
+        return await self._allowed.find(
+            question, lambda: self._review_access(viewer, resource, group, namespace)
+        )
+
+    async def _review_access(
+        self, viewer: Viewer, resource: str, group: str, namespace: str
+    ) -> bool:
         attributes = {"verb": "list", "resource": resource}
         attributes |= {"group": group} if group else {}
         attributes |= {"namespace": namespace} if namespace else {}
@@ -160,7 +168,7 @@ class AccessReviewer:
             "resourceAttributes": attributes,
         }
         answer = await self._review(_ACCESS_REVIEWS, "authorization", "SubjectAccessReview", spec)
-        return self._allowed.keep(question, answer.get("allowed") is True)
+        return answer.get("allowed") is True
 
     async def _review_token(self, token: str) -> Viewer | str:
         answer = await self._review(
@@ -214,7 +222,3 @@ class AccessReviewer:
             return False
         self._allowance -= 1
         return True
-
-
-Authorize = Callable[[str], Awaitable[ViewAccess]]
-"""What the bearer of a token may see; raises ``AccessRefused``."""
