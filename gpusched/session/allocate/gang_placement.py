@@ -129,7 +129,7 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
         return confines
     strange = unknown_sub_group_message(gang)
     if strange:
-        return Unschedulable(Reason.INSUFFICIENT_RESOURCES, strange)
+        return Unschedulable(Reason.INVALID_SPEC, strange)
     unready = claims_not_ready(session, gang)
     if unready is not None:
         return unready

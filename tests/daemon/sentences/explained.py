@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from gpusched.cli.inspect import explain, explanation
 from gpusched.io.client.api_client import ApiClient
+
+PAGE = (Path(__file__).parents[3] / "docs" / "why-it-waits.md").read_text(encoding="utf-8")
+ROWS = {
+    int(number): sentence
+    for number, sentence in re.findall(r"^\| (\d+) \| `([^`]+)` \| ", PAGE, re.MULTILINE)
+}
+"""The sentence of each row of docs/why-it-waits.md, by its number."""
 
 
 async def explained(world, word, name):
