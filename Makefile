@@ -66,7 +66,8 @@ experiments: setup ## M1 to M7, with their tables and plots, into docs/experimen
 real: setup ## the scenario library and the contract suite on the cluster KUBECONFIG names
 	@$(BIN)/python -m benchmarks.real --longest $(LONGEST) $(if $(OTHERS),--others) $(if $(REPORT),--report $(REPORT)) $(foreach name,$(ONLY),--only $(name)) $(PATHS)
 
-chart: setup ## the Helm chart from the manifests; with helm 3 on PATH also what it makes of the test cases
+chart: setup ## dashboards, rules and the Helm chart; with helm 3 on PATH also what it makes of the test cases
+	$(BIN)/python .ci/monitoring.py
 	$(BIN)/python .ci/chart.py $(if $(shell command -v helm),record)
 
 format: setup ## let ruff format and fix

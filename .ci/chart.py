@@ -51,6 +51,7 @@ WHEN: Final = {
     "policies/": ".Values.policies.enabled",
     "policies-other-projects/": ".Values.policies.otherProjects",
     "networkpolicy.yaml": ".Values.networkPolicy.enabled",
+    "monitoring/service": ".Values.monitoring.serviceMonitor",
     "pdb.yaml": "gt (int .Values.replicas) 1",
 }
 """By file or folder of the manifests, the condition under which the chart has its objects."""
@@ -60,6 +61,37 @@ EDITS: Final[dict[str, list[dict[str, str]]]] = yaml.safe_load(
 )
 """By file of the manifests, texts and what ``becomes`` of them."""
 
+MONITORED: Final = """\
+{{- if .Values.monitoring.rules }}
+# For the operator of Prometheus; files/alerts.yaml says what fires when.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: gpusched
+  namespace: {{ .Release.Namespace }}
+  labels:
+    app.kubernetes.io/name: gpusched
+    {{- with .Values.monitoring.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{- .Files.Get "files/alerts.yaml" | nindent 2 }}
+{{- end }}
+---
+{{- if .Values.monitoring.dashboards }}
+# Grafana's sidecar loads ConfigMaps with this label.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: gpusched-dashboards
+  namespace: {{ .Release.Namespace }}
+  labels:
+    app.kubernetes.io/name: gpusched
+    grafana_dashboard: "1"
+data:
+  {{- (.Files.Glob "files/dashboards/*.json").AsConfig | nindent 2 }}
+{{- end }}
+"""
 CONFIGURATION: Final = """\
 # The ConfigMap that the Deployment mounts at /etc/gpusched.
 apiVersion: v1
@@ -85,7 +117,8 @@ def sources() -> list[str]:
     """Files of the manifests of which the chart has a template, in the order of kustomize."""
     found = []
     folder = ROOT / "manifests"
-    for entry in (*_resources(folder), "policies-other-projects"):
+    more = ("policies-other-projects", "monitoring/service.yaml", "monitoring/servicemonitor.yaml")
+    for entry in (*_resources(folder), *more):
         if (folder / entry).is_file():
             found.append(entry)
         elif entry != "../conf":
@@ -129,8 +162,13 @@ def contents() -> dict[str, str]:
     """All files that are made, by their names in the chart."""
     made = {f"templates/{name}": template(name) for name in sources()}
     made["templates/configuration.yaml"] = CONFIGURATION
+    made["templates/monitoring/rules-and-dashboards.yaml"] = MONITORED
     for name in ("gpusched.yaml", "gpu-layouts.yaml"):
         made[f"files/{name}"] = (ROOT / "conf" / name).read_text(encoding="utf-8")
+    monitoring = ROOT / "manifests" / "monitoring"
+    for file in (monitoring / "alerts.yaml", *sorted(monitoring.glob("dashboards/*.json"))):
+        text = file.read_text(encoding="utf-8")
+        made[f"files/{file.relative_to(monitoring).as_posix()}"] = text
     return made
 
 

@@ -10,8 +10,6 @@ import json
 import re
 import shutil
 import subprocess
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +17,9 @@ import yaml
 
 from gpusched import __version__
 from gpusched.config.load import load_config
+from tests.ci_scripts import ROOT, ci_script
 
-ROOT = Path(__file__).resolve().parents[3]
-_SPEC = spec_from_file_location("chart", ROOT / ".ci" / "chart.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-chart = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(chart)
+chart = ci_script("chart")
 RECORDED: dict[str, Any] = json.loads(chart.RECORDING.read_text(encoding="utf-8"))
 REFUSED = {
     "a value that is misspelt": "'replica' not allowed",
@@ -174,6 +168,20 @@ def test_a_whole_configuration_is_taken_as_it_is():
     data = rendered("whole configuration")["ConfigMap/gpusched"]["data"]
     assert data["gpusched.yaml"] == "# ours\ncycle: {maxPeriod: 20s}\n"
     assert data["gpu-layouts.yaml"] == "layouts: {}\n"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_monitoring_is_the_same_by_both_ways():
+    """Monitor, rules with their templates unread, dashboards; labels are helm's alone."""
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(ROOT / "manifests" / "monitoring")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    wanted = {chart.key_of(item): item for item in chart.documents(done.stdout)}
+    made = {chart.key_of(item): item for item in rendered("monitored").values()}
+    for kind in ("PrometheusRule", "ServiceMonitor"):
+        assert made[f"{kind}/gpusched-system/gpusched"]["metadata"]["labels"].pop("release")
+    assert made == wanted
 
 
 def test_chart_and_program_have_one_version():

@@ -40,8 +40,8 @@ def rules() -> Iterator[dict[str, Any]]:
             yield from doc.get("rules", ())
 
 
-_APART = {"examples", "helm", "policies", "policies-other-projects"}
-"""Folders that are applied by themselves; helm has its own tests."""
+_APART = {"examples", "helm", "monitoring", "policies", "policies-other-projects"}
+"""Folders that are applied by themselves; helm and monitoring have their own tests."""
 
 
 def test_kustomization_names_every_manifest():
