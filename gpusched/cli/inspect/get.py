@@ -25,15 +25,18 @@ from gpusched.cli.inspect.cluster_reader import GROUP_PATH
 from gpusched.cli.inspect.devices.device_list import list_pools, pool_rows
 from gpusched.cli.inspect.devices.device_reader import read_devices
 from gpusched.cli.inspect.listing.changes import follow
-from gpusched.cli.inspect.listing.job_list import list_jobs
+from gpusched.cli.inspect.listing.daemon_jobs import SOURCES, list_jobs_of_daemon
+from gpusched.cli.inspect.listing.job_list import ListedJobs, list_jobs
 from gpusched.cli.inspect.listing.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
 from gpusched.cli.inspect.listing.label_selector import parse_label_selector
 from gpusched.cli.inspect.listing.node_list import list_nodes, node_as_json, node_rows
 from gpusched.cli.inspect.listing.object_table import object_rows
 from gpusched.cli.inspect.listing.printed_listing import Listing, print_listing
 from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups, served_kinds
+from gpusched.config.model import Config, LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.serve.view_client import NoView
 
 _KINDS: Final = {
     "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
@@ -81,6 +84,13 @@ def register(subparsers: Subparsers) -> None:
         default="name",
         help="how jobs are sorted: name (default), queue, priority, age, gpus or start",
     )
+    parser.add_argument(
+        "--source",
+        choices=SOURCES,
+        metavar="SOURCE",
+        help="of jobs: daemon (what it serves) or api (what its objects say); default: the daemon "
+        "where there is one",
+    )
     add_config(parser)
     add_output(parser, "json", "yaml", "name", "wide")
     add_kubeconfig(parser)
@@ -95,6 +105,8 @@ class _Question:
         kind: ``jobs``, ``nodes``, ``queues``, ``podgroups`` or ``devices``.
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
+        source: ``daemon`` or ``api``; None for the daemon where there is one.
+        election: names the Lease beside which the daemon's view is announced.
     """
 
     kind: str
@@ -104,6 +116,8 @@ class _Question:
     sort_by: str
     start: bool
     wide: bool
+    source: str | None
+    election: LeaderElectionConfig
 
     @property
     def where(self) -> str:
@@ -121,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     config = cluster_reader.configuration(arguments.config)
     with gpu_resources_in_force(config.gpu_resources):
-        question = _question(arguments, config.scheduler_names)
+        question = _question(arguments, config)
         read = _READERS[question.kind]
         collect_garbage_rarely()  # a short life that makes many objects
 
@@ -139,10 +153,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _question(arguments: argparse.Namespace, schedulers: Sequence[str]) -> _Question:
+def _question(arguments: argparse.Namespace, config: Config) -> _Question:
     kind = _KINDS[arguments.kind]
     if kind != "jobs" and (arguments.start or arguments.sort_by != "name"):
         raise UsageError("--start and --sort-by are for jobs")
+    if arguments.source and (
+        kind != "jobs" or (arguments.source == "daemon" and arguments.selector)
+    ):
+        raise UsageError("--source is for jobs, and labels are known to the API alone")
     if kind == "devices" and (arguments.selector or arguments.watch or arguments.output == "name"):
         raise UsageError(
             "-l, -w and -o name are not for devices: pools have no labels and no objects"
@@ -156,23 +174,37 @@ def _question(arguments: argparse.Namespace, schedulers: Sequence[str]) -> _Ques
     return _Question(
         kind=kind,
         scope=scope,
-        schedulers=schedulers,
+        schedulers=config.scheduler_names,
         selector=arguments.selector,
         sort_by=arguments.sort_by,
         start=arguments.start,
         wide=arguments.output == "wide",
+        source=arguments.source,
+        election=config.leader_election,
     )
+
+
+async def _listed_jobs(
+    api: ApiClient, question: _Question, now: float
+) -> tuple[ListedJobs, tuple[str, ...]]:
+    """Gangs by the daemon's view, else by the API; and what is to be known about that."""
+    notes: tuple[str, ...] = ()
+    if question.source != "api" and not question.selector:  # the view knows no labels
+        try:
+            return await list_jobs_of_daemon(api, question.scope, question.election), ()
+        except NoView as error:
+            if question.source == "daemon":
+                raise
+            notes = (f"read from the API, not from the daemon: {error}",)
+    selector = parse_label_selector(question.selector)
+    schedulers = question.schedulers
+    listed = await list_jobs(api, question.scope, schedulers=schedulers, now=now, selector=selector)
+    return listed, notes
 
 
 async def _read_jobs(api: ApiClient, question: _Question) -> Listing:
     now = SystemClock().now()
-    listed = await list_jobs(
-        api,
-        question.scope,
-        schedulers=question.schedulers,
-        now=now,
-        selector=parse_label_selector(question.selector),
-    )
+    listed, notes = await _listed_jobs(api, question, now)
     jobs = sorted_jobs(listed.jobs, question.sort_by, waiting=question.start)
     header, *lines = job_rows(
         jobs, now, start=question.start, wide=question.wide, everywhere=not question.scope
@@ -185,9 +217,12 @@ async def _read_jobs(api: ApiClient, question: _Question) -> Listing:
         lines=tuple(map(tuple, lines)),
         empty=f"{what}{question.where} for scheduler {' or '.join(sorted(question.schedulers))}"
         f"{_selected(question)}.",
-        notes=tuple(
-            f"{refused} are not looked at: this user may not list them"
-            for refused in listed.refused
+        notes=(
+            *notes,
+            *(
+                f"{refused} are not looked at: this user may not list them"
+                for refused in listed.refused
+            ),
         ),
     )
 

@@ -33,7 +33,9 @@ _PAGES_MAX: Final = 1000
 
 
 class NoView(GpuschedError):
-    """There is no view to be read; the sentence says why, and what is read in its place."""
+    """There is no view to be read; the sentence says why."""
+
+    exit_status = 69
 
 
 @attrs.frozen(kw_only=True)
@@ -86,9 +88,9 @@ async def find_view(api: ApiClient, *, namespace: str, lease: str) -> ViewRoute:
     address, machine = announced_address(json.loads(answer.body)) if answer.ok else ("", "")
     host = URL(address).host if address else None
     if host is None:
-        raise NoView("no daemon serves one")
+        raise NoView("no daemon serves a view")
     if is_loopback(host) and machine != socket.gethostname():
-        raise NoView("the daemon serves it on another machine, to that one alone")
+        raise NoView("the daemon serves its view on another machine, to that one alone")
     if is_loopback(host) or api.in_cluster:
         headers = {"Authorization": access.authorization}
         return ViewRoute(base=address, headers=headers, access=None, told=address)

@@ -86,7 +86,8 @@ def processes(tmp_path):
                 return process, record["at"]
         raise AssertionError("it ended")
 
-    yield known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"], daemon
+    server, token = known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"]
+    yield server, token, daemon, str(kubeconfig)
     for process in (*daemons, cluster):
         process.kill()
         process.communicate(timeout=30)
@@ -101,7 +102,7 @@ def children(process):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
 def test_the_view_of_two_daemons(processes):
     """Given a leader and a standby: both tell the same, to whom may see it; a lost process comes back."""
-    server, token, daemon = processes
+    server, token, daemon, kubeconfig = processes
     leader, url = daemon()
     everything = until(
         lambda: ask(f"{url}/v1/gangs?state=Running", token), lambda a: a[1].get("items")
@@ -126,6 +127,10 @@ def test_the_view_of_two_daemons(processes):
     passed_on = until(lambda: ask(f"{other}/v1/gangs?state=Running", token), lambda a: a[0] == 200)
     assert passed_on[1]["items"] == everything[1]["items"]
     assert ask(f"{other}/v1/nodes", eve_token)[0] == 403
+
+    # Then: commands read it, and say so where they are to and cannot.
+    listed = start("get", "jobs", "--source", "daemon", "--no-headers", "--kubeconfig", kubeconfig)
+    assert listed.communicate(timeout=30)[0].split()[:4] == ["g", "PodGroup", "default", "0"]
 
     # Then: a process that is lost is started again, and the daemon leads on.
     (lost,) = children(leader)
