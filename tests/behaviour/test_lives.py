@@ -9,9 +9,12 @@ from tests.behaviour.histories.life_stories import draw_life
 from tests.behaviour.histories.session_life import SessionLife
 from tests.behaviour.histories.stability import Evicted, Outside, Started
 from tests.behaviour.notation.cases import parse_cases
+from tests.populations import one_of
 
 
-@pytest.mark.parametrize("seed", [1, 4, 13, 19, 22, 28, 80, 115, 235, 333, 614, 683, 822])
+@pytest.mark.parametrize(
+    "seed", one_of(2, [1, 4, 13, 19, 22, 28, 80, 115, 235, 333, 614, 683, 822], first=1)
+)
 def test_a_life_is_stable(seed):
     """Seeds that started and evicted, or made chains, or failed, before these were looked for."""
     (case,) = parse_cases(draw_life(seed), family="life")

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 
 from gpusched.session.state.equivalence import GangCache
 
-ROUND = 12
+ROUND = 8
 """Gangs made and deleted between two counts."""
 GROUPS = "podgroups.scheduling.gpusched.io"
 BOUNDED = (GangCache,)

@@ -6,6 +6,7 @@ import pytest
 
 from gpusched.base import installed_files
 from tests.behaviour.fuzz.foreign_kinds import install, make
+from tests.populations import one_of
 
 NATIVE = "podgroups.scheduling.k8s.io"
 VOLCANO = "podgroups.scheduling.volcano.sh"
@@ -131,7 +132,7 @@ async def started(w, kind, count=3, *, name="a"):
     await w.until(lambda: len(w.running()) == count)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_of(2, KINDS, first=0))
 def test_room_of_a_lost_member_waits_until_it_is_made_again(play, kind):
     """Given a single that waits, then it does not get what a running gang has just lost."""
 
@@ -153,7 +154,7 @@ def test_room_of_a_lost_member_waits_until_it_is_made_again(play, kind):
     play(scenario)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_of(2, KINDS, first=1))
 def test_what_is_left_of_a_gang_is_stopped_after_its_grace(play, hasty, kind):
     """Given ten seconds of grace and no replacement, when they are over, then nobody of it runs."""
 
@@ -173,7 +174,7 @@ def test_what_is_left_of_a_gang_is_stopped_after_its_grace(play, hasty, kind):
     play(scenario)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_of(2, KINDS, first=0))
 def test_a_restart_gives_a_broken_gang_no_more_time_and_no_less_room(play, kind):
     """Given a daemon that dies 30 s after the loss, then the next one stops it at 60 s all the same."""
 
@@ -199,7 +200,7 @@ def test_a_restart_gives_a_broken_gang_no_more_time_and_no_less_room(play, kind)
     play(scenario)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_of(2, KINDS, first=1))
 def test_a_member_lost_while_no_daemon_runs_is_missed_by_the_next(play, kind):
     """Given a loss between two daemons, then the second holds the room and grants the whole grace."""
 
@@ -223,7 +224,7 @@ def test_a_member_lost_while_no_daemon_runs_is_missed_by_the_next(play, kind):
     play(scenario)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_of(2, KINDS, first=0))
 def test_extras_that_wait_do_not_make_a_gang_that_ran_one_that_never_did(play, kind):
     """Given 2 of 3 needed and no room for the third, when one is lost, then the third joins.
 

@@ -120,7 +120,10 @@ async def half_an_hour(world: ClusterRun) -> Obj:
     return outcome
 
 
+def half_an_hour_as_text(seed: int) -> str:
+    made = simulate_cluster(half_an_hour, options=SimulationOptions(seed=seed))
+    return json.dumps({"digest": made.digest, "writes": made.writes, **made.value})
+
+
 if __name__ == "__main__":
-    made = simulate_cluster(half_an_hour, options=SimulationOptions(seed=int(sys.argv[1])))
-    text = json.dumps({"digest": made.digest, "writes": made.writes, **made.value})
-    sys.stdout.write(text)
+    sys.stdout.write(half_an_hour_as_text(int(sys.argv[1])))

@@ -73,7 +73,11 @@ def versions(kubectl: Kubectl) -> dict[str, str]:
     "how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"]
 )
 def test_the_second_apply_changes_nothing(kubectl: Kubectl, how: tuple[str, ...]) -> None:
-    """Nothing that the server fills in or leaves out is taken for a difference."""
+    """Nothing that the server fills in or leaves out is taken for a difference.
+
+    The third finds a Lease in use: its holder, and the duration of its configuration, are the
+    leader's; so are annotations.
+    """
     folder = str(path("manifests"))
     kubectl("apply", "-k", folder, *how)
     before = versions(kubectl)
@@ -83,15 +87,6 @@ def test_the_second_apply_changes_nothing(kubectl: Kubectl, how: tuple[str, ...]
     if not how:
         changed = [line for line in said.splitlines() if not line.endswith(" unchanged")]
         assert changed == [ALWAYS_SENT]
-
-
-@pytest.mark.parametrize(
-    "how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"]
-)
-def test_a_lease_in_use_is_left_alone(kubectl: Kubectl, how: tuple[str, ...]) -> None:
-    """Its holder, and the duration of its configuration, are the leader's; so are annotations."""
-    folder = str(path("manifests"))
-    kubectl("apply", "-k", folder, *how)
     there = ("lease", "gpusched", "--namespace", "gpusched-system", "-o", "json")
     spec = {"holderIdentity": "a_1", "leaseDurationSeconds": 30, "leaseTransitions": 3}
     written = {"metadata": {"annotations": {"gpusched.io/told": "x"}}, "spec": spec}
