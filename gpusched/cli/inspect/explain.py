@@ -10,8 +10,10 @@ import attrs
 
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import Denied, UsageError
+from gpusched.base.errors import Denied, NotFound, UsageError
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -20,7 +22,7 @@ from gpusched.cli.command import (
     connection_choice,
     print_json,
 )
-from gpusched.cli.inspect import cluster_reader, explanation
+from gpusched.cli.inspect import cluster_reader, explanation, explanation_text
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
 from gpusched.cli.inspect.devices.device_reader import has_claims, read_devices
 from gpusched.cli.inspect.devices.device_story import describe_claims
@@ -41,14 +43,18 @@ from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
-    **dict.fromkeys(("podgroup", "podgroups", "gpg"), ("PodGroup", COMPOSITE, "Job", "Pod")),
+    **dict.fromkeys(
+        ("podgroup", "podgroups", "gpg", "gang", "gangs"), ("PodGroup", COMPOSITE, "Job", "Pod")
+    ),
     **dict.fromkeys(("compositepodgroup", "compositepodgroups"), (COMPOSITE,)),
     **dict.fromkeys(("job", "jobs"), ("Job",)),
     **dict.fromkeys(("pod", "pods", "po"), ("Pod",)),
     **{word: (kind,) for word, kind in OWNER_WORDS.items()},
+    **{kind.lower(): (kind,) for kind in sorted(WITHOUT_OBJECT)},
 }
 """Kinds of objects that have the name, the first of which counts, by the word of the user."""
 _GROUP_LABELS: Final = ("gpusched.io/pod-group", "scheduling.x-k8s.io/pod-group")
+_MEMBER_LABELS: Final = {"PodGroup": _GROUP_LABELS, "Job": (JOB_LABEL,)}
 _KUBERNETES: Final = "scheduling.k8s.io/"
 _PATHS: Final = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs/{name}",
@@ -71,7 +77,8 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("kind", choices=tuple(_KINDS), metavar="KIND",
         help="podgroup (gpg) of any project, compositepodgroup, job, pod, deployment, statefulset, "
-        "replicaset, jobset, leaderworkerset (lws), raycluster, workload, or a training job such as pytorchjob",
+        "replicaset, jobset, leaderworkerset (lws), raycluster, workload, a training job such as pytorchjob, "
+        "or gang: whatever get jobs lists under the name",
     )  # fmt: skip
     parser.add_argument(
         "name",
@@ -124,7 +131,7 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(told)
     else:
-        print(explanation.render_explanation(told))
+        print(explanation_text.render_explanation(told))
     return 0
 
 
@@ -148,10 +155,13 @@ async def gather(
         kinds: that it may be of; the first that has the name counts.
         schedulers: names of schedulers whose pods are ours.
     """
-    found = await _find(api, namespace, name, kinds=kinds)
+    found = await _find(api, namespace, name, kinds=kinds) or await _find_gang(
+        api, namespace, name, kinds=kinds
+    )
     if found is None:
         return None
     kind, owner = found
+    name = str(value_at(owner, "metadata", "name") or name)
     asked = owner if kind == "Pod" else None
     pods = await _members(api, owner, kind=kind, namespace=namespace)
     tree: list[dict[str, Any]] = []
@@ -229,17 +239,43 @@ async def _whole_gang(
             return kind, name, owner, pods
         members = await _members(api, group[1], kind="PodGroup", namespace=namespace)
         return group[0], key.name, group[1], members
+    above, owner = await _object_behind(api, key, pods)
+    called = str(value_at(owner, "metadata", "name"))
+    return above, called, owner, await _members(api, owner, kind=above, namespace=namespace)
+
+
+async def _object_behind(
+    api: ApiClient, key: GangKey, pods: Iterable[dict[str, Any]]
+) -> tuple[str, dict[str, Any]]:
+    """Kind and object behind a gang; a name alone where there is none, or none that may be read."""
     above, called = owner_of_gang(key, pods)
-    found = None
     if above in OWNER_WORDS.values():
         try:
-            found = await find_owner(api, above, namespace, called)
+            owner = await find_owner(api, above, key.namespace, called)
         except (Denied, UsageError):
-            found = None
-    if found is not None:
-        return above, called, found, await list_members(api, above, found, namespace)
-    nobody = {"metadata": {"namespace": namespace, "name": key.name}}
-    return key.kind, key.name, nobody, _by_name(await list_gang(api, key))
+            owner = None
+        if owner is not None:
+            return above, owner
+    return key.kind, {"metadata": {"namespace": key.namespace, "name": key.name}}
+
+
+async def _find_gang(
+    api: ApiClient, namespace: str, name: str, *, kinds: Sequence[str]
+) -> tuple[str, dict[str, Any]] | None:
+    """The object behind the gang of a name, as ``get jobs`` lists gangs: of these kinds, or of any."""
+    if not ({"PodGroup"} | WITHOUT_OBJECT | set(OWNER_WORDS.values())) & set(kinds):
+        return None
+    try:
+        pods = await list_objects(api, f"/api/v1/namespaces/{namespace}/pods", what="pods")
+    except (Denied, NotFound):
+        return None
+    for pod in pods:
+        key = gang_key_of_pod(pod)
+        if key is None or key.name != name or key.kind in {"PodGroup", "Job", "Pod"}:
+            continue
+        if "PodGroup" in kinds or key.kind in kinds:
+            return await _object_behind(api, key, [pod])
+    return None
 
 
 async def _find(
@@ -273,12 +309,14 @@ async def _members(
         return [owner]
     if kind == COMPOSITE:
         return []
-    if kind in OWNER_WORDS.values():
-        return _by_name(await list_members(api, kind, owner, namespace))
     name = str(value_at(owner, "metadata", "name"))
+    if kind in OWNER_WORDS.values() and value_at(owner, "metadata", "uid"):
+        return _by_name(await list_members(api, kind, owner, namespace))
+    if kind not in _MEMBER_LABELS:
+        return _by_name(await list_gang(api, GangKey(kind, namespace, name)))
     path = f"/api/v1/namespaces/{namespace}/pods"
     found: list[dict[str, Any]] = []
-    for label in {"PodGroup": _GROUP_LABELS, "Job": (JOB_LABEL,)}.get(kind, ()):
+    for label in _MEMBER_LABELS[kind]:
         query = {"labelSelector": f"{label}={name}"}
         found += await list_objects(api, path, what="pods", query=query)
     if kind == "PodGroup" and not found:

@@ -166,14 +166,14 @@ async def count_gangs(
         cache.put_job(key, read_entity("jobs", owner))
     if kind in WORKLOADS:
         cache.foreign.set_read(frozenset({kind}))
-        cache.foreign.put_workload(kind, key, _workload_of(kind, owner))
+        cache.foreign.put_workload(kind, key, read_workload(kind, owner))
     for pod in pods:
         cache.put_pod(read_entity("pods", pod))
     gangs = sorted(cache.snapshot(now).gangs, key=lambda gang: gang.key)
     return tuple(_counted(gang) for gang in gangs if gang.active and not gang.error[0])
 
 
-def _workload_of(kind: str, owner: Json) -> Any:
+def read_workload(kind: str, owner: Json) -> Any:
     """The object as the daemon reads it."""
     event = json.dumps({"type": "ADDED", "object": owner}).encode()
     return CODECS[kind].decode_event(event).item

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpusched.cli.inspect.explain import gather
-from gpusched.cli.inspect.explanation import explain_gang, render_explanation
+from gpusched.cli.inspect.explanation import explain_gang
+from gpusched.cli.inspect.explanation_text import render_explanation
 from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import ANY, SCHEMAS, install
 from tests.daemon.adapters.test_native_status import GROUPS, member, running

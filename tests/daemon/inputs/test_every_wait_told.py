@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from gpusched.cli.inspect import explain, explanation
+from gpusched.cli.inspect import explain, explanation, explanation_text
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import SCHEMAS, install
@@ -71,7 +71,7 @@ async def unexplained(w):
             name = pod["metadata"]["name"]
             evidence = await explain.gather(api, namespace="default", name=name)
             assert evidence is not None, name
-            text = explanation.render_explanation(explanation.explain_gang(evidence))
+            text = explanation_text.render_explanation(explanation.explain_gang(evidence))
             said = " ".join(told(pod)[1].split())
             if said not in " ".join(text.split()):
                 found.append((name, said, text))

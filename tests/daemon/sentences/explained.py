@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpusched.cli.inspect import explain, explanation
+from gpusched.cli.inspect import explain, explanation, explanation_text
 from gpusched.io.client.api_client import ApiClient
 
 PAGE = (Path(__file__).parents[3] / "docs" / "why-it-waits.md").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ async def explained(world, word, name):
         await api.close()
     if found is None:
         return []
-    return explanation.render_explanation(explanation.explain_gang(found)).splitlines()
+    return explanation_text.render_explanation(explanation.explain_gang(found)).splitlines()
 
 
 def facts(lines, title):

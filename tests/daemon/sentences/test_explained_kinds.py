@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from gpusched.base.errors import UsageError
+from gpusched.cli.inspect.listing.job_list import list_jobs
+from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import install, make
-from tests.daemon.adapters.test_adapters_owners import JOBSETS, LWS, RAY, job_set, lws_pod, ray_pod
+from tests.daemon.adapters.test_adapters_owners import (
+    JOBSETS,
+    LWS,
+    RAY,
+    job_set,
+    job_set_pod,
+    lws_pod,
+    ray_pod,
+)
 from tests.daemon.conftest import pod_spec
 from tests.daemon.sentences.explained import explained, facts
 
@@ -191,5 +201,63 @@ def test_a_kind_that_the_cluster_does_not_have_is_said(play):
         with pytest.raises(UsageError, match=r"no kind JobSet \(jobsets.jobset.x-k8s.io\)"):
             await explained(w, "jobset", "js")
         assert await explained(w, "deployment", "nobody") == []
+
+    play(scenario)
+
+
+async def listed_jobs(w):
+    """What ``get jobs`` lists of the namespace."""
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+    try:
+        scope = "/namespaces/default"
+        told = await list_jobs(api, scope, schedulers=["gpusched"], now=w.clock.now())
+        return told.jobs
+    finally:
+        await api.close()
+
+
+def test_whatever_get_jobs_lists_explain_tells_alike(play):
+    """Given gangs of seven kinds that wait, then each is explained by the kind and name of its row."""
+
+    async def scenario(w):
+        await w.start(nodes=0)
+        await install(w, JOBSETS, LWS)
+        make(w, JOBSETS, "js", job_set(("driver", 1, 1), ("worker", 1, 3)))
+        make(w, LWS, "serve", {"replicas": 1, "leaderWorkerTemplate": {"size": 2}})
+        w.daemon()
+        job_set_pod(w, "worker", 0, 0)
+        lws_pod(w, 0, 0)
+        w.gang("group", 2)
+        w.job("job", 3)
+        w.pod("pod")
+        w.pod(
+            "k-0",
+            labels={"kueue.x-k8s.io/pod-group-name": "kueue"},
+            annotations={"kueue.x-k8s.io/pod-group-total-count": "4"},
+        )
+        controller(w, "StatefulSet", "set", 2, **{"gpusched.io/min-member": "2"})
+        await w.clock.sleep(10)
+        rows = await listed_jobs(w)
+        assert {(row.kind, row.name, row.least) for row in rows} == {
+            ("JobSet", "js", 4),
+            ("LeaderWorkerSet", "serve-0", 2),
+            ("PodGroup", "group", 2),
+            ("Job", "job", 3),
+            ("Pod", "pod", 1),
+            ("KueuePodGroup", "kueue", 4),
+            ("StatefulSet", "set", 2),
+        }
+        for row in rows:
+            for word in (row.kind.lower(), "gang"):
+                lines = await explained(w, word, row.name)
+                assert lines, (word, row.name)
+                needs = facts(lines, "needs")[0]
+                assert needs == (
+                    f"{row.least} pods that start together"
+                    if row.least > 1
+                    else "1 pod, which starts by itself"
+                )
+                assert lines[0].split(", ")[0].endswith(f"in queue {row.queue}")
+                assert row.message in "\n".join(facts(lines, "why"))
 
     play(scenario)

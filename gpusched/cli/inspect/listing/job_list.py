@@ -13,6 +13,7 @@ import attrs
 
 from gpusched import API_VERSION
 from gpusched.api.affinity.selector import EVERYTHING, Selector
+from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected, parse_time
@@ -27,8 +28,10 @@ from gpusched.cli.inspect.cluster_reader import (
     items_at,
     list_objects,
     read_entity,
+    served_versions,
     value_at,
 )
+from gpusched.cli.inspect.owners import read_workload
 from gpusched.cli.inspect.pod_groups import API, list_groups
 from gpusched.io.client.api_client import ApiClient
 from gpusched.session.framework.reasons import pods_text
@@ -115,6 +118,7 @@ async def list_jobs(
     told, left_out = await _put_groups(api, cache, scope)
     refused += left_out
     objects = {GangKey(kind, *rest): item for (kind, *rest), item in told.items()}
+    refused += await _put_workloads(api, cache, scope)
     try:
         jobs = await list_objects(api, f"/apis/batch/v1{scope}/jobs", what="jobs")
         _put_all(cache, "jobs", jobs)
@@ -194,6 +198,27 @@ async def _put_groups(
     told = {("PodGroup", *_key(item)): item for item in reversed(listed.told)}
     told |= {("PodGroup", *_key(item)): item for item in own}
     return told, list(listed.refused)
+
+
+async def _put_workloads(api: ApiClient, cache: Cache, scope: str) -> list[str]:
+    """Show the owners that tell the size of gangs to the cache, as the daemon reads them: kinds left out."""
+    served = await served_versions(api, WORKLOADS.values())
+    refused, read = [], set()
+    for kind, api_version in served.items():
+        try:
+            items = await list_objects(
+                api, f"/apis/{api_version}{scope}/{kind.plural}", what=kind.name
+            )
+        except NotFound:
+            continue
+        except Denied:
+            refused.append(kind.plural)
+            continue
+        read.add(kind.kind)
+        for item in items:
+            cache.foreign.put_workload(kind.kind, _key(item), read_workload(kind.kind, item))
+    cache.foreign.set_read(frozenset(read))
+    return refused
 
 
 def _key(item: Json) -> ObjectKey:

@@ -1,0 +1,229 @@
+"""The story of a gang as text for a person: each sentence once, everything on one line that belongs together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from gpusched.cli.command import table
+from gpusched.cli.inspect.devices.device_story import render_claims
+from gpusched.cli.inspect.explanation import printable_line
+from gpusched.cli.inspect.group_tree import render_tree
+
+_MEMBERS_NAMED: Final = 3
+_WAITS: Final = "FailedScheduling"
+_MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
+_SEE_WHY: Final = "(see why)"
+_NOTHING_SAID: Final = [
+    "nothing was said about it yet: is the daemon running, and is it the leader?"
+]
+
+
+def render_explanation(story: dict[str, Any]) -> str:
+    """The story as text, for a person."""
+    lines = [_headline(story)]
+    facts = [("needs", need) for need in story["needs"]]
+    facts.append(("has", _census(story["pods"])))
+    if story["estimatedStartTime"]:
+        facts.append(("starts", f"about {printable_line(story['estimatedStartTime'])}"))
+    if story["turn"]:
+        seconds, ended = story["turn"]["seconds"], story["turn"]["ended"]
+        facts.append(
+            (
+                "turns",
+                f"{seconds} s in all under maxRuntime; it waits anew since {ended}, the end of the last",
+            )
+        )
+    facts += [("held", held) for held in _held(story["promised"])]
+    facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
+    reasons = _reasons(story)
+    facts += [("why", why) for why in reasons]
+    facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
+    notes = (printable_line(note) for note in (*story["unknownKeys"], *story["notes"]))
+    facts += [("note", note) for note in notes if not any(note in each for each in reasons)]
+    lines.append(table(facts, indent="  "))
+    if story["tree"]:
+        lines += ["", render_tree([_printable(row) for row in story["tree"]])]
+    if story["conditions"]:
+        header = ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
+        keys = ("type", "status", "reason", "age", "message")
+        rows = [tuple(str(item[key]) for key in keys) for item in story["conditions"]]
+        lines += ["", table([header, *(_once(row, reasons) for row in rows)])]
+    if story["pendingPods"]:
+        lines += [
+            "",
+            table(
+                [
+                    ("PENDING POD", "REASON", "MESSAGE"),
+                    *(_once(row, reasons) for row in _grouped(story["pendingPods"])),
+                ]
+            ),
+        ]
+    if story["claims"]:
+        lines += ["", render_claims(story["claims"])]
+    if story["events"]:
+        header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
+        rows = [_once(row, reasons) for row in _events_told_once(story["events"])]
+        lines += ["", table([header, *rows])]
+    return "\n".join(lines)
+
+
+def _once(row: tuple[str, ...], reasons: Sequence[str]) -> tuple[str, ...]:
+    """A row whose last cell is not told again where a reason has said it."""
+    message = row[-1]
+    said = [each.partition(": ")[2] for each in reasons]
+    return (*row[:-1], _SEE_WHY) if message and _says_no_more(message, said) else row
+
+
+def _says_no_more(message: str, said: Sequence[str]) -> bool:
+    """Whether a message is one of those, or one of them after the name of what it is about."""
+    return any(text and (message == text or message.endswith(f": {text}")) for text in said)
+
+
+def _events_told_once(events: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """One row for all events that say the same, at the place of the newest."""
+    last: dict[tuple[str, ...], int] = {}
+    for at, event in enumerate(events):
+        last[_what_it_says(event)] = at
+    for at, event in enumerate(events):
+        says = _what_it_says(event)
+        if last[says] != at:
+            continue
+        about = [each["object"] for each in events if _what_it_says(each) == says]
+        owners = [each for each in dict.fromkeys(about) if not each.startswith("Pod/")]
+        pods = [each for each in dict.fromkeys(about) if each.startswith("Pod/")]
+        told = [*owners, *(pods if len(pods) < 2 else ["its pods"])]
+        message = says[-1] if len(told) > 1 or len(pods) > 1 else str(event["message"])
+        yield (str(event["age"]), *says[:2], " and ".join(told), message)
+
+
+def _what_it_says(event: dict[str, Any]) -> tuple[str, ...]:
+    """Type, reason and message of an event, without the name of what it is about."""
+    kind, _, name = str(event["object"]).partition("/")
+    message = str(event["message"])
+    start, colon, rest = message.partition(": ")
+    about = colon and start.startswith(f"{kind} ") and start.endswith(f"/{name}")
+    return str(event["type"]), str(event["reason"]), rest if about else message
+
+
+def _printable(row: dict[str, Any]) -> dict[str, Any]:
+    """A group of a tree, its level without anything that a terminal would obey."""
+    return {**row, "level": printable_line(row["level"])}
+
+
+def _proof_texts(proofs: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for each proof, with the pods that it is about."""
+    if not any(each["proof"] for each in proofs):
+        return []
+    texts = []
+    for each in proofs:
+        proof, count = each["proof"], each["pods"]
+        pods = f"{count} pod{'s' if count != 1 else ''}"
+        if not proof:
+            texts.append(f"nothing proven of {pods}")
+        else:
+            texts.append(proof if " for " in proof else f"{proof} for {pods}")
+    return texts
+
+
+def _held(promised: Sequence[dict[str, str]]) -> list[str]:
+    if not promised:
+        return []
+    nodes = sorted({each["node"] for each in promised})
+    shown = ", ".join(nodes[:_MEMBERS_NAMED])
+    more = len(nodes) - _MEMBERS_NAMED
+    where = f"{shown} and {more} more" if more > 0 else shown
+    count = len(promised)
+    return [f"room for {count} pod{'s' if count != 1 else ''} on {where}, once it is free"]
+
+
+def _grouped_reasons(leaving: Sequence[dict[str, str]]) -> list[str]:
+    """One line a reason, with the number of pods."""
+    counts = Counter(each["message"] for each in leaving)
+    return [
+        f"{count} pod{'s' if count != 1 else ''}: {message}"
+        for message, count in sorted(counts.items())
+    ]
+
+
+def _headline(story: dict[str, Any]) -> str:
+    line = (
+        f"{story['kind']} {story['namespace']}/{story['name']}: {story['phase'] or 'not seen yet'}"
+    )
+    if story["queue"]:
+        line += f" in queue {story['queue']}"
+    if story["queuePosition"]:
+        line += f", place {story['queuePosition']}"
+    return line
+
+
+def _census(counts: dict[str, int]) -> str:
+    total = counts["total"]
+    if not total:
+        return "no pods yet"
+    parts = [f"{count} {state}" for state, count in counts.items() if state != "total"]
+    return f"{total} pod{'s' if total != 1 else ''}: {', '.join(parts)}"
+
+
+def _reasons(story: dict[str, Any]) -> list[str]:
+    """The sentence of what is false or was taken away; else that of the pods."""
+    if story["phase"] in {"Running", "Completed"}:
+        return []
+    refused = [
+        f"{item['reason']}: {item['message']}"
+        for item in story["conditions"]
+        if (item["type"] in {"Admitted", "Scheduled"} and item["status"] == "False")
+        or (item["type"] == "Preempted" and item["status"] == "True")
+    ]
+    if refused:
+        return list(dict.fromkeys(refused))
+    said = [f"{pod['reason']}: {pod['message']}" for pod in story["pendingPods"] if pod["message"]]
+    if said:
+        return list(dict.fromkeys(said))[:_MEMBERS_NAMED]
+    if story["phase"] == "Suspended":
+        return _last_said(story)
+    if story["phase"] == "Failed" and story["kind"] == "Job":
+        return [f"{item['reason']}: {item['message']}" for item in story["conditions"]
+                if item["type"] == "Failed"]  # fmt: skip
+    if story["schedulers"] and not set(story["schedulers"]) & set(story["servedSchedulers"]):
+        return [_for_others(story["schedulers"], story["servedSchedulers"])]
+    if story["pendingPods"] or not story["pods"]["total"]:
+        return _NOTHING_SAID
+    return []
+
+
+def _for_others(named: Sequence[str], served: Sequence[str]) -> str:
+    """That pods name schedulers which are not served, and which one is most like them."""
+    like = get_close_matches(named[0], served, n=1)
+    meant = f"; did you mean {like[0]}?" if like else ""
+    return (
+        f"its pods are for {' and '.join(named)}, and {' and '.join(served)} is served here: "
+        f"set schedulerName in the pod template{meant}"
+    )
+
+
+def _last_said(story: dict[str, Any]) -> list[str]:
+    """Of a suspended Job: it has no pods, so the daemon's sentences are in its events alone."""
+    if not story["queue"]:
+        return [
+            "it is suspended and names no queue: Jobs with the label gpusched.io/queue are started"
+        ]
+    told = [event for event in story["events"] if event["object"].startswith("Job/")]
+    moves = [event for event in told if event["reason"] in _MOVES][-1:]
+    waits = [event for event in told if event["reason"] == _WAITS][-1:]
+    said = [f"{event['reason']}: {event['message']}" for event in (*waits, *moves)]
+    return said or _NOTHING_SAID
+
+
+def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
+    """One row for all pods of which the same is said."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        names.setdefault((pod["reason"], pod["message"]), []).append(pod["name"])
+    for (reason, message), members in names.items():
+        shown = ", ".join(members[:_MEMBERS_NAMED])
+        more = len(members) - _MEMBERS_NAMED
+        names_shown = f"{shown} and {more} more" if more > 0 else shown
+        yield (names_shown, reason or "-", message or "nothing said yet")
