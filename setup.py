@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent
 SHIPPED = ("manifests", "conf")
 EXTRAS = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
 """Distributions of each extra: folders below .ci/distributions/."""
+LIBRARIES = {"history": ["pyarrow>=26"]}
+"""Libraries of extras that hold nothing of ours: Parquet is 50 MB that few need."""
 OF_EXTRAS = (
     "gpusched.devcluster", "gpusched.cli.devcluster", "gpusched.cli.demo",
     "gpusched.lab", "gpusched.cli.lab", "gpusched.testing",
@@ -52,6 +54,7 @@ setup(
     package_data={"gpusched.io.serve": ["page/*", "page/*/*"]},  # what browsers read
     data_files=shipped_files(),
     extras_require={
-        extra: [requirement(name) for name in names] for extra, names in EXTRAS.items()
+        **{extra: [requirement(name) for name in names] for extra, names in EXTRAS.items()},
+        **LIBRARIES,
     },
 )

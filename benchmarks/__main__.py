@@ -17,6 +17,7 @@ from benchmarks import (
     drain,
     fanout,
     flood,
+    history,
     latency,
     native_gangs,
     placement_daemon,
@@ -51,6 +52,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "device-writes": device_writes.measure,
     "waiting": waiting.measure,
     "flood": flood.measure,
+    "history": history.measure,
     "memory": remembers.measure,
     "placement-daemon": placement_daemon.measure,
     "devcluster-hour": virtual_hour.measure,
@@ -63,8 +65,8 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-feasibility": feasibility.measure,
     "placement-openb": openb.measure,
 }
-ONLY_WHEN_NAMED: Final = ("placement-openb",)
-"""A quarter of an hour, and a trace that is not part of this repository."""
+ONLY_WHEN_NAMED: Final = ("placement-openb", "history")
+"""A quarter of an hour, and a trace that is not part of this repository; a million runs."""
 
 
 def main() -> int:

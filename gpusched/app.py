@@ -43,6 +43,8 @@ from gpusched.io.cycle.policy_loader import PolicyLoader
 from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
 from gpusched.io.decisions.decision_log import DecisionLog
 from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions
+from gpusched.io.history.history_keeper import HistoryKeeper
+from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
@@ -64,7 +66,7 @@ from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.io.write.writers import WriterListeners, Writers, build_writers
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
-from gpusched.session.state.plan import Plan
+from gpusched.session.state.plan import GangStop, Plan
 
 _LEASE_CONNECTIONS: Final = 2
 _VIEW_CONNECTIONS: Final = 2
@@ -86,6 +88,7 @@ class AppOptions:
         inline: sessions run in the event loop, searches with them, and no watchdog is started
             (virtual time).
         recording: of decisions; None keeps none.
+        history: where runs of gangs are kept; None keeps none.
         state_file: shows the next process what this one died of; empty for none.
         secret: makes so many secret bytes; None draws them from ``rng``, which only serves where
             nothing is forged.
@@ -106,6 +109,7 @@ class AppOptions:
     pod: ObjectRef | None = None
     inline: bool = False
     recording: RecordingOptions | None = None
+    history: HistoryOptions | None = None
     state_file: str = ""
     secret: Callable[[int], bytes] | None = None
     opened: Open = over_http
@@ -140,6 +144,7 @@ class App:
             lambda: self._limits().decision_line_rate,
             lambda gang: any(True for _ in self.cache.families.members(gang)),
         )
+        self._history: HistoryKeeper | None = None
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._restored = ""
@@ -195,6 +200,8 @@ class App:
             if self._fault is not None:
                 self._remember(self._fault)
         finally:
+            if self._history is not None:
+                self._history.stop()
             if self._mark is not None:
                 self._mark.close()
             await api.close()
@@ -275,6 +282,7 @@ class App:
                 on_broken=self._end_on_contained_fault,
                 on_failed=self._commit_failed,
                 on_known=self._commit_known,
+                on_stopped=self._stopped,
             ),
             clock=self.options.clock,
             telemetry=self.telemetry,
@@ -393,11 +401,23 @@ class App:
             recorder=self._recorder,
             only_look=bool(self._restored),
         )
-        self.cycle.decided += [self._decision_log.decided, *self.on_plan]
+        history = self._begin_history()
+        self.cycle.decided += [self._decision_log.decided, history.decided, *self.on_plan]
         self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
         return lambda: self._live(cycle, writers)
+
+    def _begin_history(self) -> HistoryKeeper:
+        """Follow the gangs of this term; those of an earlier one go on."""
+        options = self.options
+        if self._history is None:
+            self._history = HistoryKeeper(
+                options.history, clock=options.clock, telemetry=self.telemetry,
+                inline=options.inline,
+            )  # fmt: skip
+        self._history.begin_term(self.cache)
+        return self._history
 
     def _begin_cache(self, rules: SessionRules) -> None:
         """The cache of this term: a new one after the first, under the rules in force."""
@@ -586,6 +606,11 @@ class App:
             status.bound(settled.gang)
             with self.faults.contain("log", settled.gang.gang):
                 self._decision_log.bound(settled.gang)
+
+    def _stopped(self, stop: GangStop) -> None:
+        if self._history is not None:
+            with self.faults.contain("history", stop.gang):
+                self._history.stopped(stop)
 
     def _commit_known(self, gang: GangKey) -> None:
         if self.cycle is not None:

@@ -393,6 +393,28 @@ POD_RULES_DOMAINS_MAX: Final = 32
 DECISION_LINE_RATE: Final = 50
 """Default of ``limits.decisionLineRate``. A person reads fewer; ten seconds' worth may come at once."""
 
+# -- the history ------------------------------------------------------------------------------
+HISTORY_ROWS_WAITING_MAX: Final = 50_000
+"""Records that wait to be written, some 1 KB each: five for each gang of the largest cluster."""
+HISTORY_RETRY_S: Final = 30.0
+"""So long after it could not be written the file is tried again."""
+HISTORY_STOP_S: Final = 3.0
+"""So long the end of the daemon waits for the last records: the grace of its pod has room for it."""
+HISTORY_SWEEP_S: Final = 600.0
+"""Between two deletions of old records."""
+HISTORY_CHECKPOINT_S: Final = 60.0
+"""So often what a running gang holds is written: as much is not known when the process dies."""
+HISTORY_CHECKPOINTS_MAX: Final = 200
+"""Records of running gangs that one session writes anew: some 2 ms."""
+HISTORY_JOURNAL_BYTES_MAX: Final = 16 * 2**20
+"""Bytes that the file's journal keeps when it is empty."""
+HISTORY_KEPT_S: Final = 30 * 86_400
+"""Default of ``history.keep``: a month, after which sums are in the reports of those who need them."""
+HISTORY_ROWS_MAX: Final = 1_000_000
+"""Default of ``history.maxRows``."""
+HISTORY_PAGE_MAX: Final = 10_000
+"""Records of one answer."""
+
 # -- volumes --------------------------------------------------------------------------------
 VOLUMES_WAIT_S: Final = 600.0
 """Default of ``limits.volumeTimeout``. So long a gang holds its places while its volumes are made, as long as kube-scheduler waits."""

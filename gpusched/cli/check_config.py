@@ -21,7 +21,7 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError
 from gpusched.cli.command import Subparsers, add_output, print_json, table
 from gpusched.config.load import load_file
-from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig, PluginChoice
+from gpusched.config.model import DEFAULT_LIMITS, Config, HistoryConfig, LimitsConfig, PluginChoice
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse, rehearse_on_pods
 
@@ -110,11 +110,17 @@ def _rows(config: Config) -> list[tuple[str, str]]:
             "clientConnection",
             f"{connection.qps} requests a second, {connection.max_connections} connections",
         ),
+        ("history", _history_text(config.history)),
         (
             "leaderElection",
             f"{lease} {terms}, given up after {_span(election.renew_deadline_s)}",
         ),
     ]
+
+
+def _history_text(history: HistoryConfig) -> str:
+    bounds = f"for {_span(history.keep_s)}, {history.max_rows:,} runs at most"
+    return f"{history.file}, {bounds}" if history.file else f"no file; in one of --history {bounds}"
 
 
 def _choice(choice: PluginChoice) -> str:
@@ -201,6 +207,11 @@ def _json(config: Config) -> dict[str, Any]:
         "clientConnection": {
             "qps": config.client_connection.qps,
             "maxConnections": config.client_connection.max_connections,
+        },
+        "history": {
+            "file": config.history.file,
+            "keep": _span(config.history.keep_s),
+            "maxRows": config.history.max_rows,
         },
         "leaderElection": {
             "leaseName": election.lease_name,

@@ -21,8 +21,9 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
 from gpusched.config.load import configuration_path, load_file
-from gpusched.config.model import DEFAULT
+from gpusched.config.model import DEFAULT, HistoryConfig
 from gpusched.io.decisions.recorder import LAST, RecordingOptions
+from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.observe import logs, process_limits
 from gpusched.io.observe.logs import set_up_logging
 from gpusched.io.observe.process_limits import collect_garbage_rarely
@@ -67,6 +68,12 @@ def register(subparsers: Subparsers) -> None:
         "--record-all", action="store_true", help="sessions that changed nothing as well"
     )
     parser.add_argument(
+        "--history",
+        metavar="FILE",
+        help="keep there what becomes of gangs, for gpusched get history; 'none' for no file "
+        "(default: what the configuration says under history, which is none unless changed)",
+    )
+    parser.add_argument(
         "--state-file",
         metavar="F",
         help="remembers what a process died of, for the next one; 'none' for no file (default: one "
@@ -93,8 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
     process_limits.raise_file_limit()
     collect_garbage_rarely()
     path = configuration_path(arguments.config)
+    config = load_file(path) if path else DEFAULT
     options = AppOptions(
-        config=load_file(path) if path else DEFAULT,
+        config=config,
         clock=SystemClock(),
         secret=secrets.token_bytes,
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - jitter and identity, no secret
@@ -105,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         listen=_addresses(arguments.listen),
         view=_view_address(arguments.view, arguments.kubeconfig),
         recording=_recording(arguments),
+        history=_history(arguments.history, config.history),
         state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
     )
     try:
@@ -147,6 +156,14 @@ def _recording(arguments: argparse.Namespace) -> RecordingOptions | None:
     return RecordingOptions(
         folder=Path(arguments.record_decisions), last=last, everything=arguments.record_all
     )
+
+
+def _history(named: str | None, config: HistoryConfig) -> HistoryOptions | None:
+    """Where runs of gangs are kept, and for how long."""
+    file = config.file if named is None else "" if named == "none" else named
+    if not file:
+        return None
+    return HistoryOptions(file=Path(file), keep_s=config.keep_s, rows_max=config.max_rows)
 
 
 def _state_file(named: str | None, *of: str | None) -> str:

@@ -152,6 +152,21 @@ def default_limits() -> LimitsConfig:
 
 
 @attrs.frozen(kw_only=True)
+class HistoryConfig:
+    """Where the runs of gangs are kept.
+
+    Attributes:
+        file: the path; empty keeps none, unless ``gpusched run --history`` names one.
+        keep_s: runs that ended longer ago are forgotten.
+        max_rows: runs that are kept at most.
+    """
+
+    file: str = ""
+    keep_s: float = limits.HISTORY_KEPT_S
+    max_rows: int = limits.HISTORY_ROWS_MAX
+
+
+@attrs.frozen(kw_only=True)
 class LeaderElectionConfig:
     """The Lease that makes one daemon the active one, and its timing in seconds."""
 
@@ -216,6 +231,7 @@ class Config:
     cycle: CycleConfig = CycleConfig()
     limits: LimitsConfig = DEFAULT_LIMITS
     client_connection: ClientConnectionConfig = DEFAULT_CLIENT_CONNECTION
+    history: HistoryConfig = HistoryConfig()
     leader_election: LeaderElectionConfig = LeaderElectionConfig()
     source: str = attrs.field(default="built-in configuration", eq=False)
     action_lines: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)

@@ -29,7 +29,7 @@ from gpusched.config.read_gpu_resources import (
     read_gpu_resources,
     read_type_weights,
 )
-from gpusched.config.read_limits import read_client_connection, read_limits
+from gpusched.config.read_limits import read_client_connection, read_history, read_limits
 from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import (
     BadValueError,
@@ -83,6 +83,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
         client_connection=top.read(
             "clientConnection", read_client_connection, default=DEFAULT.client_connection
         ),
+        history=top.read("history", read_history, default=DEFAULT.history),
         leader_election=top.read("leaderElection", _election, default=DEFAULT.leader_election),
     )
     top.finish()

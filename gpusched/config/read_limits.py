@@ -1,4 +1,4 @@
-"""The sections ``limits`` and ``clientConnection``: bounds that an operator tunes, with their ranges."""
+"""The sections ``limits``, ``clientConnection`` and ``history``: bounds that an operator tunes, with their ranges."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from gpusched.config.model import (
     DEFAULT_CLIENT_CONNECTION,
     DEFAULT_LIMITS,
     ClientConnectionConfig,
+    HistoryConfig,
     LimitsConfig,
 )
 from gpusched.config.section import ConfigSection
-from gpusched.config.values import seconds, whole_number
-from gpusched.config.yaml_tree import ConfigProblems, YamlNode
+from gpusched.config.values import BadValueError, seconds, whole_number
+from gpusched.config.yaml_tree import ConfigProblems, YamlNode, describe_value
 
 _QPS_MAX: Final = 20_000
 """Requests a second: several times what an API server of a large cluster serves."""
@@ -25,6 +26,8 @@ _RESERVATIONS_MAX: Final = 1_000
 _SESSION_WORK_MAX: Final = 10_000_000
 """Some ten seconds of one action: beyond, no session would end before its maxPeriod."""
 _DAY_S: Final = 86_400
+_HISTORY_ROWS_MAX: Final = 20_000_000
+"""Some 7 GB of history."""
 
 _Seconds = Callable[[YamlNode, str, ConfigProblems], float]
 _Reader = Callable[[YamlNode, str, ConfigProblems], Any]
@@ -93,3 +96,26 @@ def read_client_connection(
     )
     section.finish()
     return connection
+
+
+def read_history(node: YamlNode, name: str, problems: ConfigProblems) -> HistoryConfig:
+    """The section ``history``, with what is left out as it is by default."""
+    default = HistoryConfig()
+    section = ConfigSection.from_node(node, name, problems)
+    if section is None:
+        return default
+    history = HistoryConfig(
+        file=section.read("file", _file_name, default=default.file),
+        keep_s=section.read("keep", _span(3600, 3660 * _DAY_S), default=default.keep_s),
+        max_rows=section.read(
+            "maxRows", whole_number(low=1_000, high=_HISTORY_ROWS_MAX), default=default.max_rows
+        ),
+    )
+    section.finish()
+    return history
+
+
+def _file_name(node: YamlNode, name: str, _: ConfigProblems) -> str:
+    if isinstance(node.value, str) and "\0" not in node.value:
+        return node.value
+    raise BadValueError(node.line, f"{name} must be the path of a file, not {describe_value(node)}")

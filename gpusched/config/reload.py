@@ -28,6 +28,7 @@ _SECTIONS: Final = {
     "cycle": "cycle",
     "limits": "limits",
     "client_connection": "clientConnection",
+    "history": "history",
     "leader_election": "leaderElection",
 }
 _GPUS: Final = "gpuResources"
@@ -40,10 +41,11 @@ _PARTS_OF_GPUS: Final = {
 _NEED_A_START: Final = (
     "schedulerNames",
     *_PARTS_OF_GPUS.values(),
+    "history",
     "leaderElection",
 )
 """Whose pods are ours, what their amounts are counted in, and who may act must not change under
-decisions already taken."""
+decisions already taken; the file of the history is opened once."""
 
 
 @attrs.frozen

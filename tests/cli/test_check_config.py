@@ -50,6 +50,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         "  cycle              5ms after a change, at least every 10s",
         "  limits             as by default",
         "  clientConnection   4000 requests a second, 96 connections",
+        "  history            no file; in one of --history for 720h, 1,000,000 runs at most",
         (
             "  leaderElection     lease gpusched-system/gpusched of 15s, renewed every 2s, "
             "given up after 10s"

@@ -190,4 +190,4 @@ def test_where_nothing_waits_that_is_said(filled, capsys):
 def test_what_is_for_jobs_alone_is_refused_elsewhere(filled, capsys):
     """Given ``--start`` for queues, then one sentence and the exit status of a wrong call."""
     assert main(["get", "queues", "--start"]) == 2
-    assert "--start and --sort-by are for jobs" in capsys.readouterr().err
+    assert "--start is for jobs" in capsys.readouterr().err

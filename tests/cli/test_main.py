@@ -106,15 +106,15 @@ def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, c
             ),
         ),
         (
-            ["get", "histories"],
+            ["get", "weather"],
             (
-                'unknown kind "histories": known are jobs, job, gangs, gang, nodes, node, queues, queue, gq, podgroups, podgroup, gpg, '
-                "devices, device; see gpusched get --help"
+                'unknown kind "weather": known are jobs, job, gangs, gang, nodes, node, queues, queue, gq, history, podgroups, '
+                "podgroup, gpg, devices, device; see gpusched get --help"
             ),
         ),
         (
             ["get", "gq", "-o", "xml"],
-            'unknown format "xml": known are json, yaml, name, wide; see gpusched get --help',
+            'unknown format "xml": known are json, yaml, name, wide, csv, parquet; see gpusched get --help',
         ),
         (["version", "--loud"], "unrecognized arguments: --loud; see gpusched --help"),
         (

@@ -26,6 +26,7 @@ from gpusched.devcluster import cluster as devcluster
 from gpusched.io.client.api_client import ApiClient, ApiResponse
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
 from gpusched.io.client.transport import HttpTransport, over_http
+from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.connections import MemoryNetwork
 from gpusched.lab.virtual_time.loop import run_virtual
@@ -336,6 +337,7 @@ class World:
         config_file: str = "",
         identity: str = "",
         clock: Clock | None = None,
+        history: HistoryOptions | None = None,
         **death: Any,
     ) -> Daemon:
         """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity.
@@ -351,6 +353,7 @@ class World:
             kubeconfig=self._credentials(),
             identity=identity or f"d-{number}",
             inline=True,
+            history=history,
             opened=self._opened,
         )
         daemon = Daemon(App(options), self.journal, self.used, **death)

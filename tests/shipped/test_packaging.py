@@ -115,6 +115,7 @@ def test_an_extra_of_a_checkout_is_the_folder_of_its_distribution(wheels):
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "devcluster"',
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "lab"',
         'gpusched-lab @ CHECKOUT/lab ; extra == "lab"',
+        'pyarrow>=26; extra == "history"',
     ]
 
 

@@ -111,6 +111,8 @@ class GangIndex:
         self._running: dict[str, set[GangKey]] = {}
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
+        self.on_counted: list[Callable[[GangKey, tuple[Gang, ...]], None]] = []
+        """Called with all gangs of a key whenever they were counted anew; with none when they are gone."""
 
     def join(self, pod: Pod, known: Pod | None) -> None:
         """A member appeared or changed; ``known`` is what it was before."""
@@ -298,6 +300,7 @@ class GangIndex:
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._build_failed(key, error)
             self._report_gone_gangs(before, family)
+            self._report_counted_gangs(key, family)
             self._waiting.discard(key)
             self._count_idle(self._idle.pop(key, None), -1)
             if not family:
@@ -330,6 +333,13 @@ class GangIndex:
                         listener(gang.key, gang.uid)
                     except Exception as error:  # noqa: BLE001 - nor what was known of one
                         self._note(gang.key, error)
+
+    def _report_counted_gangs(self, key: GangKey, family: tuple[Gang, ...]) -> None:
+        for listener in self.on_counted:
+            try:
+                listener(key, family)
+            except Exception as error:  # noqa: BLE001 - who looks on stops nothing
+                self._note(key, error)
 
     def _count_idle(self, queue: str | None, times: int) -> None:
         if queue is None:

@@ -1,4 +1,4 @@
-"""``gpusched get jobs|nodes|queues|podgroups|devices``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get jobs|nodes|queues|history|podgroups|devices``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import GROUP_PATH
 from gpusched.cli.inspect.devices.device_list import list_pools, pool_rows
 from gpusched.cli.inspect.devices.device_reader import read_devices
+from gpusched.cli.inspect.listing import history_list, history_table
 from gpusched.cli.inspect.listing.changes import follow
 from gpusched.cli.inspect.listing.daemon_jobs import SOURCES, list_jobs_of_daemon
 from gpusched.cli.inspect.listing.job_list import ListedJobs, list_jobs
@@ -42,6 +43,7 @@ _KINDS: Final = {
     "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
     "nodes": "nodes", "node": "nodes",
     "queues": "queues", "queue": "queues", "gq": "queues",
+    "history": "history",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
 }  # fmt: skip
@@ -59,7 +61,8 @@ def register(subparsers: Subparsers) -> None:
         "kind",
         choices=tuple(_KINDS),
         metavar="KIND",
-        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), podgroups (gpg) or devices",
+        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), "
+        "history (what became of gangs), podgroups (gpg) or devices",
     )
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument("-n", "--namespace", metavar="NS", help="of the jobs or pod groups")
@@ -79,10 +82,10 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--sort-by",
-        choices=tuple(SORT_KEYS),
+        choices=tuple(dict.fromkeys((*SORT_KEYS, *history_table.SORT_KEYS))),
         metavar="ORDER",
-        default="name",
-        help="how jobs are sorted: name (default), queue, priority, age, gpus or start",
+        help="how jobs are sorted: name (default), queue, priority, age, gpus or start; history: "
+        "ended (default), started, since, name, queue, evictions or gpu-hours",
     )
     parser.add_argument(
         "--source",
@@ -92,8 +95,9 @@ def register(subparsers: Subparsers) -> None:
         "where there is one",
     )
     add_config(parser)
-    add_output(parser, "json", "yaml", "name", "wide")
+    add_output(parser, "json", "yaml", "name", "wide", *history_list.FORMATS)
     add_kubeconfig(parser)
+    history_list.add_history_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -133,6 +137,9 @@ def run(arguments: argparse.Namespace) -> int:
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
+    _refuse_options_of_others(arguments, _KINDS[arguments.kind])
+    if _KINDS[arguments.kind] == "history":
+        return history_list.print_history(arguments)
     config = cluster_reader.configuration(arguments.config)
     with gpu_resources_in_force(config.gpu_resources):
         question = _question(arguments, config)
@@ -155,16 +162,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _question(arguments: argparse.Namespace, config: Config) -> _Question:
     kind = _KINDS[arguments.kind]
-    if kind != "jobs" and (arguments.start or arguments.sort_by != "name"):
-        raise UsageError("--start and --sort-by are for jobs")
-    if arguments.source and (
-        kind != "jobs" or (arguments.source == "daemon" and arguments.selector)
-    ):
+    if arguments.source == "daemon" and arguments.selector:
         raise UsageError("--source is for jobs, and labels are known to the API alone")
-    if kind == "devices" and (arguments.selector or arguments.watch or arguments.output == "name"):
-        raise UsageError(
-            "-l, -w and -o name are not for devices: pools have no labels and no objects"
-        )
     parse_label_selector(arguments.selector)
     scope = ""
     if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
@@ -176,7 +175,7 @@ def _question(arguments: argparse.Namespace, config: Config) -> _Question:
         scope=scope,
         schedulers=config.scheduler_names,
         selector=arguments.selector,
-        sort_by=arguments.sort_by,
+        sort_by=arguments.sort_by or "name",
         start=arguments.start,
         wide=arguments.output == "wide",
         source=arguments.source,
@@ -200,6 +199,23 @@ async def _listed_jobs(
     schedulers = question.schedulers
     listed = await list_jobs(api, question.scope, schedulers=schedulers, now=now, selector=selector)
     return listed, notes
+
+
+def _refuse_options_of_others(arguments: argparse.Namespace, kind: str) -> None:
+    order = arguments.sort_by
+    if kind != "jobs" and (arguments.start or (order is not None and kind != "history")):
+        raise UsageError("--start is for jobs, --sort-by for jobs and history")
+    if kind != "jobs" and arguments.source:
+        raise UsageError("--source is for jobs")
+    if kind == "jobs" and order is not None and order not in SORT_KEYS:
+        raise UsageError(f"jobs are sorted by {', '.join(SORT_KEYS)}, not by {order}")
+    if kind in {"devices", "history"} and (
+        arguments.selector or arguments.watch or arguments.output == "name"
+    ):
+        why = "pools have no labels and no objects" if kind == "devices" else "it is over"
+        raise UsageError(f"-l, -w and -o name are not for {kind}: {why}")
+    if kind != "history":
+        history_list.refuse_history_options(arguments)
 
 
 async def _read_jobs(api: ApiClient, question: _Question) -> Listing:

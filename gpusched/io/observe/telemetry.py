@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -49,6 +49,22 @@ class BoundedNames:
         return name
 
 
+class HistoryState(Protocol):
+    """What is shown of the history's file: records written and lost, and whether it can be used."""
+
+    @property
+    def written(self) -> int:
+        """Records that were written."""
+
+    @property
+    def lost(self) -> int:
+        """Records that were not."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the file could be used when it was last."""
+
+
 class Telemetry:
     """Typed methods, one for each thing that is measured; ``render`` gives the text.
 
@@ -83,15 +99,18 @@ class Telemetry:
         )
         self._meter = self._provider.get_meter("gpusched")
         self._lock = threading.Lock()
+        self._history: HistoryState | None = None
         self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
         self._resource_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
         self._gpu_type_name = BoundedNames(limits.GPU_TYPES_IN_METRICS_MAX)
         self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
         self._stage_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
         self._plugin_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
+        self._gpu_type_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
         self._make_histograms()
         self._make_counters()
         self._make_gauges()
+        self._make_history()
 
     # -- what happened ----------------------------------------------------------------------
 
@@ -126,6 +145,34 @@ class Telemetry:
         """One pod was evicted, losing so much work."""
         self._evictions[action, reason] += 1
         self._evicted_gpu_seconds[()] += gpu_seconds
+
+    def gang_waited(self, queue: str, seconds: float) -> None:
+        """A gang of a queue started after so long."""
+        with self._lock:
+            queue = self._queue_name(queue)
+        self._gang_waits.observe(seconds, queue)
+
+    def gang_ran(self, queue: str, outcome: str, seconds: float) -> None:
+        """A run of a gang ended after so long: ``Succeeded``, ``Preempted`` and so on."""
+        with self._lock:
+            queue = self._queue_name(queue)
+        self._gang_runs.observe(seconds, queue, outcome)
+
+    def gang_evicted(self, queue: str, pods: int) -> None:
+        """Members of a gang were made to leave."""
+        with self._lock:
+            self._gang_evictions[(self._queue_name(queue),)] += pods
+
+    def gpus_held(self, queue: str, gpu_type: str, gpu_seconds: float) -> None:
+        """A gang held GPUs of a type for a time."""
+        with self._lock:
+            self._held_gpu_seconds[self._queue_name(queue), self._gpu_type_name(gpu_type)] += (
+                gpu_seconds
+            )
+
+    def show_history(self, writer: HistoryState) -> None:
+        """The file of the history is kept by this writer from now on."""
+        self._history = writer
 
     def rejected(self, resource: str, field: str) -> None:
         """An object was refused because of one field."""
@@ -301,7 +348,19 @@ class Telemetry:
             "Time of all calls of one hook of one plugin in one session",
             _SECONDS, ("hook", "plugin"),
         )  # fmt: skip
-        shown = (self._cycle, self._decision, self._estimate, self._solver, self._hooks)
+        spans = (1, 10, 60, 300, 1800, 3600, 14400, 43200, 86400, 259200, 604800)
+        self._gang_waits = make(
+            "gpusched_gang_wait_seconds", "From the time a gang counts as waiting to its start",
+            spans, ("queue",),
+        )  # fmt: skip
+        self._gang_runs = make(
+            "gpusched_gang_run_seconds", "From the start of a gang to the end of that run",
+            spans, ("queue", "outcome"),
+        )  # fmt: skip
+        shown = (
+            self._cycle, self._decision, self._estimate, self._solver, self._hooks,
+            self._gang_waits, self._gang_runs,
+        )  # fmt: skip
         self._registry.register(HistogramCollector(shown))
 
     def _make_counters(self) -> None:
@@ -433,6 +492,29 @@ class Telemetry:
         self._gauge(
             "degraded", "1 for a part of sessions that is off after a fault", ("what",),
             lambda: self._degraded,
+        )  # fmt: skip
+
+    def _make_history(self) -> None:
+        self._gang_evictions = self._counter(
+            "gang_evictions", "Pods of gangs that were made to leave", ("queue",)
+        )
+        self._held_gpu_seconds = self._counter(
+            "gang_gpu_seconds", "GPU seconds that gangs held", ("queue", "gpu_type")
+        )
+
+        def counted(name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+            return lambda _: [] if self._history is None else [
+                Observation(getattr(self._history, name))
+            ]  # fmt: skip
+
+        for name, what in (("written", "Records written to the history"),
+                           ("lost", "Records that the history lost")):  # fmt: skip
+            self._meter.create_observable_counter(
+                f"gpusched_history_{name}_records", [counted(name)], description=what
+            )
+        self._gauge(
+            "history_writable", "0 while the file of the history cannot be written", (),
+            lambda: {} if self._history is None else {(): float(self._history.is_well)},
         )  # fmt: skip
 
     def _counter(

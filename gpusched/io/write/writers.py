@@ -22,6 +22,7 @@ from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_calls import PreemptionCalls
 from gpusched.io.write.preemption_executor import PreemptionExecutor
 from gpusched.io.write.status.status_writer import StatusWriter
+from gpusched.session.state.plan import GangStop
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +36,7 @@ class WriterListeners:
         on_broken: told the gang whose commit broke first.
         on_failed: told of a commit that failed by our own doing.
         on_known: told that what became of such a commit is known.
+        on_stopped: told of each stop whose first member was made to leave.
     """
 
     on_fault: OnFault
@@ -43,6 +45,7 @@ class WriterListeners:
     on_broken: Callable[[GangKey], None]
     on_failed: Callable[[GangKey, Exception], None]
     on_known: Callable[[GangKey], None]
+    on_stopped: Callable[[GangStop], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -134,6 +137,11 @@ def build_writers(
         watched=watched,
         limits_in_force=limits_in_force,
     )
+
+    def stopped(stop: GangStop) -> None:
+        status.stops.stopped(stop)
+        listeners.on_stopped(stop)
+
     preemption_executor = PreemptionExecutor(
         api,
         rate_limiter,
@@ -144,7 +152,7 @@ def build_writers(
         telemetry=telemetry,
         on_fault=listeners.on_fault,
         on_contained=listeners.on_contained,
-        on_stopped=status.stops.stopped,
+        on_stopped=stopped,
         on_switched=status.stops.switched,
         limits_in_force=limits_in_force,
     )

@@ -219,7 +219,7 @@ def test_the_pod_is_locked_down():
     assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
     writable = {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
-    assert writable == {"/tmp"}
+    assert writable == {"/tmp", "/var/lib/gpusched"}
     assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
 
 
@@ -270,7 +270,10 @@ def test_the_pod_finds_its_configuration_and_itself():
     """The ConfigMap made from conf/ is mounted where the arguments say, and the pod knows its uid."""
     pod = pod_spec()
     (container,) = pod["containers"]
-    assert container["args"] == ["run", "--config", "/etc/gpusched/gpusched.yaml"]
+    assert container["args"] == [
+        "run", "--config", "/etc/gpusched/gpusched.yaml",
+        "--history", "/var/lib/gpusched/history.db",
+    ]  # fmt: skip
     (generated,) = yaml.safe_load((CONF / "kustomization.yaml").read_text())["configMapGenerator"]
     (config,) = [v for v in pod["volumes"] if v["name"] == "config"]
     assert config["configMap"]["name"] == generated["name"]

@@ -126,6 +126,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "gpu-resource",
         "limits",
         "client-connection",
+        "history",
         "gpu-type-request",
         "turn",
         "eviction-warning",

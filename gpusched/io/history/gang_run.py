@@ -1,0 +1,106 @@
+"""One run of a gang: from the moment it waits to the moment it holds nothing any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.meta.identity import UID, GangKey
+
+STILL_OPEN: Final = 1e12
+"""The end of a run that has none yet: sorts behind every other."""
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+DELETED: Final = "Deleted"
+UNKNOWN: Final = "Unknown"
+"""How runs end that nobody ended by an eviction."""
+
+
+@attrs.define(slots=True, kw_only=True, eq=False)
+class GangRun:
+    """See the module. Times are seconds since the epoch, 0.0 for what has not been.
+
+    Attributes:
+        seen: when the first daemon saw it; with the gang it names the run.
+        user: who made the gang, as far as that is proven; empty for not known.
+        members, gpus: most of them that it had or asked for; GPUs in thousandths.
+        created: when the gang's object, or its first pod, was made.
+        since: from when this run counts as waiting.
+        admitted: when its queue let it in.
+        started: when it had its minimum.
+        ended: when it held nothing any more, or ``STILL_OPEN``.
+        outcome: how it ended: a reason of evictions, or one of this module's words.
+        reason: sentence of the eviction that ended it.
+        ended_by: the gang that needed its room, or the action that ended it.
+        evictions: of its pods.
+        lost_gpu_seconds: work that these lost.
+        gpu_seconds: GPUs times seconds that it held, by GPU type; "" where the type is not known.
+        counted_until: when that was added up last.
+    """
+
+    gang: GangKey
+    uid: UID
+    seen: float
+    queue: str
+    priority: int
+    min_member: int
+    created: float
+    since: float
+    user: str = ""
+    members: int = 0
+    gpus: int = 0
+    admitted: float = 0.0
+    started: float = 0.0
+    ended: float = STILL_OPEN
+    outcome: str = ""
+    reason: str = ""
+    ended_by: str = ""
+    evictions: int = 0
+    lost_gpu_seconds: float = 0.0
+    gpu_seconds: dict[str, float] = attrs.Factory(dict)
+    counted_until: float = 0.0
+
+    @property
+    def name(self) -> tuple[str, str, float]:
+        """What tells it from all other runs."""
+        return (self.uid, self.gang.name, self.seen)
+
+    @property
+    def total_gpu_seconds(self) -> float:
+        """GPUs times seconds of all types."""
+        return sum(self.gpu_seconds.values())
+
+
+RUN_COLUMNS: Final = (
+    "uid", "name", "seen", "namespace", "kind", "queue", "user", "priority", "members",
+    "min_member", "gpus", "gpu_type", "gpu_types", "created", "since", "admitted", "started",
+    "ended", "outcome", "reason", "ended_by", "evictions", "gpu_seconds", "lost_gpu_seconds",
+    "counted_until",
+)  # fmt: skip
+"""Columns of the file, in the order of ``run_as_row``. The first three name the run."""
+
+
+def run_as_row(run: GangRun) -> tuple[Any, ...]:
+    """Values for the columns; GPU types are apart only where there are several."""
+    types = sorted(name for name, seconds in run.gpu_seconds.items() if seconds > 0)
+    several = json.dumps({name: run.gpu_seconds[name] for name in types}) if len(types) > 1 else ""
+    return (
+        run.uid, run.gang.name, run.seen, run.gang.namespace, run.gang.kind, run.queue, run.user,
+        run.priority, run.members, run.min_member, run.gpus, ",".join(types), several,
+        run.created, run.since, run.admitted, run.started, run.ended, run.outcome, run.reason,
+        run.ended_by, run.evictions, run.total_gpu_seconds, run.lost_gpu_seconds,
+        run.counted_until,
+    )  # fmt: skip
+
+
+def run_from_row(row: Sequence[Any]) -> GangRun:
+    """The run that a row of the file is about."""
+    told = dict(zip(RUN_COLUMNS, row, strict=True))
+    kind, namespace, name = told.pop("kind"), told.pop("namespace"), told.pop("name")
+    types, only = told.pop("gpu_types"), told.pop("gpu_type")
+    total = float(told.pop("gpu_seconds"))
+    by_type = json.loads(types) if types else {only: total} if total else {}
+    return GangRun(gang=GangKey(kind, namespace, name), gpu_seconds=by_type, **told)

@@ -1,0 +1,340 @@
+"""Questions to the file of runs: lists by page, and sums. It is opened read-only, by any process.
+
+Runs count that were open at some time of the span that is asked about. Pages go from the latest end
+to the earliest, runs that have not ended first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.meta.identity import format_time
+from gpusched.api.meta.units import DEVICE
+from gpusched.base import limits
+from gpusched.base.errors import UsageError
+from gpusched.io.history.gang_run import (
+    RUN_COLUMNS,
+    STILL_OPEN,
+    GangRun,
+    run_from_row,
+)
+from gpusched.io.history.history_store import HistoryUnavailable, check_version
+
+WAITING: Final = "Waiting"
+RUNNING: Final = "Running"
+SUM_KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "queue": "queue",
+        "namespace": "namespace",
+        "user": "user",
+        "gpu-type": "gpu_type",
+        "day": "day",
+    }
+)
+"""What runs can be added up by, and its column; a run counts for the day on which it ended."""
+_DAY_S: Final = 86_400
+_HOUR_S: Final = 3_600
+_NAMES: Final = "queue, namespace, user"
+_WAITED: Final = "CASE WHEN started > 0 THEN started ELSE min(ended, :now) END - since"
+_STATES: Final = {
+    WAITING: "ended >= :open AND started = 0",
+    RUNNING: "ended >= :open AND started > 0",
+}
+
+
+class BadHistoryQuery(UsageError):
+    """A question that means nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class HistoryQuery:
+    """Which runs are asked for.
+
+    Attributes:
+        namespaces: None for all of them.
+        queue, user, state: empty for any; a state is ``Waiting``, ``Running`` or an outcome.
+        since, until: seconds since the epoch; runs that were over before or began after are left out.
+        limit: of one page.
+        after: where the page begins, as the page before said.
+    """
+
+    namespaces: tuple[str, ...] | None = None
+    queue: str = ""
+    user: str = ""
+    state: str = ""
+    since: float = 0.0
+    until: float = STILL_OPEN
+    limit: int = 500
+    after: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class HistoryPage:
+    """Runs, and where the next page begins; empty when there is none."""
+
+    runs: tuple[GangRun, ...]
+    after: str
+
+
+@attrs.frozen(kw_only=True)
+class HistorySum:
+    """Runs of one queue, namespace, user, GPU type or day, added up.
+
+    Attributes:
+        key: the name; empty where it is not known, or for runs that have no end yet.
+        runs: a gang counts each time that it waited and ran.
+        started: of these had their minimum.
+        waited_s, ran_s: seconds of all runs, those that go on up to now.
+        longest_wait_s: of one run.
+        evictions: of pods.
+    """
+
+    key: str
+    runs: int
+    started: int
+    waited_s: float
+    longest_wait_s: float
+    ran_s: float
+    evictions: int
+    gpu_seconds: float
+    lost_gpu_seconds: float
+
+
+_SUMMED: Final = tuple(each.name for each in attrs.fields(HistorySum))
+
+
+def query_history(path: Path, query: HistoryQuery) -> HistoryPage:
+    """One page of runs.
+
+    Raises:
+        HistoryUnavailable: the file cannot be read.
+        BadHistoryQuery: the question means nothing.
+    """
+    if not 1 <= query.limit <= limits.HISTORY_PAGE_MAX:
+        raise BadHistoryQuery(
+            f"limit must be from 1 to {limits.HISTORY_PAGE_MAX}, not {query.limit}"
+        )
+    where, values = _conditions(query)
+    if query.after:
+        ended, number = _page_start(query.after)
+        where.append("(ended, id) < (:ended, :number)")
+        values |= {"ended": ended, "number": number}
+    text = (
+        f"SELECT {', '.join(RUN_COLUMNS)}, id FROM runs WHERE {' AND '.join(where)} "  # noqa: S608
+        "ORDER BY ended DESC, id DESC LIMIT :most"
+    )
+    with _reading(path) as file:
+        rows = file.execute(text, {**values, "most": query.limit + 1}).fetchall()
+    page = rows[: query.limit]
+    after = ""
+    if len(rows) > len(page):
+        last = page[-1]
+        after = f"{last[RUN_COLUMNS.index('ended')]!r}/{last[-1]}"
+    return HistoryPage(runs=tuple(run_from_row(row[:-1]) for row in page), after=after)
+
+
+def sum_history(path: Path, query: HistoryQuery, by: str, now: float) -> tuple[HistorySum, ...]:
+    """Runs that ended in a span added up, and where it lasts until now those that go on; sorted by name.
+
+    Args:
+        path: of the file.
+        query: which runs; the page does not count.
+        by: of ``SUM_KEYS``.
+        now: seconds since the epoch, until which runs count that go on.
+
+    Raises:
+        HistoryUnavailable: the file cannot be read.
+        BadHistoryQuery: the question means nothing.
+    """
+    if by not in SUM_KEYS:
+        raise BadHistoryQuery(f"history is added up by {', '.join(SUM_KEYS)}, not by {by}")
+    where, values = _conditions(query)
+    first, last = -(-query.since // _DAY_S) * _DAY_S, min(query.until, now) // _DAY_S * _DAY_S
+    if last <= first:  # hardly a day: run by run
+        first = last = min(query.until, STILL_OPEN)
+    values |= {"now": now, "first": first, "last": last}
+    values |= {"first_day": _day(first), "last_day": _day(last), "by_type": by == "gpu-type"}
+    with _reading(path) as file:
+        rows = file.execute(_sum_text(by, " AND ".join(where[2:] or ["1"])), values).fetchall()
+    return tuple(HistorySum(**dict(zip(_SUMMED, row, strict=True))) for row in rows)
+
+
+def _sum_text(by: str, wanted: str) -> str:
+    """Whole days as they were added up, what is beside them run by run, and runs that go on."""
+    of_days = wanted if "ended" not in wanted else "0"  # days know runs that have ended
+    several = "json_each(CASE gpu_types WHEN '' THEN '{}' ELSE gpu_types END) each"
+    sources = [
+        (
+            f"SELECT day, {_NAMES}, outcome, gpu_type, runs, started, waited_s, longest_wait_s, ran_s, "  # noqa: S608
+            "evictions, gpu_seconds, lost_gpu_seconds FROM days "
+            f"WHERE by_type = :by_type AND day >= :first_day AND day < :last_day AND {of_days}"
+        )
+    ]
+    parts = [("runs", "gpu_type, ", "gpu_seconds", "1")]
+    if by == "gpu-type":
+        parts = [
+            ("runs", "gpu_type, ", "gpu_seconds", "gpu_types = ''"),
+            (f"runs, {several}", "each.key, ", "each.value", "gpu_types <> ''"),
+        ]
+    for span in (
+        "ended >= :since AND ended < :first",
+        "ended >= max(:last, :first) AND ended < :until AND ended < :open",
+        "ended >= :open AND since < :until AND :until > :now",
+    ):
+        sources += [
+            f"SELECT CASE WHEN ended >= :open THEN '' ELSE date(ended, 'unixepoch') END, {_NAMES}, "  # noqa: S608
+            f"outcome, {gpu_type}1, started > 0, {_WAITED}, {_WAITED}, "
+            "CASE WHEN started > 0 THEN max(0, min(ended, :now) - started) ELSE 0 END, evictions, "
+            f"{gpu_seconds}, lost_gpu_seconds FROM {table} WHERE {span} AND {which} AND {wanted}"
+            for table, gpu_type, gpu_seconds, which in parts
+        ]
+    return (
+        f"SELECT {SUM_KEYS[by]}, sum(runs), sum(started), sum(waited_s), max(longest_wait_s), "  # noqa: S608
+        "sum(ran_s), sum(evictions), sum(gpu_seconds), sum(lost_gpu_seconds) "
+        f"FROM ({' UNION ALL '.join(sources)}) GROUP BY 1 ORDER BY 1"
+    )
+
+
+def _day(seconds: float) -> str:
+    return format_time(seconds)[:10] if seconds < STILL_OPEN else "9999"
+
+
+def _conditions(query: HistoryQuery) -> tuple[list[str], dict[str, Any]]:
+    """What runs must fulfil, and values for the names in it."""
+    where = ["ended >= :since", "since < :until"]
+    values: dict[str, Any] = {"since": query.since, "until": query.until, "open": STILL_OPEN}
+    if query.namespaces is not None:
+        names = {f"namespace{number}": name for number, name in enumerate(query.namespaces)}
+        where.append(f"namespace IN ({', '.join(f':{name}' for name in names)})")
+        values.update(names)
+    for column, wanted in (("queue", query.queue), ("user", query.user)):
+        if wanted:
+            where.append(f"{column} = :{column}")
+            values[column] = wanted
+    if query.state in _STATES:
+        where.append(_STATES[query.state])
+    elif query.state:
+        where.append("outcome = :state")
+        values["state"] = query.state
+    return where, values
+
+
+def _page_start(after: str) -> tuple[float, int]:
+    ended, _, number = after.partition("/")
+    try:
+        return float(ended), int(number)
+    except ValueError:
+        raise BadHistoryQuery(f"continue {after[:40]!r} is none that an answer gave") from None
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.exists():
+        raise HistoryUnavailable(
+            f"{path}: there is no history; gpusched run --history {path} keeps one"
+        )
+    try:
+        with contextlib.closing(_opened_for_reading(path)) as file:
+            check_version(file, path)
+            yield file
+    except sqlite3.Error as error:
+        raise HistoryUnavailable(f"{path}: cannot be read: {error}") from error
+
+
+def _opened_for_reading(path: Path) -> sqlite3.Connection:
+    """The file as others write it; one that nobody writes may lie in a folder that is read-only."""
+    address = path.absolute().as_uri()
+    file = sqlite3.connect(f"{address}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        file.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        file.close()
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        return sqlite3.connect(f"{address}?immutable=1", uri=True, check_same_thread=False)
+    return file
+
+
+# -- as others show it ---------------------------------------------------------------------------
+def run_state(run: GangRun) -> str:
+    """``Waiting``, ``Running``, or how it ended."""
+    if run.ended >= STILL_OPEN:
+        return RUNNING if run.started else WAITING
+    return run.outcome
+
+
+def run_as_json(run: GangRun, now: float) -> dict[str, Any]:
+    """One run in the style of the API, as ``/v1/history`` and ``get history -o json`` show it.
+
+    Args:
+        run: that is shown.
+        now: seconds since the epoch, until which a run counts that goes on.
+    """
+    end = min(run.ended, now)
+    waited = (run.started or end) - run.since
+    return {
+        "metadata": {"namespace": run.gang.namespace, "name": run.gang.name, "uid": run.uid},
+        "gangKind": run.gang.kind,
+        "queue": run.queue,
+        "user": run.user,
+        "priority": run.priority,
+        "members": run.members,
+        "minMember": run.min_member,
+        "gpus": _number(run.gpus / DEVICE),
+        "gpuType": ",".join(sorted(name for name in run.gpu_seconds if name)),
+        "state": run_state(run),
+        "created": _time(run.created),
+        "since": _time(run.since),
+        "admitted": _time(run.admitted),
+        "started": _time(run.started),
+        "ended": _time(run.ended if run.ended < STILL_OPEN else 0.0),
+        "waitSeconds": round(max(0.0, waited), 3),
+        "runSeconds": round(max(0.0, end - run.started), 3) if run.started else 0.0,
+        "evictions": run.evictions,
+        "endedBy": run.ended_by,
+        "message": run.reason,
+        "gpuHours": hours(run.total_gpu_seconds),
+        "gpuHoursByType": {name: hours(run.gpu_seconds[name]) for name in sorted(run.gpu_seconds)},
+        "lostGpuHours": hours(run.lost_gpu_seconds),
+    }
+
+
+def hours(gpu_seconds: float) -> float:
+    """GPU-hours, to four digits behind the point."""
+    return round(gpu_seconds / _HOUR_S, 4)
+
+
+def _number(amount: float) -> str:
+    return f"{amount:g}"
+
+
+def _time(seconds: float) -> str:
+    return format_time(seconds) if seconds else ""
+
+
+def sum_as_json(each: HistorySum, by: str) -> dict[str, Any]:
+    """One sum in the style of the API.
+
+    Args:
+        each: that is shown.
+        by: of ``SUM_KEYS``.
+    """
+    return {
+        "by": by,
+        "name": each.key,
+        "runs": each.runs,
+        "starts": each.started,
+        "waitSeconds": round(max(0.0, each.waited_s), 3),
+        "longestWaitSeconds": round(max(0.0, each.longest_wait_s), 3),
+        "runSeconds": round(each.ran_s, 3),
+        "evictions": each.evictions,
+        "gpuHours": hours(each.gpu_seconds),
+        "lostGpuHours": hours(each.lost_gpu_seconds),
+    }

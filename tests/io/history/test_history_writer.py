@@ -1,0 +1,233 @@
+"""Trouble with the file of the history: it stops, says so once, loses no more than it says, and comes back."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sqlite3
+import threading
+
+import pytest
+
+from gpusched.io.history.history_query import HistoryQuery, query_history
+from gpusched.io.history.history_store import HistoryStore, HistoryUnavailable
+from gpusched.io.history.history_writer import HistoryOptions, HistoryWriter
+
+from .conftest import DAY, NOW
+
+LATER = 31.0
+"""Seconds after which the file is tried again."""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Where runs go."""
+    return tmp_path / "history.db"
+
+
+@pytest.fixture
+def writer(file, clock):
+    """One whose file is written when it is told to."""
+    options = HistoryOptions(file=file, keep_s=30 * DAY, rows_max=1_000)
+    return HistoryWriter(options, clock, inline=True, rows_waiting_max=3)
+
+
+def begin(writer):
+    """As a term begins."""
+    writer.ask_open_runs()
+    writer.flush()
+    return writer.take_open_runs()
+
+
+def names(file):
+    """Of the gangs in the file."""
+    return sorted(run.gang.name for run in query_history(file, HistoryQuery()).runs)
+
+
+def stops(caplog):
+    """What was said about a history that stopped."""
+    return [vars(each)["gpusched_facts"]["why"] for each in caplog.records
+            if "the history stops" in each.message]  # fmt: skip
+
+
+def test_a_run_that_changes_is_one_row(writer, file, make_run):
+    """Given a run put three times, then the file has its last state once."""
+    begin(writer)
+    for evictions in range(3):
+        writer.put(make_run(1, evictions=evictions))
+        writer.flush()
+    (run,) = query_history(file, HistoryQuery()).runs
+    assert run.evictions == 2
+    assert writer.written == 3
+
+
+def test_open_runs_are_handed_out_as_they_were_written(writer, clock, make_run):
+    """Given another process later, then it gets what has not ended, whole."""
+    begin(writer)
+    wanted = make_run(1, gpu_seconds={"A": 5.0, "B": 7.0}, counted_until=NOW, started=NOW - 9)
+    writer.put(wanted)
+    writer.put(make_run(2, ended_ago=10))
+    writer.stop(1.0)
+    again = HistoryWriter(writer._options, clock, inline=True)
+    (run,) = begin(again)
+    assert (run.gang, run.gpu_seconds, run.seen, run.started) == (
+        wanted.gang, wanted.gpu_seconds, wanted.seen, wanted.started,
+    )  # fmt: skip
+
+
+def test_what_finds_no_place_is_counted_and_said(writer, file, make_run, caplog):
+    """Given three places and five runs, then two are lost, and one line says so."""
+    begin(writer)
+    for number in range(5):
+        writer.put(make_run(number))
+    writer.flush()
+    assert names(file) == ["g0", "g1", "g2"]
+    assert writer.lost == 2
+    (line,) = [each for each in caplog.records if "were lost" in each.message]
+    assert vars(line)["gpusched_facts"] == {"lost": 2}
+
+
+def test_a_locked_file_is_tried_again(writer, file, clock, make_run, caplog):
+    """Given another process that holds the file, then rows wait and are written when it lets go."""
+    HistoryStore(file).close()
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    begin(writer)
+    writer.put(make_run(1))
+    for _ in range(3):
+        clock.at += LATER
+        writer.flush()
+    assert [each.partition(": ")[2] for each in stops(caplog)] == [
+        "another process is writing to it"
+    ]
+    assert not writer.is_well
+    other.execute("ROLLBACK")
+    other.close()
+    clock.at += LATER
+    writer.flush()
+    assert writer.take_open_runs() == []
+    writer.flush()
+    assert names(file) == ["g1"]
+    assert writer.is_well
+
+
+def test_a_damaged_file_is_set_aside_and_a_new_one_begins(writer, file, clock, make_run, caplog):
+    """Given rubbish where the file should be, then it is kept under another name."""
+    file.write_bytes(b"this is no database, it is a letter" * 100)
+    begin(writer)
+    assert "was damaged" in stops(caplog)[0]
+    assert file.with_name("history.db.damaged").read_bytes().startswith(b"this is no database")
+    clock.at += LATER
+    writer.flush()
+    assert writer.take_open_runs() == []
+    writer.put(make_run(1))
+    writer.flush()
+    assert names(file) == ["g1"]
+
+
+def test_a_file_damaged_while_it_is_open_is_set_aside(writer, file, clock, make_run):
+    """Given pages that are overwritten, then writing ends in a new file, without a fault."""
+    begin(writer)
+    for number in range(3):
+        writer.put(make_run(number))
+    writer.stop(1.0)
+    content = bytearray(file.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    file.write_bytes(content)
+    again = HistoryWriter(writer._options, clock, inline=True)
+    for _ in range(3):
+        begin(again)
+        again.put(make_run(7))
+        again.flush()
+        clock.at += LATER
+    assert again.is_well
+    assert names(file) == ["g7"]
+    assert file.with_name("history.db.damaged").exists()
+
+
+def test_a_file_of_a_later_version_is_not_touched(writer, file, clock, caplog):
+    """Given a file of format 99, then it is said once, and stays as it is."""
+    HistoryStore(file).close()
+    with sqlite3.connect(file) as later:
+        later.execute("PRAGMA user_version = 99")
+    later.close()
+    before = file.read_bytes()
+    for _ in range(3):
+        begin(writer)
+        clock.at += LATER
+    (why,) = stops(caplog)
+    assert "was written by a later version of gpusched (its format is 99, this" in why
+    assert file.read_bytes() == before
+    with pytest.raises(HistoryUnavailable, match="later version"):
+        query_history(file, HistoryQuery())
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path, clock, caplog):
+    """Given a file where the folder should be, then one sentence says what is wrong."""
+    (tmp_path / "no-folder").write_text("")
+    options = HistoryOptions(file=tmp_path / "no-folder" / "h.db", keep_s=DAY, rows_max=1_000)
+    begin(HistoryWriter(options, clock, inline=True))
+    assert stops(caplog) == [f"{options.file}: File exists"]
+
+
+def test_a_full_disk_loses_nothing_that_has_a_place(writer, file, clock, make_run, caplog):
+    """Given no room for the file to grow, then rows wait, and are written when there is."""
+    begin(writer)
+    writer.put(make_run(1, reason="x" * 1_000_000))
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, usual[1]))
+    try:
+        writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert len(stops(caplog)) == 1
+    assert names(file) == []
+    clock.at += LATER
+    writer.flush()
+    writer.take_open_runs()
+    writer.flush()
+    assert names(file) == ["g1"]
+    assert writer.lost == 0
+
+
+def test_a_file_that_was_removed_is_begun_anew(writer, file, clock, make_run):
+    """Given somebody who removes the file, then rows do not go where nobody finds them."""
+    begin(writer)
+    writer.put(make_run(1))
+    writer.flush()
+    file.unlink()
+    writer.put(make_run(2))
+    writer.flush()
+    clock.at += LATER
+    writer.flush()
+    writer.take_open_runs()
+    writer.flush()
+    assert names(file) == ["g2"]
+
+
+def test_old_runs_are_forgotten_and_too_many_are(file, clock, make_run):
+    """Given runs of forty days and a bound, then what ended first goes, open ones stay."""
+    options = HistoryOptions(file=file, keep_s=30 * DAY, rows_max=4)
+    writer = HistoryWriter(options, clock, inline=True)
+    begin(writer)
+    writer.put(make_run(0))
+    writer.put(make_run(1, ended_ago=40 * DAY, started=0.0))
+    for number in range(2, 8):
+        writer.put(make_run(number, ended_ago=100.0 - number))
+    writer.flush()
+    clock.at += 601.0
+    writer.flush()
+    assert names(file) == ["g0", "g5", "g6", "g7"]
+
+
+def test_a_thread_writes_while_nobody_waits(file, clock, make_run):
+    """Given a writer with a thread of its own, then all is in the file when it has stopped."""
+    options = HistoryOptions(file=file, keep_s=30 * DAY, rows_max=1_000)
+    writer = HistoryWriter(options, clock)
+    assert "history" in {each.name for each in threading.enumerate()}
+    writer.ask_open_runs()
+    writer.put(make_run(1))
+    writer.stop(30.0)
+    assert names(file) == ["g1"]
