@@ -49,7 +49,7 @@ imports: setup ## who may import whom
 unit: setup ## the tests alone; at the end the slowest twenty
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
 
-chaos: setup ## the 200 chaos seeds, of which `make test` plays 40
+chaos: setup ## the 200 chaos seeds, of which `make test` plays 30
 	$(BIN)/gpusched chaos --seeds 0-199 --jobs 2
 
 soak: setup ## every test with all seeds, lives and examples, of which `make test` plays a sample

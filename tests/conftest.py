@@ -11,9 +11,14 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from hypothesis import settings
 
 from gpusched.session.containment import attempt
 from gpusched.session.containment.attempt import describe_exception
+from tests.populations import examples
+
+settings.register_profile("gpusched", max_examples=examples(30, whole=100))
+settings.load_profile("gpusched")
 
 
 def pytest_configure() -> None:

@@ -10,15 +10,25 @@ from tests.behaviour.notation.cases import load_cases
 from tests.behaviour.notation.known_differences import read_known_differences
 from tests.behaviour.notation.parser import PLAYERS
 from tests.behaviour.notation.players import case_differences
+from tests.populations import one_of
 
 HERE = Path(__file__).parent
 CASES = [case for file in sorted((HERE / "cases").glob("*.cases")) for case in load_cases(file)]
 DIFFERS = read_known_differences(HERE / "differs.txt")
 
 
+BY_SESSIONS = [case for case in CASES if not case.not_for("session")]
+CHOSEN = {
+    "session": CASES,
+    "blackbox": [*one_of(2, BY_SESSIONS), *(case for case in CASES if case.not_for("session"))],
+}
+"""Every second case is played on the whole daemon as well, and each that is for it alone."""
+
+
 def params():
+    assert CHOSEN.keys() == set(PLAYERS)
     for player in PLAYERS:
-        for case in CASES:
+        for case in CHOSEN[player]:
             marks = []
             if why := case.not_for(player):
                 marks.append(pytest.mark.skip(reason=why))

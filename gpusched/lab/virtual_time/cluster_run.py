@@ -140,6 +140,8 @@ def simulate_cluster(
     """
 
     async def main(clock: LoopClock) -> RunOutcome[T]:
+        if not options.http:
+            return await _run(scenario, clock, Path(), options=options)
         with tempfile.TemporaryDirectory(prefix="gpusched-simulate-") as folder:
             return await _run(scenario, clock, Path(folder), options=options)
 
