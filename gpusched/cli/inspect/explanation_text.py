@@ -16,6 +16,7 @@ _MEMBERS_NAMED: Final = 3
 _WAITS: Final = "FailedScheduling"
 _MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
 _SEE_WHY: Final = "(see why)"
+_SEE_ABOVE: Final = "(see above)"
 _NOTHING_SAID: Final = [
     "nothing was said about it yet: is the daemon running, and is it the leader?"
 ]
@@ -65,21 +66,25 @@ def render_explanation(story: dict[str, Any]) -> str:
         lines += ["", render_claims(story["claims"])]
     if story["events"]:
         header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
-        rows = [_once(row, reasons) for row in _events_told_once(story["events"])]
+        above = [item["message"] for item in story["conditions"]]
+        rows = [_once(row, reasons, above) for row in _events_told_once(story["events"])]
         lines += ["", table([header, *rows])]
     return "\n".join(lines)
 
 
-def _once(row: tuple[str, ...], reasons: Sequence[str]) -> tuple[str, ...]:
-    """A row whose last cell is not told again where a reason has said it."""
+def _once(
+    row: tuple[str, ...], reasons: Sequence[str], above: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """A row whose last cell is not told again where a reason, or what stands above, has said it."""
     message = row[-1]
+    if not message:
+        return row
     said = [each.partition(": ")[2] for each in reasons]
-    return (*row[:-1], _SEE_WHY) if message and _says_no_more(message, said) else row
-
-
-def _says_no_more(message: str, said: Sequence[str]) -> bool:
-    """Whether a message is one of those, or one of them after the name of what it is about."""
-    return any(text and (message == text or message.endswith(f": {text}")) for text in said)
+    if any(message in each for each in said) or any(
+        each and message.endswith(f": {each}") for each in said
+    ):
+        return (*row[:-1], _SEE_WHY)
+    return (*row[:-1], _SEE_ABOVE) if any(message in each for each in above) else row
 
 
 def _events_told_once(events: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -261,3 +261,19 @@ def test_whatever_get_jobs_lists_explain_tells_alike(play):
                 assert row.message in "\n".join(facts(lines, "why"))
 
     play(scenario)
+
+
+def test_a_gate_is_named_by_both(play):
+    """Given a pod behind a gate, then get jobs and explain name it."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon()
+        w.pod("early", spec={"schedulingGates": [{"name": "example.com/quota"}]})
+        await w.clock.sleep(5)
+        (row,) = await listed_jobs(w)
+        assert row.message == "1 pod of 1 needed is held by gate example.com/quota"
+        (why,) = facts(await explained(w, "gang", "early"), "why")
+        assert "held by gate example.com/quota" in why
+
+    play(scenario)

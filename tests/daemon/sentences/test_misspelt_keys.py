@@ -50,7 +50,7 @@ def test_a_pod_that_waits_is_told_beside_why(play):
         await w.until(lambda: warnings(w) == {("Pod", "p"): SAID}, within=15)
         lines = await explained(w, "pod", "p")
         assert facts(lines, "note") == []
-        assert "\n".join(lines).count("means nothing") == 2  # why, and the event UnknownKey
+        assert "\n".join(lines).count("means nothing") == 1
 
     play(scenario)
 

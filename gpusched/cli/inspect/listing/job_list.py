@@ -34,7 +34,7 @@ from gpusched.cli.inspect.cluster_reader import (
 from gpusched.cli.inspect.owners import read_workload
 from gpusched.cli.inspect.pod_groups import API, list_groups
 from gpusched.io.client.api_client import ApiClient
-from gpusched.session.framework.reasons import pods_text
+from gpusched.session.framework.reasons import gates_text, pods_text
 
 WAITS: Final = "Waiting"
 STARTS: Final = "Starting"
@@ -230,7 +230,11 @@ def _listed(gang: Gang, group: Json | None, pods: dict[ObjectKey, Json]) -> List
     running = bool(gang.placed) and not gang.missing_members
     told = next(_reasons(gang, group, pods), ("", "")) if gang.pod_sets or gang.gated else ("", "")
     if gang.gated and not told[0]:
-        told = ("SchedulingGated", f"{pods_text(gang.gated)} of it have scheduling gates")
+        held = "is" if gang.gated == 1 else "are"
+        told = (
+            "SchedulingGated",
+            f"{pods_text(gang.gated)} of {gang.min_member} needed {held} held by {gates_text(gang.gates)}",
+        )
     if gang.suspended and not told[0]:
         told = ("Suspended", "its Job is suspended until the gang is admitted")
     return ListedJob(
