@@ -721,3 +721,40 @@ def test_a_cluster_without_the_resources(cluster, capsys):
         "gpusched: could not read queues: not found; if the cluster does not know gpusched yet: "
         "kubectl apply -k manifests/\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "needs"),
+    [
+        (
+            {"subGroups": [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 3}]},
+            ["5 pods that start together", "2 of its 2 sub-groups complete: a with 2, b with 3"],
+        ),
+        (
+            {"subGroups": [{"name": "a", "minMember": 2}, {"name": "b"}], "minSubGroups": 1,
+             "minMember": 4},
+            ["4 pods that start together", "1 of its 2 sub-groups complete: a with 2, b with 1"],
+        ),
+        (
+            {"subGroups": [{"name": "a", "minSubGroups": 1}, {"name": "b", "parent": "a"}],
+             "minMember": 2},
+            ["2 pods that start together", "1 of its 1 sub-groups complete: a"],
+        ),
+        (
+            {"minMember": 3, "minTaskMember": {"worker": 2, "leader": 1}},
+            ["3 pods that start together", "1 of role leader among them", "2 of role worker among them"],
+        ),
+        ({"subGroups": "odd", "minTaskMember": 3}, ["1 pod, which starts by itself"]),
+    ],
+)  # fmt: skip
+def test_explain_tells_what_sub_groups_and_roles_need(cluster, capsys, spec, needs):
+    """Given a PodGroup in parts, then the pods with which enough of them are complete are needed."""
+    made = group("llm", phase="Inqueue")
+    made["spec"] = {"queue": "research", **spec}
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": made,
+        "/api/v1/namespaces/team-a/pods": [],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "llm", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["needs"] == needs

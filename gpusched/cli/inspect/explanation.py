@@ -26,6 +26,7 @@ from gpusched.config.model import DEFAULT
 from gpusched.session.framework.reasons import gates_text
 
 _EVENTS_SHOWN: Final = 8
+_SUB_GROUPS_NAMED: Final = 4
 _GATED: Final = "SchedulingGated"
 _COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
 """Of a Job's controller, one for each pod: the number of pods says it already."""
@@ -81,7 +82,12 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "estimatedStartTime": status.get("estimatedStartTime"),
         "minMember": minimum,
         "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
-        "needs": _needs(evidence, minimum) + _gpu_types(evidence) + _devices(evidence),
+        "needs": [
+            *_needs(evidence, minimum),
+            *_parts(evidence),
+            *_gpu_types(evidence),
+            *_devices(evidence),
+        ],
         "schedulers": sorted(
             {printable_line(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
@@ -158,8 +164,9 @@ def _minimum(evidence: GangObjects) -> int:
     if evidence.gangs:
         return max(gang.minimum for gang in evidence.gangs)
     spec = _mapping(evidence.owner, "spec")
+    given: Any = 1
     if evidence.kind == "PodGroup":
-        given = spec.get("minMember")
+        given = max(_whole(spec.get("minMember"), 1), _fewest_of_sub_groups(spec))
     elif evidence.kind == "Job":
         annotations = _mapping(evidence.owner, "metadata", "annotations")
         text = printable_line(annotations.get("gpusched.io/min-member"))
@@ -168,9 +175,46 @@ def _minimum(evidence: GangObjects) -> int:
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
         gang = spec.get("completionMode") == "Indexed" or parallel == completions
         given = parallel if gang else 1
-    else:
-        given = 1
-    return given if isinstance(given, int) else 1
+    return _whole(given, 1)
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _top_sub_groups(spec: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """How many of a PodGroup's sub-groups must be complete, and those that are in no other one."""
+    top = [part for part in _objects(spec, "subGroups") if not part.get("parent")]
+    return min(len(top), _whole(spec.get("minSubGroups"), len(top))), top
+
+
+def _fewest_of_sub_groups(spec: dict[str, Any]) -> int:
+    """The fewest pods with which enough sub-groups are complete; 0 where some hold others."""
+    need, top = _top_sub_groups(spec)
+    if len(top) != len(_objects(spec, "subGroups")):
+        return 0
+    return sum(sorted(_whole(part.get("minMember"), 1) for part in top)[:need])
+
+
+def _parts(evidence: GangObjects) -> list[str]:
+    """What sub-groups and roles of a PodGroup need beside its minimum."""
+    spec = _mapping(evidence.owner, "spec") if evidence.kind == "PodGroup" else {}
+    found = []
+    need, top = _top_sub_groups(spec)
+    if top:
+        holders = {part.get("parent") for part in _objects(spec, "subGroups")}
+        named = [
+            printable_line(part.get("name"))
+            + ("" if part.get("name") in holders else f" with {_whole(part.get('minMember'), 1)}")
+            for part in top[:_SUB_GROUPS_NAMED]
+        ]
+        more = ["and others"] if len(top) > _SUB_GROUPS_NAMED else []
+        found.append(f"{need} of its {len(top)} sub-groups complete: {', '.join(named + more)}")
+    found += [
+        f"{_whole(least, 1)} of role {printable_line(role)} among them"
+        for role, least in sorted(_mapping(spec, "minTaskMember").items())
+    ]
+    return found
 
 
 def _needs(evidence: GangObjects, minimum: int) -> list[str]:
