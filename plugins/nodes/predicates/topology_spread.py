@@ -63,7 +63,17 @@ def _spread_rule(pod: Pod, view: View) -> PairRule | None:
             for each in asked
         ]
 
-    return PairRule(tuple((each.query, each.own) for each in asked), allows, limits=limits)
+    return PairRule(
+        tuple((each.query, each.own) for each in asked),
+        allows,
+        limits=limits,
+        detail=lambda: _named_constraints(terms),
+    )
+
+
+def _named_constraints(terms: Sequence[SpreadTerm]) -> str:
+    """``maxSkew 1 over topology.kubernetes.io/zone``: the first constraints."""
+    return ", ".join(f"maxSkew {term.max_skew} over {term.topology_key}" for term in terms[:2])
 
 
 def _room(each: _SpreadConstraint, asked: Sequence[_SpreadConstraint], view: View) -> Ints:

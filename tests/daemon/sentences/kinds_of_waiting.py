@@ -55,6 +55,11 @@ async def no_node_is_large_enough(w):
     return "pod", "large"
 
 
+async def no_node_has_the_resource(w):
+    w.pod("other", spec=containers(**{"amd.com/gpu": "1"}))
+    return "pod", "other"
+
+
 async def nodes_lack_several_things(w):
     await runs(w, "busy-0")
     await runs(w, "busy-1", spec=containers(gpu="8", cpu="90"))
@@ -119,6 +124,22 @@ async def pods_keep_each_other_away(w):
         await runs(w, f"db-{number}", gpus=1, labels={"app": "db"}, spec={"affinity": rule})
     w.pod("db-2", gpus=1, labels={"app": "db"}, spec={"affinity": rule})
     return "pod", "db-2"
+
+
+async def pods_would_be_spread_unevenly(w):
+    for name in ("node-0", "node-1"):
+        patch_nodes(w, {"metadata": {"labels": {"kubernetes.io/hostname": name}}}, name)
+    patch_nodes(w, {"spec": {"unschedulable": True}}, "node-1")
+    evenly = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    spec = {"topologySpreadConstraints": [evenly]}
+    await runs(w, "web-0", gpus=1, labels={"app": "web"}, spec=spec)
+    w.pod("web-1", gpus=1, labels={"app": "web"}, spec=spec)
+    return "pod", "web-1"
 
 
 async def a_host_port_is_taken(w):
@@ -277,6 +298,28 @@ async def a_queue_may_never_hold_so_much(w):
     return "podgroup", "train"
 
 
+async def only_what_is_preemptible_may_borrow(w):
+    queue(w, "team", deserved={"nvidia.com/gpu": "4"})
+    labels = {"gpusched.io/queue": "team"}
+    w.pod("firm", labels=labels, annotations={"gpusched.io/preemptible": "false"})
+    return "pod", "firm"
+
+
+async def queues_form_a_cycle(w):
+    queue(w, "a", parent="b")
+    queue(w, "b", parent="a")
+    w.pod("round", gpus=1, labels={"gpusched.io/queue": "a"})
+    return "pod", "round"
+
+
+async def somebody_is_before_it(w):
+    queue(w, "team", ordering="StrictFifo")
+    w.pod("first", gpus=16, labels={"gpusched.io/queue": "team"})
+    await w.clock.sleep(2)
+    w.pod("second", gpus=1, labels={"gpusched.io/queue": "team"})
+    return "pod", "second"
+
+
 async def a_queue_holds_all_that_it_may(w):
     queue(w, "team", capability={"nvidia.com/gpu": "8"})
     await runs(w, "busy", labels={"gpusched.io/queue": "team"})
@@ -338,17 +381,19 @@ async def a_deployment_has_more_replicas_than_room(w):
 
 
 KINDS = (
-    room_is_taken, the_cluster_is_too_small, no_node_is_large_enough, nodes_lack_several_things,
-    no_gpu_has_room_for_a_share, members_do_not_fit_together, a_deployment_has_more_replicas_than_room,
+    room_is_taken, the_cluster_is_too_small, no_node_is_large_enough, no_node_has_the_resource,
+    nodes_lack_several_things, no_gpu_has_room_for_a_share, members_do_not_fit_together,
+    a_deployment_has_more_replicas_than_room,
     nodes_are_tainted, nodes_do_not_match_a_selector, nodes_do_not_match_an_affinity,
-    nodes_are_cordoned, pods_keep_each_other_away, a_host_port_is_taken,
+    nodes_are_cordoned, pods_keep_each_other_away, pods_would_be_spread_unevenly, a_host_port_is_taken,
     a_claim_of_a_volume_is_missing, no_gpu_of_the_product_exists, no_gpu_type_that_it_names_exists,
     a_rack_is_taken, no_rack_is_large_enough, a_level_does_not_exist, it_holds_out_for_a_rack,
     members_are_missing, a_role_is_missing, members_are_gated, a_pod_is_gated, its_job_has_failed,
     a_sub_group_finds_no_room, more_is_needed_than_sub_groups_are, a_sub_group_is_unknown,
-    a_queue_does_not_exist, a_queue_has_queues_below_it, a_queue_is_stopped,
+    a_queue_does_not_exist, a_queue_has_queues_below_it, queues_form_a_cycle, a_queue_is_stopped,
     a_queue_does_not_serve_the_namespace, a_queue_may_never_hold_so_much, a_queue_holds_all_that_it_may,
+    only_what_is_preemptible_may_borrow, somebody_is_before_it,
     an_annotation_cannot_be_read, a_key_is_misspelt, the_scheduler_is_misspelt,
     a_suspended_job_names_no_queue, a_suspended_job_has_no_room,
 )  # fmt: skip
-"""In the order of the rows."""
+"""In the order of the rows; one more row is about a policy that raises, see ``test_policies_told``."""

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_share import shared_resource
+from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import PODS
@@ -200,10 +201,26 @@ def never_fits(pod_class: PodClass, node_usage: NodeUsage, allowed: Bools) -> st
             continue
         column = nodes.columns.get(name)
         largest = int(nodes.allocatable[allowed, column].max()) if column is not None else 0
+        if not largest:
+            return f"no allowed node offers {name}{_accelerators_text(node_usage, allowed, name)}"
         if amount > largest:
             have = format_quantity(largest, resource=name)
             return f"no allowed node offers more than {have} {name}"
     return ""
+
+
+def _accelerators_text(node_usage: NodeUsage, allowed: Bools, name: str) -> str:
+    """Which accelerators such nodes offer in place of one that they do not; empty for other resources."""
+    if not accelerator(name):
+        return ""
+    nodes = node_usage.nodes
+    there = sorted(
+        each
+        for each, column in nodes.columns.items()
+        if accelerator(each) and nodes.allocatable[allowed, column].any()
+    )
+    more = f" and {len(there) - _NAMED_MAX} more" if len(there) > _NAMED_MAX else ""
+    return f"; they have {', '.join(there[:_NAMED_MAX])}{more}" if there else ", nor other GPUs"
 
 
 _NAMED_MAX: Final = 2
