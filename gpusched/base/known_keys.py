@@ -20,8 +20,11 @@ KNOWN_KEYS: Final = frozenset(
         "settled", "reason", "class", "stop-after", "start-after",
         # of nodes and of the embedded cluster's pods
         "rack", "block", "gpu-layout", "gpus-lost", "node-failed", "run-for", "run-speeds", "failure",
-        "fail-on-attempt", "fail-chance", "fail-after", "chaos", "seal-key", "view",
-        "view-machine",
+        "fail-on-attempt", "fail-chance", "fail-after", "chaos", "seal-key", "view", "view-machine", "attempt", "exit-code",
+        "exit-reason", "fail-at", "mtbf", "mttr", "pull-error", "pull-for", "return-at", "run-jitter",
+        "start-jitter",
+        # of schedulers and priority classes in the shipped policies
+        "other-scheduler", "restricted",
     )
 )  # fmt: skip
 """Every key that something reads or writes."""

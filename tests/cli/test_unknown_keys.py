@@ -24,6 +24,17 @@ def test_every_key_in_the_code_is_known():
     assert found - KNOWN_KEYS == set()
 
 
+def test_every_key_that_is_written_down_is_known():
+    """Given a key in the manifests, the scenarios or their pages, then its users are not told otherwise."""
+    root = Path(__file__).parents[2]
+    files = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("manifests/**/*.yaml")]
+    files += [*root.glob("kwok-scenarios/**/*.yaml"), *root.glob("kwok-scenarios/*.md")]
+    written = re.compile(r"(?<![\w./-])gpusched\.io/[a-z][a-z-]*[a-z]\b")
+    found = {key for file in files for key in written.findall(file.read_text())}
+    assert len(found) > 40
+    assert found - KNOWN_KEYS == {"gpusched.io/min-membr"}  # the example of a misspelt one
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "says"),
     [
