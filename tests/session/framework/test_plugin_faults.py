@@ -222,3 +222,47 @@ HOOK_OF = {
     "check": "gang_ready",
     "check's concerns": "gang_ready",
 }
+
+
+@pytest.mark.parametrize("detail", [boom, lambda *_about: 7])
+@pytest.mark.parametrize("kind", ["node", "pair"])
+def test_a_detail_that_cannot_be_told_costs_itself_alone(kind, detail):
+    """However often it fails, the filter goes on deciding and its reason stands without a detail."""
+
+    def no_node(_pod, nodes):
+        return [False] * len(nodes)
+
+    def rule(_pod):
+        return PairRule("odd", lambda: np.zeros(2, dtype=np.bool_), detail=detail)
+
+    def register(hooks):
+        if kind == "node":
+            hooks.node_filter("are odd", no_node, detail=detail)
+        else:
+            hooks.pair_filter("are odd", rule, concerns=lambda _pod: True)
+
+    c = under(register).gang("g", pods=1, gpus=2, queue="a")
+    for _ in range(PLUGIN_FAULTS_MAX + 2):
+        assert c.when.one_session().binds == ()
+        assert "of 2 nodes: 2 are odd" in c.then.why("g")
+        assert "(" not in c.then.why("g")
+        c.now += 30.0
+    assert c.then.reason("g") != "BackOff"
+
+
+def test_a_detail_stands_in_brackets():
+    """Given words for the nodes that are refused, at most a hundred of which it is shown."""
+    shown = []
+
+    def detail(_pod, nodes):
+        shown.append(len(nodes))
+        return "  too\nodd "
+
+    def no_node(_pod, nodes):
+        return [False] * len(nodes)
+
+    c = under(lambda hooks: hooks.node_filter("are odd", no_node, detail=detail))
+    c.nodes(200, gpus=8).gang("g", pods=1, gpus=2, queue="a")
+    assert c.when.one_session().binds == ()
+    assert "202 are odd (too odd)" in c.then.why("g")
+    assert set(shown) == {100}
