@@ -13,7 +13,7 @@ KNOWN_KEYS: Final = frozenset(
         # what users write on pods, Jobs, groups and their templates
         "pod-group", "queue", "role", "sub-group", "min-member", "min-task-member", "min-resources",
         "min-sub-groups", "sub-groups", "rank", "preemptible", "min-runtime", "expected-duration",
-        "schedule-timeout", "checkpoint-interval", "topology-required", "topology-preferred",
+        "schedule-timeout", "checkpoint-interval", "hold", "topology-required", "topology-preferred",
         "topology-max-wait", "gpu-fraction", "gpu-memory", "gpu-types", "devices",
         # what gpusched writes
         "plan", "slots", "fence", "seal", "proof", "turn", "parallelism", "moved", "numa", "admitted",

@@ -21,7 +21,7 @@ def same_spec(known: Own | None, item: Own | Rejected) -> bool:
         return False
     if isinstance(known, PodGroup) and isinstance(item, PodGroup) and item.source:
         return _without_status(known) == _without_status(item)
-    return known.generation == item.generation and _deleting(known) == _deleting(item)
+    return known.generation == item.generation and _annotated(known) == _annotated(item)
 
 
 def _without_status(group: PodGroup) -> PodGroup:
@@ -33,8 +33,9 @@ def _without_status(group: PodGroup) -> PodGroup:
     )  # fmt: skip
 
 
-def _deleting(item: Own) -> bool:
-    return isinstance(item, PodGroup) and item.deleting
+def _annotated(item: Own) -> tuple[bool, str]:
+    """What counts of its metadata, which has no generation."""
+    return (item.deleting, item.hold) if isinstance(item, PodGroup) else (False, "")
 
 
 def same_job(known: Job | None, item: Job | Rejected) -> bool:

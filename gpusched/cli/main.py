@@ -46,6 +46,12 @@ COMMANDS: Final = {
     "console": ("a page of what waits and runs, in the browser", "inspect.console"),
     "get": ("list jobs, nodes, queues, pod groups or devices", "inspect.get"),
     "explain": ("say why a gang waits and what it needs", "inspect.explain"),
+    "hold": ("let gangs wait until they are released", "act.hold"),
+    "release": ("let gangs start that were held", "act.release"),
+    "requeue": ("evict gangs that run, so that they wait again", "act.requeue"),
+    "suspend": ("end the pods of Jobs and the like until they are resumed", "act.suspend"),
+    "resume": ("resume what was suspended", "act.resume"),
+    "move": ("move gangs to another queue", "act.move"),
     "audit": (
         "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
         "lab.audit.command",

@@ -178,6 +178,16 @@ def test_pods_that_cannot_be_read_or_are_gated_wait_too(filled, capsys):
     assert (waits["NAME"], waits["REASON"]) == ("gated", "SchedulingGated")
 
 
+def test_a_held_gang_says_so_at_once(filled, capsys):
+    """Given a hold that the daemon has not told of yet, then the reason is the hold, not the one before."""
+    groups = filled.objects[f"{API}/{OF_TEAM}/podgroups"]
+    groups[1]["metadata"]["annotations"] = {"gpusched.io/hold": "ana"}
+    assert main(["get", "jobs", "-o", "wide"]) == 0
+    line = next(each for each in shown(capsys) if each["NAME"] == "waits")
+    assert (line["STATE"], line["REASON"]) == ("Waiting", "Held")
+    assert line["MESSAGE"].startswith("PodGroup waits is held (ana)")
+
+
 def test_where_nothing_waits_that_is_said(filled, capsys):
     """Given an empty namespace, then one sentence, with the scheduler that was looked for."""
     filled.objects[f"/api/v1/{OF_TEAM}/pods"] = []

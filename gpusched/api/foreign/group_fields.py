@@ -9,6 +9,7 @@ from gpusched.api.gang.pod_group import GangTerms, PodGroup, TopologyRequest
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import (
     check_identity,
+    read_hold,
     read_labels,
     read_resource_version,
     read_uid,
@@ -66,6 +67,7 @@ def make_foreign_group(
         "status": canonical,
         "deleting": metadata.deletion_timestamp is not None,
         "source": source,
+        "hold": read_hold(notes.hold if notes is not None else None),
         **more,
     }
     fields["queue"] = fields.get("queue") or named

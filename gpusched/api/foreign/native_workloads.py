@@ -6,7 +6,13 @@ from msgspec import Struct
 
 from gpusched.api.foreign.native_wire import NativeMetadata, SchedulingPolicy
 from gpusched.api.foreign.workload import ForeignWorkload, ForeignWorkloadRole
-from gpusched.api.meta.fields import check_identity, read_labels, read_resource_version, read_uid
+from gpusched.api.meta.fields import (
+    check_identity,
+    read_hold,
+    read_labels,
+    read_resource_version,
+    read_uid,
+)
 from gpusched.api.meta.identity import parse_time
 from gpusched.api.pod import gang_annotations
 
@@ -67,5 +73,6 @@ def decode_native_workload(parsed: NativeWorkload) -> ForeignWorkload:
         parts=tuple(parts),
         queue=gang_annotations.read_queue_name(read_labels(metadata), metadata.annotations),
         hints=gang_annotations.read_gang_annotations(metadata.annotations),
+        hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
         controller=(owner.kind, owner.name) if owner is not None else ("", ""),
     )

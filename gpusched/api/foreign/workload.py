@@ -32,6 +32,7 @@ class ForeignWorkload:
         min_member: members it asks for itself; 0 for the sum of its parts.
         min_roles: roles that must be whole although ``min_member`` is less than the sum.
         warning: what of it is not honoured, empty for nothing.
+        hold: why nothing of it is started until it is released; empty when it is not held.
         controller: kind and name of the object that a native Workload describes; empty for none.
     """
 
@@ -50,6 +51,7 @@ class ForeignWorkload:
     hints: GangAnnotations = NO_GANG_ANNOTATIONS
     warning: str = ""
     controller: tuple[str, str] = ("", "")
+    hold: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -12,7 +12,13 @@ from gpusched.api.foreign.workload import ForeignWorkload, ForeignWorkloadRole
 from gpusched.api.gang.wire import Members
 from gpusched.api.jobs.wire import JobSpec
 from gpusched.api.meta.codec import KindCodec
-from gpusched.api.meta.fields import check_identity, read_labels, read_resource_version, read_uid
+from gpusched.api.meta.fields import (
+    check_identity,
+    read_hold,
+    read_labels,
+    read_resource_version,
+    read_uid,
+)
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.wire import Count, WorkloadMetadata
 from gpusched.api.pod import gang_annotations
@@ -49,6 +55,7 @@ def _workload(
         parts=parts,
         queue=gang_annotations.read_queue_name(labels, notes) or queue,
         hints=gang_annotations.read_gang_annotations(notes),
+        hold=read_hold(notes.hold if notes is not None else None),
         **more,
     )
 

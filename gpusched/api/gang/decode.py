@@ -30,6 +30,7 @@ from gpusched.api.meta.fields import (
     parse_duration_ns,
     parse_resources,
     quoted,
+    read_hold,
     read_resource_version,
     read_uid,
 )
@@ -82,6 +83,7 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
         deleting=metadata.deletion_timestamp is not None,
         move=parse_move(status.moved),
         turn=turn_of_wire(status.turn),
+        hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
     )
 
 

@@ -94,6 +94,7 @@ class PodGroup:
         warning: what of a foreign one is not honoured; empty for nothing.
         move: the last move of the gang, see ``MoveRecord``.
         turn: turns that it had, None for none.
+        hold: why nothing of it is started until it is released; empty when it is not held.
         native: what only a PodGroup of Kubernetes itself says; None for others.
         strange_keys: what is said of its labels and annotations that mean nothing.
     """
@@ -123,6 +124,7 @@ class PodGroup:
     turn: TurnRecord | None = None
     native: NativeTerms | None = None
     strange_keys: tuple[str, ...] = ()
+    hold: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -43,6 +43,12 @@ class WireDisruption(Struct, gc=False, rename="camel"):
     checkpoint_interval: str | None = None
 
 
+class PodGroupAnnotations(Struct, gc=False, rename={"hold": "gpusched.io/hold"}):
+    """Annotations of a PodGroup."""
+
+    hold: str | None = None
+
+
 class PodGroupSpec(Struct, gc=False, rename="camel"):
     """Spec of a PodGroup."""
 
@@ -63,9 +69,15 @@ class PodGroupSpec(Struct, gc=False, rename="camel"):
     devices: Raw = ABSENT
 
 
+class PodGroupMetadata(Metadata, gc=False, rename="camel"):
+    """Metadata of a PodGroup; what else annotations say elsewhere, its spec says."""
+
+    annotations: PodGroupAnnotations | None = None
+
+
 class WirePodGroup(Struct, gc=False):
     """A PodGroup as the API sends it."""
 
-    metadata: Metadata
+    metadata: PodGroupMetadata
     spec: PodGroupSpec | None = None
     status: Raw = ABSENT

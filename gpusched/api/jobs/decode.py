@@ -21,6 +21,7 @@ from gpusched.api.meta.fields import (
     interned,
     parse_number,
     printable_text,
+    read_hold,
     read_labels,
     read_resource_version,
     read_uid,
@@ -92,6 +93,7 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
         controlled=_controlled(parsed),
         move=parse_move(metadata.annotations.moved) if metadata.annotations else None,
         turn=parse_turn(metadata.annotations.turn) if metadata.annotations else None,
+        hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
         **started,
     )
 

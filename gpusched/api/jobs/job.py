@@ -55,6 +55,7 @@ class Job:
         ran_s: seconds from its start to its completion; 0 when it is not complete.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         min_parallelism: the least with which it may be started; 0 when it is all or nothing.
+        hold: why nothing of it is started until it is released; empty when it is not held.
         controlled: whether another controller than a CronJob made it, which suspends and starts it.
     """
 
@@ -92,6 +93,7 @@ class Job:
     """Turns that it had; in the cache only with our seal."""
     strange_keys: tuple[str, ...] = ()
     """What is said of labels and annotations of it, or of its template, that mean nothing."""
+    hold: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -46,6 +46,16 @@ def printable_text(text: str) -> str:
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode()
 
 
+def read_hold(text: str | None) -> str:
+    """Why an object's gang is held, by its annotation ``gpusched.io/hold``; empty when it is not.
+
+    Whatever the annotation says holds, but for nothing and for ``false``.
+    """
+    if not text or text == "false":
+        return ""
+    return printable_text(" ".join(text[:FOREIGN_TEXT_MAX].split())) or "true"
+
+
 def check_identity(metadata: wire.Metadata, *, namespaced: bool) -> None:
     """An object without name, UID or version cannot be told apart; one with thousands of labels is a store.
 

@@ -43,6 +43,7 @@ class WorkloadAnnotations(
         "min_runtime": "gpusched.io/min-runtime",
         "gpu_types": "gpusched.io/gpu-types",
         "devices": "gpusched.io/devices",
+        "hold": "gpusched.io/hold",
         "kueue_required": "kueue.x-k8s.io/podset-required-topology",
         "kueue_preferred": "kueue.x-k8s.io/podset-preferred-topology",
         "volcano_group_old": "scheduling.k8s.io/group-name",
@@ -73,6 +74,7 @@ class WorkloadAnnotations(
     min_runtime: str | None = None
     gpu_types: str | None = None
     devices: str | None = None
+    hold: str | None = None
     kueue_required: str | None = None
     kueue_preferred: str | None = None
     volcano_group_old: str | None = None

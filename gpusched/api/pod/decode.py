@@ -19,6 +19,7 @@ from gpusched.api.meta.fields import (
     parse_number,
     printable_text,
     quoted,
+    read_hold,
     read_labels,
     read_resource_version,
     read_uid,
@@ -162,6 +163,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
         generated_claims=_generated_claims(status) if pod_class.claims else (),
         extended=extended,
+        hold=read_hold(notes.hold if notes is not None else None),
         extended_told=bytes(status.extended_resource_claim_status).decode() if extended else "",
     )
 

@@ -235,6 +235,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     generated_claims: tuple[tuple[str, str], ...] = ()
     extended: tuple[ExtendedRequest, ...] = ()
     extended_told: str = ""
+    hold: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -34,6 +34,7 @@ from gpusched.cache.gangs.foreign.pod_grouper import (
     oldest_member,
 )
 from gpusched.cache.gangs.gang import Gang, GangSpec, spec_from_job, spec_from_pod
+from gpusched.cache.gangs.holds import HELD, hold_message
 from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.priority import CountedPriority, QuotaStore
 from gpusched.cache.ledger import HoldingState, Ledger
@@ -84,7 +85,8 @@ class GangBuilder:
 
     def build(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key, each in the queue that is charged for it."""
-        return _countable_gangs(tuple(map(self._charged, self._family(key))))
+        gangs = tuple(self._held(self._charged(gang)) for gang in self._family(key))
+        return _countable_gangs(gangs)
 
     def _family(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key: one, or one a pod where a Job's pods are independent."""
@@ -143,6 +145,39 @@ class GangBuilder:
         )
         remark = "; ".join(text for text in (gang.warning, remark) if text)
         return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
+
+    def _held(self, gang: Gang) -> Gang:
+        """The gang with the reason why nothing of it starts, where somebody holds it."""
+        if gang.error[0]:
+            return gang
+        for kind, name, hold in self._holds(gang):
+            if hold:
+                return attrs.evolve(gang, error=(HELD, hold_message(kind, name, hold)))
+        return gang
+
+    def _holds(self, gang: Gang) -> Iterator[tuple[str, str, str]]:
+        """Kind, name and hold of all that may hold a gang: its groups, its controllers, members that wait."""
+        groups = [gang.pod_group] if gang.pod_group is not None else []
+        for group in (*groups, *gang.tree):
+            yield group.kind, group.name, group.hold
+        pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+        jobs = [*self._jobs_of(gang.key, pods), *([gang.job] if gang.job is not None else [])]
+        for each in (*jobs, *self._of_groups.workloads_above(groups), *self._controllers(gang)):
+            yield getattr(each, "kind", "Job"), each.name, each.hold
+        for pod in pods:
+            yield "Pod", pod.name, pod.hold
+
+    def _controllers(self, gang: Gang) -> Iterator[ForeignWorkload]:
+        """The object of a gang's controller, where it is read."""
+        store = self._workloads.get(gang.key.kind)
+        pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+        first = oldest_member(pods)
+        if store is None or first is None:
+            return
+        name = first.family.owner if first.family else gang.key.name
+        found = store.items.get(ObjectKey(gang.key.namespace, name))
+        if found is not None:
+            yield found
 
     def build_failed(self, key: GangKey, error: Exception) -> tuple[Gang, ...]:
         """A family that cannot be counted: one gang that holds what it holds, and is told why."""

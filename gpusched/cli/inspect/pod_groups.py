@@ -181,6 +181,12 @@ def _place(item: Json) -> tuple[str, str]:
 def group_of_pod(pod: Json) -> str:
     """The name of the PodGroup or Job that a pod belongs to, empty when it stands alone."""
     labels = value_at(pod, "metadata", "labels") or {}
+    return pod_group_of_pod(pod) or str(labels.get(JOB_LABEL, ""))
+
+
+def pod_group_of_pod(pod: Json) -> str:
+    """The name of the PodGroup that a pod, or a template of pods, names; empty for none."""
+    labels = value_at(pod, "metadata", "labels") or {}
     try:
         notes = msgspec.convert(
             value_at(pod, "metadata", "annotations") or {}, pod_wire.PodAnnotations
@@ -188,8 +194,7 @@ def group_of_pod(pod: Json) -> str:
     except msgspec.ValidationError:
         notes = None
     native = value_at(pod, "spec", "schedulingGroup", "podGroupName")
-    named = read_group_name(labels, notes, str(native or ""))
-    return named or str(labels.get(JOB_LABEL, ""))
+    return read_group_name(labels, notes, str(native or ""))
 
 
 def gang_of_pod(pod: Json) -> str:

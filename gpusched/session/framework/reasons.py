@@ -37,6 +37,7 @@ class Reason(StrEnum):
     BACK_OFF = "BackOff"
     WAITING_FOR_TURN = "WaitingForTurn"
     GATED = "Gated"
+    HELD = "Held"
     INVALID_SPEC = "InvalidSpec"
     SCHEDULED = "Scheduled"
     STALE_GANG = "StaleGang"

@@ -51,7 +51,7 @@ GANG_UNREAD = {
     "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "warning": TOLD,
     "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
     "failed": COUNTED, "leaving_placed": COUNTED, "job_failure": TOLD, "eviction_warning": TOLD,
-    "turn": ORDER, "tree": TOLD,
+    "turn": ORDER, "tree": TOLD, "gates": TOLD, "key_warning": TOLD,
 }  # fmt: skip
 POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
@@ -82,7 +82,7 @@ GROUP_UNREAD = {
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
     "phase": TOLD, "conditions": TOLD,
     "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "warning": TOLD,
-    "turn": ORDER, "native": IN_GANG,
+    "turn": ORDER, "native": IN_GANG, "hold": "is the gang's trouble", "strange_keys": TOLD,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
 POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
@@ -98,6 +98,7 @@ POD_UNREAD = {
     "extended": "is in the claims of its class, where devices serve any of it",
     "extended_told": "is what was told of an earlier attempt",
     "slots_error": PLACED, "broken_since": PLACED, "gated": "a gated pod is in no task",
+    "gates": "a gated pod is in no task", "hold": "is the gang's trouble", "strange_keys": TOLD,
     "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
     "nominated": "is the nomination of this very gang, asked for by its key",
     "may_preempt": "members that may not are taken out of a claimant before it has a key",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -91,6 +91,17 @@ class GroupSpecs:
     def _said_above(self, group: PodGroup) -> Above:
         """What the Workload of a native group and its owners say."""
         queue, hints = "", NO_GANG_ANNOTATIONS
+        for found in self.workloads_above([group]):
+            queue = queue or found.queue
+            hints = found.hints if hints == NO_GANG_ANNOTATIONS else hints
+        return Above(queue, hints)
+
+    def workloads_above(self, groups: Sequence[PodGroup]) -> Iterator[ForeignWorkload | Job]:
+        """The Workloads of native groups and their owners, the nearest first."""
+        for group in groups:
+            yield from self._workloads_above(group)
+
+    def _workloads_above(self, group: PodGroup) -> Iterator[ForeignWorkload | Job]:
         left = [*_objects_above(group)] if group.native is not None else []
         while left:
             each = left.pop(0)
@@ -103,12 +114,10 @@ class GroupSpecs:
                 found = store.items.get(name) if store is not None else None
             if found is None:
                 continue
-            queue = queue or found.queue
-            hints = found.hints if hints == NO_GANG_ANNOTATIONS else hints
+            yield found
             if isinstance(found, ForeignWorkload) and found.controller[0]:
                 kind, owner = found.controller
                 left.append(GangKey(kind, each.namespace, owner))
-        return Above(queue, hints)
 
     def join_other(self, key: GangKey, pod: Pod) -> None:
         """A pod of another scheduler names a group."""

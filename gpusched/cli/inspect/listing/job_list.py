@@ -22,6 +22,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.gangs.holds import HELD
 from gpusched.cli.inspect.cluster_reader import (
     GROUP_PATH,
     Json,
@@ -91,10 +92,30 @@ class ListedJobs:
     refused: tuple[str, ...]
 
 
-async def list_jobs(
-    api: ApiClient, scope: str, *, schedulers: Sequence[str], now: float,
-    selector: Selector = EVERYTHING,
-) -> ListedJobs:  # fmt: skip
+@attrs.frozen(kw_only=True)
+class ReadGangs:
+    """Gangs of a scope as the daemon's cache counts them, and the objects they are made of.
+
+    Attributes:
+        gangs: that are not done, by namespace and name.
+        told: groups in our words by gang.
+        objects: groups and Jobs by gang.
+        pods: as the server has them.
+        unread: pods of ours that wait and cannot be believed.
+        refused: kinds that this user may not list.
+    """
+
+    gangs: tuple[Gang, ...]
+    told: Mapping[tuple[str, str, str], Json]
+    objects: Mapping[GangKey, Json]
+    pods: Mapping[ObjectKey, Json]
+    unread: tuple[Rejected, ...]
+    refused: tuple[str, ...]
+
+
+async def read_gangs(
+    api: ApiClient, scope: str, *, schedulers: Sequence[str], now: float
+) -> ReadGangs:
     """Every gang of a scope that is not done.
 
     Args:
@@ -102,7 +123,6 @@ async def list_jobs(
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
         now: seconds since the epoch.
-        selector: of labels; a gang has those of its object and of each of its pods.
 
     Raises:
         Denied: pods may not be listed.
@@ -127,20 +147,47 @@ async def list_jobs(
         refused.append("jobs")
     pods = await list_objects(api, f"/api/v1{scope}/pods", what="pods")
     refused_pods = [each for each in _put_all(cache, "pods", pods) if isinstance(each, Rejected)]
-    by_name = {_key(pod): pod for pod in pods}
-    unread = [each for each in refused_pods if each.pending and each.scheduler in schedulers]
     gangs = sorted(cache.snapshot(now).gangs, key=lambda gang: (gang.key[1:], gang.key.kind))
+    return ReadGangs(
+        gangs=tuple(gang for gang in gangs if gang.active),
+        told=told,
+        objects=objects,
+        pods={_key(pod): pod for pod in pods},
+        unread=tuple(
+            each for each in refused_pods if each.pending and each.scheduler in schedulers
+        ),
+        refused=tuple(refused),
+    )
+
+
+async def list_jobs(
+    api: ApiClient, scope: str, *, schedulers: Sequence[str], now: float,
+    selector: Selector = EVERYTHING,
+) -> ListedJobs:  # fmt: skip
+    """Every gang of a scope that is not done, as a line.
+
+    Args:
+        api: of the cluster.
+        scope: ``/namespaces/NAME``, or empty for all of them.
+        schedulers: names of schedulers whose pods are ours.
+        now: seconds since the epoch.
+        selector: of labels; a gang has those of its object and of each of its pods.
+
+    Raises:
+        Denied: pods may not be listed.
+    """
+    read = await read_gangs(api, scope, schedulers=schedulers, now=now)
     found = [
-        _listed(gang, told.get(gang.key), by_name)
-        for gang in gangs
-        if gang.active and any(selector.matches(each) for each in _labels(gang, objects, by_name))
+        _listed(gang, read.told.get(gang.key), read.pods)
+        for gang in read.gangs
+        if any(selector.matches(each) for each in _labels(gang, read.objects, read.pods))
     ]
     found += [
-        _unreadable(each, by_name[each.key])
-        for each in unread
-        if selector.matches(_labels_of_object(by_name[each.key]))
+        _unreadable(each, read.pods[each.key])
+        for each in read.unread
+        if selector.matches(_labels_of_object(read.pods[each.key]))
     ]
-    return ListedJobs(jobs=tuple(found), refused=tuple(refused))
+    return ListedJobs(jobs=tuple(found), refused=read.refused)
 
 
 def _labels(
@@ -226,7 +273,7 @@ def _key(item: Json) -> ObjectKey:
     return ObjectKey(str(namespace or ""), str(value_at(item, "metadata", "name")))
 
 
-def _listed(gang: Gang, group: Json | None, pods: dict[ObjectKey, Json]) -> ListedJob:
+def _listed(gang: Gang, group: Json | None, pods: Mapping[ObjectKey, Json]) -> ListedJob:
     running = bool(gang.placed) and not gang.missing_members
     told = next(_reasons(gang, group, pods), ("", "")) if gang.pod_sets or gang.gated else ("", "")
     if gang.gated and not told[0]:
@@ -235,6 +282,8 @@ def _listed(gang: Gang, group: Json | None, pods: dict[ObjectKey, Json]) -> List
             "SchedulingGated",
             f"{pods_text(gang.gated)} of {gang.min_member} needed {held} held by {gates_text(gang.gates)}",
         )
+    if gang.error[0] and (gang.error[0] == HELD or not told[0]):
+        told = gang.error  # what counts now, whether the daemon has said it yet or not
     if gang.suspended and not told[0]:
         told = ("Suspended", "its Job is suspended until the gang is admitted")
     return ListedJob(
@@ -286,7 +335,7 @@ def _state(gang: Gang, *, running: bool) -> str:
 
 
 def _reasons(
-    gang: Gang, group: Json | None, pods: dict[ObjectKey, Json]
+    gang: Gang, group: Json | None, pods: Mapping[ObjectKey, Json]
 ) -> Iterator[tuple[str, str]]:
     """Reasons and sentences that the daemon wrote: on the group, else on the pods that wait."""
     if not gang.placed or gang.missing_members:
