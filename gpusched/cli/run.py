@@ -101,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     collect_garbage_rarely()
     path = configuration_path(arguments.config)
     config = load_file(path) if path else DEFAULT
+    history = _history(arguments.history, config.history)
     options = AppOptions(
         config=config,
         clock=SystemClock(),
@@ -111,9 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
         config_file=path or "",
         pod=_own_pod(),
         listen=_addresses(arguments.listen),
-        view=_view_address(arguments.view, arguments.kubeconfig),
+        view=_view_address(arguments.view, arguments.kubeconfig, history),
         recording=_recording(arguments),
-        history=_history(arguments.history, config.history),
+        history=history,
         state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
     )
     try:
@@ -195,7 +196,9 @@ def _own_pod() -> ObjectRef | None:
     return ObjectRef("Pod", ObjectKey(namespace, name), UID(uid))
 
 
-def _view_address(text: str | None, kubeconfig: str | None) -> ViewAddress | None:
+def _view_address(
+    text: str | None, kubeconfig: str | None, history: HistoryOptions | None
+) -> ViewAddress | None:
     """Where the view is served; None for nowhere.
 
     Raises:
@@ -205,7 +208,12 @@ def _view_address(text: str | None, kubeconfig: str | None) -> ViewAddress | Non
     if not addresses:
         return None
     host = os.environ.get("POD_IP", "")
-    return ViewAddress(addresses=addresses, kubeconfig=kubeconfig, host=host)
+    return ViewAddress(
+        addresses=addresses,
+        kubeconfig=kubeconfig,
+        host=host,
+        history=str(history.file) if history is not None else "",
+    )
 
 
 def _addresses(

@@ -144,7 +144,7 @@ def test_without_pyarrow_one_sentence_says_what_to_do(file, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (["history"], 2, "which history? gpusched run --history FILE keeps one"),
+        (["history"], 69, "--file FILE reads the file of gpusched run --history"),
         (["history", "--file", "/nowhere/h.db"], 69, "/nowhere/h.db: there is no history"),
         (["history", "--since", "soon", "--file", "x"], 2, "--since takes a time such as"),
         (["history", "--since", "1h", "--until", "2h", "--file", "x"], 2, "must be before --until"),

@@ -16,7 +16,6 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.identity import format_time
-from gpusched.api.meta.units import DEVICE
 from gpusched.base import limits
 from gpusched.base.errors import UsageError
 from gpusched.io.history.gang_run import (
@@ -40,7 +39,6 @@ SUM_KEYS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What runs can be added up by, and its column; a run counts for the day on which it ended."""
 _DAY_S: Final = 86_400
-_HOUR_S: Final = 3_600
 _NAMES: Final = "queue, namespace, user"
 _WAITED: Final = "CASE WHEN started > 0 THEN started ELSE min(ended, :now) END - since"
 _STATES: Final = {
@@ -262,79 +260,17 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
     return file
 
 
-# -- as others show it ---------------------------------------------------------------------------
-def run_state(run: GangRun) -> str:
-    """``Waiting``, ``Running``, or how it ended."""
-    if run.ended >= STILL_OPEN:
-        return RUNNING if run.started else WAITING
-    return run.outcome
+def history_namespaces(path: Path) -> tuple[str, ...]:
+    """Namespaces of which the file knows anything, sorted.
 
-
-def run_as_json(run: GangRun, now: float) -> dict[str, Any]:
-    """One run in the style of the API, as ``/v1/history`` and ``get history -o json`` show it.
-
-    Args:
-        run: that is shown.
-        now: seconds since the epoch, until which a run counts that goes on.
+    Raises:
+        HistoryUnavailable: the file cannot be read.
     """
-    end = min(run.ended, now)
-    waited = (run.started or end) - run.since
-    return {
-        "metadata": {"namespace": run.gang.namespace, "name": run.gang.name, "uid": run.uid},
-        "gangKind": run.gang.kind,
-        "queue": run.queue,
-        "user": run.user,
-        "priority": run.priority,
-        "members": run.members,
-        "minMember": run.min_member,
-        "gpus": _number(run.gpus / DEVICE),
-        "gpuType": ",".join(sorted(name for name in run.gpu_seconds if name)),
-        "state": run_state(run),
-        "created": _time(run.created),
-        "since": _time(run.since),
-        "admitted": _time(run.admitted),
-        "started": _time(run.started),
-        "ended": _time(run.ended if run.ended < STILL_OPEN else 0.0),
-        "waitSeconds": round(max(0.0, waited), 3),
-        "runSeconds": round(max(0.0, end - run.started), 3) if run.started else 0.0,
-        "evictions": run.evictions,
-        "endedBy": run.ended_by,
-        "message": run.reason,
-        "gpuHours": hours(run.total_gpu_seconds),
-        "gpuHoursByType": {name: hours(run.gpu_seconds[name]) for name in sorted(run.gpu_seconds)},
-        "lostGpuHours": hours(run.lost_gpu_seconds),
-    }
-
-
-def hours(gpu_seconds: float) -> float:
-    """GPU-hours, to four digits behind the point."""
-    return round(gpu_seconds / _HOUR_S, 4)
-
-
-def _number(amount: float) -> str:
-    return f"{amount:g}"
-
-
-def _time(seconds: float) -> str:
-    return format_time(seconds) if seconds else ""
-
-
-def sum_as_json(each: HistorySum, by: str) -> dict[str, Any]:
-    """One sum in the style of the API.
-
-    Args:
-        each: that is shown.
-        by: of ``SUM_KEYS``.
-    """
-    return {
-        "by": by,
-        "name": each.key,
-        "runs": each.runs,
-        "starts": each.started,
-        "waitSeconds": round(max(0.0, each.waited_s), 3),
-        "longestWaitSeconds": round(max(0.0, each.longest_wait_s), 3),
-        "runSeconds": round(each.ran_s, 3),
-        "evictions": each.evictions,
-        "gpuHours": hours(each.gpu_seconds),
-        "lostGpuHours": hours(each.lost_gpu_seconds),
-    }
+    text = (
+        "WITH RECURSIVE known(name) AS (SELECT min(namespace) FROM runs UNION ALL "
+        "SELECT (SELECT min(namespace) FROM runs WHERE namespace > known.name) FROM known "
+        "WHERE known.name IS NOT NULL) SELECT name FROM known WHERE name IS NOT NULL "
+        "UNION SELECT namespace FROM days WHERE by_type = 0 ORDER BY 1"
+    )
+    with _reading(path) as file:
+        return tuple(name for (name,) in file.execute(text).fetchall())

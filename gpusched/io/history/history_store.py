@@ -83,7 +83,9 @@ _PUT: Final = (
     f"INSERT INTO runs ({_COLUMNS}) VALUES ({', '.join('?' * len(RUN_COLUMNS))}) "  # noqa: S608
     "ON CONFLICT (uid, name, seen) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in RUN_COLUMNS[3:])
+    + f" WHERE runs.ended >= {STILL_OPEN}"
 )
+"""A run that has ended stays as it is: who led before may tell late that it goes on."""
 
 
 class HistoryUnavailable(GpuschedError):

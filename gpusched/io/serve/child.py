@@ -25,6 +25,7 @@ from gpusched.base.errors import ClusterUnreachable, ConfigError
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.forwarding import ViewForwarder
 from gpusched.io.serve.reviews import AccessRefused, AccessReviewer
+from gpusched.io.serve.served_history import ServedHistory
 from gpusched.io.serve.view_server import ViewServer
 from gpusched.view.access import ViewAccess
 from gpusched.view.frames import decode_frame
@@ -50,10 +51,12 @@ class ServeOptions(msgspec.Struct, kw_only=True):
     Attributes:
         addresses: hosts and ports, of which the first free one is taken.
         kubeconfig: as for the daemon.
+        history: the daemon's file; empty where it keeps none.
     """
 
     addresses: list[tuple[str, int]]
     kubeconfig: str | None = None
+    history: str = ""
 
 
 def serve_view(text: str) -> None:
@@ -95,7 +98,13 @@ async def _serve(options: ServeOptions) -> None:
         viewer = await reviewer.viewer(bearer_token(request))
         return await reviewer.access(viewer, lambda: namespaces)
 
-    server = ViewServer(store, clock, authorized, forward=forwarder.pass_on)
+    server = ViewServer(
+        store,
+        clock,
+        authorized,
+        forward=forwarder.pass_on,
+        history=ServedHistory(options.history, clock),
+    )
     listener = ViewListener(server.application(), clock)
     try:
         port = await listener.start(options.addresses)

@@ -8,10 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from gpusched import __version__
+from gpusched.io.history.past_runs import PastRun, PastSum
+from gpusched.io.serve.served_history import PARAMETERS
 from gpusched.view.future import SpanView
 from gpusched.view.model import DecisionView, GangView, MemberView, NodeView, QueueView
 
-_PARTS: Final = (GangView, MemberView, NodeView, QueueView, SpanView, DecisionView)
+_PARTS: Final = (
+    GangView, MemberView, NodeView, QueueView, SpanView, DecisionView, PastRun, PastSum,
+)  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
@@ -29,10 +33,14 @@ _PARAMETERS: Final = {
 _MEANINGS: Final = {
     "namespace": "only of this namespace",
     "queue": "only of this queue",
-    "state": "only in this state: Waiting, Starting, Running or Ending",
+    "state": "only in this state: Waiting, Starting, Running or Ending; of history Waiting, Running "
+    "or how it ended",
+    "user": "only of this user, where users are known",
+    "until": "what began later is left out: a time of RFC 3339",
+    "by": "sums by queue, namespace, user, gpu-type or day in place of runs",
     "limit": "items a page, 500 unless told, 1000 at most",
     "continue": "what the page before said under this name",
-    "since": "the revision that is shown already",
+    "since": "the revision that is shown already; of history a time, before which it is left out",
 }
 
 
@@ -75,6 +83,21 @@ def describe_view_api() -> dict[str, Any]:
         paths[f"/v1/{name}"] = _get(
             summary, _list_schema(part.__name__), query=_PARAMETERS.get(name, ())
         )
+    paths["/v1/history"] = _get(
+        "What became of gangs: runs, the latest end first, or their sums.",
+        {
+            "type": "object",
+            "required": ["kind", "items"],
+            "properties": {
+                "kind": _TEXT,
+                "continue": _TEXT,
+                "items": {"oneOf": [_array("PastRun"), _array("PastSum")]},
+            },
+        },
+        query=PARAMETERS,
+    )
+    for each in paths["/v1/history"]["get"]["parameters"]:
+        each["schema"] = _NUMBER if each["name"] == "limit" else _TEXT  # since is a time here
     return {
         "openapi": "3.1.0",
         "info": {"title": "gpusched view", "version": __version__},

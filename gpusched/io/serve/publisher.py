@@ -53,11 +53,13 @@ class ViewAddress:
         addresses: hosts and ports, of which the first free one is taken.
         kubeconfig: as for the daemon, with which the process that serves asks about rights.
         host: by which others reach it; empty for the first address.
+        history: the daemon's file, which is served as well; empty for none.
     """
 
     addresses: Sequence[tuple[str, int]]
     kubeconfig: str | None = None
     host: str = ""
+    history: str = ""
 
 
 class ViewProcessLost(Exception):
@@ -137,7 +139,11 @@ class ViewPublisher:
 
     async def _start(self) -> asyncio.subprocess.Process:
         address = self._address
-        options = {"addresses": list(address.addresses), "kubeconfig": address.kubeconfig}
+        options = {
+            "addresses": list(address.addresses),
+            "kubeconfig": address.kubeconfig,
+            "history": address.history,
+        }
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",

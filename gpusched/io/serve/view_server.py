@@ -21,6 +21,7 @@ from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
 from gpusched.io.serve.openapi import describe_view_api
 from gpusched.io.serve.reviews import AccessRefused
+from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
 from gpusched.view.future import future_spans
 from gpusched.view.store import ViewChanges, ViewStore
@@ -63,6 +64,7 @@ class ViewServer:
         source: ``daemon`` or ``api``: where the view comes from.
         forward: answers in the place of this one, where another leads; returns None when it
             cannot.
+        history: answers what became of gangs; None where that is not kept.
     """
 
     def __init__(
@@ -73,12 +75,14 @@ class ViewServer:
         *,
         source: str = "daemon",
         forward: Callable[[web.Request, str], Awaitable[web.StreamResponse]] | None = None,
+        history: ServedHistory | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._authorized = authorized
         self._source = source
         self._forward = forward
+        self._history = history if history is not None else ServedHistory("", clock)
         self.trouble = ""
         """Why there is nothing to be told yet; empty where that is not known."""
         self._moment = asyncio.Event()
@@ -95,6 +99,7 @@ class ViewServer:
         get("/v1/queues", self._queues)
         get("/v1/future", self._future)
         get("/v1/decisions", self._decisions)
+        get("/v1/history", self._past)
         get("/v1/changes", self._changes)
         get("/v1/openapi.json", self._openapi)
         get("/", self._page)
@@ -188,6 +193,13 @@ class ViewServer:
             each for each in self._store.decisions if access.sees_namespace(each.gang.namespace)
         ]
         return self._list("DecisionList", seen)
+
+    async def _past(self, request: web.Request) -> web.StreamResponse:
+        query = _known_query(request, *PARAMETERS)
+        named = query.get("namespace", "")
+        past = () if named else await self._history.namespaces()
+        access = await self._access(request, named, past)
+        return _json(await self._history.answer(query, _limit(query), access))
 
     def _list(
         self, kind: str, items: Sequence[object], rest: str = "", total: int | None = None
@@ -292,13 +304,15 @@ class ViewServer:
         )
 
     # -- rights ----------------------------------------------------------------------------
-    async def _access(self, request: web.Request, namespace: str = "") -> ViewAccess:
+    async def _access(
+        self, request: web.Request, namespace: str = "", more: Sequence[str] = ()
+    ) -> ViewAccess:
         head = self._store.head
         if self._store.revision == 0 or head is None:
             why = self.trouble or "nothing was decided yet: try again soon"
             raise AccessRefused(503, "ServiceUnavailable", why)
         names = [namespace] if namespace else {g.metadata.namespace for g in _gangs_of(self._store)}
-        return await self._authorized(request, names)
+        return await self._authorized(request, {*names, *more})
 
     @web.middleware
     async def _answer_refusals(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -9,11 +9,10 @@ import pytest
 from gpusched.io.history.history_query import (
     HistoryQuery,
     query_history,
-    run_as_json,
-    run_state,
     sum_history,
 )
 from gpusched.io.history.history_writer import HistoryOptions
+from gpusched.io.history.past_runs import run_as_json, run_state
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 

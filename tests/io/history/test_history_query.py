@@ -12,10 +12,10 @@ from gpusched.io.history.history_query import (
     BadHistoryQuery,
     HistoryQuery,
     query_history,
-    run_state,
     sum_history,
 )
 from gpusched.io.history.history_store import HistoryStore, HistoryUnavailable
+from gpusched.io.history.past_runs import run_state
 
 from .conftest import DAY, NOW
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from gpusched.io.history.history_query import HistoryQuery, query_history
+from gpusched.io.history.history_query import HistoryQuery, query_history, sum_history
 from gpusched.io.history.history_store import HistoryStore, HistoryUnavailable
 from gpusched.io.history.history_writer import HistoryOptions, HistoryWriter
 
@@ -59,6 +59,18 @@ def test_a_run_that_changes_is_one_row(writer, file, make_run):
     (run,) = query_history(file, HistoryQuery()).runs
     assert run.evictions == 2
     assert writer.written == 3
+
+
+def test_a_run_that_has_ended_is_not_opened_again(writer, file, make_run):
+    """Given another process that tells late that a run goes on, then its end and the sums stay."""
+    begin(writer)
+    for run in (make_run(1, ended_ago=10), make_run(1), make_run(1, ended_ago=5)):
+        writer.put(run)
+        writer.flush()
+    (run,) = query_history(file, HistoryQuery()).runs
+    assert run.ended == NOW - 10
+    (total,) = sum_history(file, HistoryQuery(), "queue", NOW)
+    assert total.runs == 1
 
 
 def test_open_runs_are_handed_out_as_they_were_written(writer, clock, make_run):

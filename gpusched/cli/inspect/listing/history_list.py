@@ -1,4 +1,4 @@
-"""``gpusched get history``: what became of gangs, as ``sacct`` answers, from the file that the daemon writes."""
+"""``gpusched get history``: what became of gangs, as ``sacct`` answers, from the daemon or from its file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
-from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.api.meta.identity import InvalidObject, format_time, parse_time
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import UsageError
+from gpusched.base.errors import GpuschedError, UsageError
 from gpusched.base.limits import HISTORY_PAGE_MAX
 from gpusched.cli.command import connection_choice, print_json, table
 from gpusched.cli.inspect import cluster_reader
@@ -26,22 +28,29 @@ from gpusched.cli.inspect.listing.history_table import (
     write_parquet,
 )
 from gpusched.cli.inspect.listing.printed_listing import print_yaml
-from gpusched.io.history.gang_run import STILL_OPEN, GangRun
-from gpusched.io.history.history_query import (
-    SUM_KEYS,
-    HistoryQuery,
-    query_history,
-    run_as_json,
-    sum_as_json,
-    sum_history,
-)
+from gpusched.config.model import LeaderElectionConfig
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.history.gang_run import STILL_OPEN
+from gpusched.io.history.history_query import SUM_KEYS, HistoryQuery, query_history, sum_history
+from gpusched.io.history.past_runs import run_as_json, sum_as_json
+from gpusched.io.serve.view_client import NoView, ViewClient, find_view
 
 FORMATS: Final = ("csv", "parquet")
 """Of ``-o``, which no other kind has."""
 _SHOWN: Final = 500
+_SERVED_PAGE: Final = 1_000
 _DAY_S: Final = 86_400
 _DAYS: Final = re.compile(r"(\d{1,5})d")
 _OPTIONS: Final = ("file", "queue", "created_by", "since", "until", "state", "by", "limit")
+
+
+_Json = dict[str, Any]
+
+
+class NoHistory(GpuschedError):
+    """The daemon shows no history; the sentence says why, and what can be read in its place."""
+
+    exit_status = 69
 
 
 def add_history_options(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +59,7 @@ def add_history_options(parser: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--file",
         metavar="F",
-        help="which the daemon writes (default: what the configuration says under history)",
+        help="which the daemon writes (default: what the daemon serves)",
     )
     own.add_argument("--queue", metavar="Q", help="runs of one queue")
     own.add_argument("--created-by", metavar="U", help="runs of one user, where users are known")
@@ -91,27 +100,89 @@ def print_history(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: an option means nothing.
         HistoryUnavailable: the file cannot be read.
+        ClusterUnreachable: no cluster.
+        NoHistory: the daemon shows none.
     """
     now = SystemClock().now()
-    file = _file(arguments)
-    query = _query(arguments, now)
-    if arguments.by:
-        sums = sum_history(file, query, arguments.by, now)
-        items = [sum_as_json(each, arguments.by) for each in sums]
+    query, most = _query(arguments, now), _most(arguments)
+    if arguments.sort_by is not None and arguments.sort_by not in SORT_KEYS:
+        raise UsageError(f"history is sorted by {', '.join(SORT_KEYS)}, not by {arguments.sort_by}")
+    if arguments.file:
+        items, more = _of_file(Path(arguments.file), query, arguments.by, most, now)
     else:
-        runs = _read(file, query, 0 if arguments.limit == 0 else arguments.limit or _SHOWN)
-        items = [run_as_json(run, now) for run in _sorted(runs, arguments.sort_by)]
+        election = cluster_reader.configuration(arguments.config).leader_election
+        items, more = cluster_reader.with_cluster(
+            connection_choice(arguments),
+            lambda api: _of_daemon(api, election, query, arguments.by, most),
+        )
+    if more:
+        print(
+            f"gpusched: only the latest {most} runs are shown; --limit 0 shows all", file=sys.stderr
+        )
+    if not arguments.by:
+        items = sorted(items, key=SORT_KEYS["ended"])
+        items = sorted(items, key=SORT_KEYS[arguments.sort_by or "ended"])
     _print(arguments, items)
     return 0
 
 
-def _file(arguments: argparse.Namespace) -> Path:
-    named = arguments.file or cluster_reader.configuration(arguments.config).history.file
-    if not named:
-        raise UsageError(
-            "which history? gpusched run --history FILE keeps one, get history --file FILE reads it"
-        )
-    return Path(named)
+def _most(arguments: argparse.Namespace) -> int:
+    """How many runs are shown; 0 for all."""
+    if arguments.limit is None:
+        return _SHOWN
+    if arguments.limit < 0:
+        raise UsageError(f"--limit takes a number from 0, not {arguments.limit}")
+    return int(arguments.limit)
+
+
+def _of_file(
+    file: Path, query: HistoryQuery, by: str | None, most: int, now: float
+) -> tuple[list[_Json], bool]:
+    """Items from the file, and whether there are more."""
+    if by:
+        return [sum_as_json(each, by) for each in sum_history(file, query, by, now)], False
+    found: list[_Json] = []
+    while True:
+        left = min(most - len(found), HISTORY_PAGE_MAX) if most else HISTORY_PAGE_MAX
+        page = query_history(file, attrs.evolve(query, limit=left))
+        found += [run_as_json(run, now) for run in page.runs]
+        if not page.after or (most and len(found) >= most):
+            return found, bool(page.after)
+        query = attrs.evolve(query, after=page.after)
+
+
+async def _of_daemon(
+    api: ApiClient, election: LeaderElectionConfig, query: HistoryQuery, by: str | None, most: int
+) -> tuple[list[_Json], bool]:
+    """Items that the daemon shows this user, and whether there are more.
+
+    Raises:
+        NoHistory: it shows none.
+    """
+    asked = {
+        "namespace": query.namespaces[0] if query.namespaces else "", "queue": query.queue,
+        "state": query.state, "since": _as_time(query.since),
+        "until": _as_time(query.until) if query.until < STILL_OPEN else "", "by": by or "",
+    }  # fmt: skip
+    asked = {name: value for name, value in asked.items() if value}
+    found: list[_Json] = []
+    try:
+        route = await find_view(api, namespace=election.lease_namespace, lease=election.lease_name)
+        async with ViewClient(route) as client:
+            while True:
+                left = min(most - len(found), _SERVED_PAGE) if most else _SERVED_PAGE
+                page = await client.read("/v1/history", {**asked, "limit": str(left)})
+                found += page["items"]
+                after = str(page.get("continue") or "")
+                if not after or (most and len(found) >= most):
+                    return found, bool(after)
+                asked["continue"] = after
+    except NoView as error:
+        raise NoHistory(f"{error}; --file FILE reads the file of gpusched run --history") from error
+
+
+def _as_time(seconds: float) -> str:
+    return format_time(seconds) if seconds else ""
 
 
 def _query(arguments: argparse.Namespace, now: float) -> HistoryQuery:
@@ -119,8 +190,6 @@ def _query(arguments: argparse.Namespace, now: float) -> HistoryQuery:
     if not arguments.all_namespaces:
         name = arguments.namespace or cluster_reader.default_namespace(connection_choice(arguments))
         namespaces = (cluster_reader.checked_object_name(name, what="namespace"),)
-    if arguments.limit is not None and arguments.limit < 0:
-        raise UsageError(f"--limit takes a number from 0, not {arguments.limit}")
     since = _moment(arguments.since, now, "--since") if arguments.since else 0.0
     until = _moment(arguments.until, now, "--until") if arguments.until else STILL_OPEN
     if since >= until:
@@ -151,40 +220,6 @@ def _moment(text: str, now: float, option: str) -> float:
             f"{option} takes a time such as 2026-11-01 or 2026-11-01T12:00:00Z, or one ago such as "
             f"7d or 12h, not {text[:40]!r}"
         ) from None
-
-
-def _read(file: Path, query: HistoryQuery, most: int) -> list[GangRun]:
-    """The latest runs; all of them for 0."""
-    found: list[GangRun] = []
-    after = ""
-    while True:
-        left = most - len(found) if most else HISTORY_PAGE_MAX
-        page = query_history(
-            file,
-            HistoryQuery(
-                namespaces=query.namespaces, queue=query.queue, user=query.user, state=query.state,
-                since=query.since, until=query.until, after=after,
-                limit=min(left, HISTORY_PAGE_MAX),
-            ),
-        )  # fmt: skip
-        found += page.runs
-        after = page.after
-        if not after:
-            return found
-        if most and len(found) >= most:
-            print(
-                f"gpusched: only the latest {most} runs are shown; --limit 0 shows all",
-                file=sys.stderr,
-            )
-            return found
-
-
-def _sorted(runs: list[GangRun], by: str | None) -> list[GangRun]:
-    """Runs by what was asked for: by their ends unless said otherwise."""
-    by = by or "ended"
-    if by not in SORT_KEYS:
-        raise UsageError(f"history is sorted by {', '.join(SORT_KEYS)}, not by {by}")
-    return sorted(sorted(runs, key=SORT_KEYS["ended"]), key=SORT_KEYS[by])
 
 
 def _print(arguments: argparse.Namespace, items: list[dict[str, Any]]) -> None:

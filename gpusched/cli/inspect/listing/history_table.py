@@ -11,10 +11,11 @@ from typing import Any, BinaryIO, Final
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.base.errors import NotInstalled
 from gpusched.cli.command import clean_cell
-from gpusched.io.history.gang_run import STILL_OPEN, GangRun
 
 Json = dict[str, Any]
 
+_LATEST: Final = "9999"
+"""Sorts behind every time."""
 _SECONDS: Final = frozenset({"waitSeconds", "longestWaitSeconds", "runSeconds"})
 _HOURS: Final = frozenset({"gpuHours", "lostGpuHours"})
 _COUNTS: Final = frozenset({"priority", "members", "minMember", "evictions", "runs", "starts"})
@@ -31,15 +32,15 @@ SUM_COLUMNS: Final = (
 )  # fmt: skip
 """Of sums in CSV and Parquet."""
 _COLUMNS: Final = frozenset((*RUN_COLUMNS, *SUM_COLUMNS))
-SORT_KEYS: Final[Mapping[str, Callable[[GangRun], Any]]] = MappingProxyType(
+SORT_KEYS: Final[Mapping[str, Callable[[Json], Any]]] = MappingProxyType(
     {
-        "ended": lambda run: (run.ended, run.since),
-        "started": lambda run: run.started or STILL_OPEN,
-        "since": lambda run: run.since,
-        "name": lambda run: (run.gang.namespace, run.gang.name, run.since),
-        "queue": lambda run: (run.queue, run.ended),
-        "evictions": lambda run: -run.evictions,
-        "gpu-hours": lambda run: -run.total_gpu_seconds,
+        "ended": lambda run: (run["ended"] or _LATEST, run["since"]),
+        "started": lambda run: run["started"] or _LATEST,
+        "since": lambda run: run["since"],
+        "name": lambda run: (run["metadata"]["namespace"], run["metadata"]["name"], run["since"]),
+        "queue": lambda run: (run["queue"], run["ended"] or _LATEST),
+        "evictions": lambda run: -run["evictions"],
+        "gpu-hours": lambda run: -run["gpuHours"],
     }
 )
 """How runs are sorted, by the word of the user."""
