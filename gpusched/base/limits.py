@@ -481,6 +481,11 @@ COMMAND_TRIES_MAX: Final = 6
 """How often a command asks a server that says it is busy: a new kind's first seconds fit in."""
 COMMAND_WAIT_S_MAX: Final = 5.0
 """Longest wait between two of them, whatever the server asks for: a person waits there."""
+BUNDLE_LOG_LINES_MAX: Final = 50_000
+BUNDLE_LOG_BYTES_MAX: Final = 2**24
+"""Of the log of one process that a bundle takes: the last lines, of 16 MiB at most."""
+BUNDLE_DECISIONS_BYTES_MAX: Final = 2**27
+"""Of recorded decisions that a bundle takes, the newest first: 128 MiB."""
 STATE_FILES_MAX: Final = 8
 """Processes of one name on one machine that each have a state file of their own."""
 CRASHES_FORGOTTEN_S: Final = 300.0

@@ -56,6 +56,7 @@ COMMANDS: Final = {
         "check the invariants of a live or recorded cluster; 1 and a list when one is broken",
         "lab.audit.command",
     ),
+    "bundle": ("write one file for a bug report, without secrets and environment", "bundle.command"),
     "snapshot": ("record a cluster into a file, without secrets and environment", "lab.snapshot"),
     "replay": ("repeat one recorded decision and say what differs", "lab.replay"),
     "version": ("print version, API version, solver version", "version"),

@@ -35,7 +35,7 @@ class Cluster:
             return 404, {"kind": "Status", "message": "not found", "reason": "NotFound"}
         if isinstance(found, int):
             return found, {"kind": "Status", "message": "you may not", "reason": "Forbidden"}
-        if isinstance(found, dict):
+        if isinstance(found, dict | str):
             return 200, found
         items = [item for item in found if _selected(item, query)]
         start = int(query.get("continue", "0"))
@@ -55,6 +55,12 @@ def _selected(item, query):
     return True
 
 
+class _Server(ThreadingHTTPServer):
+    """A command may open a connection for each kind at once: with five that may wait it would take seconds."""
+
+    request_queue_size = 128
+
+
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
     """A cluster whose kubeconfig is the default one, with namespace team-a."""
@@ -65,7 +71,7 @@ def cluster(tmp_path, monkeypatch):
             """Answer."""
             known.headers.append(self.headers)
             status, body = known.answer(self.path)
-            raw = json.dumps(body).encode()
+            raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
@@ -74,7 +80,7 @@ def cluster(tmp_path, monkeypatch):
         def log_message(self, *_):
             """Silence."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     kubeconfig = {

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpusched.cli.main import main
-from gpusched.lab.recordings.snapshot_file import SnapshotFile, write_snapshot
+from gpusched.io.recordings.snapshot_file import SnapshotFile, write_snapshot
 
 GPU = "nvidia.com/gpu"
 

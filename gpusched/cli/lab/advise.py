@@ -28,8 +28,8 @@ from gpusched.cli.inspect.cluster_reader import with_cluster
 from gpusched.config.load import configuration_path, load_file
 from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient
-from gpusched.lab.recordings.snapshot_file import SnapshotFile, read_snapshot
-from gpusched.lab.recordings.snapshot_reader import take_snapshot
+from gpusched.io.recordings.snapshot_file import SnapshotFile, read_snapshot
+from gpusched.io.recordings.snapshot_reader import take_snapshot
 from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.simulate.engine.world import SimulatedDelays
 from gpusched.lab.simulate.from_snapshot import SimulationStart, start_from_snapshot

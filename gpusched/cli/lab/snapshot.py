@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import gzip
-import os
 import secrets
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import SystemClock
@@ -22,10 +17,11 @@ from gpusched.cli.command import (
     connection_choice,
 )
 from gpusched.cli.inspect.cluster_reader import with_cluster
+from gpusched.cli.output_file import open_output
 from gpusched.io.client.api_client import ApiClient
-from gpusched.lab.recordings.pseudonyms import Pseudonyms
-from gpusched.lab.recordings.snapshot_file import compressed_writer, write_snapshot
-from gpusched.lab.recordings.snapshot_reader import ClusterRecording, take_snapshot
+from gpusched.io.recordings.pseudonyms import Pseudonyms
+from gpusched.io.recordings.snapshot_file import write_snapshot
+from gpusched.io.recordings.snapshot_reader import ClusterRecording, take_snapshot
 
 _KEY_BYTES: Final = 32
 _KEY_LEAST: Final = 16
@@ -74,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             "stdout with > FILE"
         )
     pseudonyms = _pseudonyms(arguments)
-    with _output(file) as out:
+    with open_output(file, compressed=(file or "").endswith(".gz")) as out:
         recording = with_cluster(connection_choice(arguments), _take(pseudonyms))
         write_snapshot(out, recording.header, recording.lines)
     _tell_totals(recording, file)
@@ -109,36 +105,6 @@ def _take(pseudonyms: Pseudonyms | None) -> Any:
             progress.end()
 
     return take
-
-
-@contextmanager
-def _output(file: str | None) -> Iterator[IO[bytes]]:
-    """Where to write. A file appears under its name only when it is whole; others may not read it.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    if file is None:
-        yield sys.stdout.buffer
-        return
-    path = Path(file)
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file in it")
-    try:
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                if path.name.endswith(".gz"):
-                    packed: gzip.GzipFile = compressed_writer(out)
-                    with packed:
-                        yield packed  # type: ignore[misc]
-                else:
-                    yield out
-            Path(part).replace(path)
-        finally:
-            Path(part).unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 class _SnapshotProgress:

@@ -1,1 +1,1 @@
-"""How is a cluster or a decision recorded, made anonymous, restored and decided again? Snapshot files hold every kind the daemon reads; replay compares plans."""
+"""What becomes of a recorded cluster? It is restored into a cache, and recorded decisions are repeated."""

@@ -10,7 +10,7 @@ recorded: pods of a ReplicaSet, say, come without it. And fake nodes live by an 
 from __future__ import annotations
 
 from gpusched.devcluster.cluster import DevCluster
-from gpusched.lab.recordings.snapshot_file import SnapshotFile
+from gpusched.io.recordings.snapshot_file import SnapshotFile
 
 
 def restore_snapshot(cluster: DevCluster, snapshot: SnapshotFile) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from gpusched.lab.recordings.snapshot_file import SnapshotFile
+from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.lab.simulate.engine.objects import Obj
 
 _ASSUMED = ("expectedDuration", "gpusched.io/expected-duration")

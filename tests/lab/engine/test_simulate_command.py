@@ -12,7 +12,7 @@ from gpusched.api.meta.identity import parse_time
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.lab.simulate.settings import settings
 from gpusched.cli.main import main
-from gpusched.lab.recordings.snapshot_file import SnapshotFile, write_snapshot
+from gpusched.io.recordings.snapshot_file import SnapshotFile, write_snapshot
 from gpusched.lab.simulate.from_snapshot import start_from_snapshot
 
 JOBS = """submit_s,duration_s,gpus,queue

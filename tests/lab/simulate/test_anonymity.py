@@ -22,11 +22,11 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.installed_files import path
 from gpusched.cache.cache import Cache
 from gpusched.config.model import DEFAULT
+from gpusched.io.recordings.pseudonyms import Pseudonyms
+from gpusched.io.recordings.public_words import KEYS
+from gpusched.io.recordings.recorded_kinds import RECORDED
 from gpusched.io.watch.discovery import foreign_codec
 from gpusched.io.watch.informers import make_event_handlers
-from gpusched.lab.recordings.pseudonyms import Pseudonyms
-from gpusched.lab.recordings.public_words import KEYS
-from gpusched.lab.recordings.recorded_kinds import RECORDED
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gpusched.api.devices.gpu_types import named_value, names_gpu_type, parse_gpu_types
-from gpusched.lab.recordings.pseudonyms import Pseudonyms
+from gpusched.io.recordings.pseudonyms import Pseudonyms
 
 PRODUCT = "nvidia.com/gpu.product"
 ANNOTATION = "gpusched.io/gpu-types"

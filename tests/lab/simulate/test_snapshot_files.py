@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.base.errors import ConfigError
-from gpusched.lab.recordings.snapshot_file import (
+from gpusched.io.recordings.snapshot_file import (
     MissingKind,
     SnapshotFile,
     compressed_writer,

@@ -20,13 +20,13 @@ from gpusched.cli.main import main
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 from gpusched.io.client.api_client import ApiClient, ApiResponse
+from gpusched.io.recordings.pseudonyms import Pseudonyms
+from gpusched.io.recordings.recorded_kinds import RECORDED
+from gpusched.io.recordings.snapshot_file import SnapshotFile, read_snapshot, write_snapshot
+from gpusched.io.recordings.snapshot_reader import ClusterRecording, take_snapshot
 from gpusched.io.watch.discovery import foreign_codec
 from gpusched.io.watch.informers import KINDS, make_event_handlers
-from gpusched.lab.recordings.pseudonyms import Pseudonyms
-from gpusched.lab.recordings.recorded_kinds import RECORDED
 from gpusched.lab.recordings.restore import restore_snapshot as restored
-from gpusched.lab.recordings.snapshot_file import SnapshotFile, read_snapshot, write_snapshot
-from gpusched.lab.recordings.snapshot_reader import ClusterRecording, take_snapshot
 from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions, simulate_cluster
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy

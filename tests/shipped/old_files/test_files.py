@@ -11,7 +11,7 @@ import pytest
 
 from gpusched.cli.main import main
 from gpusched.config.load import load_file
-from gpusched.lab.recordings.snapshot_file import read_snapshot
+from gpusched.io.recordings.snapshot_file import read_snapshot
 from gpusched.lab.scenario.expansion.moments import unroll_timeline
 from gpusched.lab.scenario.file.read import read_path
 from gpusched.lab.scenario.model.scenario import ApplyAct, Scenario

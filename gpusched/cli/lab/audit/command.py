@@ -24,7 +24,7 @@ from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import GROUP_PATH, list_objects, value_at
 from gpusched.cli.lab.audit.checks import AuditedCluster, Json, advice, find_violations, notes
 from gpusched.io.client.api_client import ApiClient
-from gpusched.lab.recordings.snapshot_file import SnapshotFile, read_snapshot
+from gpusched.io.recordings.snapshot_file import SnapshotFile, read_snapshot
 from gpusched.testing.invariants import Finding
 
 PATHS: Final = {

@@ -13,7 +13,7 @@ import attrs
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.errors import UsageError
-from gpusched.lab.recordings.snapshot_file import read_snapshot
+from gpusched.io.recordings.snapshot_file import read_snapshot
 from gpusched.lab.simulate.engine.objects import Obj
 from gpusched.lab.simulate.engine.simulation import Arrival
 from gpusched.lab.simulate.engine.world import SimulatedDelays

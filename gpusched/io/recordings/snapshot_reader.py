@@ -16,9 +16,9 @@ from gpusched.base.errors import ClusterUnreachable, ConfigError, Denied, Gone, 
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
 from gpusched.io.client.responses import DAEMON_ROLE
 from gpusched.io.client.responses import explain_denied as with_remedy
-from gpusched.lab.recordings.pseudonyms import Pseudonyms
-from gpusched.lab.recordings.recorded_kinds import RECORDED, RecordedKind
-from gpusched.lab.recordings.snapshot_file import Json, MissingKind, SnapshotFile
+from gpusched.io.recordings.pseudonyms import Pseudonyms
+from gpusched.io.recordings.recorded_kinds import RECORDED, RecordedKind
+from gpusched.io.recordings.snapshot_file import Json, MissingKind, SnapshotFile
 
 _TRIES: Final = 3
 """Of one list: the version that its pages are of may be forgotten in the middle."""

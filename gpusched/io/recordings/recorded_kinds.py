@@ -26,9 +26,7 @@ from gpusched.api.policy import wire as policy_wire
 from gpusched.api.queue import wire as queue_wire
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.api.volumes import wire as wire_volumes
-from gpusched.io.watch.discovery import foreign_codec
-from gpusched.io.watch.informers import KINDS
-from gpusched.lab.recordings.field_filter import (
+from gpusched.io.recordings.field_filter import (
     DROP,
     FieldFilters,
     Fields,
@@ -40,6 +38,8 @@ from gpusched.lab.recordings.field_filter import (
     keep_members,
     keep_scalar,
 )
+from gpusched.io.watch.discovery import foreign_codec
+from gpusched.io.watch.informers import KINDS
 
 IMAGE: Final = "recorded"
 """Stands for every image: which one a container runs decides nothing."""

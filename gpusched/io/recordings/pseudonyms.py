@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from gpusched.api.devices.gpu_types import ANNOTATION as GPU_TYPES
-from gpusched.lab.recordings.public_words import (
+from gpusched.io.recordings.public_words import (
     DEVICE_NAMES,
     GPU_WORD,
     GPU_WORDS,
