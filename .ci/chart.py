@@ -52,6 +52,7 @@ WHEN: Final = {
     "policies-other-projects/": ".Values.policies.otherProjects",
     "networkpolicy.yaml": ".Values.networkPolicy.enabled",
     "monitoring/service": ".Values.monitoring.serviceMonitor",
+    "view.yaml": ".Values.view.enabled",
     "pdb.yaml": "gt (int .Values.replicas) 1",
 }
 """By file or folder of the manifests, the condition under which the chart has its objects."""

@@ -106,7 +106,6 @@ class Telemetry:
         self._field_name = BoundedNames(limits.FIELD_NAMES_IN_METRICS_MAX)
         self._stage_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
         self._plugin_name = BoundedNames(limits.PLUGIN_NAMES_IN_METRICS_MAX)
-        self._gpu_type_name = BoundedNames(limits.RESOURCE_NAMES_IN_METRICS_MAX)
         self._make_histograms()
         self._make_counters()
         self._make_gauges()

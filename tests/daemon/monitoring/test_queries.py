@@ -45,6 +45,14 @@ def filled(expr: str) -> str:
     return expr
 
 
+class BrokenHistory:
+    """A file that cannot be written."""
+
+    written = 3
+    lost = 2
+    is_well = False
+
+
 def troubled() -> Telemetry:
     """A replica that stands by and tells of all that may go wrong."""
     told = Telemetry()
@@ -65,6 +73,7 @@ def troubled() -> Telemetry:
     told.set_config("abc", refused=True)
     told.throttled()
     told.loop_blocked()
+    told.show_history(BrokenHistory())
     return told
 
 
@@ -112,6 +121,8 @@ def with_trouble_beside(recorded: RecordedMetrics) -> RecordedMetrics:
     other = troubled()
     for at in sorted(set(recorded.times)):
         other.estimate(12.0)  # again and again, as a rate needs it
+        other.gang_ran("research", "Preempted", 90.0)
+        other.gang_evicted("research", 2)
         found.scrape(other.render(), at, instance="gpusched-1:8080")
     other.shutdown()
     return found

@@ -114,13 +114,18 @@ def test_what_is_switched_off_is_not_there():
     kinds = {key.partition("/")[0] for key in RECORDED["cases"]["small"]["without"]}
     assert kinds == {
         "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "NetworkPolicy",
-        "PodDisruptionBudget", "PriorityClass", "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
+        "PodDisruptionBudget", "PriorityClass", "Role", "RoleBinding", "Service",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
     }  # fmt: skip
+    assert "Service/gpusched-system/gpusched-view" in RECORDED["cases"]["small"]["without"]
+    assert container("small")["args"][1:] == [
+        "--config", "/etc/gpusched/gpusched.yaml", "--view", "none",
+    ]  # fmt: skip
     spec = rendered("small")["Deployment/gpusched"]["spec"]
     assert spec["replicas"] == 1
     assert "priorityClassName" not in spec["template"]["spec"]
     assert "annotations" not in spec["template"]["metadata"]
+    assert "history" not in json.dumps(spec["template"]["spec"])
 
 
 def test_values_of_the_daemon_arrive():
@@ -128,12 +133,15 @@ def test_values_of_the_daemon_arrive():
     found = container("elsewhere")
     assert found["image"].startswith("registry.example.com/team/gpusched@sha256:0123")
     assert found["imagePullPolicy"] == "Always"
-    assert found["args"][3:] == ["--log-format=json", "--record-decisions=/a folder"]
+    assert found["args"][5:] == ["--log-format=json", "--record-decisions=/a folder"]
     assert {"name": "OTEL_TRACES_SAMPLER", "value": "always_off"} in found["env"]
     assert found["resources"]["requests"]["cpu"] == "1"
     assert {"name": "decisions", "mountPath": "/a folder"} in found["volumeMounts"]
     pod = rendered("elsewhere")["Deployment/gpusched"]["spec"]["template"]["spec"]
     assert {"name": "decisions", "emptyDir": {"sizeLimit": "1Gi"}} in pod["volumes"]
+    (kept,) = (each for each in pod["volumes"] if each["name"] == "history")
+    assert kept["persistentVolumeClaim"] == {"claimName": "what-became-of-gangs"}
+    assert "emptyDir" not in kept
     assert pod["nodeSelector"]["pool"] == "system"
     assert pod["tolerations"] == [{"key": "system", "operator": "Exists"}]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
