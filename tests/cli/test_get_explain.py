@@ -604,7 +604,7 @@ def test_explain_a_pod(cluster, capsys, labels, headline):
     assert main(["explain", "podgroup", "train-0"]) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[0] == headline
-    assert "is the daemon running" in text
+    assert "no daemon leads" in text
 
 
 def test_explain_pods_of_another_scheduler(cluster, capsys):
@@ -758,3 +758,44 @@ def test_explain_tells_what_sub_groups_and_roles_need(cluster, capsys, spec, nee
     }
     assert main(["explain", "podgroup", "llm", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["needs"] == needs
+
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpusched-system/leases/gpusched"
+
+
+@pytest.mark.parametrize(
+    ("lease", "says"),
+    [
+        (None, "no daemon leads: Lease gpusched-system/gpusched has no holder"),
+        ({"holderIdentity": ""}, "no daemon leads: Lease gpusched-system/gpusched has no holder"),
+        (
+            {
+                "holderIdentity": "d-0",
+                "renewTime": "2001-01-01T00:00:00Z",
+                "leaseDurationSeconds": 15,
+            },
+            r"no daemon leads: d-0 renewed Lease gpusched-system/gpusched \d+d ago for the last time",
+        ),
+        (
+            {
+                "holderIdentity": "d-0",
+                "renewTime": "2999-01-01T00:00:00Z",
+                "leaseDurationSeconds": 15,
+            },
+            "daemon d-0 leads, and has a second or two to look at it",
+        ),
+        (403, "is the daemon running, and is it the leader\\?"),
+    ],
+)
+def test_what_nobody_said_anything_about_tells_whether_a_daemon_leads(cluster, capsys, lease, says):
+    """Given a pod without a word, then the Lease says whether somebody could have said one."""
+    made = pod("x")
+    cluster.objects |= {
+        "/api/v1/namespaces/team-a/pods/x": made,
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    if lease is not None:
+        cluster.objects[LEASE] = lease if isinstance(lease, int) else {"spec": lease}
+    assert main(["explain", "pod", "x"]) == 0
+    why = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  why")]
+    assert re.search(f"nothing was said about it yet: {says}$", why[0])

@@ -14,12 +14,14 @@ import msgspec
 
 from gpusched.api.foreign.kinds import ForeignKind
 from gpusched.api.meta.gpu_resources import GpuResources
+from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
+from gpusched.cli.command import age
 from gpusched.config.load import configuration_path, load_file
-from gpusched.config.model import DEFAULT, Config
+from gpusched.config.model import DEFAULT, Config, LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
 from gpusched.io.client.connection_choice import ConnectionChoice, chosen_namespace
 from gpusched.io.client.credentials import choose_credentials
@@ -149,6 +151,33 @@ async def served_versions(api: ApiClient, kinds: Iterable[ForeignKind]) -> dict[
                 found[kind] = api_version
                 break
     return found
+
+
+async def leader_text(api: ApiClient, election: LeaderElectionConfig, *, now: float) -> str:
+    """Whether a daemon leads, by its Lease; empty where this user may not read that.
+
+    Args:
+        api: of the cluster.
+        election: names the Lease.
+        now: seconds since the epoch.
+    """
+    name = f"{election.lease_namespace}/{election.lease_name}"
+    path = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}".format(*name.split("/"))
+    try:
+        lease = await get_object(api, path, what=f"Lease {name}")
+    except Denied:
+        return ""
+    holder = str(value_at(lease, "spec", "holderIdentity") or "")
+    if not holder:
+        return f"no daemon leads: Lease {name} has no holder"
+    lasts = value_at(lease, "spec", "leaseDurationSeconds")
+    try:
+        renewed = parse_time(str(value_at(lease, "spec", "renewTime")))
+    except InvalidObject:
+        renewed = 0.0
+    if now - renewed > (lasts if isinstance(lasts, int) else election.lease_duration_s):
+        return f"no daemon leads: {holder} renewed Lease {name} {age(now - renewed)} ago for the last time"
+    return f"daemon {holder} leads, and has a second or two to look at it"
 
 
 async def _asked(api: ApiClient, path: str, query: Mapping[str, str] | None = None) -> ApiResponse:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
-
-import attrs
 
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
@@ -39,7 +37,7 @@ from gpusched.cli.inspect.owners import (
     owner_of_gang,
 )
 from gpusched.cli.inspect.pod_groups import API, JOB_LABEL, find_group, group_of_pod
-from gpusched.config.model import DEFAULT
+from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient
 
 _KINDS: Final = {
@@ -116,10 +114,10 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     cluster_reader.checked_object_name(namespace, what="namespace")
     kinds = kinds_of_word(arguments.kind)
     cluster_reader.checked_object_name(name, what="pod group" if len(kinds) > 1 else kinds[0])
-    served = cluster_reader.configuration(arguments.config).scheduler_names
+    config = cluster_reader.configuration(arguments.config)
     evidence = cluster_reader.with_cluster(
         connection_choice(arguments),
-        lambda api: gather(api, namespace=namespace, name=name, kinds=kinds, schedulers=served),
+        lambda api: gather(api, namespace=namespace, name=name, kinds=kinds, config=config),
     )
     if evidence is None:
         what = kinds[0] if len(kinds) == 1 else "PodGroup, Job or Pod"
@@ -127,7 +125,7 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
             f"there is no {what} {name} in namespace {namespace}: "
             "gpusched get jobs -A lists what waits and runs"
         )
-    told = explanation.explain_gang(attrs.evolve(evidence, served=tuple(sorted(served))))
+    told = explanation.explain_gang(evidence)
     if arguments.output == "json":
         print_json(told)
     else:
@@ -141,7 +139,7 @@ async def gather(
     namespace: str,
     name: str,
     kinds: Sequence[str] = _KINDS["podgroup"],
-    schedulers: Collection[str] = DEFAULT.scheduler_names,
+    config: Config = DEFAULT,
 ) -> GangObjects | None:
     """Everything the API shows about a gang, None when there is nothing of that name.
 
@@ -153,7 +151,7 @@ async def gather(
         namespace: of the object that is asked about.
         name: of the same.
         kinds: that it may be of; the first that has the name counts.
-        schedulers: names of schedulers whose pods are ours.
+        config: names the schedulers whose pods are ours, and the Lease of their daemon.
     """
     found = await _find(api, namespace, name, kinds=kinds) or await _find_gang(
         api, namespace, name, kinds=kinds
@@ -201,8 +199,11 @@ async def gather(
     now = SystemClock().now()
     gangs: tuple[CountedGang, ...] = ()
     if kind not in {"PodGroup", COMPOSITE}:
+        schedulers = config.scheduler_names
         gangs = await count_gangs(api, kind, owner, pods, schedulers=schedulers, now=now)
     return GangObjects(
+        served=tuple(sorted(config.scheduler_names)),
+        leader=await cluster_reader.leader_text(api, config.leader_election, now=now),
         claims=tuple(claims),
         gangs=gangs,
         kind=kind,

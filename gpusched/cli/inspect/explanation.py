@@ -48,6 +48,7 @@ class GangObjects:
         served: names of the schedulers that the daemon's configuration serves.
         gangs: that its pods form, as the daemon counts them; none for PodGroups, which tell their
             size themselves, and for what the daemon does not know or believe.
+        leader: whether a daemon leads; empty where that may not be read.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class GangObjects:
     claims: tuple[dict[str, Any], ...] = ()
     served: tuple[str, ...] = tuple(sorted(DEFAULT.scheduler_names))
     gangs: tuple[CountedGang, ...] = ()
+    leader: str = ""
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -92,6 +94,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
             {printable_line(_mapping(pod, "spec").get("schedulerName")) for pod in evidence.pods}
         ),
         "servedSchedulers": list(evidence.served),
+        "leader": evidence.leader,
         "unknownKeys": unknown_keys([*_described(evidence.owner), *evidence.pods]),
         "notes": sorted({printable_line(gang.note) for gang in evidence.gangs if gang.note}),
         "turn": _turn(evidence),

@@ -17,9 +17,7 @@ _WAITS: Final = "FailedScheduling"
 _MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
 _SEE_WHY: Final = "(see why)"
 _SEE_ABOVE: Final = "(see above)"
-_NOTHING_SAID: Final = [
-    "nothing was said about it yet: is the daemon running, and is it the leader?"
-]
+_MAY_BE_ASKED: Final = "is the daemon running, and is it the leader?"
 
 
 def render_explanation(story: dict[str, Any]) -> str:
@@ -195,8 +193,13 @@ def _reasons(story: dict[str, Any]) -> list[str]:
     if story["schedulers"] and not set(story["schedulers"]) & set(story["servedSchedulers"]):
         return [_for_others(story["schedulers"], story["servedSchedulers"])]
     if story["pendingPods"] or not story["pods"]["total"]:
-        return _NOTHING_SAID
+        return [_nothing_said(story)]
     return []
+
+
+def _nothing_said(story: dict[str, Any]) -> str:
+    """That the daemon has written nothing, and whether there is one."""
+    return f"nothing was said about it yet: {story['leader'] or _MAY_BE_ASKED}"
 
 
 def _for_others(named: Sequence[str], served: Sequence[str]) -> str:
@@ -219,7 +222,7 @@ def _last_said(story: dict[str, Any]) -> list[str]:
     moves = [event for event in told if event["reason"] in _MOVES][-1:]
     waits = [event for event in told if event["reason"] == _WAITS][-1:]
     said = [f"{event['reason']}: {event['message']}" for event in (*waits, *moves)]
-    return said or _NOTHING_SAID
+    return said or [_nothing_said(story)]
 
 
 def _grouped(pods: Sequence[dict[str, str]]) -> Iterable[tuple[str, str, str]]:
