@@ -35,10 +35,10 @@ quick: setup ## the pure tests, without daemon, cluster and processes: seconds, 
 
 test: setup lint types imports unit ## lint, types, import rules and every test
 
-lint: setup ## ruff: rules and format; oxlint: the script of reports
+lint: setup ## ruff: rules and format; oxlint: scripts of reports and of the page
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/oxlint --deny-warnings gpusched/lab/report/pages/assets
+	$(BIN)/oxlint --deny-warnings --ignore-pattern '**/vendor/**' gpusched/lab/report/pages/assets gpusched/io/serve/page
 
 types: setup ## mypy --strict
 	$(BIN)/mypy gpusched plugins

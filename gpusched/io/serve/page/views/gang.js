@@ -1,0 +1,107 @@
+/** One gang: how it stands, why, its pods with their GPUs, its places on the map, and its whole story. */
+
+import { ask, Refusal } from "../data/api.js";
+import { clock, count, keyOf, many, moment, shown } from "../data/text.js";
+import { gpus, name, queueMark, stateMark, when } from "../parts/bits.js";
+import { placed } from "./waiting.js";
+import { html, nothing } from "../vendor/lit-html.js";
+
+const MAP_HEIGHT = 360;
+
+/** What the server told of the gang that is shown; asked again when the gang changed. */
+let known = { key: "", of: null, asked: -1, told: null, missing: "" };
+
+function read(page, key) {
+  const { store } = page;
+  if (known.key !== key) known = { key, of: null, asked: -1, told: null, missing: "" };
+  const asked = `${store.versions.decisions}`;
+  const now = store.gangs.get(key) ?? null;
+  if ((known.of === now && known.asked === asked) || known.busy) return;
+  const mine = Object.assign(known, { of: now, asked, busy: true });
+  ask(`v1/gangs/${key.split("/").map(encodeURIComponent).join("/")}`)
+    .then((told) => Object.assign(mine, { told, missing: "" }))
+    .catch((error) => Object.assign(mine, { missing: error instanceof Refusal ? error.message : "the server cannot be reached" }))
+    .finally(() => {
+      mine.busy = false;
+      page.draw();
+    });
+}
+
+/** @param {import("../main.js").Page} page */
+export function showGang(page) {
+  const [namespace, kind, called] = page.path;
+  const key = keyOf({ metadata: { namespace, name: called }, gangKind: kind });
+  read(page, key);
+  const gang = page.store.gangs.get(key) ?? known.told;
+  const gone = known.missing || (known.told && !page.store.gangs.has(key) && page.store.complete);
+  return html`<h1 tabindex="-1">${name(called)} <small>${shown(kind)} in <bdi>${shown(namespace)}</bdi></small></h1>
+    ${gone ? html`<p class="notice">${known.told ? "It is there no more; this is what was known of it last." : `${shown(known.missing)}.`}</p>` : nothing}
+    ${gang ? facts(page, gang) : known.missing ? nothing : html`<p class="empty">It is being read.</p>`}
+    ${known.told ? details(page, known.told) : nothing}`;
+}
+
+function facts(page, gang) {
+  const now = page.store.now();
+  const fact = (title, value) => html`<div><dt>${title}</dt><dd>${value}</dd></div>`;
+  return html`<section class="card standing" aria-label="How it stands">
+    <p class="why">${stateMark(gang.state)} ${gang.reason ? html`<b>${shown(gang.reason)}</b>` : nothing} ${shown(gang.message)}</p>
+    <dl class="facts">
+      ${fact("Queue", queueMark(gang.queue, page.colours))}
+      ${gang.position ? fact("Position", gang.position) : nothing}
+      ${gang.state === "Waiting" ? fact("Estimated start", when(gang.estimatedStartTime, now)) : nothing}
+      ${fact("GPUs", html`${gpus(gang)}${gang.gpuType ? html` <small>${shown(gang.gpuType)}</small>` : nothing}`)}
+      ${fact("Pods", placed(gang))}
+      ${fact("Priority", html`${gang.priority}${gang.preemptible === false ? html` <small>cannot be preempted</small>` : nothing}`)}
+      ${fact(gang.state === "Running" ? "Runs" : "Waits", when(gang.since, now))}
+      ${gang.expectedEndTime ? fact("Expected end", when(gang.expectedEndTime, now)) : nothing}
+      ${gang.owner ? fact("Made by", html`${shown(gang.owner.kind)} ${name(gang.owner.name)}`) : nothing}
+    </dl>
+  </section>`;
+}
+
+function details(page, told) {
+  const { store } = page;
+  const story = told.story ?? [];
+  const terms = told.order?.terms ?? [];
+  return html`<div class="beside">
+    <div class="stack">
+      ${told.nodes?.length && store.about?.nodes !== false
+        ? html`<section class="card map" aria-labelledby="places-title"><h2 id="places-title">Its places on ${many(told.nodes.length, "node")}</h2><cluster-map></cluster-map></section>`
+        : nothing}
+      <section class="card" aria-labelledby="pods-title"><h2 id="pods-title">Pods</h2><long-table id="pods"></long-table></section>
+    </div>
+    <div class="side">
+      ${terms.length
+        ? html`<section class="card" aria-labelledby="order-title"><h2 id="order-title">Its place in the order</h2>
+            <p>${count(told.order.position)} of ${count(told.order.of)}</p>
+            <dl class="facts">${terms.map((each) => html`<div><dt>${shown(each.name)}</dt><dd>${shown(each.value)} <small>${shown(each.message)}</small></dd></div>`)}</dl></section>`
+        : nothing}
+      <section class="card" aria-labelledby="story-title"><h2 id="story-title">Its story</h2>
+        ${story.length ? nothing : html`<p class="soft">Nothing was decided about it since the daemon started.</p>`}
+        <ol class="story">${story.map(
+          (each) => html`<li data-event=${each.event}><time datetime=${each.time}>${clock(moment(each.time), store.now())}</time><b>${shown(each.event)}</b><p>${shown(each.message)}</p></li>`,
+        )}</ol></section>
+    </div>
+  </div>`;
+}
+
+/** @param {import("../main.js").Page} page */
+export function fillGang(page) {
+  const { told, key } = known;
+  page.find("cluster-map")?.show({ store: page.store, by: "queue", gang: key, height: MAP_HEIGHT });
+  page.find("#pods")?.show({
+    label: "pods",
+    rows: told?.members ?? [],
+    tall: 40,
+    card: 120,
+    grid: "minmax(9rem,2fr) 6rem minmax(8rem,1.4fr) minmax(4rem,1fr) minmax(5rem,1fr)",
+    empty: "It has no pods yet.",
+    columns: [
+      { title: "Pod", cell: (pod) => name(pod.name) },
+      { title: "Phase", cell: (pod) => stateMark(pod.phase) },
+      { title: "Node", cell: (pod) => (pod.node ? name(pod.node) : html`<span class="soft">none</span>`) },
+      { title: "Slots", cell: (pod) => (pod.slots ? shown(pod.slots) : html`<span class="soft">none</span>`) },
+      { title: "Role", cell: (pod) => name([pod.role, pod.subGroup].filter(Boolean).join(", ")) },
+    ],
+  });
+}

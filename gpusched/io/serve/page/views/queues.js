@@ -1,0 +1,72 @@
+/** Queues: what each holds, is due, borrows and requests; as a table and as curves since the page was opened. */
+
+import { amount, count, many, shown } from "../data/text.js";
+import { chooser, queueMark } from "../parts/bits.js";
+import "../parts/queue_curves.js";
+import { due, refused, shareBar } from "./cluster.js";
+import { html, nothing } from "../vendor/lit-html.js";
+
+/** Queues in the order of their tree, each with how deep it is there. */
+function inTree(queues) {
+  const children = new Map();
+  for (const each of queues.values()) {
+    const parent = queues.has(each.parent) ? each.parent : "";
+    if (!children.has(parent)) children.set(parent, []);
+    children.get(parent).push(each);
+  }
+  const found = [];
+  const visit = (parent, depth) => {
+    const below = children.get(parent) ?? [];
+    children.delete(parent);
+    for (const each of below.toSorted((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
+      found.push({ queue: each, depth });
+      visit(each.metadata.name, depth + 1);
+    }
+  };
+  visit("", 0);
+  return found;
+}
+
+/** @param {import("../main.js").Page} page */
+export function showQueues(page) {
+  const { store, query } = page;
+  const rows = inTree(store.queues);
+  const most = Math.max(1, ...rows.map(({ queue }) => Math.max(amount(queue.gpus.allocated), due(queue))));
+  const since = store.samples.at.length;
+  return html`<h1 tabindex="-1">Queues</h1>
+    ${refused(store.about?.queues, "queues") ??
+    html`<section class="card" aria-labelledby="curves-title">
+        <div class="bar"><h2 id="curves-title">GPUs since this page was opened</h2>
+          ${chooser("Queue", query.queue ?? "", [...store.queues.keys()].toSorted(), (queue) => page.ask({ queue }))}</div>
+        <queue-curves></queue-curves>
+        <p class="soft">${query.queue ? "Held, due, borrowed and requested by the chosen queue." : "Held by each queue; choose one to see what it is due, borrows and requests."} ${many(since, "moment")} seen.</p>
+      </section>
+      <section class="card" aria-labelledby="table-title">
+        <h2 id="table-title">Queues now</h2>
+        <div class="scroll" tabindex="0" role="region" aria-label="Table of queues">
+        <table><thead><tr><th scope="col">Queue</th><th scope="col" class="n">Held</th><th scope="col" class="n">Due</th><th scope="col" class="n">Borrowed</th><th scope="col" class="n">Requested</th><th scope="col" class="n">Limit</th><th scope="col">Share</th><th scope="col" class="n">Gangs that wait</th><th scope="col" class="n">Gangs that run</th><th scope="col">State</th></tr></thead>
+        <tbody>${rows.map(({ queue, depth }) => queueRow(page, queue, { depth, most }))}</tbody></table></div>
+        ${rows.length ? nothing : html`<p class="empty">${store.complete ? "There are no queues." : "Queues are being read."}</p>`}
+      </section>`}`;
+}
+
+function queueRow({ colours }, queue, { depth, most }) {
+  const { gpus, metadata } = queue;
+  const told = (text) => (text ? shown(text) : html`<span class="soft">none</span>`);
+  const waiting = queue.pending + queue.inqueue;
+  return html`<tr>
+    <th scope="row" .style=${`padding-left:${0.5 + depth * 1.2}rem`}>${queueMark(metadata.name, colours)}</th>
+    <td class="n">${told(gpus.allocated)}</td><td class="n">${due(queue) ? count(due(queue)) : told("")}</td>
+    <td class="n">${amount(gpus.borrowed) ? html`<span class="warn">${shown(gpus.borrowed)}</span>` : "0"}</td>
+    <td class="n">${told(gpus.requested)}</td><td class="n">${told(gpus.limit)}</td>
+    <td class="wide">${shareBar(queue, most, colours)}</td>
+    <td class="n">${waiting ? html`<a href=${`#/waiting?queue=${encodeURIComponent(metadata.name)}`}>${waiting}</a>` : "0"}</td>
+    <td class="n">${queue.running ? html`<a href=${`#/waiting?state=Running&queue=${encodeURIComponent(metadata.name)}`}>${queue.running}</a>` : "0"}</td>
+    <td>${queue.ready ? shown(queue.state) || "Open" : html`<span class="bad">not ready</span>`}${queue.message ? html`<small>${shown(queue.message)}</small>` : nothing}</td>
+  </tr>`;
+}
+
+/** @param {import("../main.js").Page} page */
+export function fillQueues(page) {
+  page.find("queue-curves")?.show({ store: page.store, colours: page.colours, queue: page.query.queue ?? "" });
+}

@@ -1,0 +1,42 @@
+"""One browser for a worker, and a fresh context for each test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A tab in which nothing may be refused by the policy of the page or raise."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    opened = context.new_page()
+    opened.set_default_timeout(10_000)
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on(
+        "console",
+        lambda said: (
+            wrong.append(said.text)
+            if said.type == "error" and "Failed to load resource" not in said.text
+            else None
+        ),
+    )
+    yield opened
+    context.close()
+    assert wrong == []

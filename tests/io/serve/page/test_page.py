@@ -1,0 +1,195 @@
+"""The page in a browser, before a server of the view: each view shows what the server tells."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from gpusched.view.frames import PartsGone
+from gpusched.view.model import HolderView
+
+from .served_page import (
+    decision_made,
+    gang_put,
+    node_put,
+    page_server,
+    populate,
+    queue_put,
+    slot_view,
+)
+
+pytestmark = pytest.mark.long
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m\u200b"
+SHOWN = (
+    "<img src=x onerror=alert(1)>\u2039U+202E\u203agnp.exe\u2039U+001B\u203a[31m\u2039U+200B\u203a"
+)
+SCRIPT = "<script>document.title='x'</script>"
+PLACE = ("z1", "r1")
+
+
+def small_cluster(holder="train"):
+    """Two nodes with one GPU each, one of them held; a gang that waits; a decision."""
+    held = HolderView(namespace="team-a", kind="Job", name=holder)
+    return (
+        gang_put(holder, state="Running", placed=1, waiting=0, nodes=("n1",)),
+        gang_put(
+            "big", position=3, reason="NotEnoughResources", message="best rack has room for 1 of 2"
+        ),
+        node_put("n1", (slot_view(0, held),), place=PLACE),
+        node_put("n2", (slot_view(0),), place=PLACE),
+        queue_put("research", 5, pending=7),
+        decision_made(holder, event="starts", message="Job train starts on n1", now=time.time()),
+    )
+
+
+def open_view(page, server, view=""):
+    page.goto(f"{server.url}{view}")
+    expect(page.locator("body[data-phase=live]")).to_be_attached()
+
+
+def test_each_view_shows_what_the_server_tells(page):
+    """Given two gangs, two nodes and a queue: when views are opened by keys, then they say so."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server)
+        figures = page.locator(".figures")
+        expect(figures).to_contain_text("1 of 2 GPUs held")
+        page.keyboard.press("2")
+        row = page.get_by_label("Table of queues").get_by_role("row").filter(has_text="research")
+        expect(row.get_by_role("cell").nth(0)).to_have_text("5")
+        expect(row.get_by_role("cell").nth(1)).to_have_text("96")
+        page.keyboard.press("3")
+        expect(page.locator("#gangs .rows")).to_contain_text("best rack has room for 1 of 2")
+        expect(page.locator("#gangs .rows .cell").first).to_have_text("3")
+        page.keyboard.press("4")
+        expect(page.locator("#spans .rows")).to_contain_text("end not known")
+        page.keyboard.press("5")
+        expect(page.locator("#decisions .rows")).to_contain_text("Job train starts on n1")
+        page.get_by_role("link", name="train").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("train")
+        expect(page.locator(".story")).to_contain_text("Job train starts on n1")
+        expect(page.locator("#pods .rows")).to_contain_text("train-0")
+
+
+def test_every_gpu_is_told_by_keys(page):
+    """Given a map: when it has the focus, then arrow keys tell node, GPU and holder, Enter opens."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server)
+        told = page.locator(".map-told")
+        page.get_by_role("application").focus()
+        expect(told).to_contain_text(
+            "Node n1, H200, zone z1, rack r1: GPU 0 is held by Job team-a/train"
+        )
+        page.keyboard.press("ArrowRight")
+        expect(told).to_contain_text("Node n2, H200, zone z1, rack r1: GPU 0 is free")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"{server.url}#/gang/team-a/Job/train")
+        expect(page.get_by_role("heading", level=1)).to_be_focused()
+
+
+def test_what_changes_is_shown_by_itself(page):
+    """Given an open page: when a gang comes and one ends, then the page says so."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server, "#/waiting")
+        rows = page.locator("#gangs .rows")
+        expect(rows).to_contain_text("big")
+        server.take(
+            gang_put("new", message="waits for its turn"), PartsGone(gangs=("team-a/Job/big",))
+        )
+        expect(rows).to_contain_text("waits for its turn")
+        expect(rows).not_to_contain_text("big")
+
+
+def test_names_are_text_alone(page):
+    """Given a gang, a node and a queue with hostile names: they are shown, and nothing else happens."""
+    frames = (
+        *small_cluster(HOSTILE),
+        gang_put("w", queue=HOSTILE, reason="R", message=SCRIPT, namespace=HOSTILE),
+        queue_put(HOSTILE, 3),
+        node_put(HOSTILE, (slot_view(0),), place=(HOSTILE, HOSTILE)),
+    )
+    with page_server(*frames) as server:
+        open_view(page, server, "#/waiting?state=any")
+        expect(page.locator("#gangs .rows")).to_contain_text(SHOWN)
+        expect(page.locator("#gangs .rows")).to_contain_text(SCRIPT)
+        for view in ("queues", "cluster?as=table"):
+            page.goto(f"{server.url}#/{view}")
+            expect(page.locator("main")).to_contain_text(SHOWN)
+        page.goto(f"{server.url}#/waiting?state=Running")
+        page.locator("#gangs .rows a").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(SHOWN)
+        expect(page.locator("#pods .rows")).to_contain_text(SHOWN)
+        assert page.title() == f"{SHOWN} · gpusched"
+
+
+def test_ten_thousand_gangs_are_a_few_rows(page):
+    """Given 10,000 gangs: when the table is scrolled to its end, then the last row is there."""
+    gangs = [gang_put(f"g{number:05d}", position=number + 1) for number in range(10_000)]
+    with page_server(*gangs) as server:
+        open_view(page, server, "#/waiting")
+        expect(page.locator(".count")).to_have_text("10,000 gangs of 10000")
+        assert page.locator("#gangs .rows .row").count() < 60
+        page.locator("#gangs .rows").focus()
+        page.keyboard.press("End")
+        expect(page.locator("#gangs .rows")).to_contain_text("g09999")
+        page.keyboard.press("/")
+        page.keyboard.type("g00777")
+        expect(page.locator(".count")).to_have_text("1 gang of 10000")
+        expect(page).to_have_url(f"{server.url}#/waiting?text=g00777")
+
+
+def test_without_a_token_it_asks_for_one(page):
+    """Given a server that wants a token: then it is asked for, kept in this tab, and can be left."""
+    with page_server(*small_cluster()) as server:
+        server.token = "secret"
+        page.goto(server.url)
+        field = page.get_by_label("Token")
+        expect(field).to_be_focused()
+        field.fill("wrong")
+        page.keyboard.press("Enter")
+        refusal = page.locator(".sign-in").get_by_role("alert")
+        expect(refusal).to_contain_text("no token that is known")
+        page.get_by_label("Token").fill("secret")
+        page.keyboard.press("Enter")
+        expect(page.locator(".figures")).to_contain_text("1 of 2 GPUs held")
+        assert page.evaluate("Object.values(localStorage).includes('secret')") is False
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        expect(page.locator("main")).not_to_contain_text("big")
+
+
+def test_a_lost_connection_is_told_and_comes_back(page):
+    """Given a server that ends and comes back at its port: the page says both."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server, "#/waiting")
+        port = server.port
+        server.stop()
+        expect(page.get_by_role("alert")).to_contain_text("Connection lost")
+        expect(page.locator("#gangs .rows")).to_contain_text("big")
+    with page_server(gang_put("later"), port=port):
+        page.get_by_role("button", name="Try now").click()
+        expect(page.locator("#gangs .rows")).to_contain_text("later")
+        expect(page.get_by_role("alert")).to_be_empty()
+
+
+@pytest.mark.parametrize("shade", ["dark", "light"])
+def test_axe_finds_nothing(page, shade):
+    """Given a busy cluster: no view breaks a rule of axe-core, nor is it wider than 400 pixels."""
+    page.emulate_media(color_scheme=shade)
+    with page_server(*populate(32, 40, now=time.time())) as server:
+        open_view(page, server)
+        views = ["cluster", "cluster?as=table", "queues", "waiting", "future", "changes"]
+        found = {}
+        for view in [*views, "gang/team-a/Job/train-00000"]:
+            page.goto(f"{server.url}#/{view}")
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            expect(page.locator(".empty", has_text="being read")).to_have_count(0)
+            broken = Axe().run(page).response["violations"]
+            page.set_viewport_size({"width": 400, "height": 800})
+            width = page.evaluate("document.documentElement.scrollWidth")
+            page.set_viewport_size({"width": 1280, "height": 800})
+            found[view] = ([f"{each['id']}: {each['nodes'][0]['html']}" for each in broken], width)
+        assert {view: each for view, each in found.items() if each != ([], 400)} == {}
