@@ -14,9 +14,9 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import GpuschedError, UsageError
 from gpusched.cli.bundle.archive import write_archive
 from gpusched.cli.bundle.collector import BundleCollector, BundleSources
+from gpusched.cli.bundle.output_file import open_output
 from gpusched.cli.command import Subparsers, add_kubeconfig, connection_choice
 from gpusched.cli.inspect.cluster_reader import checked_object_name, with_cluster
-from gpusched.cli.output_file import open_output
 from gpusched.io.recordings.pseudonyms import Pseudonyms
 
 _KEY_BYTES: Final = 32

@@ -11,13 +11,13 @@ from typing import Any, Final
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
+from gpusched.cli.bundle.output_file import open_output
 from gpusched.cli.command import (
     Subparsers,
     add_kubeconfig,
     connection_choice,
 )
 from gpusched.cli.inspect.cluster_reader import with_cluster
-from gpusched.cli.output_file import open_output
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.recordings.pseudonyms import Pseudonyms
 from gpusched.io.recordings.snapshot_file import write_snapshot
