@@ -40,7 +40,7 @@ class SeenSession:
     Attributes:
         levels: of the topology, widest first.
         unreadable: pods of ours that cannot be believed and wait.
-        is_there: whether a gang has pods still; asked while the changes are read.
+        is_there: whether a gang has members that are not done; asked while the changes are read.
     """
 
     snapshot: Snapshot

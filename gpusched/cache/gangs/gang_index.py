@@ -187,6 +187,13 @@ class GangIndex:
             return [pod.uid for pod in self._of_groups.members_of_tree(key)]
         return self._members.get(key, {}).keys()
 
+    def is_active(self, key: GangKey) -> bool:
+        """Whether a gang has members that run, wait, or are on their way out, as counted last."""
+        family = self._families.get(key)
+        if family is None:
+            return any(True for _ in self.members(key))
+        return any(gang.active for gang in family)
+
     def mark_workload_changed(self, kind: str, name: ObjectKey) -> None:
         """The gangs of one controller are counted again."""
         for key in self._of_groups.below(kind, name):

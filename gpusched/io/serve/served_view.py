@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from gpusched import __version__
-from gpusched.api.meta.identity import GangKey, format_time
+from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
@@ -74,7 +73,7 @@ class ServedView:
                 unreadable=[
                     each for each in rejected if each.pending and each.scheduler in cache.schedulers
                 ],
-                is_there=partial(_is_there, cache),
+                is_there=cache.families.is_active,
             )
         )
 
@@ -119,10 +118,6 @@ class ServedView:
             ready=self._ready(),
             scheduler_names=self._scheduler_names,
         )
-
-
-def _is_there(cache: Cache, gang: GangKey) -> bool:
-    return any(True for _ in cache.families.members(gang))
 
 
 async def end_task(task: asyncio.Task[None]) -> None:

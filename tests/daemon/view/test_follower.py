@@ -25,8 +25,8 @@ def shown(store: ViewStore) -> dict[str, object]:
     }
 
 
-def follow(w, daemon):
-    """A store that follows a daemon's sessions, and the last one that it saw."""
+def follow(w, daemon, looks):
+    """A store that follows a daemon's sessions while ``looks`` says so, and the last one that it saw."""
     store, follower, last = ViewStore(), ViewFollower(), []
 
     def session(snapshot, plan):
@@ -36,9 +36,11 @@ def follow(w, daemon):
             plan=plan,
             levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
             unreadable=[each for each in app.cache.charged.values() if each.pending],
-            is_there=lambda key: any(True for _ in app.cache.families.members(key)),
+            is_there=app.cache.families.is_active,
         )
         last[:] = [seen]
+        if not looks():
+            return
         for frame in follower.changes(seen):
             if frame is not None:  # through the pipe and back
                 store.take(decode_frame(encode_frame(frame)))
@@ -47,11 +49,11 @@ def follow(w, daemon):
     return store, last
 
 
-async def leader(w):
+async def leader(w, looks=lambda: True):
     """A daemon that decides, followed from its first session on."""
     daemon = w.daemon()
     await w.until(lambda: daemon.app.cycle is not None)
-    store, last = follow(w, daemon)
+    store, last = follow(w, daemon, looks)
     await w.until(lambda: daemon.leading)
     return store, last
 
@@ -137,6 +139,29 @@ def test_holders_of_gpus_are_named_by_slot(play):
         assert {slot.free for slot in held.values()} == {"0"}
         assert (node.gpus, node.free_gpus, node.pods) == ("8", "4", 1)
         assert [(each.level, each.name) for each in node.domains] == [("rack", "r0")]
+
+    play(scenario, limit_s=3000)
+
+
+def test_what_ended_between_two_looks_is_gone(play):
+    """Given a gang that completes while nobody looks, and whose pods stay: it holds no GPU in the view."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        looks = [True]
+        store, _ = await leader(w, lambda: looks[0])
+        w.job("a", 2, gpus=4, run_for="20s")
+        await w.until(lambda: "default/Job/a" in store.gangs and len(w.running()) == 2)
+        looks[0] = False
+        await w.until(lambda: {p["status"]["phase"] for p in w.pods()} == {"Succeeded"})
+        await w.clock.sleep(30)
+        looks[0] = True
+        w.pod("next", gpus=1)
+        await w.until(lambda: "default/Pod/next" in store.gangs)
+        await w.clock.sleep(2)
+        assert list(store.gangs) == ["default/Pod/next"]
+        held = [each.name for slot in store.nodes["node-0"].slots for each in slot.holders]
+        assert held == ["next"]
 
     play(scenario, limit_s=3000)
 
