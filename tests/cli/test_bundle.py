@@ -103,7 +103,7 @@ def test_all_that_a_bug_report_needs_is_inside(installed, bundle, capsys, tmp_pa
 
     assert status == 0
     assert set(found) == {
-        "CONTENTS.txt", "versions.json", "snapshot.jsonl.gz", "state.json",
+        "CONTENTS.txt", "versions.json", "snapshot.jsonl.gz", "state.json", "events.json",
         "configuration/gpusched.yaml", "metrics/gpusched-0.txt",
         "logs/gpusched-0.txt", "logs/gpusched-0-previous.txt",
         "decisions/0000.decision.gz", "decisions/0001.decision.gz",
@@ -115,7 +115,7 @@ def test_all_that_a_bug_report_needs_is_inside(installed, bundle, capsys, tmp_pa
     for name in set(found) - {"CONTENTS.txt"}:
         assert f"  {name} (" in found["CONTENTS.txt"]
     assert "API server: v1.36.2" in found["CONTENTS.txt"]
-    assert "a bundle of 9 files" in capsys.readouterr().err
+    assert "a bundle of 10 files" in capsys.readouterr().err
 
 
 def test_no_secret_and_no_environment_is_inside(installed, bundle):
@@ -170,6 +170,16 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(installed, bundle, c
         assert f"  {name}: " in told
     assert "has no ConfigMap gpusched" in told
     assert capsys.readouterr().err.count("not inside: ") == told.count("\n  ")
+
+
+def test_with_the_rights_of_the_daemon_its_state_is_there(installed, bundle):
+    """In its pod events and logs are refused; pods and Lease are not, and cost nothing for it."""
+    installed.objects[f"{SYSTEM}/events"] = 403
+    installed.objects[f"{SYSTEM}/pods/gpusched-0/log"] = 403
+    found, _ = bundle()
+    assert json.loads(found["state.json"])["pods"][0]["status"]["phase"] == "Running"
+    assert "events.json" not in found
+    assert "  events.json: " in found["CONTENTS.txt"].partition("Not inside:")[2]
 
 
 def test_without_a_cluster_files_are_bundled(bundle, monkeypatch, tmp_path, capsys):

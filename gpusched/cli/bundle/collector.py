@@ -109,13 +109,15 @@ class BundleCollector:
         if self._sources.pseudonyms is not None:
             self._leave_out("logs", _NAMES_THINGS)
             self._leave_out("state.json", _NAMES_THINGS)
+            self._leave_out("events.json", _NAMES_THINGS)
             return
         await self._part("logs", self._read_logs(api, pods))
         await self._part("state.json", self._read_state(api, pods))
+        await self._part("events.json", self._read_events(api))
 
     def without_cluster(self, error: Exception) -> None:
         """Name all that could not even be asked for, and read what needs no cluster."""
-        for name in ("snapshot.jsonl.gz", "metrics", "logs", "state.json"):
+        for name in ("snapshot.jsonl.gz", "metrics", "logs", "state.json", "events.json"):
             self._leave_out(name, str(error))
         try:
             if not self._read_mounted_configuration():
@@ -245,8 +247,6 @@ class BundleCollector:
         space = self._sources.namespace
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/gpusched"
         held = await get_object(api, lease, what="the Lease gpusched")
-        events = f"/api/v1/namespaces/{space}/events"
-        told = await list_objects(api, events, what="events")
         state = {
             "pods": [
                 {
@@ -262,12 +262,17 @@ class BundleCollector:
                 for pod in pods
             ],
             "lease": value_at(held, "spec"),
-            "events": [
-                {key: each.get(key) for key in ("lastTimestamp", "eventTime", "reason", "message")}
-                for each in told
-            ],
         }  # fmt: skip
-        self._put_text("state.json", _json(state).decode(), "pods, Lease and events of the daemon")
+        self._put_text("state.json", _json(state).decode(), "pods and Lease of the daemon")
+
+    async def _read_events(self, api: ApiClient) -> None:
+        path = f"/api/v1/namespaces/{self._sources.namespace}/events"
+        fields = ("lastTimestamp", "eventTime", "reason", "message")
+        told = [
+            {key: each.get(key) for key in fields}
+            for each in await list_objects(api, path, what="events")
+        ]
+        self._put_text("events.json", _json(told).decode(), "events about the daemon's objects")
 
     async def _pods(self, api: ApiClient) -> list[dict[str, Any]]:
         path = f"/api/v1/namespaces/{self._sources.namespace}/pods"
