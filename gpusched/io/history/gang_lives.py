@@ -100,6 +100,8 @@ class GangLives:
         """When runs that hold something were written last, the longest ago first."""
         self._ended: dict[Who, float] = {}
         """When the last run of a gang ended that is still there."""
+        self._over: dict[Who, str] | None = {}
+        """How gangs ended that were over when they were seen first; None once nobody asks any more."""
 
     # -- what the cache shows ----------------------------------------------------------------
     def counted(self, key: GangKey, family: Sequence[Gang], now: float) -> None:
@@ -120,6 +122,7 @@ class GangLives:
         followed = self._open.get(who)
         if followed is None:
             if not (gang.pending or gang.gated or gang.placed):
+                self._note_outcome(who, gang)
                 return
             followed = self._begin(who, gang, now)
         run = followed.run
@@ -138,6 +141,11 @@ class GangLives:
             self._sink.write(run)
         if followed.holders:
             self._written.setdefault(who, now)
+
+    def _note_outcome(self, who: Who, gang: Gang) -> None:
+        """How a gang has ended that was over when it was seen first."""
+        if self._over is not None and bool(gang.succeeded) != bool(gang.failed):
+            self._over[who] = FAILED if gang.failed else SUCCEEDED
 
     def _begin(self, who: Who, gang: Gang, now: float) -> _FollowedRun:
         pods = [pod.created for each in gang.pod_sets for pod in each.pods if pod.created]
@@ -186,6 +194,8 @@ class GangLives:
             reason = followed.stop.evictions[0].reason if followed.stop and was_evicted else DELETED
             self._end(who, followed, now, reason)
         self._ended.pop(who, None)
+        if self._over is not None:
+            self._over.pop(who, None)
 
     def _forget(self, who: Who) -> None:
         del self._open[who]
@@ -298,9 +308,10 @@ class GangLives:
             now: seconds since the epoch.
         """
         for old in recorded:
-            followed = self._open.get((old.gang, old.uid))
+            who = (old.gang, old.uid)
+            followed = self._open.get(who)
             if followed is None:
-                self._end_unseen(old, UNKNOWN)
+                self._end_unseen(old, (self._over or {}).get(who, UNKNOWN))
             elif followed.run.seen == old.seen:
                 continue
             elif _goes_on(old, followed):
@@ -308,6 +319,7 @@ class GangLives:
             else:
                 self._end_unseen(old, UNKNOWN)
                 followed.run.since = max(followed.run.since, old.ended)
+        self._over = None
         self.write_all(now)
 
     def _go_on(self, old: GangRun, followed: _FollowedRun, now: float) -> None:
@@ -319,7 +331,9 @@ class GangLives:
         run.lost_gpu_seconds += old.lost_gpu_seconds
         run.gpu_seconds, run.counted_until = dict(old.gpu_seconds), old.counted_until
         followed.held, followed.holders = {}, frozenset()
+        self._began, began = now, self._began  # metrics have it already
         self._charge(followed, now)
+        self._began = began
 
     def _end_unseen(self, old: GangRun, outcome: str) -> None:
         """Its end was not seen: it is put where it was seen last."""

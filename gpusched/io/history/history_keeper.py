@@ -90,8 +90,9 @@ class HistoryKeeper:
     def end_term(self) -> None:
         """What is followed is written as it stands; the next term goes on with it."""
         if self._lives is not None:
-            self._lives.write_all(self._clock.now())
-            self._lives = None
+            now = self._clock.now()
+            self._lives.write_all(now)
+            self._lives, self._began = None, now
 
     def stop(self) -> None:
         """The daemon ends: the file is closed when all is in it."""
