@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NoReturn, TypeAlias
 
-from gpusched.base.errors import UsageError
+from gpusched.cli.shell.connection import (
+    connection_choice as connection_choice,  # noqa: PLC0414 - commands find it here
+)
 from gpusched.config.yaml_tree import did_you_mean, quoted
-
-if TYPE_CHECKING:
-    from gpusched.io.client.connection_choice import ConnectionChoice
 
 _CHOICE: Final = re.compile(
     r"argument .*?: invalid choice: '(?P<given>.*)' \(choose from .*\)", re.DOTALL
@@ -26,7 +26,31 @@ _CHOICE: Final = re.compile(
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one sentence each; exit status 2."""
+    """An argument parser whose complaints are one sentence each; exit status 2.
+
+    Attributes:
+        interleaved: whether options may stand between words of a list.
+    """
+
+    interleaved = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, with options between the words of a list where that is wanted."""
+        if not self.interleaved or "_ARGCOMPLETE" in os.environ:
+            return super().parse_known_args(args, namespace)
+        self.interleaved = False  # it is asked twice again: for options, then for the list
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.interleaved = True
+
+    def every_action(self) -> Iterator[argparse.Action]:
+        """Arguments of the parser, and those of the commands below it."""
+        for action in self._actions:
+            yield action
+            for below in action.choices.values() if isinstance(action.choices, dict) else ():
+                if isinstance(below, Parser):
+                    yield from below.every_action()
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is, then exit with status 2."""
@@ -101,49 +125,6 @@ _CONNECTION_OPTIONS: Final = {
     "--request-timeout": ("DURATION", "of one request, such as 5s; 0 for our own bounds"),
 }
 """Options that take one value, by their names."""
-
-
-def connection_choice(arguments: argparse.Namespace) -> ConnectionChoice:
-    """How to reach the cluster, by the options of ``add_kubeconfig``.
-
-    Raises:
-        UsageError: they do not go together, or one is refused.
-    """
-    from gpusched.io.client import connection_choice as choices  # noqa: PLC0415 - loads TLS and more
-
-    if arguments.insecure_skip_tls_verify:
-        raise UsageError(
-            "--insecure-skip-tls-verify is refused: give --certificate-authority FILE, and "
-            "--tls-server-name where the certificate has another name (docs/connecting.md)"
-        )
-    if bool(arguments.client_certificate) != bool(arguments.client_key):
-        raise UsageError("--client-certificate and --client-key are given together or not at all")
-    return choices.ConnectionChoice(
-        kubeconfig=arguments.kubeconfig,
-        context=arguments.context,
-        cluster=arguments.cluster,
-        user=arguments.user,
-        server=arguments.server,
-        token=arguments.token,
-        authority=arguments.certificate_authority,
-        certificate=arguments.client_certificate,
-        key=arguments.client_key,
-        server_name=arguments.tls_server_name,
-        act_as=choices.Impersonation(
-            user=getattr(arguments, "as"), groups=tuple(arguments.as_group), uid=arguments.as_uid
-        ),
-        request_timeout_s=_request_timeout_s(arguments.request_timeout),
-    )
-
-
-def _request_timeout_s(text: str) -> float | None:
-    from gpusched.api.meta.duration import NANOSECONDS, parse_duration  # noqa: PLC0415 - as above
-
-    seconds = f"{text}s" if text.isascii() and text.isdigit() else text
-    try:
-        return (parse_duration(seconds) / NANOSECONDS or None) if text else None
-    except ValueError as error:
-        raise UsageError(f"--request-timeout: {error}") from error
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

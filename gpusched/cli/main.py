@@ -59,6 +59,7 @@ COMMANDS: Final = {
     "bundle": ("write one file for a bug report, without secrets and environment", "bundle.command"),
     "snapshot": ("record a cluster into a file, without secrets and environment", "lab.snapshot"),
     "replay": ("repeat one recorded decision and say what differs", "lab.replay"),
+    "completion": ("print what bash, zsh or fish read to complete commands", "shell.script"),
     "version": ("print version, API version, solver version", "version"),
 }  # fmt: skip
 """Summary and module of each command; the module is imported only when the command is named."""
@@ -131,6 +132,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
     prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
     try:
+        if "_ARGCOMPLETE" in os.environ and argv is None:
+            import_module("gpusched.cli.shell.completion").complete(prog)
         words = with_leading_options_behind(sys.argv[1:] if argv is None else argv)
         named = next((word for word in words if not word.startswith("-")), None)
         arguments = build_parser(prog, named=named).parse_args(words)

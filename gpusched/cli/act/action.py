@@ -150,6 +150,7 @@ def add_action(subparsers: Subparsers, name: str, *, text: str, act: Act) -> Par
     )  # fmt: skip
     add_output(parser, "json", "yaml", "name")
     add_kubeconfig(parser)
+    parser.interleaved = True
     parser.set_defaults(run=lambda arguments: run_action(arguments, act))
     return parser
 

@@ -141,6 +141,19 @@ def kind_words() -> list[str]:
     return sorted({each.kind.lower() for each in _KINDS})
 
 
+def collection_paths(word: str, namespace: str) -> list[str]:
+    """Where objects of a kind are listed: of each that the word means, in its best version.
+
+    Raises:
+        UsageError: a kind that is not known.
+    """
+    return [
+        (f"/apis/{kind.group}/{kind.versions[0]}" if kind.group else f"/api/{kind.versions[0]}")
+        + f"/namespaces/{namespace}/{kind.plural}"
+        for kind in _kinds_of(word)
+    ]
+
+
 async def find_object(api: ApiClient, wanted: WantedObject) -> NamedObject | None:
     """The object, None when there is none of that name.
 

@@ -229,6 +229,17 @@ def default_namespace(choice: ConnectionChoice | str | None) -> str:
     return chosen_namespace(kubeconfig_library(), file, choice) or "default"
 
 
+def kubeconfig_entries(kubeconfig: str | None, kind: str) -> list[str]:
+    """Names of the contexts, clusters or users of a kubeconfig, None for the usual places.
+
+    Raises:
+        ConfigException: there is none, or it cannot be read.
+    """
+    file = kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    merged = kubeconfig_library().config.kube_config.KubeConfigMerger(file).config
+    return [str(each.value["name"]) for each in merged.value[kind]]
+
+
 def checked_object_name(text: str, *, what: str) -> str:
     """A name that can stand in a path.
 

@@ -37,6 +37,21 @@ def with_leading_options_behind(words: Sequence[str]) -> list[str]:
     return [*rest[:end], *leading, *rest[end:]]
 
 
+def split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options that are known here, with their values, and all other words; up to a ``--``."""
+    options: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < len(words) and words[at] != "--":
+        known = _name(words[at]) in WITH_VALUE | ALONE
+        size = 2 if words[at] in WITH_VALUE and at + 1 < len(words) else 1
+        if known and words[at] in WITH_VALUE and size == 1:
+            break  # its value is what is typed now
+        (options if known else rest).extend(words[at : at + size])
+        at += size if known else 1
+    return options, [*rest, *words[at:]]
+
+
 def _name(word: str) -> str:
     """The option of a word, without a value that it holds: ``-n`` of ``-nteam-a``."""
     if word.startswith("--") or word in WITH_VALUE | ALONE:
