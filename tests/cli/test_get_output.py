@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 
@@ -11,6 +12,7 @@ import yaml
 from gpusched.base.errors import UsageError
 from gpusched.cli.inspect.listing import changes
 from gpusched.cli.inspect.listing.label_selector import parse_label_selector
+from gpusched.cli.inspect.listing.printed_listing import Listing
 from gpusched.cli.main import main
 from tests.cli.test_get_explain import API
 from tests.cli.test_get_jobs import OF_TEAM, filled, member
@@ -130,6 +132,38 @@ def test_a_watch_prints_what_changes_and_nothing_else(live, capsys, monkeypatch)
     assert [(line.split()[0], line.split()[4]) for line in more] == [
         ("second", "Waiting"), ("first", "Gone"),
     ]  # fmt: skip
+
+
+def test_a_change_that_the_view_tells_late_is_printed(monkeypatch, capsys):
+    """Given a listing that lags behind the event of a change, then it is made once more."""
+    monkeypatch.setattr(changes, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(changes, "_SETTLE_S", 0.0)
+    states = iter(["Waiting", "Waiting", "Running"])
+
+    async def one_event(_api, _path, changed, begun):
+        begun.set()
+        changed.set()
+
+    async def read(_api):
+        state = next(states)
+        item = {"metadata": {"namespace": "a", "name": "x"}}
+        return Listing(
+            items=(item,), names=("job/x",), header=("NAME", "STATE"), lines=(("x", state),), empty="",
+        )  # fmt: skip
+
+    real = changes.print_changes
+
+    def print_changes(before, after, output, *, widths):
+        real(before, after, output, widths=widths)
+        if after.lines[0][1] == "Running":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(changes, "print_changes", print_changes)
+    monkeypatch.setattr(changes, "_tell_changes", one_event)
+    following = changes.follow(None, read, ["/jobs"], output=None, header=True)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(following)
+    assert capsys.readouterr().out.split() == ["NAME", "STATE", "x", "Waiting", "x", "Running"]
 
 
 def test_what_has_no_labels_is_refused(filled, capsys):

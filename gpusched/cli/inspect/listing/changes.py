@@ -23,6 +23,8 @@ from gpusched.io.client.watch_lines import WatchLineTooLong
 
 _PAUSE_S: Final = 1.0
 """Between two listings, however much changes."""
+_SETTLE_S: Final = 3.0
+"""So long after the last change a listing is made once more: the daemon's view may tell it later than the API."""
 _SILENCE_S: Final = 300.0
 """After so long without a word a stream is opened anew."""
 _ALL: Final = "?limit=1"
@@ -58,8 +60,12 @@ async def follow(
         before = await read(api)
         print_listing(before, output, header=header)
         widths = column_widths(before)
+        settled = True
         while True:
-            await changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if settled else _SETTLE_S):
+                    await changed.wait()
+            settled = not changed.is_set()
             await SystemClock().sleep(_PAUSE_S)
             changed.clear()
             after = await read(api)
