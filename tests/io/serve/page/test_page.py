@@ -130,14 +130,14 @@ def test_ten_thousand_gangs_are_a_few_rows(page):
     gangs = [gang_put(f"g{number:05d}", position=number + 1) for number in range(10_000)]
     with page_server(*gangs) as server:
         open_view(page, server, "#/waiting")
-        expect(page.locator(".count")).to_have_text("10,000 gangs of 10000")
+        expect(page.locator(".count")).to_have_text("10,000 gangs of 10,000")
         assert page.locator("#gangs .rows .row").count() < 60
         page.locator("#gangs .rows").focus()
         page.keyboard.press("End")
         expect(page.locator("#gangs .rows")).to_contain_text("g09999")
         page.keyboard.press("/")
         page.keyboard.type("g00777")
-        expect(page.locator(".count")).to_have_text("1 gang of 10000")
+        expect(page.locator(".count")).to_have_text("1 gang of 10,000")
         expect(page).to_have_url(f"{server.url}#/waiting?text=g00777")
 
 

@@ -82,6 +82,19 @@ export function duration(milliseconds) {
   return parts.slice(0, single ? 1 : 2).join(" ");
 }
 
+/**
+ * Domains of a node, widest first; one whose name begins with that of the one around it without that part.
+ * @param {any} node
+ * @returns {string[]} such as "zone a", "rack 7"
+ */
+export function placeOf(node) {
+  const domains = node.domains ?? [];
+  return domains.map(({ level, name }, at) => {
+    const around = at ? `${domains[at - 1].name}/` : "/";
+    return `${level} ${name.startsWith(around) ? name.slice(around.length) : name}`;
+  });
+}
+
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const HOUR = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short" });

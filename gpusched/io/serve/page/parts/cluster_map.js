@@ -1,10 +1,11 @@
 /** `<cluster-map>`: every GPU of the cluster, with whoever holds it, by pointer and by keys. */
 
 import { Colours } from "../data/colours.js";
-import { amount, gangLink, keyOf, many, shown } from "../data/text.js";
+import { amount, gangLink, keyOf, many, placeOf, shown } from "../data/text.js";
 import { groupNodes, layOutWithin, slotAt, slotPlace, slotsOf } from "./map_layout.js";
 
 const WALK = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const USUAL = 15;
 const HELP = "Arrow keys walk from GPU to GPU, Page Up and Page Down from node to node, Enter opens the gang there.";
 
 /** Draws what `show` was given last. */
@@ -83,7 +84,8 @@ export class ClusterMap extends HTMLElement {
     if (!this.planned || this.planned !== `${width} ${height}`) {
       this.planned = `${width} ${height}`;
       this.sections ??= groupNodes(this.options.nodes ?? this.options.store.nodes.values());
-      this.plan = layOutWithin(this.sections, width, height);
+      this.unit = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) / USUAL;
+      this.plan = layOutWithin(this.sections, width, height, this.unit);
       const scale = Math.min(2, window.devicePixelRatio || 1);
       this.canvas.width = width * scale;
       this.canvas.height = Math.max(1, this.plan.height) * scale;
@@ -126,7 +128,7 @@ export class ClusterMap extends HTMLElement {
       pen.fill();
     }
     for (const each of plan.titles) {
-      pen.font = `${each.strong ? "600 13px" : "11px"} ${style.fontFamily}`;
+      pen.font = `${each.strong ? "600 " : ""}${(each.strong ? 13 : 11) * this.unit}px ${style.fontFamily}`;
       pen.fillStyle = colour(each.strong ? "--ink" : "--soft");
       pen.fillText(shorten(pen, shown(each.text), each.width), each.x, each.y + 3);
     }
@@ -289,7 +291,7 @@ export function holderKey(holder) {
  * @returns {string}
  */
 export function describeSlot(node, at, store) {
-  const place = (node.domains ?? []).map((each) => `${each.level} ${each.name}`).join(", ");
+  const place = placeOf(node).join(", ");
   const state = node.state === "Ready" ? "" : `, ${node.state}`;
   const type = node.gpuType ? `, ${node.gpuType}` : "";
   const head = `Node ${node.metadata.name}${state}${type}${place ? `, ${place}` : ""}`;
@@ -310,7 +312,7 @@ function describeHolder(holder, store) {
 }
 
 function samePlace(node, other) {
-  const place = (each) => (each.domains ?? []).map((domain) => `${domain.level} ${domain.name}`).join("/");
+  const place = (each) => placeOf(each).join(" ");
   return node === other || (slotsOf(node).length === slotsOf(other).length && place(node) === place(other));
 }
 

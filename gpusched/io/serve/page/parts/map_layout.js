@@ -1,10 +1,12 @@
 /** Where nodes and domains are drawn: widest domains below each other, the narrowest in rows. */
 
-import { amount } from "../data/text.js";
+import { amount, placeOf } from "../data/text.js";
 
 const GAP = 2;
 const PAD = 6;
 const TITLE = 18;
+/** Columns that are tried on both sides of the wished number, so that few places stay empty. */
+const NEAR = 2;
 const SLOTS_A_ROW = 4;
 
 /**
@@ -31,10 +33,9 @@ export function slotsOf(node) {
 export function groupNodes(nodes) {
   const sections = new Map();
   for (const node of nodes) {
-    const domains = node.domains ?? [];
-    const wide = domains.slice(0, -1).map((each) => `${each.level} ${each.name}`).join(" \u203a ");
-    const last = domains.at(-1);
-    const title = last ? `${last.level} ${last.name}` : "";
+    const domains = placeOf(node);
+    const wide = domains.slice(0, -1).join(" \u203a ");
+    const title = domains.at(-1) ?? "";
     if (!sections.has(wide)) sections.set(wide, new Map());
     const groups = sections.get(wide);
     if (!groups.has(title)) groups.set(title, []);
@@ -56,9 +57,10 @@ export function groupNodes(nodes) {
  * @param {ReturnType<typeof groupNodes>} sections
  * @param {number} width of the picture
  * @param {number} cell size of a GPU, in pixels
+ * @param {number} unit how large text is, 1 where it is as usual
  * @returns {{height: number, titles: any[], frames: any[], tiles: any[], cell: number}}
  */
-export function layOut(sections, width, cell) {
+export function layOut(sections, width, cell, unit) {
   const titles = [];
   const frames = [];
   const tiles = [];
@@ -75,17 +77,18 @@ export function layOut(sections, width, cell) {
   for (const section of sections) {
     if (section.title) {
       titles.push({ text: section.title, x: 0, y, width, strong: true });
-      y += TITLE + 4;
+      y += TITLE * unit + 4;
     }
     let x = 0;
     let deepest = 0;
     for (const group of section.groups) {
       const fits = Math.max(1, Math.floor((width - PAD * 2) / (tileWidth + gap)));
       const wished = Math.ceil(Math.sqrt((group.nodes.length * tileHeight * 1.8) / tileWidth));
-      const across = Math.min(fits, group.nodes.length, sections.length === 1 && section.groups.length === 1 ? fits : wished);
+      const alone = sections.length === 1 && section.groups.length === 1;
+      const across = alone ? Math.min(fits, group.nodes.length) : evenly(group.nodes.length, wished, fits);
       const down = Math.ceil(group.nodes.length / across);
-      const top = group.title ? TITLE : PAD;
-      const wide = Math.max(across * (tileWidth + gap) - gap + PAD * 2, group.title ? 64 : 0);
+      const top = group.title ? TITLE * unit : PAD;
+      const wide = Math.max(across * (tileWidth + gap) - gap + PAD * 2, group.title ? 64 * unit : 0);
       const deep = down * (tileHeight + gap) - gap + top + PAD;
       if (x && x + wide > width) {
         x = 0;
@@ -113,17 +116,29 @@ export function layOut(sections, width, cell) {
   return { height: Math.ceil(y), titles, frames, tiles, cell };
 }
 
+/** The number of columns near the wished one that leaves the fewest places empty. */
+function evenly(nodes, wished, fits) {
+  let best = Math.min(wished, fits, nodes);
+  const empty = (columns) => Math.ceil(nodes / columns) * columns - nodes;
+  for (let columns = Math.max(1, wished - NEAR); columns <= Math.min(wished + NEAR, fits, nodes); columns += 1) {
+    const less = empty(columns) - empty(best);
+    if (less < 0 || (less === 0 && Math.abs(columns - wished) < Math.abs(best - wished))) best = columns;
+  }
+  return best;
+}
+
 /**
  * The largest size of GPUs with which all fits into a height, and not below what can be seen.
  * @param {ReturnType<typeof groupNodes>} sections
  * @param {number} width
  * @param {number} height
+ * @param {number} unit how large text is, 1 where it is as usual
  * @returns {ReturnType<typeof layOut>}
  */
-export function layOutWithin(sections, width, height) {
-  let found = layOut(sections, width, 3);
-  for (const cell of [4, 5, 6, 8, 10, 12, 14, 17, 20, 24]) {
-    const next = layOut(sections, width, cell);
+export function layOutWithin(sections, width, height, unit) {
+  let found = layOut(sections, width, 3, unit);
+  for (const cell of [4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 28, 32]) {
+    const next = layOut(sections, width, cell, unit);
     const widest = next.frames.reduce((most, each) => Math.max(most, each.width), 0);
     if (next.height > height || widest > width) break;
     found = next;

@@ -1,6 +1,6 @@
 /** `<queue-curves>`: GPUs of queues over time, drawn by uPlot. */
 
-import { shown } from "../data/text.js";
+import { clock, shown } from "../data/text.js";
 import uPlot from "../vendor/uPlot.esm.js";
 
 const QUEUES_MAX = 12;
@@ -49,7 +49,10 @@ export class QueueCurves extends HTMLElement {
     return {
       width: Math.max(200, this.clientWidth),
       height: HEIGHT,
-      axes: [axis, { ...axis, size: 46 }],
+      axes: [
+        { ...axis, values: (_, times) => times.map((time) => clock(time * 1000, Date.now())) , space: 90 },
+        { ...axis, size: 64 },
+      ],
       scales: { x: { range: (_, from, to) => [Math.min(from, to - SPAN), to] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
       series: [
         { value: (_, at) => (at ? new Date(at * 1000).toLocaleTimeString("en-GB") : "") },

@@ -1,7 +1,7 @@
 /** The cluster: its figures, every GPU by topology, and beside it what people ask most. */
 
 import { describeSlot } from "../parts/cluster_map.js";
-import { amount, clock, count, many, moment, shown } from "../data/text.js";
+import { amount, clock, count, many, moment, placeOf, shown } from "../data/text.js";
 import { chooser, finder, gangName, gangOf, name, queueMark } from "../parts/bits.js";
 import { byPosition } from "./waiting.js";
 import { html, nothing } from "../vendor/lit-html.js";
@@ -169,7 +169,7 @@ function fillNodes(page) {
   const sorted = query.sort || "name";
   const typed = (query.text ?? "").toLowerCase();
   const order = NODE_ORDERS[sorted.replace("-", "")] ?? NODE_ORDERS.name;
-  const place = (node) => (node.domains ?? []).map((each) => `${each.level} ${each.name}`).join(", ");
+  const place = (node) => placeOf(node).join(", ");
   const rows = [...store.nodes.values()]
     .filter((each) => !query.state || each.state === query.state)
     .filter((each) => `${each.metadata.name} ${each.gpuType} ${place(each)} ${each.gangs?.join(" ")}`.toLowerCase().includes(typed))

@@ -1,12 +1,13 @@
 /** One gang: how it stands, why, its pods with their GPUs, its places on the map, and its whole story. */
 
 import { ask, Refusal } from "../data/api.js";
-import { clock, count, keyOf, many, moment, shown } from "../data/text.js";
+import { clock, count, keyOf, many, moment, placeOf, shown } from "../data/text.js";
 import { gpus, name, queueMark, stateMark, when } from "../parts/bits.js";
 import { placed } from "./waiting.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
 const MAP_HEIGHT = 360;
+const NODES_MAX = 400;
 
 /** What the server told of the gang that is shown; asked again when the gang changed. */
 let known = { key: "", of: null, asked: -1, told: null, missing: "" };
@@ -85,10 +86,18 @@ function details(page, told) {
   </div>`;
 }
 
+/** All nodes, or in a large cluster those of the domains that the gang is in. */
+function around(store, told) {
+  if (!told || store.nodes.size <= NODES_MAX) return undefined;
+  const place = (node) => placeOf(node).join(" ");
+  const own = new Set(told.nodes.map((each) => store.nodes.get(each)).filter(Boolean).map(place));
+  return [...store.nodes.values()].filter((each) => own.has(place(each)));
+}
+
 /** @param {import("../main.js").Page} page */
 export function fillGang(page) {
   const { told, key } = known;
-  page.find("cluster-map")?.show({ store: page.store, by: "queue", gang: key, height: MAP_HEIGHT });
+  page.find("cluster-map")?.show({ store: page.store, by: "queue", gang: key, height: MAP_HEIGHT, nodes: around(page.store, told) });
   page.find("#pods")?.show({
     label: "pods",
     rows: told?.members ?? [],

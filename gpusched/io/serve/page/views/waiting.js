@@ -1,6 +1,6 @@
 /** Gangs: what waits, with position, reason, sentence and estimate; and what runs, where that is asked. */
 
-import { amount, many, moment, shown } from "../data/text.js";
+import { amount, count, many, moment, shown } from "../data/text.js";
 import { chooser, finder, gangName, gpus, queueMark, speaksOf, stateMark, when } from "../parts/bits.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
@@ -62,7 +62,7 @@ export function showWaiting(page) {
       ${chooser("Namespace", query.namespace ?? "", values((each) => each.metadata.namespace), (namespace) => page.ask({ namespace }))}
       ${chooser("Queue", query.queue ?? "", values((each) => each.queue), (queue) => page.ask({ queue }))}
       ${finder(query.text ?? "", (typed) => page.ask({ text: typed }))}
-      <p class="count" aria-live="polite">${many(page.rows.length, "gang")} of ${gangs.length}</p>
+      <p class="count" aria-live="polite">${many(page.rows.length, "gang")} of ${count(gangs.length)}</p>
     </div>
     <long-table id="gangs"></long-table>`;
 }
