@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from multiprocessing.reduction import ForkingPickler
+from types import MappingProxyType
+from typing import Any, Final
 
 import attrs
 
@@ -64,6 +67,18 @@ def _kind(sentence: str) -> str:
     return " ".join(words[:_WORDS_ALIKE])
 
 
+def _parts_of_mapping(mapping: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
+    """What a read-only mapping of a configuration is made of again in another process."""
+    return _read_only, (dict(mapping),)
+
+
+def _read_only(parts: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(parts)
+
+
+ForkingPickler.register(MappingProxyType, _parts_of_mapping)
+
+
 @attrs.frozen
 class _Worker:
     """Plays one seed in another process; policies are loaded there."""
@@ -97,7 +112,12 @@ def run_campaign(
                 yield run
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, maxtasksperchild=_SEEDS_OF_A_PROCESS) as pool:
+    with context.Pool(
+        jobs,
+        initializer=logging.disable,  # workers are as silent as this process
+        initargs=(logging.root.manager.disable,),
+        maxtasksperchild=_SEEDS_OF_A_PROCESS,
+    ) as pool:
         for run in pool.imap(_Worker(config), seeds):
             tell(run)
             if not run.ok:
