@@ -20,6 +20,7 @@ from benchmarks import (
     history,
     latency,
     native_gangs,
+    page,
     placement_daemon,
     queues,
     remembers,
@@ -47,6 +48,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "devcluster-fanout": fanout.measure,
     "victims": victims.measure,
     "view": view.measure,
+    "page": page.measure,
     "native-gangs": native_gangs.measure,
     "devices": devices.measure,
     "device-writes": device_writes.measure,
@@ -65,8 +67,8 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-feasibility": feasibility.measure,
     "placement-openb": openb.measure,
 }
-ONLY_WHEN_NAMED: Final = ("placement-openb", "history")
-"""A quarter of an hour, and a trace that is not part of this repository; a million runs."""
+ONLY_WHEN_NAMED: Final = ("placement-openb", "history", "page")
+"""A quarter of an hour, and a trace that is not part of this repository; a million runs; a browser."""
 
 
 def main() -> int:
