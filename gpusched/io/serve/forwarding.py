@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -72,10 +73,12 @@ class ViewForwarder:
                 kept = {n: answer.headers[n] for n in _PASSED_BACK if n in answer.headers}
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
+                # Either of the two may go away in the middle: what was sent is all there is.
+                with contextlib.suppress(ConnectionError, TimeoutError, aiohttp.ClientError):
+                    async for chunk in answer.content.iter_any():
+                        await response.write(chunk)
                 return response
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise AccessRefused(
                 503, "ServiceUnavailable", "the daemon that leads cannot be reached: try again soon"
             ) from error

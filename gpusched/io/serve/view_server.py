@@ -7,11 +7,11 @@ never more at once: what it missed is told in one piece, and beyond that it read
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-import aiohttp
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -226,9 +226,11 @@ class ViewServer:
         )
         await response.prepare(request)
         shown = int(since) if since else self._store.revision
-        async for body in self._bodies(request, shown):
-            async with asyncio.timeout(_STALLED_S):
-                await response.write(body)
+        # It went away, does not read, or may not any more: it asks again and is told then.
+        with contextlib.suppress(ConnectionError, TimeoutError, AccessRefused):
+            async for body in self._bodies(request, shown):
+                async with asyncio.timeout(_STALLED_S):
+                    await response.write(body)
         return response
 
     async def _bodies(self, request: web.Request, shown: int) -> AsyncIterator[bytes]:
@@ -331,8 +333,6 @@ class ViewServer:
             return _status(refused.status, refused.reason, str(refused))
         except web.HTTPException as error:
             return _status(error.status, error.reason.replace(" ", ""), error.reason)
-        except (ConnectionError, TimeoutError, aiohttp.ClientError):
-            raise ConnectionResetError from None  # it went away, or took too long
 
     def _now(self) -> str:
         return format_time(self._store.now)

@@ -334,3 +334,36 @@ def test_silent_connections_are_closed():
         return ended, (await it.get("/v1"))[0]
 
     assert served(when, gang("a")) == (b"", 200)
+
+
+def test_a_page_that_is_closed_is_no_error(caplog):
+    """Given one that follows and goes away in the middle: nothing is logged, and others are answered."""
+
+    async def when(it):
+        async with it.session.get(f"{it.url}/v1/changes") as answer:
+            await answer.content.readline()
+        for number in range(3):
+            it.take(gang("a", message=str(number)))
+            await asyncio.sleep(1)
+        return (await it.get("/v1"))[0]
+
+    assert served(when, gang("a")) == 200
+    assert [each.getMessage() for each in caplog.records] == []
+
+
+def test_who_loses_its_rights_is_told_nothing_more():
+    """Given one that follows and whose token ends: the stream ends, and asking again is refused."""
+
+    async def when(it):
+        async with it.session.get(f"{it.url}/v1/changes") as answer:
+            await answer.content.readline()
+            it.server._authorized = _refused
+            it.take(gang("b"))
+            return await answer.content.read(), (await it.get("/v1/gangs"))[0]
+
+    rest, again = served(when, gang("a"))
+    assert (b"gangs" in rest, again) == (False, 401)
+
+
+async def _refused(_request, _namespaces):
+    raise AccessRefused(401, "Unauthorized", "say who you are")
