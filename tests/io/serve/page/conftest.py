@@ -1,4 +1,8 @@
-"""One browser for a worker, and a fresh context for each test."""
+"""One browser for a module, and a fresh context for each test.
+
+While it is open, its library's event loop counts as running in this thread: no test of another module
+may come between.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no chromium: apt-get install chromium")
