@@ -11,6 +11,8 @@ import urllib.request
 
 import pytest
 
+from gpusched.cli.main import main
+
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"
 WAITING = {
     "apiVersion": "v1",
@@ -85,3 +87,22 @@ def test_the_page_of_a_cluster_without_a_daemon(console):
     assert gang["message"] == "needs 1 pod with 2 nvidia.com/gpu; none fit now"
     assert json.loads(read(person, f"{base}v1")[1])["source"] == "api"
     assert read(person, f"{base}v1/nodes")[0] == 403
+
+
+def test_a_server_that_is_away_is_one_sentence(tmp_path, capsys):
+    """Given a kubeconfig whose server does not answer: no page, status 69."""
+    file = tmp_path / "away"
+    file.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1", "kind": "Config", "current-context": "x",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )  # fmt: skip
+    assert main(["console", "--no-open", "--port", "0", "--kubeconfig", str(file)]) == 69
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "cannot connect to the API server" in said.err

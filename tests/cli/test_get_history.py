@@ -161,3 +161,13 @@ def test_what_cannot_be_is_one_sentence(file, capsys, words, status, sentence):
     told = capsys.readouterr().err
     assert sentence in told
     assert told.count("\n") == 1
+
+
+def test_without_a_kubeconfig_there_is_one_sentence(tmp_path, monkeypatch, capfd):
+    """Given no kubeconfig anywhere and a file that is no history: nothing is said beside that."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    (tmp_path / "text").write_text("no history")
+    assert main(["get", "history", "--file", str(tmp_path / "text")]) == 69
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)

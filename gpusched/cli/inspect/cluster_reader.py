@@ -226,6 +226,8 @@ def default_namespace(choice: ConnectionChoice | str | None) -> str:
         return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
     if file is None:
         file = str(Path.home() / ".kube" / "config")
+    if ":" not in file and not Path(file).exists():
+        return "default"  # the library would print a line of its own about it
     return chosen_namespace(kubeconfig_library(), file, choice) or "default"
 
 

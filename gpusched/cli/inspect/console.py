@@ -22,7 +22,7 @@ from aiohttp.typedefs import Handler, Middleware
 from gpusched import __version__
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import Clock, SystemClock
-from gpusched.base.errors import ConfigError, GpuschedError, UsageError
+from gpusched.base.errors import ApiError, ConfigError, GpuschedError, UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, connection_choice
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.listing.view_of_api import ApiView
@@ -121,7 +121,7 @@ async def _application(
         route = await find_view(api, namespace=election.lease_namespace, lease=election.lease_name)
         async with ViewClient(route) as client:
             await client.read("/v1")
-    except (NoView, GpuschedError) as error:
+    except (NoView, ApiError) as error:  # the API server itself answers
         server = ViewServer(store, clock, _everything(view), source="api")
         following = asyncio.create_task(_follow(view, store, server, clock))
         stack.callback(following.cancel)
