@@ -34,7 +34,7 @@ class UsageError(GpuschedError):
 
 
 class NotInstalled(GpuschedError):
-    """A command of a distribution that is not installed; the sentence says how to install it."""
+    """A command's distribution here, or a kind in the cluster, is not installed; the sentence says how to install it."""
 
     exit_status = 78
 

@@ -14,8 +14,9 @@ from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed
-from gpusched.session.framework.reasons import pods_text
+from gpusched.cache.gangs.holds import HELD
 from gpusched.session.state.plan import GangStatus
+from gpusched.session.status.gang_status import reason_by_members
 from gpusched.view.model import (
     ENDING,
     RUNNING,
@@ -73,12 +74,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
     """
     running = bool(gang.placed) and not gang.missing_members
     waits = bool(gang.pod_sets or gang.gated)
-    reason, message = (told.reason, told.message) if waits else ("", "")
-    if gang.gated and not reason:
-        reason = "SchedulingGated"
-        message = f"{pods_text(gang.gated)} of it have scheduling gates"
-    if gang.suspended and not reason:
-        reason, message = "Suspended", "its Job is suspended until the gang is admitted"
+    reason, message = _why(gang, told) if waits or gang.suspended else ("", "")
     nodes = tuple(sorted({member.node for member in gang.placed}))
     return GangView(
         metadata=ViewName(namespace=gang.key.namespace, name=gang.key.name, uid=gang.uid),
@@ -104,14 +100,21 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
     )
 
 
-def unreadable_pod_view(pod: Rejected, created_s: float = 0.0) -> GangView:
-    """A pod that cannot be believed: it waits, for itself, until it is mended.
+def _why(gang: Gang, told: ToldGang) -> tuple[str, str]:
+    """Why it waits: what is said of it, but what its objects say where that is newer, or all there is."""
+    if gang.error[0] and (gang.error[0] == HELD or not told.reason):
+        return gang.error
+    if told.reason:
+        return told.reason, told.message
+    if gang.suspended:
+        return "Suspended", "its Job is suspended until the gang is admitted"
+    lacks = reason_by_members(gang) if gang.missing_members else None
+    return (lacks.reason, lacks.message) if lacks is not None else ("", "")
 
-    Args:
-        pod: as it was refused.
-        created_s: seconds since the epoch, 0.0 where it is not known.
-    """
-    created = _time_text(created_s)
+
+def unreadable_pod_view(pod: Rejected) -> GangView:
+    """A pod that cannot be believed: it waits, for itself, until it is mended."""
+    created = _time_text(pod.created)
     return GangView(
         metadata=ViewName(namespace=pod.key.namespace, name=pod.key.name, uid=pod.uid),
         gang_kind="Pod",

@@ -176,7 +176,16 @@ class QueueGpus(ViewPart, frozen=True, kw_only=True):
 
 
 class QueueView(ViewPart, frozen=True, kw_only=True):
-    """One queue; ``message`` says what is wrong where it is not ready."""
+    """One queue.
+
+    Attributes:
+        state: ``Open``, ``Closed`` or ``Draining``; empty where no daemon has looked at it yet, and then none
+            of its figures is known.
+        ordering: of the gangs that wait in it.
+        pending, inqueue, running: gangs that wait and are not admitted, that are, and that run.
+        message: what is wrong where it is not ready.
+        created: empty for the queue ``default`` where that is no object.
+    """
 
     metadata: ViewName
     parent: str = ""
@@ -188,6 +197,8 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
     running: int = 0
     ready: bool = True
     message: str = ""
+    ordering: str = ""
+    created: str = ""
 
 
 class GangOfEvent(ViewPart, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.queues.tree import QueueTree
@@ -37,6 +38,8 @@ def queue_view(status: QueueStatus, tree: QueueTree) -> QueueView:
         running=status.running,
         ready=status.is_ready,
         message="" if status.is_ready else status.ready.message,
+        ordering=queue.ordering if queue is not None else "",
+        created=format_time(queue.created) if queue is not None and queue.created else "",
     )
 
 

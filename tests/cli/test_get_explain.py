@@ -57,7 +57,8 @@ def event(kind, name, message):
 
 
 def test_get_queues(cluster, capsys):
-    """Columns as in kubectl; a queue without status shows nothing where nothing is known."""
+    """Given no daemon, then a queue without status shows nothing where nothing is known, and ``default`` is counted."""
+    cluster.objects["/api/v1/pods"] = []
     cluster.objects[f"{API}/queues"] = [
         {
             "metadata": {"name": "research"},
@@ -71,8 +72,27 @@ def test_get_queues(cluster, capsys):
         {"metadata": {"name": "odd\x1b[31m"}, "spec": "nonsense"},
     ]  # fmt: skip
     assert main(["get", "gq", "-o", "wide"]) == 0
-    header, built_in, first, second = capsys.readouterr().out.splitlines()
-    assert built_in.split() == ["default", "root", "Open", "1", "<unknown>"]
+    told = capsys.readouterr()
+    header, built_in, second, first = told.out.splitlines()
+    assert built_in.split() == [
+        "default",
+        "root",
+        "Open",
+        "1",
+        "0",
+        "0",
+        "0",
+        "0",
+        "<unknown>",
+        "0",
+        "0",
+        "Priority",
+        "True",
+    ]
+    assert told.err == (
+        "gpusched: read from the API, not from the daemon: this user logs in without a token, which the "
+        "daemon's view asks for\n"
+    )
     assert header.split() == [
         "NAME",
         "PARENT",
@@ -90,8 +110,9 @@ def test_get_queues(cluster, capsys):
         "LIMIT",
         "ORDERING",
         "READY",
+        "MESSAGE",
     ]
-    shown = "research root Open 3 2 16 <unknown> 24 40 64 True"
+    shown = "research root Open 3 2 0 0 16 <unknown> 24 0 40 64 True"
     assert first.split() == shown.split()
     assert second.split() == ["odd?[31m", "<unknown>"]
 
@@ -102,18 +123,19 @@ def test_get_counts_the_gpu_resources_of_the_configuration(cluster, capsys, tmp_
     file.write_text("gpuResources: [{name: example.com/npu}, {name: nvidia.com/gpu}]\n")
     amounts = {"example.com/npu": "16", "cpu": "4"}
     cluster.objects[f"{API}/queues"] = [
-        {"metadata": {"name": "npus"}, "status": {"allocated": amounts}},
+        {"metadata": {"name": "npus"}, "status": {"state": "Open", "allocated": amounts}},
         {
             "metadata": {"name": "both"},
-            "status": {"allocated": {**amounts, "nvidia.com/gpu": "500m"}},
+            "status": {"state": "Open", "allocated": {**amounts, "nvidia.com/gpu": "500m"}},
         },
     ]
     assert main(["get", "queues", "--config", str(file)]) == 0
-    _, _, npus, both = capsys.readouterr().out.splitlines()
-    assert npus.split() == ["npus", "16", "<unknown>"]
-    assert both.split() == ["both", "16500m", "<unknown>"]
+    _, both, _, npus = capsys.readouterr().out.splitlines()
+    assert npus.split() == ["npus", "Open", "0", "0", "0", "16", "<unknown>"]
+    assert both.split() == ["both", "Open", "0", "0", "0", "16500m", "<unknown>"]
     assert main(["get", "queues"]) == 0
-    assert capsys.readouterr().out.splitlines()[2].split() == ["npus", "<unknown>"]
+    npus = capsys.readouterr().out.splitlines()[3]
+    assert npus.split() == ["npus", "Open", "0", "0", "0", "0", "<unknown>"]
 
 
 def test_the_queue_default_is_listed_once(cluster, capsys):
@@ -716,11 +738,13 @@ def test_credentials_that_nobody_knows_are_status_77(cluster, capsys):
 
 def test_a_cluster_without_the_resources(cluster, capsys):
     """Before manifests/ are applied the server knows no such kind."""
-    assert main(["get", "gq"]) == 69
-    assert capsys.readouterr().err == (
-        "gpusched: could not read queues: not found; if the cluster does not know gpusched yet: "
-        "kubectl apply -k manifests/\n"
-    )
+    for kind in ("queues", "podgroups"):
+        assert main(["get", kind]) == 78
+        assert capsys.readouterr().err == (
+            f"gpusched: this cluster has no {kind}: CustomResourceDefinition {kind}.scheduling.gpusched.io is "
+            f"not installed; kubectl apply -f manifests/crds/{kind}.yaml installs it, kubectl apply -k "
+            "manifests/ all of gpusched\n"
+        )
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_jobs_as_json(filled, capsys):
     assert main(["get", "jobs", "-o", "json"]) == 0
     items = json.loads(capsys.readouterr().out)["items"]
     found = next(each for each in items if each["metadata"]["name"] == "waits")
-    assert found["metadata"] == {"namespace": "team-a", "name": "waits"}
+    assert found["metadata"] == {"namespace": "team-a", "name": "waits", "uid": "uid-waits"}
     assert (found["gangKind"], found["queue"], found["minMember"]) == ("PodGroup", "research", 4)
     assert found["since"] == "2001-01-01T00:00:00Z"
     assert found["message"] == SENTENCE
@@ -175,7 +175,7 @@ def test_pods_that_cannot_be_read_or_are_gated_wait_too(filled, capsys):
     assert (bad["NAME"], bad["STATE"], bad["REASON"]) == ("bad", "Waiting", "InvalidSpec")
     assert "gpusched.io/min-member" in bad["MESSAGE"]
     assert "'x' is not a whole number" in bad["MESSAGE"]
-    assert (waits["NAME"], waits["REASON"]) == ("gated", "SchedulingGated")
+    assert (waits["NAME"], waits["REASON"]) == ("gated", "Gated")
 
 
 def test_a_held_gang_says_so_at_once(filled, capsys):

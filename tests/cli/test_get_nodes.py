@@ -58,15 +58,20 @@ def test_wide_lines_name_gangs_and_what_else_is_free(filled, capsys):
     """Given ``-o wide``, then CPU and memory that are free, and the gangs' names."""
     assert main(["get", "node", "-o", "wide"]) == 0
     first = shown(capsys)[0]
-    assert (first["CPU"], first["MEMORY"], first["GANGNAMES"]) == ("60", "256Gi", "team-a/train")
+    assert (first["CPU"], first["MEMORY"], first["GANGNAMES"]) == (
+        "60",
+        "256Gi",
+        "team-a/PodGroup/train",
+    )
 
 
 def test_nodes_as_json(filled, capsys):
     """Amounts are quantities, as in the API."""
     assert main(["get", "nodes", "-o", "json"]) == 0
     first = json.loads(capsys.readouterr().out)["items"][0]
-    assert first["metadata"] == {"name": "a"}
-    assert (first["gpus"], first["freeGpus"], first["gangs"]) == ("8", "4", ["team-a/train"])
+    assert (first["metadata"]["name"], first["metadata"]["uid"]) == ("a", "uid-a")
+    assert (first["gpus"], first["freeGpus"]) == ("8", "4")
+    assert first["gangs"] == ["team-a/PodGroup/train"]
 
 
 def test_who_may_not_list_nodes_is_told_which_role_lets_them(filled, capsys):

@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from gpusched.api.meta import raw_json, wire
 from gpusched.api.meta.fields import explain_decode_error
-from gpusched.api.meta.identity import UID, InvalidObject, ObjectKey, Rejected, ResourceVersion
+from gpusched.api.meta.identity import (
+    UID,
+    InvalidObject,
+    ObjectKey,
+    Rejected,
+    ResourceVersion,
+    parse_time,
+)
 from gpusched.base.errors import UndecodableObject
 from gpusched.base.known_keys import is_unknown_key, may_hold_unknown_keys, unknown_key_message
 
@@ -238,6 +245,7 @@ class KindCodec(Generic[Parsed, Entity]):
             generation=_generation(metadata.get("generation", b"0")),
             ours=self._ours,
             status=parts.get("status", b"{}") if self._ours else b"{}",
+            created=_created(metadata.get("creationTimestamp")),
         )
         if self._adorn is None:
             return rejected
@@ -245,6 +253,13 @@ class KindCodec(Generic[Parsed, Entity]):
             return self._adorn(rejected, parts)
         except Exception:  # noqa: BLE001 - as above: what it takes of a node cannot be told then
             return rejected
+
+
+def _created(raw: bytes | None) -> float:
+    try:
+        return parse_time(raw_json.raw_text(raw))
+    except InvalidObject:
+        return 0.0
 
 
 def _unknown_key_messages(raw: bytes) -> tuple[str, ...]:

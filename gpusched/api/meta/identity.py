@@ -89,6 +89,8 @@ class Rejected:
     it came."""
     pending: bool = False
     """For pods: whether it waits for a node, so that it is to be told why it gets none."""
+    created: float = 0.0
+    """Seconds since the epoch; 0.0 where that cannot be read."""
 
     @property
     def message(self) -> str:

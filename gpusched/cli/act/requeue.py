@@ -14,7 +14,7 @@ from gpusched.cli.act.hold import hold_text
 from gpusched.cli.act.named_objects import NamedObject
 from gpusched.cli.command import Subparsers
 from gpusched.cli.inspect import cluster_reader
-from gpusched.cli.inspect.listing.job_list import read_gangs
+from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.session.framework.reasons import pods_text
 
 _HELD_BACK_NAMED_MAX = 3
@@ -41,7 +41,7 @@ async def requeue(server: Server, found: NamedObject, arguments: argparse.Namesp
     """
     config = cluster_reader.configuration(arguments.config)
     scope = f"/namespaces/{found.namespace}"
-    known = await read_gangs(
+    known = await read_objects(
         server.api, scope, schedulers=config.scheduler_names, now=SystemClock().now()
     )
     gangs = [gang for gang in known.gangs if _is_of(gang, found)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
+import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import NotFound, UsageError
+from gpusched.base.errors import NotFound, NotInstalled, UsageError
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -25,19 +25,26 @@ from gpusched.cli.inspect.cluster_reader import GROUP_PATH
 from gpusched.cli.inspect.devices.device_list import list_pools, pool_rows
 from gpusched.cli.inspect.devices.device_reader import read_devices
 from gpusched.cli.inspect.listing import history_list, history_table
+from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.changes import follow
-from gpusched.cli.inspect.listing.daemon_jobs import SOURCES, list_jobs_of_daemon
-from gpusched.cli.inspect.listing.job_list import ListedJobs, list_jobs
-from gpusched.cli.inspect.listing.job_table import SORT_KEYS, job_rows, jobs_as_json, sorted_jobs
+from gpusched.cli.inspect.listing.group_table import group_rows
 from gpusched.cli.inspect.listing.label_selector import parse_label_selector
-from gpusched.cli.inspect.listing.node_list import list_nodes, node_as_json, node_rows
-from gpusched.cli.inspect.listing.object_table import object_rows
 from gpusched.cli.inspect.listing.printed_listing import Listing, print_listing
-from gpusched.cli.inspect.pod_groups import API, ListedGroups, list_groups, served_kinds
-from gpusched.config.model import Config, LeaderElectionConfig
+from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames, queue_views
+from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource, gangs_of_daemon
+from gpusched.cli.inspect.listing.view_table import (
+    SORT_KEYS,
+    job_rows,
+    node_rows,
+    queue_rows,
+    sorted_jobs,
+)
+from gpusched.cli.inspect.pod_groups import API, list_groups, served_kinds
+from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
-from gpusched.io.serve.view_client import NoView
+from gpusched.io.serve.view_client import ViewClient
+from gpusched.view.model import GangView, NodeView, QueueView
 
 _KINDS: Final = {
     "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
@@ -47,6 +54,11 @@ _KINDS: Final = {
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
 }  # fmt: skip
+_OF_VIEW: Final = ("jobs", "nodes", "queues")
+"""What is read from the view."""
+_CRDS: Final = ("queues", "podgroups")
+_GROUP: Final = API_VERSION.partition("/")[0]
+_Part = TypeVar("_Part", GangView, NodeView, QueueView)
 _RESOURCES: Final = {"Pod": "pod", "Job": "job.batch"}
 """What ``-o name`` calls gangs by kind; others are called by their kind alone."""
 
@@ -91,8 +103,8 @@ def register(subparsers: Subparsers) -> None:
         "--source",
         choices=SOURCES,
         metavar="SOURCE",
-        help="of jobs: daemon (what it serves) or api (what its objects say); default: the daemon "
-        "where there is one",
+        help="of jobs, nodes and queues: daemon (what it serves) or api (what its objects say); "
+        "default: the daemon where there is one",
     )
     add_config(parser)
     add_output(parser, "json", "yaml", "name", "wide", *history_list.FORMATS)
@@ -102,26 +114,24 @@ def register(subparsers: Subparsers) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class _Question:
+class Question:
     """What is asked for.
 
     Attributes:
         kind: ``jobs``, ``nodes``, ``queues``, ``podgroups`` or ``devices``.
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
-        source: ``daemon`` or ``api``; None for the daemon where there is one.
-        election: names the Lease beside which the daemon's view is announced.
+        source: of what is listed: the daemon's view, or the API.
     """
 
     kind: str
-    scope: str
-    schedulers: Sequence[str]
-    selector: str
-    sort_by: str
-    start: bool
-    wide: bool
-    source: str | None
-    election: LeaderElectionConfig
+    source: ViewSource
+    scope: str = ""
+    schedulers: Sequence[str] = tuple(sorted(DEFAULT.scheduler_names))
+    selector: str = ""
+    sort_by: str = "name"
+    start: bool = False
+    wide: bool = False
 
     @property
     def where(self) -> str:
@@ -143,11 +153,10 @@ def run(arguments: argparse.Namespace) -> int:
     config = cluster_reader.configuration(arguments.config)
     with gpu_resources_in_force(config.gpu_resources):
         question = _question(arguments, config)
-        read = _READERS[question.kind]
         collect_garbage_rarely()  # a short life that makes many objects
 
         async def listing(api: ApiClient) -> Listing:
-            return await read(api, question)
+            return await read_listing(api, question)
 
         async def print_all(api: ApiClient) -> None:
             output, header = arguments.output, not arguments.no_headers
@@ -160,17 +169,37 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _question(arguments: argparse.Namespace, config: Config) -> _Question:
+async def read_listing(api: ApiClient, question: Question) -> Listing:
+    """What is asked for, as it is now.
+
+    Raises:
+        NotInstalled: the cluster does not have the kind.
+        NoView: the daemon alone was to be asked, and cannot be.
+        Denied: this user may not list it.
+    """
+    try:
+        return await _READERS[question.kind](api, question)
+    except NotFound as error:
+        kind = question.kind
+        if kind not in _CRDS:
+            raise
+        raise NotInstalled(
+            f"this cluster has no {kind}: CustomResourceDefinition {kind}.{_GROUP} is not installed; kubectl "
+            f"apply -f manifests/crds/{kind}.yaml installs it, kubectl apply -k manifests/ all of gpusched"
+        ) from error
+
+
+def _question(arguments: argparse.Namespace, config: Config) -> Question:
     kind = _KINDS[arguments.kind]
     if arguments.source == "daemon" and arguments.selector:
-        raise UsageError("--source is for jobs, and labels are known to the API alone")
+        raise UsageError("labels are known to the API alone: leave out --source daemon, or -l")
     parse_label_selector(arguments.selector)
     scope = ""
     if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
         choice = connection_choice(arguments)
         namespace = arguments.namespace or cluster_reader.default_namespace(choice)
         scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
-    return _Question(
+    return Question(
         kind=kind,
         scope=scope,
         schedulers=config.scheduler_names,
@@ -178,35 +207,20 @@ def _question(arguments: argparse.Namespace, config: Config) -> _Question:
         sort_by=arguments.sort_by or "name",
         start=arguments.start,
         wide=arguments.output == "wide",
-        source=arguments.source,
-        election=config.leader_election,
+        # the view knows no labels
+        source=ViewSource(
+            chosen="api" if arguments.selector else arguments.source,
+            election=config.leader_election,
+        ),
     )
-
-
-async def _listed_jobs(
-    api: ApiClient, question: _Question, now: float
-) -> tuple[ListedJobs, tuple[str, ...]]:
-    """Gangs by the daemon's view, else by the API; and what is to be known about that."""
-    notes: tuple[str, ...] = ()
-    if question.source != "api" and not question.selector:  # the view knows no labels
-        try:
-            return await list_jobs_of_daemon(api, question.scope, question.election), ()
-        except NoView as error:
-            if question.source == "daemon":
-                raise
-            notes = (f"read from the API, not from the daemon: {error}",)
-    selector = parse_label_selector(question.selector)
-    schedulers = question.schedulers
-    listed = await list_jobs(api, question.scope, schedulers=schedulers, now=now, selector=selector)
-    return listed, notes
 
 
 def _refuse_options_of_others(arguments: argparse.Namespace, kind: str) -> None:
     order = arguments.sort_by
     if kind != "jobs" and (arguments.start or (order is not None and kind != "history")):
         raise UsageError("--start is for jobs, --sort-by for jobs and history")
-    if kind != "jobs" and arguments.source:
-        raise UsageError("--source is for jobs")
+    if kind not in _OF_VIEW and arguments.source:
+        raise UsageError(f"--source is for {', '.join(_OF_VIEW)}")
     if kind == "jobs" and order is not None and order not in SORT_KEYS:
         raise UsageError(f"jobs are sorted by {', '.join(SORT_KEYS)}, not by {order}")
     if kind in {"devices", "history"} and (
@@ -218,63 +232,120 @@ def _refuse_options_of_others(arguments: argparse.Namespace, kind: str) -> None:
         history_list.refuse_history_options(arguments)
 
 
-async def _read_jobs(api: ApiClient, question: _Question) -> Listing:
+async def _read_jobs(api: ApiClient, question: Question) -> Listing:
     now = SystemClock().now()
-    listed, notes = await _listed_jobs(api, question, now)
-    jobs = sorted_jobs(listed.jobs, question.sort_by, waiting=question.start)
-    header, *lines = job_rows(
+
+    async def of_daemon(client: ViewClient) -> tuple[list[GangView], tuple[str, ...]]:
+        return await gangs_of_daemon(client, question.scope.rpartition("/")[2]), ()
+
+    async def of_api() -> tuple[list[GangView], tuple[str, ...]]:
+        schedulers = question.schedulers
+        found = await read_objects(api, question.scope, schedulers=schedulers, now=now)
+        frames = gang_frames(found, parse_label_selector(question.selector))
+        return [each.view for each in frames], found.refused
+
+    (gangs, refused), notes = await question.source.read(api, of_daemon=of_daemon, of_api=of_api)
+    jobs = sorted_jobs(gangs, question.sort_by, waiting=question.start)
+    rows = job_rows(
         jobs, now, start=question.start, wide=question.wide, everywhere=not question.scope
     )
     what = "Nothing waits" if question.start else "Nothing waits or runs"
-    return Listing(
-        items=tuple(jobs_as_json(job) for job in jobs),
-        names=tuple(f"{_RESOURCES.get(job.kind, job.kind.lower())}/{job.name}" for job in jobs),
-        header=tuple(header),
-        lines=tuple(map(tuple, lines)),
+    return _listing(
+        jobs,
+        rows,
+        resource=lambda job: _RESOURCES.get(job.gang_kind, job.gang_kind.lower()),
         empty=f"{what}{question.where} for scheduler {' or '.join(sorted(question.schedulers))}"
         f"{_selected(question)}.",
         notes=(
             *notes,
-            *(
-                f"{refused} are not looked at: this user may not list them"
-                for refused in listed.refused
-            ),
+            *(f"{each} are not looked at: this user may not list them" for each in refused),
         ),
     )
 
 
-def _selected(question: _Question) -> str:
+async def _read_nodes(api: ApiClient, question: Question) -> Listing:
+    now = SystemClock().now()
+
+    async def of_api() -> list[NodeView]:
+        found = await read_objects(
+            api, "", schedulers=question.schedulers, now=now, nodes=True,
+            needed=("nodes", "pods"), selectors={"nodes": question.selector},
+        )  # fmt: skip
+        return [frame.view for frame in node_frames(found)]
+
+    nodes, notes = await question.source.read(api, of_daemon=ViewClient.nodes, of_api=of_api)
+    return _listing(
+        nodes,
+        node_rows(nodes, now, wide=question.wide),
+        resource=lambda _: "node",
+        empty=f"There are no nodes{_selected(question)}.",
+        notes=notes,
+    )
+
+
+async def _read_queues(api: ApiClient, question: Question) -> Listing:
+    now = SystemClock().now()
+
+    async def of_api() -> list[QueueView]:
+        found = await read_objects(
+            api, "", schedulers=question.schedulers, now=now,
+            needed=("queues",), selectors={"queues": question.selector},
+        )  # fmt: skip
+        return queue_views(found, built_in=not question.selector)
+
+    queues, notes = await question.source.read(api, of_daemon=ViewClient.queues, of_api=of_api)
+    return _listing(
+        queues,
+        queue_rows(queues, now, wide=question.wide),
+        resource=lambda _: f"queue.{_GROUP}",
+        empty=f"There are no queues{_selected(question)}.",
+        notes=notes,
+    )
+
+
+def _listing(
+    parts: Sequence[_Part],
+    rows: Sequence[Sequence[str]],
+    *,
+    resource: Callable[[_Part], str],
+    empty: str,
+    notes: tuple[str, ...],
+) -> Listing:
+    """Parts of the view in every form.
+
+    Args:
+        parts: in their order.
+        rows: a header, and a line for each of them.
+        resource: what ``-o name`` calls each.
+        empty: the sentence where there is none.
+        notes: what is to be known about it.
+    """
+    header, *lines = map(tuple, rows)
+    return Listing(
+        items=tuple(msgspec.to_builtins(part) for part in parts),
+        names=tuple(f"{resource(part)}/{part.metadata.name}" for part in parts),
+        header=header,
+        lines=tuple(lines),
+        empty=empty,
+        notes=notes,
+    )
+
+
+def _selected(question: Question) -> str:
     return f" with labels {question.selector[:80]}" if question.selector else ""
 
 
-async def _read_objects(api: ApiClient, question: _Question) -> Listing:
-    kind, query = question.kind, {"labelSelector": question.selector}
-    try:
-        if kind == "podgroups":
-            listed = await list_groups(api, question.scope, selector=question.selector)
-        else:
-            found = await cluster_reader.list_objects(
-                api, f"{GROUP_PATH}/{kind}", what=kind, query=query if question.selector else None
-            )
-            told = found if question.selector else _with_built_in_queue(found)
-            listed = ListedGroups(raw=tuple(found), told=tuple(told), refused=())
-    except NotFound as error:
-        raise NotFound(
-            f"{error}; if the cluster does not know gpusched yet: kubectl apply -k manifests/"
-        ) from error
-    header, *lines = object_rows(
-        kind,
-        listed.told,
-        SystemClock().now(),
-        wide=question.wide,
-        everywhere=not question.scope,
+async def _read_groups(api: ApiClient, question: Question) -> Listing:
+    listed = await list_groups(api, question.scope, selector=question.selector)
+    header, *lines = group_rows(
+        listed.told, SystemClock().now(), wide=question.wide, everywhere=not question.scope
     )
     return Listing(
         items=listed.told,
-        names=tuple(_object_name(kind, item) for item in listed.told),
+        names=tuple(map(_group_name, listed.told)),
         header=tuple(header),
         lines=tuple(map(tuple, lines)),
-        empty=f"There are no {kind}{question.where}{_selected(question)}.",
+        empty=f"There are no podgroups{question.where}{_selected(question)}.",
         notes=tuple(
             f"{refused} are left out: this user may not list them" for refused in listed.refused
         ),
@@ -282,39 +353,12 @@ async def _read_objects(api: ApiClient, question: _Question) -> Listing:
     )
 
 
-def _with_built_in_queue(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Queues with ``default``, which jobs without a queue go to whether or not it is an object."""
-    if any(cluster_reader.value_at(each, "metadata", "name") == DEFAULT_QUEUE for each in queues):
-        return queues
-    built_in = {
-        "metadata": {"name": DEFAULT_QUEUE},
-        "spec": {"parent": ROOT_QUEUE, "weight": 1},
-        "status": {"state": "Open"},
-    }
-    return [built_in, *queues]
-
-
-def _object_name(kind: str, item: dict[str, Any]) -> str:
+def _group_name(item: dict[str, Any]) -> str:
     group = str(item.get(API) or API_VERSION).partition("/")[0]
-    return f"{kind.removesuffix('s')}.{group}/{cluster_reader.value_at(item, 'metadata', 'name')}"
+    return f"podgroup.{group}/{cluster_reader.value_at(item, 'metadata', 'name')}"
 
 
-async def _read_nodes(api: ApiClient, question: _Question) -> Listing:
-    now = SystemClock().now()
-    nodes = await list_nodes(
-        api, schedulers=question.schedulers, now=now, selector=question.selector
-    )
-    header, *lines = node_rows(nodes, now, wide=question.wide)
-    return Listing(
-        items=tuple(node_as_json(node) for node in nodes),
-        names=tuple(f"node/{node.name}" for node in nodes),
-        header=tuple(header),
-        lines=tuple(map(tuple, lines)),
-        empty=f"There are no nodes{_selected(question)}.",
-    )
-
-
-async def _read_pools(api: ApiClient, question: _Question) -> Listing:
+async def _read_pools(api: ApiClient, question: Question) -> Listing:
     objects = await read_devices(api)
     notes = [f"{each} are left out: this user may not list them" for each in objects.refused]
     notes += [f"{each} cannot be read and is left out" for each in objects.unreadable]
@@ -331,19 +375,19 @@ async def _read_pools(api: ApiClient, question: _Question) -> Listing:
     )
 
 
-_READERS: Final[dict[str, Callable[[ApiClient, _Question], Awaitable[Listing]]]] = {
+_READERS: Final[dict[str, Callable[[ApiClient, Question], Awaitable[Listing]]]] = {
     "jobs": _read_jobs,
     "nodes": _read_nodes,
-    "queues": _read_objects,
-    "podgroups": _read_objects,
+    "queues": _read_queues,
+    "podgroups": _read_groups,
     "devices": _read_pools,
 }
 
 
-async def _collections(api: ApiClient, question: _Question) -> list[str]:
+async def _collections(api: ApiClient, question: Question) -> list[str]:
     """Paths whose objects a listing is made of."""
     if question.kind == "queues":
-        return [f"{GROUP_PATH}/queues"]
+        return [f"{GROUP_PATH}/queues", "/api/v1/pods"]
     if question.kind == "nodes":
         return ["/api/v1/nodes", "/api/v1/pods"]
     groups = [f"{GROUP_PATH}{question.scope}/podgroups"]

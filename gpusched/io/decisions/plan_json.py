@@ -19,8 +19,12 @@ from gpusched.session.state.plan import Plan, PodBind
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values; everything in it, in its own order."""
-    found: dict[str, Any] = _plain(plan)
+    """The plan as JSON values; everything in it that is to be done, in its own order.
+
+    The status of queue ``default`` where that is no object is shown to people and written nowhere.
+    """
+    written = tuple(queue for queue in plan.queues if queue.uid)
+    found: dict[str, Any] = _plain(attrs.evolve(plan, queues=written))
     return found
 
 

@@ -158,7 +158,13 @@ class ViewClient:
         page = msgspec.json.Decoder(_page_type(part))
         asked = {**query, **({"limit": str(_PAGE)} if paged else {})}
         for _ in range(_PAGES_MAX):
-            items, rest = _items(page.decode(await self._body(f"/v1/{what}", asked)))
+            body = await self._body(f"/v1/{what}", asked)
+            try:
+                items, rest = _items(page.decode(body))
+            except msgspec.MsgspecError as error:
+                raise NoView(
+                    f"the daemon's view at {self._route.told} is of another version: {one_line(str(error))}"
+                ) from error
             found += items
             if not rest:
                 return found

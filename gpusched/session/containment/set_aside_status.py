@@ -123,7 +123,7 @@ def set_aside_queue_statuses(
     found = []
     for each in aside:
         node = snapshot.queues.get(each.suspect.key.name)
-        if each.suspect.what is SuspectKind.QUEUE and node is not None and node.queue.uid:
+        if each.suspect.what is SuspectKind.QUEUE and node is not None:
             with suppress(Exception):
                 found.append(_queue_status(node, each.message))
     return tuple(found)

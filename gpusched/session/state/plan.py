@@ -296,7 +296,10 @@ class PoolStatus:
 
 @attrs.frozen(slots=True, kw_only=True)
 class QueueStatus:
-    """Amounts that a queue holds and requests; ``ready`` says what is wrong with a bad queue."""
+    """Amounts that a queue holds and requests; ``ready`` says what is wrong with a bad queue.
+
+    The UID is empty for the queue ``default`` where that is no object: nothing is written then.
+    """
 
     name: str
     uid: UID

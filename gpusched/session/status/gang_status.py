@@ -303,7 +303,7 @@ def _proof_text_of_members(gang: Gang) -> str:
 
 
 def _reason_before_attempt(session: Session, gang: Gang) -> PendingReason:
-    reason = _reason_by_members(gang) or _reason_by_order(session, gang)
+    reason = reason_by_members(gang) or _reason_by_order(session, gang)
     if not gang.job_failure or reason.reason != Reason.NOT_ENOUGH_MEMBERS:
         return reason
     message = truncate_message(f"{reason.message}; {gang.job_failure}")
@@ -325,7 +325,7 @@ def _reason_by_order(session: Session, gang: Gang) -> PendingReason:
     return PendingReason(reason=Reason.BACK_OFF, message="waits for its turn in a later cycle")
 
 
-def _reason_by_members(gang: Gang) -> PendingReason | None:
+def reason_by_members(gang: Gang) -> PendingReason | None:
     """What a gang lacks; None when nothing."""
     have = gang.ready_members + gang.pending
     if gang.gated and have < gang.min_member and have + gang.gated >= gang.min_member:

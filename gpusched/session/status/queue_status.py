@@ -8,7 +8,7 @@ from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.pool_resources import amounts_of_pool
 from gpusched.api.meta.resources import NOTHING, Resources, total
-from gpusched.api.queue.queue import DEFAULT_QUEUE, QueueUsage
+from gpusched.api.queue.queue import QueueUsage
 from gpusched.base import limits
 from gpusched.base.errors import Fenced
 from gpusched.cache.gangs.gang import Gang
@@ -22,7 +22,7 @@ _STATES_BY_STRICTNESS = ("Open", "Closed", "Draining")
 
 
 def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
-    """The status of every queue that exists as an object.
+    """The status of every queue, of the built-in one too; without an object it has an empty UID.
 
     A queue whose status cannot be made is left out, with the queues above it where its gangs cannot be counted: it
     is read for nothing that is decided.
@@ -57,7 +57,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     }
     found: list[QueueStatus] = []
     for name, node in sorted(session.snapshot.queues.queues.items()):
-        if name in untold or not (node.queue.uid or name != DEFAULT_QUEUE):
+        if name in untold:
             continue
         try:
             allocated = node.allocated.plus(_weight_above_one(session, name))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpusched.base.errors import UsageError
-from gpusched.cli.inspect.listing.job_list import list_jobs
+from gpusched.cli.inspect.listing.api_objects import read_objects
+from gpusched.cli.inspect.listing.view_of_api import gang_frames
 from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import install, make
 from tests.daemon.adapters.test_adapters_owners import (
@@ -210,8 +211,8 @@ async def listed_jobs(w):
     api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
     try:
         scope = "/namespaces/default"
-        told = await list_jobs(api, scope, schedulers=["gpusched"], now=w.clock.now())
-        return told.jobs
+        found = await read_objects(api, scope, schedulers=["gpusched"], now=w.clock.now())
+        return [frame.view for frame in gang_frames(found)]
     finally:
         await api.close()
 
@@ -238,7 +239,7 @@ def test_whatever_get_jobs_lists_explain_tells_alike(play):
         controller(w, "StatefulSet", "set", 2, **{"gpusched.io/min-member": "2"})
         await w.clock.sleep(10)
         rows = await listed_jobs(w)
-        assert {(row.kind, row.name, row.least) for row in rows} == {
+        assert {(row.gang_kind, row.metadata.name, row.min_member) for row in rows} == {
             ("JobSet", "js", 4),
             ("LeaderWorkerSet", "serve-0", 2),
             ("PodGroup", "group", 2),
@@ -248,13 +249,13 @@ def test_whatever_get_jobs_lists_explain_tells_alike(play):
             ("StatefulSet", "set", 2),
         }
         for row in rows:
-            for word in (row.kind.lower(), "gang"):
-                lines = await explained(w, word, row.name)
-                assert lines, (word, row.name)
+            for word in (row.gang_kind.lower(), "gang"):
+                lines = await explained(w, word, row.metadata.name)
+                assert lines, (word, row.metadata.name)
                 needs = facts(lines, "needs")[0]
                 assert needs == (
-                    f"{row.least} pods that start together"
-                    if row.least > 1
+                    f"{row.min_member} pods that start together"
+                    if row.min_member > 1
                     else "1 pod, which starts by itself"
                 )
                 assert lines[0].split(", ")[0].endswith(f"in queue {row.queue}")

@@ -7,9 +7,10 @@ import json
 import msgspec
 import pytest
 
-from gpusched.view.follower import SeenSession, ViewFollower
+from gpusched.view.follower import ViewFollower
 from gpusched.view.frames import decode_frame, encode_frame
 from gpusched.view.store import ViewStore
+from tests.daemon.view.followed import leader
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 QUEUES = "queues.scheduling.gpusched.io"
@@ -23,39 +24,6 @@ def shown(store: ViewStore) -> dict[str, object]:
         "nodes": store.nodes,
         "queues": store.queues,
     }
-
-
-def follow(w, daemon, looks):
-    """A store that follows a daemon's sessions while ``looks`` says so, and the last one that it saw."""
-    store, follower, last = ViewStore(), ViewFollower(), []
-
-    def session(snapshot, plan):
-        app = daemon.app
-        seen = SeenSession(
-            snapshot=snapshot,
-            plan=plan,
-            levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
-            unreadable=[each for each in app.cache.charged.values() if each.pending],
-            is_there=app.cache.families.is_active,
-        )
-        last[:] = [seen]
-        if not looks():
-            return
-        for frame in follower.changes(seen):
-            if frame is not None:  # through the pipe and back
-                store.take(decode_frame(encode_frame(frame)))
-
-    daemon.app.cycle.shown.append(session)
-    return store, last
-
-
-async def leader(w, looks=lambda: True):
-    """A daemon that decides, followed from its first session on."""
-    daemon = w.daemon()
-    await w.until(lambda: daemon.app.cycle is not None)
-    store, last = follow(w, daemon, looks)
-    await w.until(lambda: daemon.leading)
-    return store, last
 
 
 def test_changes_add_up_to_the_whole(play):

@@ -6,28 +6,20 @@ Reasons, positions and estimates are those that a daemon wrote last; nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
-
-import attrs
+from typing import Final
 
 from gpusched import __version__
+from gpusched.api.affinity.selector import EVERYTHING, Selector
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.api.meta.identity import InvalidObject, Rejected, parse_time
+from gpusched.api.meta.identity import InvalidObject, ObjectKey, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
+from gpusched.api.meta.resources import Resources, total
+from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.base.clock import Clock
-from gpusched.base.errors import Denied, NotFound
-from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang, Placed
-from gpusched.cli.inspect.cluster_reader import (
-    GROUP_PATH,
-    Json,
-    items_at,
-    list_objects,
-    read_entity,
-    value_at,
-)
-from gpusched.cli.inspect.listing import job_list
+from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
+from gpusched.cli.inspect.listing.api_objects import ApiObjects, read_objects
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.topology.levels import topology_levels
@@ -41,35 +33,19 @@ from gpusched.view.frames import (
     ViewHead,
     ViewMoment,
 )
-from gpusched.view.gang_views import ToldGang, gang_view, member_views, unreadable_pod_view
+from gpusched.view.gang_views import (
+    ToldGang,
+    gang_view,
+    gpus_text,
+    member_views,
+    unreadable_pod_view,
+)
 from gpusched.view.model import QueueGpus, QueueView, ViewName
 from gpusched.view.node_views import node_view
 
-_CLUSTER_KINDS: Final = {
-    "namespaces": "/api/v1/namespaces",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "queues": f"{GROUP_PATH}/queues",
-    "topologies": f"{GROUP_PATH}/topologies",
-    "nodes": "/api/v1/nodes",
-}
-
-
-@attrs.define
-class _ReadObjects:
-    """What one look found.
-
-    Attributes:
-        queues: as the server has them.
-        refused: kinds that this user may not list.
-    """
-
-    cache: Cache
-    queues: list[Json] = attrs.Factory(list)
-    topologies: list[Any] = attrs.Factory(list)
-    refused: set[str] = attrs.Factory(set)
-    told: Mapping[tuple[str, str, str], Json] = attrs.Factory(dict)
-    pods: dict[Any, Json] = attrs.Factory(dict)
-    unreadable: list[Rejected] = attrs.Factory(list)
+_LOOK_TIMEOUT_S: Final = 15.0
+_NEVER_TOLD: Final = ""
+"""State of a queue that no daemon has written a status of."""
 
 
 class ApiView:
@@ -102,10 +78,14 @@ class ApiView:
             ApiError: the server refused to list pods.
         """
         now = self._clock.now()
-        found = await self._read()
-        frames: dict[str, ViewFrame] = {}
-        for frame in _frames(found, now):
-            frames[_key(frame)] = frame
+        scope = await self._scope()
+        found = await read_objects(self._api, scope, schedulers=self._names, now=now, nodes=True)
+        self.access = ViewAccess(
+            namespaces=None if not scope else frozenset({scope.rpartition("/")[2]}),
+            nodes="nodes" not in found.refused,
+            queues="queues" not in found.refused,
+        )
+        frames: dict[str, ViewFrame] = {_key(frame): frame for frame in view_frames(found)}
         changed = [frame for key, frame in frames.items() if self._shown.get(key) != frame]
         gone = sorted(self._shown.keys() - frames.keys())
         self._shown = frames
@@ -125,35 +105,6 @@ class ApiView:
             )
         return [*changed, ViewMoment(now=now)]
 
-    async def _read(self) -> _ReadObjects:
-        found = _ReadObjects(Cache(self._names))
-        for kind, path in _CLUSTER_KINDS.items():
-            try:
-                items = await list_objects(self._api, path, what=kind)
-            except NotFound:
-                continue
-            except Denied:
-                found.refused.add(kind)
-                continue
-            _put_cluster_objects(found, kind, items)
-        scope = await self._scope()
-        found.told, _ = await job_list._put_groups(self._api, found.cache, scope)  # noqa: SLF001
-        jobs = await list_objects(self._api, f"/apis/batch/v1{scope}/jobs", what="jobs")
-        job_list._put_all(found.cache, "jobs", jobs)  # noqa: SLF001
-        pods = await list_objects(self._api, f"/api/v1{scope}/pods", what="pods")
-        for pod in pods:
-            entity = read_entity("pods", pod)
-            found.cache.put_pod(entity)
-            found.pods[job_list._key(pod)] = pod  # noqa: SLF001
-            if isinstance(entity, Rejected) and entity.pending and entity.scheduler in self._names:
-                found.unreadable.append(entity)
-        self.access = ViewAccess(
-            namespaces=None if not scope else frozenset({scope.rpartition("/")[2]}),
-            nodes="nodes" not in found.refused,
-            queues="queues" not in found.refused,
-        )
-        return found
-
     async def _scope(self) -> str:
         """All namespaces, else the one of the context, where pods may be listed."""
         answer = await self._api.request(
@@ -164,42 +115,43 @@ class ApiView:
         return ""
 
 
-_LOOK_TIMEOUT_S: Final = 15.0
+def view_frames(found: ApiObjects) -> Iterator[GangPut | NodePut | QueuePut]:
+    """Everything that is to be seen of some objects."""
+    yield from gang_frames(found)
+    yield from node_frames(found)
+    for queue in queue_views(found):
+        yield QueuePut(view=queue)
 
 
-def _put_cluster_objects(found: _ReadObjects, kind: str, items: Sequence[Json]) -> None:
-    if kind == "nodes":
-        for item in items:
-            found.cache.put_node(read_entity("nodes", item))
-        return
-    if kind == "topologies":
-        entities = [read_entity("topologies", item) for item in items]
-        found.topologies = [each for each in entities if not isinstance(each, Rejected)]
-        return
-    if kind == "queues":
-        found.queues = list(items)
-    job_list._put_all(found.cache, kind, items)  # noqa: SLF001
+def gang_frames(found: ApiObjects, selector: Selector = EVERYTHING) -> Iterator[GangPut]:
+    """Gangs by namespace, name and kind, then pods that cannot be believed.
+
+    Args:
+        found: what they are made of.
+        selector: of labels; a gang has those of its object and of each of its pods.
+    """
+    nodes = found.snapshot.nodes.nodes
+    types = {each.name: gpu_type_of(each.labels, gpu_resources()) for each in nodes}
+    for gang in found.gangs:
+        if any(selector.matches(each) for each in _labels(gang, found)):
+            told = _told(gang, found)
+            view = gang_view(gang, told, gpu_type_of_node=lambda name: types.get(name, ""))
+            yield GangPut(view=view, members=member_views(gang))
+    for pod in found.unread:
+        if selector.matches(_labels_of_object(found.pods[pod.key])):
+            yield GangPut(view=unreadable_pod_view(pod), members=())
 
 
-def _frames(found: _ReadObjects, now: float) -> Iterator[ViewFrame]:
-    snapshot = found.cache.snapshot(now)
-    nodes = snapshot.nodes
+def node_frames(found: ApiObjects) -> Iterator[NodePut]:
+    """Nodes by name."""
     residents: dict[str, list[tuple[Gang, Placed]]] = {}
-    types = {each.name: gpu_type_of(each.labels, gpu_resources()) for each in nodes.nodes}
-    for gang in sorted(snapshot.gangs, key=lambda each: each.key):
-        if not gang.active:
-            continue
+    for gang in sorted(found.gangs, key=lambda each: each.key):
         for member in gang.placed:
             residents.setdefault(member.node, []).append((gang, member))
-        told = _told(gang, found)
-        view = gang_view(gang, told, gpu_type_of_node=lambda name: types.get(name, ""))
-        yield GangPut(view=view, members=member_views(gang))
-    for each in found.unreadable:
-        created = value_at(found.pods.get(each.key), "metadata", "creationTimestamp")
-        yield GangPut(view=unreadable_pod_view(each, _seconds(created)), members=())
+    nodes = found.snapshot.nodes
     levels = topology_levels(nodes.nodes, found.topologies) if len(nodes) else ()
-    pods = snapshot.pods_by_node.pods
-    for row, node in enumerate(nodes.nodes):
+    pods = found.snapshot.pods_by_node.pods
+    for row, node in sorted(enumerate(nodes.nodes), key=lambda each: each[1].name):
         yield NodePut(
             view=node_view(
                 nodes,
@@ -209,36 +161,72 @@ def _frames(found: _ReadObjects, now: float) -> Iterator[ViewFrame]:
                 levels=levels,
             )
         )
-    for queue in found.queues:
-        yield QueuePut(view=_queue_view(queue))
 
 
-def _told(gang: Gang, found: _ReadObjects) -> ToldGang:
-    group = found.told.get((gang.key.kind, gang.key.namespace, gang.key.name))
-    reason, message = next(job_list._reasons(gang, group, found.pods), ("", ""))  # noqa: SLF001
+def queue_views(found: ApiObjects, *, built_in: bool = True) -> list[QueueView]:
+    """Queues by name, with the built-in one, which jobs without a queue go to whether or not it is an object."""
+    told = [_queue_view(item) for item in found.queues]
+    if built_in and all(each.metadata.name != DEFAULT_QUEUE for each in told):
+        told.append(_built_in_queue(found))
+    return sorted(told, key=lambda each: each.metadata.name)
+
+
+def _labels(gang: Gang, found: ApiObjects) -> Iterator[Mapping[str, str]]:
+    """Labels of the gang's object, then of each of its pods."""
+    key = ObjectKey(gang.key.namespace, gang.key.name)
+    own = found.pods.get(key) if gang.key.kind == "Pod" else found.objects.get(gang.key)
+    yield _labels_of_object(own)
+    members = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+    for pod in (*members, *(member.pod for member in gang.placed)):
+        yield _labels_of_object(found.pods.get(pod.key))
+
+
+def _labels_of_object(item: Json | None) -> Mapping[str, str]:
+    found = value_at(item, "metadata", "labels")
+    return found if isinstance(found, dict) else {}
+
+
+def _told(gang: Gang, found: ApiObjects) -> ToldGang:
+    """What a daemon wrote last: on the group, else on the pods that wait."""
+    group = found.told.get(gang.key)
+    reason, message = next(_reasons(gang, group, found.pods), ("", ""))
     return ToldGang(
         reason=reason,
         message=message,
-        position=int(value_at(group, "status", "queuePosition") or 0),
+        position=_whole(value_at(group, "status", "queuePosition")),
         estimated_start=_seconds(value_at(group, "status", "estimatedStartTime")),
     )
+
+
+def _reasons(
+    gang: Gang, group: Json | None, pods: Mapping[ObjectKey, Json]
+) -> Iterator[tuple[str, str]]:
+    if not gang.placed or gang.missing_members:
+        yield from _conditions(group, "Scheduled")
+    for pod_set in gang.pod_sets:
+        for pod in pod_set.pods:
+            yield from _conditions(pods.get(pod.key), "PodScheduled")
+
+
+def _conditions(item: Json | None, kind: str) -> Iterator[tuple[str, str]]:
+    for each in items_at(item, "status", "conditions"):
+        if each.get("type") == kind and each.get("status") == "False":
+            yield str(each.get("reason") or ""), str(each.get("message") or "")
 
 
 def _queue_view(item: Json) -> QueueView:
     ready = next(
         (e for e in items_at(item, "status", "conditions") if e.get("type") == "Ready"), {}
     )
-    counts = {
-        name: int(value_at(item, "status", name) or 0) for name in ("pending", "inqueue", "running")
-    }
     return QueueView(
         metadata=ViewName(
             name=str(value_at(item, "metadata", "name")),
             uid=str(value_at(item, "metadata", "uid") or ""),
         ),
         parent=str(value_at(item, "spec", "parent") or ""),
-        state=str(value_at(item, "status", "state") or ""),
-        weight=int(value_at(item, "spec", "weight") or 0),
+        state=str(value_at(item, "status", "state") or _NEVER_TOLD),
+        weight=_whole(value_at(item, "spec", "weight")),
+        ordering=str(value_at(item, "spec", "ordering") or ""),
         gpus=QueueGpus(
             allocated=_gpus(item, "status", "allocated") or "0",
             requested=_gpus(item, "status", "requested") or "0",
@@ -247,10 +235,36 @@ def _queue_view(item: Json) -> QueueView:
             deserved=_gpus(item, "spec", "deserved"),
             limit=_gpus(item, "spec", "capability"),
         ),
+        pending=_whole(value_at(item, "status", "pending")),
+        inqueue=_whole(value_at(item, "status", "inqueue")),
+        running=_whole(value_at(item, "status", "running")),
         ready=ready.get("status") != "False",
         message=str(ready.get("message") or "") if ready.get("status") == "False" else "",
-        **counts,
+        created=str(value_at(item, "metadata", "creationTimestamp") or ""),
     )
+
+
+def _built_in_queue(found: ApiObjects) -> QueueView:
+    """The queue that no object stands for, of what its gangs hold and request; what it is due only a daemon knows."""
+    gangs = [gang for gang in found.gangs if gang.queue == DEFAULT_QUEUE]
+    waiting = [gang for gang in gangs if gang.pod_sets]
+    held = total(gang.allocated for gang in gangs)
+    return QueueView(
+        metadata=ViewName(name=DEFAULT_QUEUE),
+        parent=ROOT_QUEUE,
+        state=_NEVER_TOLD if "pods" in found.refused else "Open",
+        ordering="Priority",
+        gpus=QueueGpus(
+            allocated=gpus_text(held) or "0",
+            requested=gpus_text(_requested(held, waiting)) or "0",
+        ),
+        pending=sum(bool(gang.missing_members) for gang in waiting),
+        running=sum(bool(gang.placed) and not gang.missing_members for gang in gangs),
+    )
+
+
+def _requested(held: Resources, waiting: Sequence[Gang]) -> Resources:
+    return held.plus(total(gang.pending_requests for gang in waiting))
 
 
 def _gpus(item: Json, *path: str) -> str:
@@ -259,10 +273,14 @@ def _gpus(item: Json, *path: str) -> str:
     names = gpu_resources().names
     named = [str(amounts[name]) for name in names if name in amounts] if amounts else []
     try:
-        total = sum(parse_quantity(text, power=3) for text in named)
+        amount = sum(parse_quantity(text, power=3) for text in named)
     except QuantityError:
         return ""
-    return format_quantity(total, resource=names[0]) if named else ""
+    return format_quantity(amount, resource=names[0]) if named else ""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _seconds(text: object) -> float:
@@ -272,10 +290,9 @@ def _seconds(text: object) -> float:
         return 0.0
 
 
-def _key(frame: ViewFrame) -> str:
+def _key(frame: GangPut | NodePut | QueuePut) -> str:
     if isinstance(frame, GangPut):
         return f"g {frame.view.key}"
     if isinstance(frame, NodePut):
         return f"n {frame.view.metadata.name}"
-    assert isinstance(frame, QueuePut)
     return f"q {frame.view.metadata.name}"

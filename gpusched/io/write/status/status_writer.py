@@ -174,7 +174,7 @@ class StatusWriter:
             self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
 
     def _say_queue(self, queue: QueueStatus) -> None:
-        if self._said.get(queue.uid) != queue:
+        if queue.uid and self._said.get(queue.uid) != queue:  # without an object nothing is written
             _remember_latest(self._said, queue.uid, queue)
             self._queue.submit(queue.uid, QueueWrite(queue))
 

@@ -1,0 +1,66 @@
+"""The view of a daemon in a world: followed from its first session on, and served."""
+
+from __future__ import annotations
+
+from gpusched.config.model import DEFAULT
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.serve.announcement import ViewAnnouncement
+from gpusched.io.serve.child import ViewListener
+from gpusched.io.serve.view_server import ViewServer
+from gpusched.view.access import EVERYTHING
+from gpusched.view.follower import SeenSession, ViewFollower
+from gpusched.view.frames import ViewHead, decode_frame, encode_frame
+from gpusched.view.store import ViewStore
+
+
+def follow(w, daemon, looks):
+    """A store that follows a daemon's sessions while ``looks`` says so, and the last one that it saw."""
+    store, follower, last = ViewStore(), ViewFollower(), []
+
+    def session(snapshot, plan):
+        app = daemon.app
+        seen = SeenSession(
+            snapshot=snapshot,
+            plan=plan,
+            levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
+            unreadable=[each for each in app.cache.charged.values() if each.pending],
+            is_there=app.cache.families.is_active,
+        )
+        last[:] = [seen]
+        if not looks():
+            return
+        for frame in follower.changes(seen):
+            if frame is not None:  # through the pipe and back
+                store.take(decode_frame(encode_frame(frame)))
+
+    daemon.app.cycle.shown.append(session)
+    return store, last
+
+
+async def leader(w, looks=lambda: True):
+    """A daemon that decides, followed from its first session on."""
+    daemon = w.daemon()
+    await w.until(lambda: daemon.app.cycle is not None)
+    store, last = follow(w, daemon, looks)
+    await w.until(lambda: daemon.leading)
+    return store, last
+
+
+async def serve(w, store, *, access=EVERYTHING):
+    """Serve a store over HTTP to all who find it by its Lease, until the world ends."""
+
+    async def authorized(_request, _namespaces):
+        return access
+
+    store.take(ViewHead(version="1", daemon="d", leading=True))
+    listener = ViewListener(ViewServer(store, w.clock, authorized).application(), w.clock)
+    port = await listener.start([("127.0.0.1", 0)])
+    w.closing.append(listener.stop)
+    election = DEFAULT.leader_election
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+    announcement = ViewAnnouncement(
+        api, namespace=election.lease_namespace, lease=election.lease_name, clock=w.clock,
+        create_if_missing=True,
+    )  # fmt: skip
+    await announcement.beat(0, leading=True, url=f"http://127.0.0.1:{port}")
+    await api.close()
