@@ -221,3 +221,51 @@ class DecisionView(ViewPart, frozen=True, kw_only=True):
     event: str
     message: str
     gang: GangOfEvent
+
+
+class OrderTermView(ViewPart, frozen=True, kw_only=True):
+    """One of the things by which gangs that wait are put in order.
+
+    Attributes:
+        policy: that gave it; ``repair``, ``turns``, ``since`` or ``name`` for what counts beside policies.
+        queue: whose it is; empty for the gang's own.
+        value: as people read it.
+        message: a sentence.
+    """
+
+    policy: str
+    queue: str = ""
+    value: str
+    message: str
+
+
+class OrderView(ViewPart, frozen=True, kw_only=True):
+    """Where a gang that waits is in the order of turns, and where that comes from.
+
+    Attributes:
+        position, total: among all gangs that had a turn; 0 for one without, and for a total that
+            this user may not see.
+        queue_position, queue_total: the same among those of its queue.
+        terms: in the order in which they count.
+        after: the gang just before it; None for the first, and for one that may not be seen.
+        decided_by: name of the policy, or of what counts beside policies, that put it there.
+        message: why it is after that one, or why it has no turn.
+    """
+
+    position: int = 0
+    total: int = 0
+    queue_position: int = 0
+    queue_total: int = 0
+    terms: tuple[OrderTermView, ...] = ()
+    after: GangOfEvent | None = None
+    decided_by: str = ""
+    message: str = ""
+
+
+class PriorityView(ViewPart, frozen=True, kw_only=True):
+    """One gang that waits, as ``/v1/priority`` lists it."""
+
+    metadata: ViewName
+    gang_kind: str
+    queue: str
+    order: OrderView
