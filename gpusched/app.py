@@ -353,8 +353,13 @@ class App:
             view.forget()
             cache = self.cache
             cycle.shown.append(
-                lambda snapshot, plan: view.session(
-                    snapshot, plan, cache, cycle.rules.session_cache
+                lambda snapshot, plan, order: view.session(
+                    snapshot,
+                    plan,
+                    order,
+                    cache=cache,
+                    policy=cycle.rules.policy,
+                    session_cache=cycle.rules.session_cache,
                 )
             )
 

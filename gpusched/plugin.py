@@ -19,7 +19,7 @@ from gpusched.api.affinity.selector import NodeTerm, Selector, Taint, Toleration
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.gang.turn_record import turn_limit_s
-from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.identity import GangKey, ObjectKey, format_time
 from gpusched.api.meta.pool_resources import dimension, pool_of, resource_of
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import NOTHING, PODS, Resources
@@ -63,7 +63,7 @@ from gpusched.session.framework.reasons import (
     shorten,
     truncate_message,
 )
-from gpusched.session.framework.sort_keys import Key
+from gpusched.session.framework.sort_keys import Key, KeyMeaning
 from gpusched.session.framework.verdict import ABSTAIN, ALLOW, Verdict, deny, first_refusal, wait
 from gpusched.session.framework.view import NodeRows, View
 from gpusched.session.preempt.claims.claimants import (
@@ -111,6 +111,7 @@ __all__ = [
     "Hooks",
     "HostPort",
     "Key",
+    "KeyMeaning",
     "LateClaims",
     "Moving",
     "Node",
@@ -158,6 +159,7 @@ __all__ = [
     "extras_rules",
     "first_refusal",
     "format_quantity",
+    "format_time",
     "gang_text",
     "gangs_to_place",
     "grow",

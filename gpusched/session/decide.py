@@ -27,6 +27,7 @@ from gpusched.session.containment.set_aside_status import (
 from gpusched.session.containment.suspects import SessionFault
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
@@ -51,6 +52,7 @@ class Decision:
         again: whether the next session should follow at once.
         rounds: of tenants whose gangs this session could not all look at, for the next snapshot.
         untold: queues whose status is left out, each with the fault for which it is.
+        order: turns of the gangs that wait, for those who look; nothing is done for it.
     """
 
     plan: Plan
@@ -65,6 +67,7 @@ class Decision:
     again: bool = False
     rounds: tuple[TenantRound, ...] = ()
     untold: tuple[tuple[str, SessionFault], ...] = ()
+    order: WaitingOrder = NO_ORDER
 
     @property
     def unfinished(self) -> bool:
@@ -159,4 +162,5 @@ def _with_set_aside_statuses(
         again=again,
         rounds=decided.rounds,
         untold=decided.untold,
+        order=decided.order,
     )

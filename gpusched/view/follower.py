@@ -18,6 +18,8 @@ from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.plugin import Plugin
+from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import GangStatus, Plan, QueueStatus
 from gpusched.topology.levels import TopologyLevel
 from gpusched.view.frames import GangPut, NodePut, PartsGone, QueuePut, ViewFrame, ViewMoment
@@ -30,6 +32,8 @@ from gpusched.view.gang_views import (
 )
 from gpusched.view.model import NodeView
 from gpusched.view.node_views import node_view
+from gpusched.view.order_follower import OrderFollower
+from gpusched.view.order_terms import name_of_gang
 from gpusched.view.queue_views import queue_view
 
 
@@ -40,6 +44,8 @@ class SeenSession:
     Attributes:
         levels: of the topology, widest first.
         unreadable: pods of ours that cannot be believed and wait.
+        order: turns of the gangs that wait.
+        plugins: of the policy in force, which say what their keys mean.
         is_there: whether a gang has members that are not done; asked while the changes are read.
     """
 
@@ -47,6 +53,8 @@ class SeenSession:
     plan: Plan
     levels: Sequence[TopologyLevel] = ()
     unreadable: Sequence[Rejected] = ()
+    order: WaitingOrder = NO_ORDER
+    plugins: Sequence[Plugin] = ()
     is_there: Callable[[GangKey], bool] = lambda _: True
 
 
@@ -62,6 +70,8 @@ class ViewFollower:
         self._pods: NodePods | None = None
         self._levels: Sequence[TopologyLevel] = ()
         self._residents: dict[str, dict[GangKey, tuple[tuple[Gang, Placed], ...]]] = {}
+        self.order = OrderFollower()
+        """Of the gangs that wait."""
 
     def changes(self, seen: SeenSession) -> Iterator[ViewFrame | None]:
         """Frames that make what was shown before what is seen now.
@@ -76,6 +86,7 @@ class ViewFollower:
         yield from self._unreadable_changes(seen)
         yield from self._node_changes(seen, changed_nodes)
         yield from self._queue_changes(seen)
+        yield from self.order.changes(seen.order, seen.plugins, self._gangs)
         yield ViewMoment(now=seen.snapshot.now)
 
     # -- gangs -----------------------------------------------------------------------------
@@ -108,7 +119,7 @@ class ViewFollower:
         for key in gone:
             self._move_residents(self._gangs.pop(key)[0], None, changed_nodes)
         if gone:
-            yield PartsGone(gangs=tuple(_name(key) for key in gone))
+            yield PartsGone(gangs=tuple(name_of_gang(key) for key in gone))
 
     def _move_residents(self, before: Gang | None, now: Gang | None, changed: set[str]) -> None:
         """Note on which nodes a gang's members are, and which nodes that concerns."""
@@ -133,7 +144,7 @@ class ViewFollower:
         gone = sorted(self._unreadable.keys() - found.keys() - self._gangs.keys())
         self._unreadable = found
         if gone:
-            yield PartsGone(gangs=tuple(_name(key) for key in gone))
+            yield PartsGone(gangs=tuple(name_of_gang(key) for key in gone))
 
     # -- nodes -----------------------------------------------------------------------------
     def _node_changes(self, seen: SeenSession, changed: set[str]) -> Iterator[ViewFrame | None]:
@@ -228,7 +239,3 @@ def _same_levels(one: Sequence[TopologyLevel], other: Sequence[TopologyLevel]) -
         (a.name, a.names) == (b.name, b.names) and np.array_equal(a.domain, b.domain)
         for a, b in zip(one, other, strict=True)
     )
-
-
-def _name(key: GangKey) -> str:
-    return f"{key.namespace}/{key.kind}/{key.name}"

@@ -9,7 +9,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpusched.view.model import DecisionView, GangView, MemberView, NodeView, QueueView, ViewPart
+from gpusched.view.model import (
+    DecisionView,
+    GangView,
+    MemberView,
+    NodeView,
+    OrderTermView,
+    QueueView,
+    ViewPart,
+)
 
 
 class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
@@ -53,12 +61,51 @@ class QueuePut(ViewPart, frozen=True, kw_only=True, tag="queue"):
     view: QueueView
 
 
+class QueueTermsPut(ViewPart, frozen=True, kw_only=True, tag="queueTerms"):
+    """Terms of the queues on a path, which many turns have in common.
+
+    Attributes:
+        path: a number by which turns refer to it.
+    """
+
+    path: int
+    terms: tuple[OrderTermView, ...]
+
+
+class TurnPut(ViewPart, frozen=True, kw_only=True, tag="turn"):
+    """The turn of a gang that waits, in the order of the last session.
+
+    Attributes:
+        gang: as ``NAMESPACE/KIND/NAME``.
+        before: the gang just before it, empty for the first: a start so changes one turn, not all.
+        path: its queues' terms, which count before its own.
+        terms: its own, in the order in which they count.
+        decided_by: what put it after that one.
+        here, there: what is so of this gang, and of that one.
+    """
+
+    gang: str
+    before: str = ""
+    path: int = 0
+    terms: tuple[OrderTermView, ...] = ()
+    decided_by: str = ""
+    here: str = ""
+    there: str = ""
+
+
 class PartsGone(ViewPart, frozen=True, kw_only=True, tag="gone"):
-    """What is there no more: gangs as ``NAMESPACE/KIND/NAME``, nodes and queues by name."""
+    """What is there no more: gangs as ``NAMESPACE/KIND/NAME``, nodes and queues by name.
+
+    Attributes:
+        turns: gangs that have no turn any more.
+        paths: of queue terms that no turn refers to.
+    """
 
     gangs: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+    paths: tuple[int, ...] = ()
 
 
 class DecisionMade(ViewPart, frozen=True, kw_only=True, tag="decision"):
@@ -78,7 +125,16 @@ class ViewMoment(ViewPart, frozen=True, kw_only=True, tag="moment"):
 
 
 ViewFrame: TypeAlias = (
-    ViewHead | ViewReset | GangPut | NodePut | QueuePut | PartsGone | DecisionMade | ViewMoment
+    ViewHead
+    | ViewReset
+    | GangPut
+    | NodePut
+    | QueuePut
+    | QueueTermsPut
+    | TurnPut
+    | PartsGone
+    | DecisionMade
+    | ViewMoment
 )
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ViewFrame)

@@ -20,12 +20,23 @@ from gpusched.view.frames import (
     NodePut,
     PartsGone,
     QueuePut,
+    QueueTermsPut,
+    TurnPut,
     ViewFrame,
     ViewHead,
     ViewMoment,
     ViewReset,
 )
-from gpusched.view.model import DecisionView, GangView, MemberView, NodeView, QueueView
+from gpusched.view.model import (
+    WAITING,
+    DecisionView,
+    GangView,
+    MemberView,
+    NodeView,
+    OrderView,
+    QueueView,
+)
+from gpusched.view.waiting_line import WaitingLine, is_freeing_room
 
 _MOMENTS_KEPT: Final = 512
 _CHANGES_KEPT: Final = 50_000
@@ -79,6 +90,8 @@ class ViewStore:
         self.nodes: dict[str, NodeView] = {}
         self.queues: dict[str, QueueView] = {}
         self.decisions: deque[DecisionView] = deque(maxlen=DECISIONS_KEPT)
+        self.line = WaitingLine()
+        """The order of gangs that wait."""
         self._members: dict[str, tuple[MemberView, ...]] = {}
         self._stories: dict[str, deque[DecisionView]] = {}
         self._pending: list[ViewFrame] = []
@@ -124,6 +137,10 @@ class ViewStore:
             elif isinstance(frame, QueuePut):
                 self.queues[frame.view.metadata.name] = frame.view
                 queues.add(frame.view.metadata.name)
+            elif isinstance(frame, TurnPut):
+                self.line.put(frame)
+            elif isinstance(frame, QueueTermsPut):
+                self.line.put_queue_terms(frame)
             elif isinstance(frame, PartsGone):
                 self._drop(frame, gone)
             elif isinstance(frame, DecisionMade):
@@ -161,6 +178,7 @@ class ViewStore:
                 self._gang_order = None
             self._members.pop(key, None)
             self._stories.pop(key, None)
+        self.line.drop((*frame.turns, *frame.gangs), frame.paths)
         for name in frame.nodes:
             if self.nodes.pop(name, None) is not None:
                 gone[1].add(name)
@@ -180,6 +198,7 @@ class ViewStore:
         self.gangs.clear()
         self.nodes.clear()
         self.queues.clear()
+        self.line = WaitingLine()
         self._members.clear()
         self._stories.clear()
         self._gang_order = self._node_order = None
@@ -224,6 +243,26 @@ class ViewStore:
                 and (not state or gang.state == state)
             ):
                 yield gang
+
+    def waiting_gangs(
+        self, access: ViewAccess, *, namespace: str = "", queue: str = ""
+    ) -> list[GangView]:
+        """Gangs that wait and that a user may see: those for which room is freed, then in the order of
+        their turns, then those that are not in line.
+        """
+        waiting = {
+            gang.key: gang
+            for gang in self.gang_page(access, namespace=namespace, queue=queue, state=WAITING)
+        }
+        in_line = [key for key in self.line.keys(self.gangs) if key in waiting]
+        others = sorted(waiting.keys() - set(in_line))
+        first = [key for key in others if is_freeing_room(waiting[key])]
+        last = [key for key in others if not is_freeing_room(waiting[key])]
+        return [waiting[key] for key in (*first, *in_line, *last)]
+
+    def order(self, gang: GangView, access: ViewAccess) -> OrderView | None:
+        """Where a gang that waits is in the order of turns; None for one that does not wait."""
+        return self.line.order(gang, self.gangs, access) if gang.state == WAITING else None
 
     def node_page(self, *, after: str = "") -> Iterator[NodeView]:
         """Nodes by name, those up to ``after`` left out."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import PODS, Gang, Hooks, Key, QueueNode, Resources, View
+from gpusched.plugin import PODS, Gang, Hooks, Key, KeyMeaning, QueueNode, Resources, View
 
 SHARE_ONE = 10**9
 """Dominant share of a queue that holds all there is of a resource."""
@@ -55,6 +55,22 @@ class Drf:
         if self.args.queues:
             hooks.queue_turn(of_queue, alike=True)
 
+    def tell_gang_order(self, _gang: Gang, key: Key) -> tuple[KeyMeaning, ...]:
+        """The dominant share of one that holds anything; of others it says nothing."""
+        share = int(key[0])
+        text = _percent_text(share)
+        message = f"it holds {text} of what the cluster has of some resource" if share else ""
+        return (KeyMeaning(text if share else "", message),)
+
+    def tell_queue_order(self, queue: str, key: Key) -> tuple[KeyMeaning, ...]:
+        """The dominant share of a queue for its weight."""
+        text = _percent_text(int(key[1]))
+        none = f"queue {queue} has weight 0" if key[0] else ""
+        share = (
+            f"queue {queue} would hold {text} of some resource with it, for each unit of its weight"
+        )
+        return KeyMeaning("", none), KeyMeaning(text, share)
+
 
 def dominant_share(held: Resources, total: Mapping[str, int]) -> int:
     """The largest part of a resource that is held, in parts of ``SHARE_ONE``."""
@@ -62,3 +78,7 @@ def dominant_share(held: Resources, total: Mapping[str, int]) -> int:
         (amount * SHARE_ONE // total[name] for name, amount in held.items if total.get(name)),
         default=0,
     )
+
+
+def _percent_text(share: int) -> str:
+    return f"{share * 100 / SHARE_ONE:.1f} %"

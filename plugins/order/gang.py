@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
 from gpusched.plugin import Gang as GangOf
-from gpusched.plugin import Hooks, View
+from gpusched.plugin import Hooks, Key, KeyMeaning, View
+
+_MEANINGS: Final = (
+    KeyMeaning("repair", "it holds GPUs that do no work until it is whole again"),
+    KeyMeaning("new", "nothing of it runs yet"),
+    KeyMeaning("grows", "it runs with no more members than it needs"),
+    KeyMeaning("grown", "it runs with more members than it needs"),
+)
 
 
 @attrs.frozen
@@ -24,6 +31,10 @@ class Gang:
     def open(self, hooks: Hooks, _view: View) -> None:
         """Register the key of gangs by what they lack."""
         hooks.gang_order(_progress, alike=True)
+
+    def tell_gang_order(self, _gang: GangOf, key: Key) -> tuple[KeyMeaning, ...]:
+        """How close it is to running as a whole."""
+        return (_MEANINGS[int(key[0])],)
 
 
 def _progress(gang: GangOf) -> tuple[int]:

@@ -6,7 +6,18 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import ALLOW, PREEMPT, Gang, Hooks, Key, Reason, Verdict, View, wait
+from gpusched.plugin import (
+    ALLOW,
+    PREEMPT,
+    Gang,
+    Hooks,
+    Key,
+    KeyMeaning,
+    Reason,
+    Verdict,
+    View,
+    wait,
+)
 
 IN_LINE = ("Fifo", "StrictFifo")
 """Orderings in which the time of arrival alone counts."""
@@ -61,3 +72,27 @@ class Priority:
         if self.args.queues:
             hooks.queue_order(lambda node: (-node.queue.priority,))
         hooks.gang_order(key, alike=True)
+
+    def tell_gang_order(self, gang: Gang, key: Key) -> tuple[KeyMeaning, ...]:
+        """The priority and the class that gave it, or that none counts."""
+        if key == (0,) and gang.priority:
+            message = f"in queue {gang.queue} priority does not count, but who came first"
+            return (KeyMeaning("", message),)
+        given = _class_of(gang)
+        who = f"class {given} counts" if given else "its priority is"
+        return (KeyMeaning(str(gang.priority), f"{who} {gang.priority}"),)
+
+    def tell_queue_order(self, queue: str, key: Key) -> tuple[KeyMeaning, ...]:
+        """The queue's own priority."""
+        value = -int(key[0])
+        return (KeyMeaning(str(value), f"queue {queue} has priority {value}"),)
+
+
+def _class_of(gang: Gang) -> str:
+    """Name of the class that gave the gang its priority; empty where that is not known."""
+    pods = [each.pod for each in gang.placed[:1]]
+    pods += [pod_set.pods[0] for pod_set in gang.pod_sets]
+    for pod in pods:
+        if pod.priority == gang.priority:
+            return pod.priority_class
+    return gang.pod_group.priority_class if gang.pod_group is not None else ""

@@ -19,11 +19,13 @@ from gpusched.plugin import (
     Gang,
     Hooks,
     Key,
+    KeyMeaning,
     QueueNode,
     Reason,
     Verdict,
     View,
     accelerator,
+    format_time,
     resource_of,
     wait,
 )
@@ -107,6 +109,22 @@ class Sla:
             hooks.waits_too_long(waits_too_long)
         elif self.args.keep_room_for_native_s:
             hooks.waits_too_long(lambda gang: self._keeps_room(gang, view.now))
+
+    def tell_gang_order(self, _gang: Gang, key: Key) -> tuple[KeyMeaning, ...]:
+        """Whether it waits for longer than its queue's ``maxWait``, and when that was over."""
+        if key[0]:
+            return (KeyMeaning("", "its queue's maxWait is not over for it"),)
+        since = format_time(int(key[1]))
+        message = f"its queue's maxWait was over at {since}, so it goes before those that may wait"
+        return KeyMeaning("overdue", message), KeyMeaning("", message)
+
+    def tell_queue_order(self, queue: str, key: Key) -> tuple[KeyMeaning, ...]:
+        """Whether the queue's next gang waits for too long, or is within what the queue deserves."""
+        if key[0]:
+            return (
+                KeyMeaning("", f"nothing in queue {queue} that it deserves or is overdue is next"),
+            )
+        return (KeyMeaning("next", f"what is next in queue {queue} is overdue or deserved"),)
 
     def _keeps_turn(
         self, claimant: Gang, victim: Gang, action: str, limit: int, *, view: View

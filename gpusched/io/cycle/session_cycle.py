@@ -55,6 +55,7 @@ from gpusched.session.containment.set_aside import Containment
 from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
+from gpusched.session.state.order.waiting_turns import WaitingOrder
 from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
@@ -173,8 +174,9 @@ class SessionCycle:
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
         """Told of every plan after it was carried out."""
-        self.shown: list[Callable[[Snapshot, Plan], None]] = []
-        """Told what each session saw, and of its plan with statuses as they are written."""
+        self.shown: list[Callable[[Snapshot, Plan, WaitingOrder], None]] = []
+        """Told what each session saw, of its plan with statuses as they are written, and in which order
+        gangs had their turns."""
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
         self._guard: PluginGuard | None = None
@@ -355,7 +357,7 @@ class SessionCycle:
             self.wake()
         with self.faults.contain("metrics"):
             self._measure(decision)
-        self._tell_listeners(decision.plan, told, snapshot)
+        self._tell_listeners(decision, told, snapshot)
 
     def _with_written_statuses(self, plan: Plan, snapshot: Snapshot) -> Plan:
         """The plan with statuses as they are written."""
@@ -363,14 +365,14 @@ class SessionCycle:
         gangs = told_with_awaited_devices(gangs, self._binder.awaited_devices)
         return attrs.evolve(plan, gangs=gangs)
 
-    def _tell_listeners(self, plan: Plan, told: Plan, snapshot: Snapshot) -> None:
+    def _tell_listeners(self, decision: Decision, told: Plan, snapshot: Snapshot) -> None:
         """Tell what was decided, and what is shown of it."""
         for listener in self.decided:
             with self.faults.contain("listeners"):
-                listener(plan)
+                listener(decision.plan)
         for shower in self.shown:
             with self.faults.contain("listeners"):
-                shower(snapshot, told)
+                shower(snapshot, told, decision.order)
 
     def _retry_uncounted_gangs(self) -> None:
         """What failed some time ago may have failed for a reason that has passed."""

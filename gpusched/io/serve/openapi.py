@@ -11,10 +11,19 @@ from gpusched import __version__
 from gpusched.io.history.past_runs import PastRun, PastSum
 from gpusched.io.serve.served_history import PARAMETERS
 from gpusched.view.future import SpanView
-from gpusched.view.model import DecisionView, GangView, MemberView, NodeView, QueueView
+from gpusched.view.model import (
+    DecisionView,
+    GangView,
+    MemberView,
+    NodeView,
+    OrderView,
+    PriorityView,
+    QueueView,
+)
 
 _PARTS: Final = (
     GangView, MemberView, NodeView, QueueView, SpanView, DecisionView, PastRun, PastSum,
+    OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
@@ -23,12 +32,17 @@ _LISTS: Final = {
     "gangs": (GangView, "Gangs that wait or run, by namespace, kind and name."),
     "nodes": (NodeView, "Nodes with each GPU and who holds it, by name."),
     "queues": (QueueView, "Queues by name."),
+    "priority": (
+        PriorityView,
+        "Gangs that wait, in the order of their turns, then those without one.",
+    ),
     "future": (SpanView, "Known ends and estimated starts, by time."),
     "decisions": (DecisionView, "The last decisions, oldest first."),
 }
 _PARAMETERS: Final = {
     "gangs": ("namespace", "queue", "state", "limit", "continue"),
     "nodes": ("limit", "continue"),
+    "priority": ("namespace", "queue", "limit", "continue"),
 }
 _MEANINGS: Final = {
     "namespace": "only of this namespace",
@@ -57,8 +71,12 @@ def describe_view_api() -> dict[str, Any]:
                     {"$ref": _PLACE + "GangView"},
                     {
                         "type": "object",
-                        "required": ["members", "story"],
+                        "required": ["order", "members", "story"],
                         "properties": {
+                            "order": {
+                                "oneOf": [{"$ref": _PLACE + "OrderView"}, {"type": "null"}],
+                                "description": "of one that waits",
+                            },
                             "members": _array("MemberView"),
                             "story": _array("DecisionView"),
                         },

@@ -204,6 +204,8 @@ class ViewPublisher:
                 await pipe.drain()
                 await self._clock.sleep(_REST_S)
                 until = self._clock.monotonic() + _SLICE_S
+        for policy, why in follower.order.take_faults():
+            _log.warning("a policy does not say what its keys mean", policy=policy, why=why)
         await pipe.drain()
 
 

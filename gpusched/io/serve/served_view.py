@@ -14,7 +14,9 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.io.decisions.decision_log import DecisionLine
 from gpusched.io.serve.announcement import ViewAnnouncement
 from gpusched.io.serve.publisher import ViewAddress, ViewPublisher
+from gpusched.session.state.order.waiting_turns import WaitingOrder
 from gpusched.session.state.plan import Plan
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.view.follower import SeenSession
 from gpusched.view.frames import ViewHead
@@ -59,9 +61,16 @@ class ServedView:
         return self._publisher.url
 
     def session(
-        self, snapshot: Snapshot, plan: Plan, cache: Cache, session_cache: SessionCache
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        order: WaitingOrder,
+        *,
+        cache: Cache,
+        policy: Policy,
+        session_cache: SessionCache,
     ) -> None:
-        """A session ended, which saw and said this."""
+        """A session under some policy ended, which saw and said this."""
         rejected = cache.charged.values()
         self._publisher.session(
             SeenSession(
@@ -73,6 +82,8 @@ class ServedView:
                 unreadable=[
                     each for each in rejected if each.pending and each.scheduler in cache.schedulers
                 ],
+                order=order,
+                plugins=policy.plugins,
                 is_there=cache.families.is_active,
             )
         )

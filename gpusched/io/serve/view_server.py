@@ -24,6 +24,7 @@ from gpusched.io.serve.reviews import AccessRefused
 from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
 from gpusched.view.future import future_spans
+from gpusched.view.model import PriorityView
 from gpusched.view.store import ViewChanges, ViewStore
 
 Authorized = Callable[[web.Request, Iterable[str]], Awaitable[ViewAccess]]
@@ -97,6 +98,7 @@ class ViewServer:
         get("/v1/gangs/{namespace}/{kind}/{name}", self._gang)
         get("/v1/nodes", self._nodes)
         get("/v1/queues", self._queues)
+        get("/v1/priority", self._priority)
         get("/v1/future", self._future)
         get("/v1/decisions", self._decisions)
         get("/v1/history", self._past)
@@ -163,6 +165,7 @@ class ViewServer:
                 "no such gang waits or runs, or its namespace may not be seen",
             )
         told = msgspec.to_builtins(gang)
+        told["order"] = self._store.order(gang, access)
         told["members"] = self._store.members(key)
         told["story"] = self._store.story(key)
         return _json(told)
@@ -181,6 +184,28 @@ class ViewServer:
         _need(access.queues, "queues")
         queues = self._store.queues
         return self._list("QueueList", [queues[name] for name in sorted(queues)])
+
+    async def _priority(self, request: web.Request) -> web.StreamResponse:
+        query = _known_query(request, "namespace", "queue", "limit", "continue")
+        access = await self._access(request, query.get("namespace", ""))
+        after = query.get("continue") or "0"
+        if not (after.isascii() and after.isdecimal()):
+            raise AccessRefused(400, "BadRequest", "continue is what the page before said")
+        chosen = {name: query.get(name, "") for name in ("namespace", "queue")}
+        waiting = self._store.waiting_gangs(access, **chosen)
+        first = int(after[:9])
+        last = first + _limit(query)
+        page = [
+            PriorityView(
+                metadata=gang.metadata,
+                gang_kind=gang.gang_kind,
+                queue=gang.queue,
+                order=self._store.line.order(gang, self._store.gangs, access),
+            )
+            for gang in waiting[first:last]
+        ]
+        rest = str(last) if last < len(waiting) else ""
+        return self._list("PriorityList", page, rest, len(waiting))
 
     async def _future(self, request: web.Request) -> web.StreamResponse:
         access = await self._access(request)

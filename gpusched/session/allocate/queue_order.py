@@ -17,6 +17,8 @@ from typing import Any, Final
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.allocate.gang_repair import is_broken
+from gpusched.session.state.order.waiting_turns import WaitingTurn
 from gpusched.session.state.session import Session
 
 _SORT_KEY: Final = itemgetter(0)
@@ -82,6 +84,21 @@ class _QueueBranch:
         self._next += 1
         return self.queued[self._next - 1][1]
 
+    def turn_of(self, gang: Gang, above: tuple[Any, ...] = ()) -> WaitingTurn | None:
+        """The turn of the gang that ``take`` gave, until ``update_keys``; None of another gang.
+
+        Args:
+            gang: that is asked about.
+            above: names and sort keys of this queue and those above it.
+        """
+        if self._lent and self._ordered:
+            key, child = self._ordered[0]
+            return child.turn_of(gang, (*above, (child.name, key[1] if key[0] == 0 else None)))
+        if self._lent or not self._next:
+            return None
+        own, served = self.queued[self._next - 1]
+        return WaitingTurn(gang.key, is_broken(gang), above, own) if served is gang else None
+
     def update_keys(self, session: Session) -> None:
         """Give the path that was served its new keys."""
         if not self._lent:
@@ -125,6 +142,7 @@ def in_queue_order(
     while root.next_gang() is not None:
         gang = root.take()
         session.on_gang(gang.key)
+        session.order_keys.serving = root.turn_of
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1

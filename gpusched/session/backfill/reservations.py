@@ -41,6 +41,7 @@ from gpusched.session.backfill.overdue import nearest_rows
 from gpusched.session.backfill.releases import PreemptibleReleases, ReleaseForecast
 from gpusched.session.backfill.reserved_gangs import ReservationPools, ReservedGang, StrictFifoHead
 from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.state.order.waiting_turns import WaitingTurn
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
 
@@ -64,6 +65,8 @@ class Reservations:
         self.walltimes = Walltimes(session)
         self.waiting: list[Gang] = []
         """Blocked gangs in queue order."""
+        self.turns: dict[GangKey, WaitingTurn] = {}
+        """Turns of those that were blocked in a turn of theirs."""
         self.reserved_gangs: list[ReservedGang] = []
         self._pools = ReservationPools(
             session.cache.equivalence, per_pool, session.snapshot.limits.reservations
@@ -143,6 +146,10 @@ class Reservations:
             return self.reserved_gang_of(gang)
         self._order[gang.key] = len(self.waiting)
         self.waiting.append(gang)
+        serving = self.session.order_keys.serving
+        turn = serving(gang) if serving is not None else None
+        if turn is not None:
+            self.turns[gang.key] = turn
         if passed:
             self._held_up.add(gang.key)
         return self._consider(gang)

@@ -33,6 +33,7 @@ from gpusched.session.framework.reasons import shorten
 from gpusched.session.preempt.claims.late_claims import late_claims
 from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
 from gpusched.session.preempt.stopped_gangs import stop_gangs
+from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Action, Policy
 from gpusched.session.state.search_records import SearchRecord
@@ -100,6 +101,7 @@ class AttemptResult:
         answers: shipped hooks that answered.
         failing_orders: orders of queues or gangs that failed and answered for nothing.
         untold: faults of reports about queues, which cost no gang its turn.
+        order: turns of the gangs that wait.
     """
 
     snapshot: Snapshot
@@ -113,6 +115,7 @@ class AttemptResult:
     answers: frozenset[str] = frozenset()
     failing_orders: tuple[FailingOrder, ...] = ()
     untold: tuple[tuple[str, SessionFault], ...] = ()
+    order: WaitingOrder = NO_ORDER
 
 
 def attempt_session(
@@ -218,6 +221,7 @@ def _run_session(
             (name, describe_exception(error, snapshot, "queue statuses"))
             for name, error in session.outcomes.untold_queues.items()
         ),
+        order=session.outcomes.waiting_order,
     )
     session.dissolve()
     return result

@@ -210,11 +210,13 @@ class Hooks:
     def queue_order(self, key: QueueOrder) -> None:
         """Order queues of one parent, inner ones too: smaller keys are served first."""
         of_queue = self._keyed("queue_order", key)
-        self.queue_orders.append(SortKeyHook(lambda node, _gang: of_queue(node), alike=True))
+        self.queue_orders.append(
+            SortKeyHook(lambda node, _gang: of_queue(node), alike=True, plugin=self.plugin)
+        )
 
     def queue_turn(self, key: QueueTurn, *, alike: bool = False) -> None:
         """As ``queue_order``, with the gang that is next in the queue; ``alike`` as in ``gang_order``."""
-        self.queue_orders.append(SortKeyHook(self._keyed("queue_turn", key), alike))
+        self.queue_orders.append(SortKeyHook(self._keyed("queue_turn", key), alike, self.plugin))
 
     def gang_order(self, key: GangOrder, *, alike: bool = False) -> None:
         """Order gangs of one queue: smaller keys are tried first.
@@ -223,7 +225,7 @@ class Hooks:
         priority, terms and minima, and the classes and roles of its waiting members, beside what
         the view shows: one key is then computed for all gangs that are equal in these.
         """
-        self.gang_orders.append(SortKeyHook(self._keyed("gang_order", key), alike))
+        self.gang_orders.append(SortKeyHook(self._keyed("gang_order", key), alike, self.plugin))
 
     def pod_order(self, key: PodOrder) -> None:
         """Order pods of one gang and class: smaller keys get places first."""

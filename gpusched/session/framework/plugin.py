@@ -6,12 +6,15 @@ Both protocols are structural: a plugin inherits from nothing and imports nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
 import attrs
 
+from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.hooks import Hooks
+from gpusched.session.framework.sort_keys import Key, KeyMeaning
 from gpusched.session.framework.view import View
 
 PLUGIN_API = 1
@@ -22,7 +25,8 @@ class Plugin(Protocol):
     """A policy: frozen, alive as long as the configuration that names it.
 
     A class may also have a field ``args``; the loader reads its type from the annotation and
-    builds it from the configuration's ``arguments``.
+    builds it from the configuration's ``arguments``. One that orders may have the methods of
+    ``TellsOrder``.
     """
 
     name: ClassVar[str]
@@ -33,6 +37,20 @@ class Plugin(Protocol):
 
         Called through ``Guard.wrap`` like every hook, under the name ``open``.
         """
+
+
+class TellsOrder(Protocol):
+    """A policy that says what its sort keys mean; each method may be missing.
+
+    They are asked after the session, only for what people look at: what they say comes from the key,
+    and from what never changes.
+    """
+
+    def tell_gang_order(self, gang: Gang, key: Key, /) -> Sequence[KeyMeaning]:
+        """Meanings of the parts of a key that ``gang_order`` got, in their order; the rest has none."""
+
+    def tell_queue_order(self, queue: str, key: Key, /) -> Sequence[KeyMeaning]:
+        """The same of a key that ``queue_order`` or ``queue_turn`` got, with the queue's name."""
 
 
 class Capability(StrEnum):

@@ -17,10 +17,25 @@ class SortKeyHook:
     Attributes:
         key: computes the key of an item.
         alike: whether gangs of one equivalence class have the same key.
+        plugin: its name.
     """
 
     key: Callable[..., Key]
     alike: bool = False
+    plugin: str = ""
+
+
+@attrs.frozen
+class KeyMeaning:
+    """What a part of a sort key says to people.
+
+    Attributes:
+        value: short, for a column of a table; empty where the part says nothing of interest.
+        message: words such as ``class training counts 1000``.
+    """
+
+    value: str
+    message: str
 
 
 class Excluded(Exception):
@@ -38,3 +53,26 @@ def joined_sort_key(orders: Sequence[Callable[..., Key]], *about: object) -> Any
     except Excluded:
         return None
     return tuple(joined)
+
+
+def parts_by_hook(orders: Sequence[SortKeyHook], *about: object) -> Any:
+    """The key of an item as ``joined_sort_key`` makes it, each hook's part by itself; None to leave it out."""
+    try:
+        return tuple(
+            [
+                tuple(
+                    [
+                        (0, part, "") if isinstance(part, int) else (1, 0, part)
+                        for part in order.key(*about)
+                    ]
+                )
+                for order in orders
+            ]
+        )
+    except Excluded:
+        return None
+
+
+def plain_key(part: Sequence[tuple[int, int, str]]) -> Key:
+    """One hook's part of such a key, as the hook gave it."""
+    return tuple([text if is_text else number for is_text, number, text in part])

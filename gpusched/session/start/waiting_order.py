@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.start.gang_start import GangStarts
 from gpusched.session.start.growth import grow_in_turn
@@ -35,7 +35,14 @@ def retry_reserved(session: Session, reservations: Reservations) -> None:
 
 
 def number_positions(session: Session, waiting: Sequence[Gang]) -> None:
-    """Number waiting gangs within their queues; far behind, in steps, so that one start moves few."""
+    """Number waiting gangs within their queues; far behind, in steps, so that one start moves few.
+
+    What shows their order keeps their turns as well, each with the keys that it was sorted by.
+    """
+    reservations = session_reservations(session)
+    turns = reservations.turns if reservations is not None else {}
+    found = [turns[gang.key] for gang in waiting if gang.key in turns]
+    session.outcomes.set_waiting_order(session.order_keys.waiting_order(found))
     counts: dict[str, int] = {}
     step = limits.POSITIONS_EXACT_MAX
     for gang in waiting:

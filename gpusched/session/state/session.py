@@ -137,7 +137,9 @@ class Session:
         self.types_given: dict[GangKey, tuple[int, ...]] = {}
         """Types of GPUs that gangs were given places on last in this session."""
         self.view.ask_gpu_speed(self._gpu_speed)
-        self.order_keys = OrderKeys(self.hooks, self.queue_accounts, session_cache.equivalence)
+        self.order_keys = OrderKeys(
+            self.hooks, self.queue_accounts, session_cache.equivalence, session_cache.sort_keys
+        )
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
         self._gangs = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -79,6 +79,8 @@ StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float]
 CLASSES_CACHED_MAX = 2048
 """Classes whose filter results are cached: a few kilobytes each at a thousand nodes."""
 
+SORT_KEYS_CACHED_MAX = 4096
+
 
 @attrs.define
 class _CachedFilterResults:
@@ -113,6 +115,8 @@ class SessionCache:
         """Tables of nodes that placement sorts by."""
         self.equivalence = EquivalenceClasses()
         """Equivalence classes of gangs that wait."""
+        self.sort_keys: dict[Any, Any] = {}
+        """Sort keys by themselves: equal ones are one object, which makes comparing orders cheap."""
         self.gang_usage = GangUsageCache()
         """Room that running gangs would leave."""
         self.statuses: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
@@ -217,6 +221,8 @@ class SessionCache:
         self.equivalence.only(waiting)
         self.statuses.only(waiting, len(waiting))
         self.gang_usage.only(active)
+        if len(self.sort_keys) > SORT_KEYS_CACHED_MAX:
+            self.sort_keys.clear()
 
     def forget(self, pod_class: PodClass) -> None:
         """Call the filters for the class again next time."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import attrs
 from attrs import validators as v
-from gpusched_plugins.queues.fairshare.queue_order import QueueOrder
+from gpusched_plugins.queues.fairshare.queue_order import QueueOrder, tell_queue_key
 from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules
 from gpusched_plugins.queues.fairshare.shares import Shares, SurplusRule
 
@@ -17,6 +17,7 @@ from gpusched.plugin import (
     Gang,
     Hooks,
     Key,
+    KeyMeaning,
     Proposal,
     QueueNode,
     Resources,
@@ -119,6 +120,10 @@ class FairShare:
         hooks.fair_share(due)
         hooks.queue_turn(turn, alike=True)
         _register_reclaim(hooks, gates, grows=args.growth == "reclaim")
+
+    def tell_queue_order(self, queue: str, key: Key) -> tuple[KeyMeaning, ...]:
+        """Its share and priority in numbers."""
+        return tell_queue_key(queue, key, priority_first=self.args.order == "priority")
 
 
 def _register_reclaim(hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows: bool) -> None:

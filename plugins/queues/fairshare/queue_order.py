@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from gpusched_plugins.queues.fairshare.shares import Shares, saturation
+from gpusched_plugins.queues.fairshare.shares import Shares, most_saturated, saturation
 
-from gpusched.plugin import NOTHING, Gang, Key, QueueNode, Resources, View
+from gpusched.plugin import (
+    NOTHING,
+    Gang,
+    Key,
+    KeyMeaning,
+    QueueNode,
+    Resources,
+    View,
+    format_quantity,
+    format_time,
+)
 
 
 class QueueOrder:
@@ -12,7 +22,8 @@ class QueueOrder:
 
     In this order: holds no more than it is due; would stay within what it deserves; higher
     priority; is due anything at all; smaller share with the gang; smaller share without; is
-    entitled to less; older; smaller UID.
+    entitled to less; older; smaller UID. What stands behind the UID decides nothing: amounts of the
+    resource of which its share is largest, for people.
 
     Args:
         view, shares: of the session.
@@ -40,6 +51,7 @@ class QueueOrder:
             over = any(held.get(each, 0) > entitled.get(each, 0) for each in names)
             within = all(after[each] <= deserved.get(each, 0) for each in names)
             due = all(entitled.get(each) for each in names)
+        largest, resource = most_saturated(entitled, after)
         first = (-queue.priority,) if self._priority_first else ()
         return (
             *first,
@@ -47,11 +59,15 @@ class QueueOrder:
             not within,
             -queue.priority,
             not due,
-            saturation(entitled, after),
+            largest,
             saturation(entitled, held),
             entitled.get(names[0], 0) if names else 0,
             int(queue.created),
             queue.uid or queue.name,
+            resource,
+            held.get(resource, 0),
+            after.get(resource, 0),
+            entitled.get(resource, 0),
         )
 
     def _of(self, gang: Gang) -> tuple[Resources, tuple[str, ...]]:
@@ -60,3 +76,46 @@ class QueueOrder:
             asked = self._view.minimum(gang)
             self._asked = (gang, asked, self._shares.deciding(asked))
         return self._asked[1], self._asked[2]
+
+
+def tell_queue_key(queue: str, key: Key, *, priority_first: bool) -> tuple[KeyMeaning, ...]:
+    """Meanings of the parts of a key that ``QueueOrder`` made.
+
+    Args:
+        queue: its name.
+        key: as it was made.
+        priority_first: as for ``QueueOrder``.
+    """
+    parts = key[1:] if priority_first else key
+    above, beyond, priority, nothing_due, _, _, _, created, _ = parts[:9]
+    rank = KeyMeaning(
+        f"p{-int(priority)}" if priority else "", f"queue {queue} has priority {-int(priority)}"
+    )
+    shares = _tell_shares(queue, parts[9:])
+    found = (
+        KeyMeaning("over", f"queue {queue} holds more than it is due")
+        if above
+        else KeyMeaning("", f"queue {queue} holds no more than it is due"),
+        KeyMeaning("", f"with it queue {queue} holds more than it deserves")
+        if beyond
+        else KeyMeaning("deserved", f"with it queue {queue} stays within what it deserves"),
+        rank,
+        KeyMeaning("", f"queue {queue} is due nothing of what it needs" if nothing_due else ""),
+        *shares,
+        KeyMeaning("", ""),
+        KeyMeaning(
+            "", f"queue {queue} was created at {format_time(int(created))}" if created else ""
+        ),
+    )
+    return (rank, *found) if priority_first else found
+
+
+def _tell_shares(queue: str, amounts: Key) -> tuple[KeyMeaning, KeyMeaning]:
+    """What it holds of what it is due, with the gang and without it."""
+    resource = str(amounts[0])
+    if not resource:
+        nothing = KeyMeaning("", f"queue {queue} holds nothing that is divided")
+        return nothing, nothing
+    held, after, due = (format_quantity(int(each), resource=resource) for each in amounts[1:4])
+    holds = f"queue {queue} holds {held} of its due {due} {resource}"
+    return KeyMeaning(f"{after}/{due}", f"{holds}, {after} with it"), KeyMeaning("", holds)

@@ -261,14 +261,21 @@ def saturation(entitled: Mapping[str, int], held: Mapping[str, int]) -> int:
 
     What is held of a resource of which a queue is entitled to nothing counts a thousandfold.
     """
-    largest = 0
+    return most_saturated(entitled, held)[0]
+
+
+def most_saturated(entitled: Mapping[str, int], held: Mapping[str, int]) -> tuple[int, str]:
+    """The same with the resource of which that is held, GPUs where several are; empty for none."""
+    largest, which = 0, ""
     for resource, amount in held.items():
         due = entitled.get(resource)
         if not amount or due is None:
             continue
         scaled = amount * SHARE_ONE
-        largest = max(largest, scaled // due if due else 1000 * scaled // division_step(resource))
-    return largest
+        share = scaled // due if due else 1000 * scaled // division_step(resource)
+        if share > largest or (share == largest and accelerator(resource)):
+            largest, which = share, resource
+    return largest, which
 
 
 def division_step(resource: str) -> int:

@@ -17,13 +17,15 @@ def follow(w, daemon, looks):
     """A store that follows a daemon's sessions while ``looks`` says so, and the last one that it saw."""
     store, follower, last = ViewStore(), ViewFollower(), []
 
-    def session(snapshot, plan):
+    def session(snapshot, plan, order):
         app = daemon.app
         seen = SeenSession(
             snapshot=snapshot,
             plan=plan,
+            order=order,
             levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
             unreadable=[each for each in app.cache.charged.values() if each.pending],
+            plugins=app.cycle.rules.policy.plugins,
             is_there=app.cache.families.is_active,
         )
         last[:] = [seen]

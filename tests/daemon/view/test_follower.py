@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from gpusched.view.access import EVERYTHING
 from gpusched.view.follower import ViewFollower
 from gpusched.view.frames import decode_frame, encode_frame
 from gpusched.view.store import ViewStore
@@ -23,6 +24,7 @@ def shown(store: ViewStore) -> dict[str, object]:
         "members": {key: store.members(key) for key in store.gangs},
         "nodes": store.nodes,
         "queues": store.queues,
+        "order": [store.order(gang, EVERYTHING) for gang in store.waiting_gangs(EVERYTHING)],
     }
 
 
@@ -41,6 +43,7 @@ def test_changes_add_up_to_the_whole(play):
                     again.take(frame)
             assert shown(store)["nodes"] == shown(again)["nodes"], what
             assert shown(store)["members"] == shown(again)["members"], what
+            assert shown(store)["order"] == shown(again)["order"], what
             assert shown(store)["queues"] == shown(again)["queues"], what
             assert store.gangs.keys() == again.gangs.keys(), what
 

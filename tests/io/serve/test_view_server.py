@@ -19,6 +19,8 @@ from gpusched.view.frames import (
     NodePut,
     PartsGone,
     QueuePut,
+    QueueTermsPut,
+    TurnPut,
     ViewHead,
     ViewMoment,
     ViewReset,
@@ -31,6 +33,7 @@ from gpusched.view.model import (
     HolderView,
     MemberView,
     NodeView,
+    OrderTermView,
     QueueGpus,
     QueueView,
     SlotView,
@@ -73,6 +76,23 @@ def decision(name, *, namespace="team-a"):
 
 def holder(name, namespace):
     return HolderView(namespace=namespace, kind="Job", name=name)
+
+
+def line(*keys):
+    """Turns of gangs by ``NAMESPACE/NAME``, in their order, each by the priority of its Job."""
+    found = [QueueTermsPut(path=7, terms=(term("fairshare", "of the queue", queue="q"),))]
+    for before, key in zip(("", *keys), keys, strict=False):
+        put = TurnPut(
+            gang=key.replace("/", "/Job/"), before=before.replace("/", "/Job/"), path=7,
+            terms=(term("priority", f"of {key}"),), decided_by="priority" if before else "",
+            here=f"so is {key}", there=f"so is {before}",
+        )  # fmt: skip
+        found.append(put)
+    return found
+
+
+def term(policy, message, queue=""):
+    return OrderTermView(policy=policy, queue=queue, value="1", message=message)
 
 
 class Served:
@@ -208,6 +228,76 @@ def test_only_what_a_user_may_list_is_seen():
     nothing = served(when, *frames, access=NOBODY)
     assert "mine" not in json.dumps(list(nothing.values()))
     assert (nothing["nodes"][0], nothing["gangs"][1]["total"]) == (403, 0)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 1000])
+def test_the_order_of_gangs_that_wait(limit):
+    """Given turns that name the one before them: pages add up to their order, those in no line last."""
+    frames = [gang("a"), gang("b"), gang("c"), gang("d"), gang("r", state="Running")]
+    frames += line("team-a/c", "team-a/a", "team-a/b")
+
+    async def when(it):
+        found, rest = [], ""
+        while True:
+            _, page = await it.get(f"/v1/priority?limit={limit}&continue={rest}")
+            assert (page["kind"], page["total"]) == ("PriorityList", 4)
+            found += page["items"]
+            rest = page["continue"]
+            if not rest:
+                break
+        it.take(PartsGone(gangs=("team-a/Job/c",)), *line("team-a/a")[1:])
+        after = await it.get("/v1/gangs/team-a/Job/b")
+        return found, after[1]["order"], (await it.get("/v1/gangs/team-a/Job/r"))[1]["order"]
+
+    found, after, running = served(when, *frames)
+    assert [each["metadata"]["name"] for each in found] == ["c", "a", "b", "d"]
+    orders = [each["order"] for each in found]
+    assert [(each["position"], each["total"]) for each in orders] == [
+        (1, 3),
+        (2, 3),
+        (3, 3),
+        (0, 0),
+    ]
+    assert orders[1]["message"] == (
+        "is after Job team-a/c because so is team-a/a; that one: so is team-a/c"
+    )
+    assert [each["policy"] for each in orders[1]["terms"]] == ["fairshare", "priority"]
+    assert orders[3]["message"] == "is not in line: nothing is decided about it yet"
+    assert (after["position"], after["total"], running) == (2, 2, None)
+
+
+def test_the_order_tells_nothing_of_gangs_that_may_not_be_seen():
+    """Given rights to one namespace: places of its gangs, without names, numbers and terms of others."""
+    frames = [
+        gang("mine"),
+        gang("secret", namespace="team-b"),
+        *line("team-b/secret", "team-a/mine"),
+    ]
+
+    async def when(it):
+        return [await it.get(f"/v1/{path}") for path in ("priority", "gangs/team-a/Job/mine")]
+
+    got = served(when, *frames, access=TEAM_A)
+    assert "secret" not in json.dumps(got)
+    (item,) = got[0][1]["items"]
+    assert item["order"] == got[1][1]["order"]
+    order = item["order"]
+    assert (order["position"], order["total"], order["queueTotal"]) == (2, 0, 0)
+    assert order["after"] is None
+    assert order["message"] == (
+        "is after a gang that this user may not see because so is team-a/mine"
+    )
+
+
+@pytest.mark.parametrize("rest", ["-1", "x", "٣"])
+def test_a_page_of_the_order_begins_at_a_number(rest):
+    """Given another continue than the page before said: it is refused in one sentence."""
+
+    async def when(it):
+        return await it.get(f"/v1/priority?continue={rest}")
+
+    status, body = served(when, gang("a"))
+    assert (status, body["message"]) == (400, "continue is what the page before said")
 
 
 def test_without_a_known_token_nothing_is_answered():

@@ -17,6 +17,7 @@ import yaml
 from gpusched.base import limits
 from gpusched.config.load import load_config
 from gpusched.session.framework.hooks import SCORE_MAX, Hooks
+from gpusched.session.framework.plugin import TellsOrder
 from gpusched.session.framework.view import View
 from gpusched.testing.given import Given, Then, When
 
@@ -44,6 +45,19 @@ def test_the_list_of_hooks_is_complete():
     assert sorted(told) == sorted(registered)
     rows = [line for line in README.splitlines() if re.match(r"\| `\w+\(", line)]
     assert all(len(re.findall(r" \| ", row)) == 3 for row in rows)
+
+
+def test_methods_that_tell_keys_are_those_of_the_program():
+    """Each of them is shown, with its parameters, and no other one."""
+    shown = re.findall(
+        r"^def (tell_\w+)\(self, (.*?)\) -> Sequence\[KeyMeaning\]:", README, re.MULTILINE
+    )
+    asked = {
+        name: str(inspect.signature(method)).partition(", /")[0].partition(", ")[2].replace("'", "")
+        for name, method in inspect.getmembers(TellsOrder, inspect.isfunction)
+        if name.startswith("tell_")
+    }
+    assert dict(shown) == asked
 
 
 def test_the_parameters_of_hooks_are_those_of_the_program():

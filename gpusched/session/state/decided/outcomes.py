@@ -9,6 +9,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
+from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import PendingReason
 
 
@@ -29,6 +30,8 @@ class Outcomes:
         self._estimates: dict[GangKey, float] = {}
         self._returned_jobs: list[Gang] = []
         self._untold_queues: dict[str, Exception] = {}
+        self.waiting_order = NO_ORDER
+        """Turns of the gangs that wait, with the keys by which they were sorted."""
         self.closed = ""
         """Why nothing may be placed in this session, as a policy could not open; empty if it may."""
 
@@ -120,6 +123,10 @@ class Outcomes:
     def position(self, gang: Gang) -> int:
         """Place of a waiting gang in its queue, from 1; 0 for none."""
         return self._positions.get(gang.key, 0)
+
+    def set_waiting_order(self, order: WaitingOrder) -> None:
+        """Enter the turns of the gangs that wait."""
+        self.waiting_order = order
 
     def set_estimates(self, starts: Mapping[GangKey, float]) -> None:
         """Enter when gangs are expected to start, seconds since the epoch."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.queue_accounts import QueueAccounts
-from gpusched.session.framework.sort_keys import SortKeyHook, joined_sort_key
+from gpusched.session.framework.sort_keys import SortKeyHook, parts_by_hook
 from gpusched.session.state.equivalence import EquivalenceClasses
+from gpusched.session.state.order.waiting_turns import WaitingOrder, WaitingTurn
 
+_NOTHING_ALIKE: Final = SortKeyHook(lambda _gang: (), alike=True)
 _CachedKey = tuple[tuple[int, bool], Any]
 
 
@@ -26,17 +28,35 @@ class OrderKeys:
         hooks: whose orders count.
         accounts: of the session; while their state is the same, so are all keys.
         kinds: equivalence classes of gangs.
+        known_keys: keys by themselves, those of earlier sessions too.
     """
 
-    def __init__(self, hooks: Hooks, accounts: QueueAccounts, kinds: EquivalenceClasses) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        accounts: QueueAccounts,
+        kinds: EquivalenceClasses,
+        known_keys: dict[Any, Any],
+    ) -> None:
         self._hooks = hooks
         self._accounts = accounts
         self._kinds = kinds
+        self._known_keys = known_keys
         self._gangs: dict[Hashable, _CachedKey] = {}
         self._queues: dict[Hashable, _CachedKey] = {}
         self._shared: dict[Hashable, _CachedKey] = {}
         self._failed: dict[Hashable, tuple[int, bool]] = {}
         """Gangs, alone or with their queue, without a key, and the accounts for which it failed."""
+        self.serving: Callable[[Gang], WaitingTurn | None] | None = None
+        """Tells the turn of the gang that is being served; None before the first."""
+
+    def waiting_order(self, turns: Sequence[WaitingTurn]) -> WaitingOrder:
+        """Turns with the names of the policies that gave the parts of their keys."""
+        return WaitingOrder(
+            tuple(order.plugin for order in self._hooks.queue_orders),
+            tuple(order.plugin for order in self._hooks.gang_orders),
+            tuple(turns),
+        )
 
     @cached_property
     def _gang_keys_are_shared(self) -> bool:
@@ -58,11 +78,15 @@ class OrderKeys:
         known = self._gangs.get(item)
         if known is None or known[0] != state:
             key = (
-                self._joined(orders, kind, state, gang) if not shared else _joined_key(orders, gang)
+                self._joined(orders, kind, state, gang)
+                if not shared
+                else parts_by_hook(orders, gang)
             )
             if key is None:
                 self._failed[gang.key] = state  # Others of its class are asked about.
                 return None
+            if shared:
+                key = self._known_keys.setdefault(key, key)
             known = self._gangs[item] = (state, key)
         return known[1]
 
@@ -76,10 +100,12 @@ class OrderKeys:
             return None
         known = self._queues.get(item)
         if known is None or known[0] != state:
-            key = _joined_key(orders, node, gang)
+            key = parts_by_hook(orders, node, gang)
             if key is None:
                 self._failed[node.queue.name, gang.key] = state
                 return None
+            if kind is not None:
+                key = self._known_keys.setdefault(key, key)
             known = self._queues[item] = (state, key)
         return known[1]
 
@@ -88,21 +114,17 @@ class OrderKeys:
     ) -> Any:
         """The key of one gang; parts that its class has in common are computed once."""
         if kind is None:
-            return _joined_key(orders, gang)
+            return parts_by_hook(orders, gang)
         known = self._shared.get(kind)
         if known is None or known[0] != state:
-            parts = [joined_sort_key([each.key], gang) if each.alike else () for each in orders]
-            if None in parts:
+            parts = parts_by_hook([each if each.alike else _NOTHING_ALIKE for each in orders], gang)
+            if parts is None:
                 return None
             known = self._shared[kind] = (state, parts)
         found: list[Any] = []
         for order, shared in zip(orders, known[1], strict=True):
-            part = shared if order.alike else joined_sort_key([order.key], gang)
-            if part is None:
+            own = (shared,) if order.alike else parts_by_hook([order], gang)
+            if own is None:
                 return None
-            found += part
+            found += own
         return tuple(found)
-
-
-def _joined_key(orders: Sequence[SortKeyHook], *about: object) -> Any:
-    return joined_sort_key([order.key for order in orders], *about)
