@@ -150,6 +150,7 @@ async def _follow(view: ApiView, store: ViewStore, server: ViewServer, clock: Cl
         try:
             for frame in await view.changes():
                 server.moment(store.take(frame))
+            server.sample_queues()
         except GpuschedError as error:
             server.trouble = str(error)
         await clock.sleep(_LOOK_S)

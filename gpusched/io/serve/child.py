@@ -39,6 +39,8 @@ _HEADERS_MAX: Final = 16_384
 _KEEP_ALIVE_S: Final = 30.0
 _SHUTDOWN_S: Final = 1.0
 _IDLE_LOOK_S: Final = 5.0
+_SAMPLE_LOOK_S: Final = 5.0
+"""How late a minute's sample of queues may be."""
 _SILENT_S: Final = 40.0
 """Longer than kept-alive connections last: what is silent for so long never asked anything."""
 CONNECTIONS_MAX: Final = 3000
@@ -110,7 +112,9 @@ async def _serve(options: ServeOptions) -> None:
         port = await listener.start(options.addresses)
         _say({"port": port} if port else {"error": listener.error})
         if port:
+            samples = asyncio.create_task(_sample_queues(server, clock))
             await _follow(store, server)
+            samples.cancel()
     finally:
         await listener.stop()
         await forwarder.close()
@@ -143,6 +147,13 @@ async def _follow(store: ViewStore, server: ViewServer) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         server.moment(store.take(decode_frame(line)))
+
+
+async def _sample_queues(server: ViewServer, clock: Clock) -> None:
+    """Note how queues stand each minute, until cancelled."""
+    while True:
+        server.sample_queues()
+        await clock.sleep(_SAMPLE_LOOK_S)
 
 
 def _say(what: dict[str, object]) -> None:

@@ -20,10 +20,11 @@ from gpusched.view.model import (
     PriorityView,
     QueueView,
 )
+from gpusched.view.queue_series import QueueSeriesView
 
 _PARTS: Final = (
-    GangView, MemberView, NodeView, QueueView, SpanView, DecisionView, PastRun, PastSum,
-    OrderView, PriorityView,
+    GangView, MemberView, NodeView, QueueView, QueueSeriesView, SpanView, DecisionView, PastRun,
+    PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
@@ -101,6 +102,7 @@ def describe_view_api() -> dict[str, Any]:
         paths[f"/v1/{name}"] = _get(
             summary, _list_schema(part.__name__), query=_PARAMETERS.get(name, ())
         )
+    paths["/v1/queues/series"] = _queue_series()
     paths["/v1/history"] = _get(
         "What became of gangs: runs, the latest end first, or their sums.",
         {
@@ -132,6 +134,27 @@ def describe_view_api() -> dict[str, Any]:
             },
         },
     }
+
+
+def _queue_series() -> dict[str, Any]:
+    schema = _list_schema("QueueSeriesView")
+    schema["required"] += ["times", "periodSeconds"]
+    schema["properties"] |= {
+        "times": {"type": "array", "items": _TEXT, "description": "of samples, oldest first"},
+        "periodSeconds": {**_NUMBER, "description": "between two samples"},
+    }
+    told = _get(
+        "GPUs of queues over the last day, a sample a minute since this daemon tells it.",
+        schema,
+        query=("queue", "limit", "continue"),
+    )
+    queue, limit, _ = told["get"]["parameters"]
+    queue |= {
+        "description": "only these queues: may be said several times",
+        "schema": {"type": "array", "items": _TEXT},
+    }
+    limit["description"] = "queues a page, 50 at most"
+    return told
 
 
 def _get(

@@ -25,6 +25,7 @@ from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
 from gpusched.view.future import future_spans
 from gpusched.view.model import PriorityView
+from gpusched.view.queue_series import QueueSeries
 from gpusched.view.store import ViewChanges, ViewStore
 
 Authorized = Callable[[web.Request, Iterable[str]], Awaitable[ViewAccess]]
@@ -32,6 +33,8 @@ Authorized = Callable[[web.Request, Iterable[str]], Awaitable[ViewAccess]]
 
 PAGE_MAX: Final = 1000
 _PAGE_DEFAULT: Final = 500
+SERIES_MAX: Final = 50
+"""Queues whose day is told in one answer: some 300,000 numbers."""
 _EVENTS_PAUSE_S: Final = 0.25
 _KEEP_ALIVE_S: Final = 15.0
 _STALLED_S: Final = 30.0
@@ -66,6 +69,7 @@ class ViewServer:
         forward: answers in the place of this one, where another leads; returns None when it
             cannot.
         history: answers what became of gangs; None where that is not kept.
+        series: how queues stood before; None to begin now.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class ViewServer:
         source: str = "daemon",
         forward: Callable[[web.Request, str], Awaitable[web.StreamResponse]] | None = None,
         history: ServedHistory | None = None,
+        series: QueueSeries | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -84,6 +89,7 @@ class ViewServer:
         self._source = source
         self._forward = forward
         self._history = history if history is not None else ServedHistory("", clock)
+        self._series = series if series is not None else QueueSeries()
         self.trouble = ""
         """Why there is nothing to be told yet; empty where that is not known."""
         self._moment = asyncio.Event()
@@ -99,6 +105,7 @@ class ViewServer:
         get("/v1/nodes", self._nodes)
         get("/v1/queues", self._queues)
         get("/v1/priority", self._priority)
+        get("/v1/queues/series", self._queue_series)
         get("/v1/future", self._future)
         get("/v1/decisions", self._decisions)
         get("/v1/history", self._past)
@@ -115,6 +122,12 @@ class ViewServer:
         self._events.clear()
         moment, self._moment = self._moment, asyncio.Event()
         moment.set()
+
+    def sample_queues(self) -> None:
+        """Note how queues stand, where a minute is over since that was done and this daemon decides."""
+        head = self._store.head
+        if self._store.revision and head is not None and head.leading:
+            self._series.take(self._clock.now(), self._store.queues)
 
     # -- about -----------------------------------------------------------------------------
     async def _about(self, request: web.Request) -> web.StreamResponse:
@@ -207,6 +220,27 @@ class ViewServer:
         rest = str(last) if last < len(waiting) else ""
         return self._list("PriorityList", page, rest, len(waiting))
 
+    async def _queue_series(self, request: web.Request) -> web.StreamResponse:
+        query = _known_query(request, "queue", "limit", "continue")
+        access = await self._access(request)
+        _need(access.queues, "queues")
+        series, after = self._series, query.get("continue", "")
+        asked = set(request.query.getall("queue", ()))
+        names = [name for name in series.names() if not asked or name in asked]
+        page, more = _take(
+            (name for name in names if name > after),
+            _limit(query, default=SERIES_MAX, most=SERIES_MAX),
+        )
+        told = list(series.series(page))
+        return self._list(
+            "QueueSeriesList",
+            told,
+            page[-1] if more else "",
+            len(names),
+            times=series.times(),
+            periodSeconds=series.period_s,
+        )
+
     async def _future(self, request: web.Request) -> web.StreamResponse:
         access = await self._access(request)
         spans = future_spans(self._store.gang_page(access))
@@ -227,7 +261,12 @@ class ViewServer:
         return _json(await self._history.answer(query, _limit(query), access))
 
     def _list(
-        self, kind: str, items: Sequence[object], rest: str = "", total: int | None = None
+        self,
+        kind: str,
+        items: Sequence[object],
+        rest: str = "",
+        total: int | None = None,
+        **more: object,
     ) -> web.StreamResponse:
         return _json(
             {
@@ -235,6 +274,7 @@ class ViewServer:
                 "revision": self._store.revision,
                 "continue": rest,
                 "total": len(items) if total is None else total,
+                **more,
                 "items": items,
             }
         )
@@ -407,10 +447,10 @@ def _known_query(request: web.Request, *names: str) -> dict[str, str]:
     return {name: request.query[name] for name in names if name in request.query}
 
 
-def _limit(query: dict[str, str]) -> int:
-    text = query.get("limit", str(_PAGE_DEFAULT))
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= PAGE_MAX:
-        raise AccessRefused(400, "BadRequest", f"limit is a number from 1 to {PAGE_MAX}")
+def _limit(query: dict[str, str], *, default: int = _PAGE_DEFAULT, most: int = PAGE_MAX) -> int:
+    text = query.get("limit", str(default))
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= most:
+        raise AccessRefused(400, "BadRequest", f"limit is a number from 1 to {most}")
     return int(text)
 
 

@@ -128,6 +128,10 @@ def test_the_view_of_two_daemons(processes):
     assert passed_on[1]["items"] == everything[1]["items"]
     assert ask(f"{other}/v1/nodes", eve_token)[0] == 403
 
+    # Then: how queues stood is told from the first minute on.
+    series = until(lambda: ask(f"{other}/v1/queues/series", token), lambda a: a[1].get("times"))
+    assert [each["name"] for each in series[1]["items"]] == ["default"]
+
     # Then: commands read it, and say so where they are to and cannot.
     listed = start("get", "jobs", "--source", "daemon", "--no-headers", "--kubeconfig", kubeconfig)
     assert listed.communicate(timeout=30)[0].split()[:4] == ["g", "PodGroup", "default", "0"]

@@ -412,6 +412,57 @@ def test_the_description_names_every_path_and_part():
         assert name in described["components"]["schemas"]
 
 
+def queue(name, held, *, share="4"):
+    gpus = QueueGpus(allocated=held, requested="9", fair_share=share, borrowed="0")
+    return QueuePut(view=QueueView(metadata=ViewName(name=name), gpus=gpus))
+
+
+def test_the_last_day_of_queues_is_told_minute_by_minute():
+    """Given queues that change and one that comes later: each minute has how they stood then."""
+
+    async def when(it):
+        for moment, frames in enumerate(
+            [(), (queue("a", "1500m"), queue("b", "2")), (PartsGone(queues=("b",)),)]
+        ):
+            it.take(*frames, gang(f"g{moment}"))
+            for _ in range(6):
+                it.server.sample_queues()
+                await asyncio.sleep(10)
+        whole = (await it.get("/v1/queues/series"))[1]
+        first = (await it.get("/v1/queues/series?limit=1"))[1]
+        rest = (await it.get("/v1/queues/series?queue=b&queue=c&continue=a"))[1]
+        return whole, first, rest, (await it.get("/v1/queues/series?limit=51"))[0]
+
+    whole, first, rest, too_many = served(when, queue("a", "0", share=""))
+    names = [(each["name"], each["allocated"], each["due"]) for each in whole["items"]]
+    assert names == [("a", [0, 1.5, 1.5], [None, 4, 4]), ("b", [None, 2, None], [None, 4, None])]
+    assert (len(whole["times"]), whole["periodSeconds"], whole["total"]) == (3, 60, 2)
+    assert ([each["name"] for each in first["items"]], first["continue"]) == (["a"], "a")
+    assert ([each["name"] for each in rest["items"]], rest["continue"]) == (["b"], "")
+    assert too_many == 400
+
+
+def test_the_past_of_queues_is_for_those_who_may_list_them():
+    """Given a user who may not list queues: their past is refused as they are."""
+
+    async def when(it):
+        it.server.sample_queues()
+        return (await it.get("/v1/queues/series"))[0]
+
+    assert served(when, queue("a", "1"), access=TEAM_A) == 403
+
+
+def test_a_daemon_that_stands_by_notes_no_past():
+    """Given a daemon that does not lead: what it was told once is no sample of now."""
+
+    async def when(it):
+        it.take(ViewHead(version="1", daemon="d", leading=False))
+        it.server.sample_queues()
+        return (await it.get("/v1/queues/series"))[1]["times"]
+
+    assert served(when, queue("a", "1")) == []
+
+
 def test_silent_connections_are_closed():
     """Given a connection that never asks: it is closed after a while, and others are answered."""
 

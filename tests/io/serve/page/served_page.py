@@ -39,6 +39,7 @@ from gpusched.view.model import (
     SlotView,
     ViewName,
 )
+from gpusched.view.queue_series import QueueSeries
 from gpusched.view.store import ViewStore
 
 GPUS = 8
@@ -97,6 +98,15 @@ def queue_put(name: str, held: int, **more: object) -> QueuePut:
     return QueuePut(view=QueueView(**{**fields, **more}))
 
 
+def sample_past(
+    series: QueueSeries, held: dict[str, list[int]], *, until: float, period_s: float = MINUTE
+) -> None:
+    """Samples of queues that held so many GPUs, the last of them a period before a time."""
+    for number, row in enumerate(zip(*held.values(), strict=True)):
+        queues = {name: queue_put(name, gpus).view for name, gpus in zip(held, row, strict=True)}
+        series.take(until - (len(next(iter(held.values()))) - number) * period_s, queues)
+
+
 def decision_made(name: str, *, event: str, message: str, now: float) -> DecisionMade:
     """A decision about a Job of team-a."""
     about = GangOfEvent(namespace="team-a", kind="Job", name=name)
@@ -151,8 +161,14 @@ def populate(nodes: int, gangs: int, *, now: float, seed: int = 1) -> Iterator[V
         place = (f"z{node * 3 // max(1, nodes)}", f"r{node // 16:02d}")
         state = "NotReady" if node % 97 == 41 else "Ready"
         yield node_put(f"node-{node:04d}", slots, place=place, state=state)
+    due = len(room) // len(QUEUES)
     for name in QUEUES:
-        yield queue_put(name, by_queue[name], pending=waiting[name])
+        held_gpus = by_queue[name]
+        gpus = QueueGpus(
+            allocated=str(held_gpus), requested=str(held_gpus * 2), fair_share=str(due),
+            borrowed=str(max(0, held_gpus - due)),
+        )  # fmt: skip
+        yield queue_put(name, held_gpus, pending=waiting[name], gpus=gpus)
     for number in range(40):
         event = ("starts", "waits", "loses", "grows")[number % 4]
         yield decision_made(
@@ -167,9 +183,11 @@ class PageServer:
     Attributes:
         url: where the page is.
         token: that requests must carry, empty for none.
+        series: how queues stood before.
     """
 
     def __init__(self, port: int = 0) -> None:
+        self.series = QueueSeries()
         self.url, self.token, self.port = "", "", port
         self._store = ViewStore()
         self._loop = asyncio.new_event_loop()
@@ -216,7 +234,7 @@ class PageServer:
 
         clock = SystemClock()
         self._ended = asyncio.Event()
-        self._server = ViewServer(self._store, clock, authorized)
+        self._server = ViewServer(self._store, clock, authorized, series=self.series)
         listener = ViewListener(self._server.application(), clock)
         self.port = await listener.start([("127.0.0.1", self.port)])
         self.url = f"http://127.0.0.1:{self.port}/"

@@ -18,6 +18,7 @@ from .served_page import (
     page_server,
     populate,
     queue_put,
+    sample_past,
     slot_view,
 )
 
@@ -101,6 +102,33 @@ def test_what_changes_is_shown_by_itself(page):
         )
         expect(rows).to_contain_text("waits for its turn")
         expect(rows).not_to_contain_text("big")
+
+
+def test_curves_begin_with_the_past(page):
+    """Given samples of queues with a hole of ten minutes: curves begin with them, and not in the hole."""
+    with page_server(*small_cluster()) as server:
+        sample_past(server.series, {"research": [1, 2]}, until=time.time() - 600)
+        sample_past(server.series, {"research": [3, 4]}, until=time.time())
+        open_view(page, server, "#/queues")
+        expect(page.get_by_text("A point each minute since")).to_be_visible()
+        times, held = page.evaluate("document.querySelector('queue-curves').plot.data")
+        assert held[:5] == [1, 2, None, 3, 4]
+        assert held[-1] == 5  # as the queue is now
+        assert times == sorted(times)
+        # When the connection is lost and comes back, then what the server noted meanwhile is filled in.
+        port = server.port
+        server.stop()
+        expect(page.get_by_role("alert")).to_contain_text("Connection lost")
+        lost = page.evaluate("document.querySelector('queue-curves').plot.data")
+        assert lost[1][-1] is None
+        page.wait_for_timeout(1500)  # samples have whole seconds
+    with page_server(queue_put("research", 8), port=port) as server:
+        server.series.take(time.time(), {"research": queue_put("research", 6).view})
+        page.get_by_role("button", name="Try now").click()
+        expect(page.get_by_role("alert")).to_be_empty()
+        page.wait_for_function("document.querySelector('queue-curves').plot.data[1].at(-1) === 8")
+        held = page.evaluate("document.querySelector('queue-curves').plot.data[1]")
+        assert [each for each in held if each is not None] == [1, 2, 3, 4, 5, 6, 8, 8]
 
 
 def test_names_are_text_alone(page):

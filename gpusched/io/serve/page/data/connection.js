@@ -110,6 +110,7 @@ export class Connection extends EventTarget {
   /** Whoever answers next may count its revisions anew: everything is read again. */
   #lose(message) {
     this.revision = "";
+    this.store.lose(this.state.heard);
     this.#be({ phase: "lost", message });
   }
 

@@ -7,6 +7,8 @@ const SAMPLES_MAX = 3600;
 const SAMPLE_PAUSE = 1000;
 const CLOCKS_DIFFER = 90_000;
 
+const noSamples = () => ({ at: [], queues: new Map(), gaps: [], lost: 0 });
+
 /** Gangs, nodes, queues and decisions as the server told them last. */
 export class Store extends EventTarget {
   constructor() {
@@ -16,8 +18,8 @@ export class Store extends EventTarget {
     this.nodes = new Map();
     this.queues = new Map();
     this.decisions = [];
-    /** Moments and GPUs of each queue then, since the page was opened. */
-    this.samples = { at: [], queues: new Map() };
+    /** Moments and GPUs of each queue then, since the page was opened, but for gaps without connection. */
+    this.samples = noSamples();
     /** Counts changes of each sort, so that views know what to draw again. */
     this.versions = { gangs: 0, nodes: 0, queues: 0, decisions: 0 };
     this.complete = false;
@@ -90,7 +92,7 @@ export class Store extends EventTarget {
   /** Nothing is known any more: another user looks. */
   clear() {
     this.replace({ gangs: [], nodes: [], queues: [], decisions: [] });
-    this.samples = { at: [], queues: new Map() };
+    this.samples = noSamples();
     this.about = null;
     this.complete = false;
   }
@@ -112,14 +114,29 @@ export class Store extends EventTarget {
     return found;
   }
 
+  /**
+   * Nothing is heard any more: what comes next does not follow on what was.
+   * @param {number} heard when something was heard last, by this machine's clock
+   */
+  lose(heard) {
+    const { at, queues, lost } = this.samples;
+    if (!at.length || lost) return;
+    this.samples.lost = Math.max(heard + this.skew, at.at(-1) + 1);
+    at.push(this.samples.lost);
+    for (const series of queues.values()) series.push(null);
+  }
+
   #sample() {
     const now = this.now();
-    const { at, queues } = this.samples;
-    if (at.length && now - at.at(-1) < SAMPLE_PAUSE) {
+    const { at, queues, gaps, lost } = this.samples;
+    if (lost) {
+      gaps.push({ from: lost, to: now });
+      this.samples.lost = 0;
+    } else if (at.length && now - at.at(-1) < SAMPLE_PAUSE) {
       at.pop();
       for (const series of queues.values()) series.pop();
     }
-    at.push(now);
+    at.push(Math.max(now, at.at(-1) ?? 0));
     for (const [name, { gpus }] of this.queues) {
       if (!queues.has(name)) queues.set(name, Array.from({ length: at.length - 1 }, () => null));
       queues.get(name).push({
@@ -131,8 +148,8 @@ export class Store extends EventTarget {
     }
     for (const series of queues.values()) if (series.length < at.length) series.push(null);
     if (at.length > SAMPLES_MAX) {
-      at.shift();
-      for (const series of queues.values()) series.shift();
+      at.splice(0, SAMPLES_MAX / 2);
+      for (const series of queues.values()) series.splice(0, SAMPLES_MAX / 2);
     }
   }
 

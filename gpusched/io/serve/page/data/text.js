@@ -114,6 +114,13 @@ export function clock(at, now, seconds = true) {
 }
 
 /**
+ * The day of a time.
+ * @param {number} at milliseconds since the epoch
+ * @returns {string}
+ */
+export const day = (at) => DAY.format(at);
+
+/**
  * Date, time and zone.
  * @param {number} at milliseconds since the epoch
  * @returns {string}

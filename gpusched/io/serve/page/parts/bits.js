@@ -78,5 +78,16 @@ export const finder = (typed, type) =>
   html`<label class="field wide"><span>Text</span>
     <input type="search" data-find autocomplete="off" spellcheck="false" .value=${typed} placeholder="name, reason, sentence" @input=${(event) => type(event.target.value)}></label>`;
 
+/**
+ * How much time is shown.
+ * @param {string} chosen one of the windows, empty for as much as there is
+ * @param {Record<string, number>} windows milliseconds by what they are called
+ * @param {(window: string) => void} choose
+ */
+export const timeChoice = (chosen, windows, choose) =>
+  html`<span class="choice" role="group" aria-label="Time shown">
+    ${["", ...Object.keys(windows)].map((each) => html`<button type="button" aria-pressed=${chosen === each} @click=${() => choose(each)}>${each || "fit"}</button>`)}
+  </span>`;
+
 /** @param {unknown} value */
 export const orNothing = (value) => value || nothing;

@@ -1,11 +1,12 @@
 /** `<queue-curves>`: GPUs of queues over time, drawn by uPlot. */
 
-import { clock, shown } from "../data/text.js";
+import { amount, clock, count, day, shown } from "../data/text.js";
 import uPlot from "../vendor/uPlot.esm.js";
 
 const QUEUES_MAX = 12;
 const HEIGHT = 260;
 const SPAN = 60;
+const dayOf = (seconds) => day(seconds * 1000);
 
 /** Draws what `show` was given last. */
 export class QueueCurves extends HTMLElement {
@@ -22,16 +23,24 @@ export class QueueCurves extends HTMLElement {
     this.made = "";
   }
 
-  /** @param {{store: import("../data/store.js").Store, colours: import("../data/colours.js").Colours, queue: string}} options */
-  show({ store, colours, queue }) {
-    const series = queue ? sortsOf(store.samples.queues.get(queue) ?? [], queue, colours) : heldByEach(store, colours);
+  /**
+   * @param {object} options
+   * @param {ReturnType<typeof import("../data/past.js").joinSamples>} options.samples
+   * @param {number} options.now
+   * @param {number} options.span milliseconds that are shown, 0 for all that is known
+   * @param {import("../data/colours.js").Colours} options.colours
+   * @param {string} options.queue the one that is shown in full, empty for what each holds
+   */
+  show({ samples, now, span, colours, queue }) {
+    const series = queue ? sortsOf(samples.queues.get(queue) ?? [], queue, colours) : heldByEach(samples, colours);
+    this.span = span / 1000;
     this.setAttribute("aria-label", `Curves of ${series.map((each) => each.label).join(", ") || "nothing yet"}; the table below tells the same as numbers.`);
-    const made = JSON.stringify([series.map((each) => [each.label, each.stroke]), colours.dark]);
     // What was seen last holds until now.
     const data = [
-      [...store.samples.at, store.now()].map((at) => at / 1000),
+      [...samples.at, Math.max(now, samples.at.at(-1) ?? 0)].map((at) => at / 1000),
       ...series.map(({ values }) => [...values, values.at(-1) ?? null]),
     ];
+    const made = JSON.stringify([series.map((each) => [each.label, each.stroke]), colours.dark]);
     if (made === this.made) {
       this.plot.setData(data);
       return;
@@ -50,31 +59,48 @@ export class QueueCurves extends HTMLElement {
       width: Math.max(200, this.clientWidth),
       height: HEIGHT,
       axes: [
-        { ...axis, values: (_, times) => times.map((time) => clock(time * 1000, Date.now())) , space: 90 },
+        { ...axis, values: (_, times, __, ___, step) => tickWords(times, step), space: 72 },
         { ...axis, size: 64 },
       ],
-      scales: { x: { range: (_, from, to) => [Math.min(from, to - SPAN), to] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+      scales: { x: { range: (_, from, to) => [this.span ? to - this.span : Math.min(from, to - SPAN), to] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
       series: [
-        { value: (_, at) => (at ? new Date(at * 1000).toLocaleTimeString("en-GB") : "") },
-        ...series.map(({ label, stroke, dash }) => ({ label, stroke, dash, width: 2, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) })),
+        { label: "Time", value: (_, at) => (at ? `${dayOf(at)} ${clock(at * 1000, at * 1000)}` : "now") },
+        ...series.map(({ label, stroke, dash }) => ({ label, stroke, dash, width: 2, value: (_, gpus) => (gpus === null ? "" : count(gpus ?? 0)), points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) })),
       ],
     };
   }
 }
 
-function heldByEach({ samples }, colours) {
-  const last = (values) => values.at(-1)?.held ?? 0;
-  return [...samples.queues]
-    .toSorted((a, b) => last(b[1]) - last(a[1]) || (a[0] < b[0] ? -1 : 1))
+function heldByEach({ queues }, colours) {
+  return [...queues].map(([name, values]) => ({ label: shown(name), stroke: colours.ofQueue(name), values: values.map((each) => each && each.held) }));
+}
+
+/**
+ * Those that are drawn where none is chosen: they hold most now.
+ * @param {Map<string, any>} queues
+ * @returns {string[]} sorted
+ */
+export function queuesDrawn(queues) {
+  const held = (queue) => amount(queue.gpus.allocated);
+  return [...queues.values()]
+    .toSorted((a, b) => held(b) - held(a) || (a.metadata.name < b.metadata.name ? -1 : 1))
     .slice(0, QUEUES_MAX)
-    .toSorted((a, b) => (a[0] < b[0] ? -1 : 1))
-    .map(([name, values]) => ({ label: shown(name), stroke: colours.ofQueue(name), values: values.map((each) => each && each.held) }));
+    .map((each) => each.metadata.name)
+    .toSorted();
+}
+
+/** Times of day, with seconds where ticks are that close, and the day where it is another one. */
+function tickWords(times, step) {
+  return times.map((time, at) => {
+    const told = clock(time * 1000, time * 1000, step < 60);
+    return at && dayOf(times[at - 1]) !== dayOf(time) ? `${told}\n${dayOf(time)}` : told;
+  });
 }
 
 function sortsOf(values, queue, colours) {
   const stroke = colours.ofQueue(queue);
   const quiet = colours.ofNobody();
-  return [["held", stroke], ["due", quiet, [8, 4]], ["borrowed", stroke, [3, 3]], ["requested", quiet, [2, 6]]].map(
+  return [["held", stroke], ["due", quiet, [12, 6]], ["borrowed", stroke, [6, 4]], ["requested", quiet, [3, 4]]].map(
     ([label, colour, dash]) => ({ label, stroke: colour, dash, values: values.map((each) => each && each[label]) }),
   );
 }

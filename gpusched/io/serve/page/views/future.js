@@ -2,7 +2,7 @@
 
 import { ask, Refusal } from "../data/api.js";
 import { clock, duration, many, moment, shown } from "../data/text.js";
-import { chooser, finder, gangOf, queueMark } from "../parts/bits.js";
+import { chooser, finder, gangOf, queueMark, timeChoice } from "../parts/bits.js";
 import { html, nothing, svg } from "../vendor/lit-html.js";
 
 const HOUR = 3_600_000;
@@ -57,9 +57,7 @@ export function showFuture(page) {
     <div class="filters">
       ${chooser("Queue", query.queue ?? "", [...new Set(known.items.map((each) => each.queue))].filter(Boolean).toSorted(), (queue) => page.ask({ queue }))}
       ${chooser("What", query.what ?? "", ["running", "expected", "reserved"], (what) => page.ask({ what }))}
-      <span class="choice" role="group" aria-label="Time shown">
-        ${["", ...Object.keys(WINDOWS)].map((each) => html`<button type="button" aria-pressed=${(query.window ?? "") === each} @click=${() => page.ask({ window: each })}>${each || "fit"}</button>`)}
-      </span>
+      ${timeChoice(query.window ?? "", WINDOWS, (window) => page.ask({ window }))}
       ${finder(query.text ?? "", (text) => page.ask({ text }))}
     </div>
     <long-table id="spans"></long-table>`;

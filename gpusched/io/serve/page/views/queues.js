@@ -1,10 +1,16 @@
-/** Queues: what each holds, is due, borrows and requests; as a table and as curves since the page was opened. */
+/** Queues: what each holds, is due, borrows and requests; as a table now, as curves over the last day. */
 
-import { amount, count, many, shown } from "../data/text.js";
-import { chooser, queueMark } from "../parts/bits.js";
-import "../parts/queue_curves.js";
+import { joinSamples, QueuePast } from "../data/past.js";
+import { amount, clock, count, shown } from "../data/text.js";
+import { chooser, queueMark, timeChoice } from "../parts/bits.js";
+import { queuesDrawn } from "../parts/queue_curves.js";
 import { due, refused, shareBar } from "./cluster.js";
 import { html, nothing } from "../vendor/lit-html.js";
+
+const HOUR = 3_600_000;
+const DAY = 23.9 * HOUR;
+const WINDOWS = { "1 h": HOUR, "6 h": 6 * HOUR, "1 d": 24 * HOUR };
+const past = new QueuePast();
 
 /** Queues in the order of their tree, each with how deep it is there. */
 function inTree(queues) {
@@ -32,14 +38,18 @@ export function showQueues(page) {
   const { store, query } = page;
   const rows = inTree(store.queues);
   const most = Math.max(1, ...rows.map(({ queue }) => Math.max(amount(queue.gpus.allocated), due(queue))));
-  const since = store.samples.at.length;
+  page.drawn = query.queue ? [query.queue] : queuesDrawn(store.queues);
+  if (store.complete) past.read(page.drawn, store.samples, () => page.draw());
+  page.samples = joinSamples(store.samples, past.known, page.drawn);
   return html`<h1 tabindex="-1">Queues</h1>
     ${refused(store.about?.queues, "queues") ??
     html`<section class="card" aria-labelledby="curves-title">
-        <div class="bar"><h2 id="curves-title">GPUs since this page was opened</h2>
+        <div class="bar"><h2 id="curves-title">GPUs over time</h2>
+          ${timeChoice(query.window ?? "", WINDOWS, (window) => page.ask({ window }))}
           ${chooser("Queue", query.queue ?? "", [...store.queues.keys()].toSorted(), (queue) => page.ask({ queue }))}</div>
         <queue-curves></queue-curves>
-        <p class="soft">${query.queue ? "Held, due, borrowed and requested by the chosen queue." : "Held by each queue; choose one to see what it is due, borrows and requests."} ${many(since, "moment")} seen.</p>
+        <p class="soft">${query.queue ? "Held, due, borrowed and requested by the chosen queue." : "Held by each queue; choose one to see what it is due, borrows and requests."}
+          ${since(page)}</p>
       </section>
       <section class="card" aria-labelledby="table-title">
         <h2 id="table-title">Queues now</h2>
@@ -50,23 +60,35 @@ export function showQueues(page) {
       </section>`}`;
 }
 
+/** From when on curves are known, and why not longer. */
+function since({ store, samples }) {
+  const now = store.now();
+  const first = past.known.since;
+  if (past.missing) return html`What was before ${clock(samples.at[0], now, false)} is not told: ${shown(past.missing)}.`;
+  if (!Number.isFinite(first)) return nothing;
+  const why = now - first > DAY ? "one day" : "when this daemon began to note them";
+  return html`A point each minute since ${clock(first, now, false)}, ${why}; each change since this page was opened.`;
+}
+
 function queueRow({ colours }, queue, { depth, most }) {
   const { gpus, metadata } = queue;
-  const told = (text) => (text ? shown(text) : html`<span class="soft">none</span>`);
+  const told = (text) => (text ? count(amount(text)) : html`<span class="soft">none</span>`);
   const waiting = queue.pending + queue.inqueue;
   return html`<tr>
     <th scope="row" .style=${`padding-left:${0.5 + depth * 1.2}rem`}>${queueMark(metadata.name, colours)}</th>
     <td class="n">${told(gpus.allocated)}</td><td class="n">${due(queue) ? count(due(queue)) : told("")}</td>
-    <td class="n">${amount(gpus.borrowed) ? html`<span class="warn">${shown(gpus.borrowed)}</span>` : "0"}</td>
+    <td class="n">${amount(gpus.borrowed) ? html`<span class="warn">${told(gpus.borrowed)}</span>` : "0"}</td>
     <td class="n">${told(gpus.requested)}</td><td class="n">${told(gpus.limit)}</td>
     <td class="wide">${shareBar(queue, most, colours)}</td>
-    <td class="n">${waiting ? html`<a href=${`#/waiting?queue=${encodeURIComponent(metadata.name)}`}>${waiting}</a>` : "0"}</td>
-    <td class="n">${queue.running ? html`<a href=${`#/waiting?state=Running&queue=${encodeURIComponent(metadata.name)}`}>${queue.running}</a>` : "0"}</td>
+    <td class="n">${waiting ? html`<a href=${`#/waiting?queue=${encodeURIComponent(metadata.name)}`}>${count(waiting)}</a>` : "0"}</td>
+    <td class="n">${queue.running ? html`<a href=${`#/waiting?state=Running&queue=${encodeURIComponent(metadata.name)}`}>${count(queue.running)}</a>` : "0"}</td>
     <td>${queue.ready ? shown(queue.state) || "Open" : html`<span class="bad">not ready</span>`}${queue.message ? html`<small>${shown(queue.message)}</small>` : nothing}</td>
   </tr>`;
 }
 
 /** @param {import("../main.js").Page} page */
 export function fillQueues(page) {
-  page.find("queue-curves")?.show({ store: page.store, colours: page.colours, queue: page.query.queue ?? "" });
+  const { store, colours, query, samples } = page;
+  const options = { samples, now: store.now(), span: WINDOWS[query.window] ?? 0, colours, queue: query.queue ?? "" };
+  page.find("queue-curves")?.show(options);
 }
