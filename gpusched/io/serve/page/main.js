@@ -11,6 +11,7 @@ import { fillCluster, showCluster } from "./views/cluster.js";
 import { fillFuture, showFuture } from "./views/future.js";
 import { fillGang, showGang } from "./views/gang.js";
 import { fillQueues, showQueues } from "./views/queues.js";
+import { helpIsOpen, keysAreOn, openHelp, renderHelp } from "./views/help.js";
 import { showSignIn } from "./views/sign_in.js";
 import { fillWaiting, showWaiting } from "./views/waiting.js";
 import { html, nothing, render } from "./vendor/lit-html.js";
@@ -46,6 +47,7 @@ export class Page {
     this.dark.addEventListener("change", () => this.setTheme(this.theme));
     window.addEventListener("hashchange", () => this.#go());
     window.addEventListener("keydown", (event) => this.#key(event));
+    renderHelp();
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault();
       document.querySelector("#main").focus();
@@ -179,7 +181,7 @@ export class Page {
       ? `What is shown is of ${clock(heard, Date.now())}, ${duration(Date.now() - heard)} ago.`
       : "Nothing was read yet.";
     const next = again > Date.now() ? `It is tried again in ${duration(again - Date.now())}.` : "";
-    return html`<div role="alert"><p class="notice bad"><b>Connection lost:</b> ${shown(message)}. ${old} ${next}
+    return html`<div role="alert"><p class="notice bad"><b>Connection lost.</b> ${message} ${old} ${next}
       <button type="button" @click=${() => this.connection.tryNow()}>Try now</button></p></div>`;
   }
 
@@ -187,14 +189,15 @@ export class Page {
     const { about } = this.store;
     const seen = !about ? "" : about.namespaces === "all" ? "all namespaces" : Array.isArray(about.namespaces) ? `${about.namespaces.length} namespaces` : "";
     return html`<p>${about ? html`gpusched ${shown(about.version)}${about.ready ? `, ${shown(about.ready)}` : ""}. You see ${seen}. ` : nothing}
-      Keys: <kbd>1</kbd> to <kbd>5</kbd> views, <kbd>/</kbd> find, <kbd>t</kbd> colours.</p>`;
+      <button type="button" class="quiet" @click=${openHelp}>Keys and help</button></p>`;
   }
 
   #key(event) {
     const typing = event.target.closest?.("input, select, textarea");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || helpIsOpen() || !keysAreOn()) return;
     const view = SHOWN[Number(event.key) - 1];
     if (view) window.location.hash = `#/${view}`;
+    else if (event.key === "?") openHelp();
     else if (event.key === "t") this.setTheme(this.colours.dark ? "light" : "dark");
     else if (event.key === "/" && this.find("[data-find]")) this.find("[data-find]").focus();
     else return;

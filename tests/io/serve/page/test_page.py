@@ -176,10 +176,11 @@ def test_without_a_token_it_asks_for_one(page):
         page.goto(server.url)
         field = page.get_by_label("Token")
         expect(field).to_be_focused()
+        refusal = page.locator(".sign-in").get_by_role("alert")
+        expect(refusal).to_have_text("The server wants to know who you are.")
         field.fill("wrong")
         page.keyboard.press("Enter")
-        refusal = page.locator(".sign-in").get_by_role("alert")
-        expect(refusal).to_contain_text("no token that is known")
+        expect(refusal).to_contain_text("This token is not known here")
         page.get_by_label("Token").fill("secret")
         page.keyboard.press("Enter")
         expect(page.locator(".figures")).to_contain_text("1 of 2 GPUs held")
@@ -201,6 +202,62 @@ def test_a_lost_connection_is_told_and_comes_back(page):
         page.get_by_role("button", name="Try now").click()
         expect(page.locator("#gangs .rows")).to_contain_text("later")
         expect(page.get_by_role("alert")).to_be_empty()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (403, "a proxy says no", "ask for the right to list pods, or open the address again"),
+        (429, '{"message": "too many"}', "wait, and close pages that nobody reads"),
+        (503, '{"message": "nothing was decided yet."}', "now: nothing was decided yet. If that"),
+        (504, "", "see whether the daemon runs"),
+        (200, "<html>Log in</html>", "the log-in page of a proxy: reload this page"),
+        (418, '{"message": "no\u202e"}', "answers 418: no\u2039U+202E\u203a: its log says more"),
+        (0, "", "see whether the daemon runs, and whether your network or kubectl port-forward"),
+    ],
+)
+def test_what_is_refused_is_said_in_words(page, status, body, words):
+    """Given a server, or something before it, that refuses: the page says in a sentence what to do."""
+
+    def refuse(route):
+        route.fulfill(status=status, body=body) if status else route.abort()
+
+    with page_server(*small_cluster()) as server:
+        page.route("**/v1", refuse)
+        page.goto(server.url)
+        expect(page.get_by_role("alert")).to_contain_text(words)
+        assert page.get_by_role("alert").inner_text().count("Connection lost.") == 1
+
+
+def test_a_gang_that_is_not_there_is_told(page):
+    """Given the address of a gang that nobody sees: the page says where to ask about it."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server, "#/gang/team-a/Job/gone")
+        expect(page.locator("main .notice")).to_contain_text("gpusched get history tells")
+
+
+def test_single_keys_can_be_switched_off(page):
+    """Given the help of the page: it opens by a key, and there keys are switched off for good."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server)
+        page.keyboard.press("?")
+        help_of_page = page.get_by_role("dialog", name="Keys")
+        expect(help_of_page).to_contain_text("go to the field for text")
+        assert Axe().run(page).response["violations"] == []
+        page.keyboard.press("2")  # the views behind it stay as they are
+        page.get_by_label("Single keys").uncheck()
+        page.keyboard.press("Escape")
+        expect(help_of_page).to_be_hidden()
+        page.reload()
+        page.keyboard.press("2")
+        page.keyboard.press("?")
+        expect(help_of_page).to_be_hidden()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Cluster")
+        page.get_by_role("button", name="Keys and help").click()
+        page.get_by_label("Single keys").check()
+        page.get_by_role("button", name="Close").click()
+        page.keyboard.press("2")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
 
 
 @pytest.mark.parametrize("shade", ["dark", "light"])

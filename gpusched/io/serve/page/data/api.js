@@ -39,7 +39,7 @@ async function request(path, signal) {
   const answer = await fetch(url, { headers: headers(), signal, credentials: "same-origin", cache: "no-store" });
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
-  throw new Refusal(answer.status, told.message || `the server answers ${answer.status}`);
+  throw new Refusal(answer.status, told.message ?? "");
 }
 
 /**
@@ -49,7 +49,10 @@ async function request(path, signal) {
  * @returns {Promise<any>}
  */
 export async function ask(path, signal) {
-  return (await request(path, signal)).json();
+  const answer = await request(path, signal);
+  return answer.json().catch((error) => {
+    throw error instanceof SyntaxError ? new Refusal(answer.status, "") : error;
+  });
 }
 
 /**
@@ -78,6 +81,7 @@ export async function askAll(path, signal, each) {
  */
 export async function* follow(path, signal, heard) {
   const answer = await request(path, signal);
+  if (!answer.headers.get("Content-Type")?.startsWith("text/event-stream")) throw new Refusal(answer.status, "");
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {

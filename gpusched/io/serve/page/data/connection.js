@@ -1,6 +1,7 @@
 /** Keeps the store as the server is: reads everything, then follows the changes, for ever. */
 
-import { ask, askAll, follow, keepToken, Refusal } from "./api.js";
+import { ask, askAll, follow, hasToken, keepToken, Refusal } from "./api.js";
+import { ENDED, SILENT, sayTrouble } from "./troubles.js";
 
 /** The server says something every 15 s, if only that nothing is new. */
 const SILENCE = 40_000;
@@ -77,7 +78,7 @@ export class Connection extends EventTarget {
         }
         this.#apply(event);
       }
-      this.#lose("the server ended the connection");
+      this.#lose(ENDED);
     } catch (error) {
       this.#explain(error, stop.signal.aborted);
     } finally {
@@ -99,11 +100,9 @@ export class Connection extends EventTarget {
     if (error instanceof Refusal && error.status === 401) {
       this.revision = "";
       this.store.clear();
-      this.#be({ phase: "refused", message: error.message });
-    } else if (error instanceof Refusal) {
-      this.#lose(error.message);
+      this.#be({ phase: "refused", message: sayTrouble(error, hasToken()) });
     } else {
-      this.#lose(silent ? "the server was silent for too long" : "the server cannot be reached");
+      this.#lose(silent ? SILENT : sayTrouble(error));
     }
   }
 

@@ -1,7 +1,8 @@
 /** Queues before this page was opened, and while it was not connected: what the server noted each minute. */
 
-import { ask, Refusal } from "./api.js";
+import { ask } from "./api.js";
 import { moment } from "./text.js";
+import { sayTrouble } from "./troubles.js";
 
 const PAUSE = 30_000;
 /** As many queues as the server tells at once. */
@@ -43,7 +44,7 @@ export class QueuePast {
     const query = new URLSearchParams(all.slice(0, QUEUES_MAX).map((each) => ["queue", each]));
     ask(`v1/queues/series?${query}`)
       .then((told) => Object.assign(this, { known: followedBy(this.known, readSeries(told)), missing: "" }))
-      .catch((error) => Object.assign(this, { missing: error instanceof Refusal ? error.message : "the server cannot be reached" }))
+      .catch((error) => Object.assign(this, { missing: sayTrouble(error) }))
       .finally(() => {
         this.busy = false;
         done();

@@ -1,7 +1,8 @@
 /** The future: known ends of gangs that run and estimated starts of those that wait, on one axis of time. */
 
-import { ask, Refusal } from "../data/api.js";
+import { ask } from "../data/api.js";
 import { clock, duration, many, moment, shown } from "../data/text.js";
+import { sayTrouble } from "../data/troubles.js";
 import { chooser, finder, gangOf, queueMark, timeChoice } from "../parts/bits.js";
 import { html, nothing, svg } from "../vendor/lit-html.js";
 
@@ -25,7 +26,7 @@ function read(page) {
   Object.assign(known, { busy: true, asked, at: Date.now() });
   ask("v1/future")
     .then(({ items }) => Object.assign(known, { items, missing: "" }))
-    .catch((error) => Object.assign(known, { missing: error instanceof Refusal ? error.message : "the server cannot be reached" }))
+    .catch((error) => Object.assign(known, { missing: sayTrouble(error) }))
     .finally(() => {
       known.busy = false;
       page.draw();
@@ -53,7 +54,7 @@ export function showFuture(page) {
   const told = (what, words) => `${many(rows.filter((each) => each.what === what).length, "gang")} ${words}`;
   return html`<h1 tabindex="-1">Future</h1>
     <p class="lead">${told("running", "running")}, ${told("expected", "with an estimated start")}. Where a gang does not say how long it runs, its end is open.</p>
-    ${known.missing ? html`<p class="notice">${shown(known.missing)}</p>` : nothing}
+    ${known.missing ? html`<p class="notice">${known.missing}</p>` : nothing}
     <div class="filters">
       ${chooser("Queue", query.queue ?? "", [...new Set(known.items.map((each) => each.queue))].filter(Boolean).toSorted(), (queue) => page.ask({ queue }))}
       ${chooser("What", query.what ?? "", ["running", "expected", "reserved"], (what) => page.ask({ what }))}

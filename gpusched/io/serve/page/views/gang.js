@@ -1,13 +1,15 @@
 /** One gang: how it stands, why, its pods with their GPUs, its places on the map, and its whole story. */
 
-import { ask, Refusal } from "../data/api.js";
+import { ask } from "../data/api.js";
 import { clock, count, keyOf, many, moment, placeOf, shown } from "../data/text.js";
+import { sayTrouble } from "../data/troubles.js";
 import { gpus, name, queueMark, stateMark, when } from "../parts/bits.js";
 import { placed } from "./waiting.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
 const MAP_HEIGHT = 360;
 const NODES_MAX = 400;
+const GONE = "No such gang waits or runs, or you may not list pods of its namespace; gpusched get history tells what became of it.";
 
 /** What the server told of the gang that is shown; asked again when the gang changed. */
 let known = { key: "", of: null, asked: -1, told: null, missing: "" };
@@ -21,7 +23,7 @@ function read(page, key) {
   const mine = Object.assign(known, { of: now, asked, busy: true });
   ask(`v1/gangs/${key.split("/").map(encodeURIComponent).join("/")}`)
     .then((told) => Object.assign(mine, { told, missing: "" }))
-    .catch((error) => Object.assign(mine, { missing: error instanceof Refusal ? error.message : "the server cannot be reached" }))
+    .catch((error) => Object.assign(mine, { missing: error.status === 404 ? GONE : sayTrouble(error) }))
     .finally(() => {
       mine.busy = false;
       page.draw();
@@ -34,9 +36,10 @@ export function showGang(page) {
   const key = keyOf({ metadata: { namespace, name: called }, gangKind: kind });
   read(page, key);
   const gang = page.store.gangs.get(key) ?? known.told;
-  const gone = known.missing || (known.told && !page.store.gangs.has(key) && page.store.complete);
+  const gone = known.told && page.store.complete && !page.store.gangs.has(key);
+  const trouble = gone ? "It is there no more; this is what was known of it last." : known.missing;
   return html`<h1 tabindex="-1">${name(called)} <small>${shown(kind)} in <bdi>${shown(namespace)}</bdi></small></h1>
-    ${gone ? html`<p class="notice">${known.told ? "It is there no more; this is what was known of it last." : `${shown(known.missing)}.`}</p>` : nothing}
+    ${trouble ? html`<p class="notice">${trouble}</p>` : nothing}
     ${gang ? facts(page, gang) : known.missing ? nothing : html`<p class="empty">It is being read.</p>`}
     ${known.told ? details(page, known.told) : nothing}`;
 }

@@ -64,7 +64,7 @@ export function showQueues(page) {
 function since({ store, samples }) {
   const now = store.now();
   const first = past.known.since;
-  if (past.missing) return html`What was before ${clock(samples.at[0], now, false)} is not told: ${shown(past.missing)}.`;
+  if (past.missing) return html`What was before ${clock(samples.at[0], now, false)} is not told. ${past.missing}`;
   if (!Number.isFinite(first)) return nothing;
   const why = now - first > DAY ? "one day" : "when this daemon began to note them";
   return html`A point each minute since ${clock(first, now, false)}, ${why}; each change since this page was opened.`;

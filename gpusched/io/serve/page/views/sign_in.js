@@ -1,6 +1,5 @@
 /** Asks for a token where the server knows none. */
 
-import { shown } from "../data/text.js";
 import { html } from "../vendor/lit-html.js";
 
 /** @param {import("../main.js").Page} page */
@@ -11,7 +10,7 @@ export function showSignIn(page) {
   };
   return html`<form class="card sign-in" @submit=${submit}>
     <h1 tabindex="-1">Sign in</h1>
-    <p role="alert">${shown(page.connection.state.message)}</p>
+    <p role="alert">${page.connection.state.message}</p>
     <p>You see what Kubernetes lets you list: gangs of namespaces whose pods you may list, nodes and queues. A token of yours comes from</p>
     <pre>kubectl create token ACCOUNT -n NAMESPACE</pre>
     <label class="field wide"><span>Token</span><input name="token" type="password" required autocomplete="off" spellcheck="false"></label>
