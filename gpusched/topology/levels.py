@@ -90,6 +90,18 @@ def active_topology(topologies: Sequence[Topology]) -> Topology:
     return next((each for each in topologies if each.name == DEFAULT_NAME), topologies[0])
 
 
+def labels_of_level(name: str, topologies: Sequence[Topology]) -> tuple[str, ...]:
+    """Node labels of which each makes the level; empty where there is no such level.
+
+    Args:
+        name: of the level.
+        topologies: sorted by name, as for ``topology_levels``.
+    """
+    if topologies:
+        return tuple(label for each, label in active_topology(topologies).levels if each == name)
+    return dict(WELL_KNOWN).get(name, ())
+
+
 def topology_levels(
     nodes: Sequence[Node], topologies: Sequence[Topology]
 ) -> tuple[TopologyLevel, ...]:

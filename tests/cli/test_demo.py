@@ -29,7 +29,7 @@ from gpusched.cli.demo.view import finale, news, screen, totals
 from gpusched.cli.main import main
 from gpusched.lab.virtual_time.loop import run_virtual
 
-WHY = "needs 4 pods with 8 nvidia.com/gpu; 1 fit now; of 2 nodes: 1 lack free nvidia.com/gpu"
+WHY = "needs 4 pods with 8 nvidia.com/gpu; 1 fits now; of 2 nodes: 1 lacks free nvidia.com/gpu"
 
 
 def gang(name, **changes):

@@ -113,10 +113,17 @@ class StorageClass:
     waits: bool
     topologies: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
 
+    @property
+    def makes_volumes(self) -> bool:
+        """Whether something makes volumes of it, so that they need not be there."""
+        return bool(self.provisioner) and self.provisioner != NO_PROVISIONER
+
     def provides(self, node: Node) -> bool:
         """Whether it can make a volume for pods on the node."""
-        if not self.provisioner or self.provisioner == NO_PROVISIONER:
-            return False
+        return self.makes_volumes and self._made_for(node)
+
+    def _made_for(self, node: Node) -> bool:
+        """Whether its volumes may be for pods on the node."""
         return not self.topologies or any(
             all(node.labels.get(key) in values for key, values in term) for term in self.topologies
         )

@@ -186,7 +186,8 @@ class DeviceObjectStores:
 
     def view(self) -> DeviceCatalog:
         """This moment; its parts are the same objects until something in them changes."""
-        if self._changed:
+        first = bool(self.api_version) and not self._view.served
+        if self._changed or first:
             made = {part: self._part(part) for part in sorted(self._changed)}
             self._view = attrs.evolve(self._view, served=True, **made)
             self._changed.clear()

@@ -12,14 +12,16 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.devices import device_match
+from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.devices.gpu_types import ANNOTATION, ANNOTATION_FIELD, FIELD, parse_gpu_types
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.turn_record import TURN, parse_turn
-from gpusched.api.meta.identity import InvalidObject, format_time, parse_time
+from gpusched.api.meta.identity import InvalidObject, Rejected, format_time, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import PODS, Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age
+from gpusched.cli.inspect.cluster_reader import read_entity
 from gpusched.cli.inspect.owners import CountedGang
 from gpusched.cli.inspect.unknown_keys import unknown_keys
 from gpusched.config.model import DEFAULT
@@ -224,13 +226,13 @@ def _needs(evidence: GangObjects, minimum: int) -> list[str]:
     """One sentence for each kind of pod that still waits, with amounts."""
     together = _together(evidence, minimum)
     asked = Counter(
-        (_requests(pod), _claims_text(pod)) for pod in evidence.pods if _state(pod) == "pending"
+        (_asked_text(pod), _claims_text(pod)) for pod in evidence.pods if _state(pod) == "pending"
     )
     if not asked:
         return [together]
     sentences = []
-    for (requests, claims), count in asked.most_common():
-        each = ", ".join(filter(None, (_amounts(requests), claims))) or "nothing that is counted"
+    for (amounts, claims), count in asked.most_common():
+        each = ", ".join(filter(None, (amounts, claims))) or "nothing that is counted"
         sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
     return [together, *sentences]
 
@@ -302,6 +304,20 @@ def _gpu_types(evidence: GangObjects) -> list[str]:
     if request.same_type is not None:
         found.append("GPUs of one type" if request.same_type else "GPUs of one type or several")
     return found
+
+
+def _asked_text(pod: dict[str, Any]) -> str:
+    """What a pod takes at most, as the daemon counts it: with init containers, overhead and GPU shares."""
+    entity = read_entity("pods", pod)
+    if isinstance(entity, Rejected):
+        return _amounts(_requests(pod))
+    share = entity.pod_class.share
+    asked = {name: amount for name, amount in entity.pod_class.requests.items if name != PODS}
+    if share is None or not share.memory:
+        return _amounts(Resources.of(asked))
+    asked.pop(shared_resource(), None)  # what it counts as in quotas is not what it requests
+    part = f"{format_quantity(share.memory, resource='memory')} of the memory of one GPU"
+    return ", ".join(filter(None, (part, _amounts(Resources.of(asked)))))
 
 
 def _requests(pod: dict[str, Any]) -> Resources | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
@@ -13,7 +13,9 @@ from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.state.session import Session
-from gpusched.topology.levels import KNOWN, TopologyLevel
+from gpusched.topology.levels import KNOWN, TopologyLevel, labels_of_level
+
+_LABELS_NAMED_MAX: Final = 2
 
 
 @attrs.frozen(slots=True)
@@ -98,11 +100,24 @@ def _unknown_level(session: Session, gang: Gang, names: Sequence[str]) -> Unsche
             message += f"levels are: {known}"
             return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
         if not session.snapshot.topologies and name in KNOWN:
-            message = f"no node is labelled for topology level {name[:64]!r}{whose}"
+            message = no_domain_message(session, name, whose)
             return Unschedulable(Reason.TOPOLOGY_UNSATISFIABLE, message)
         message = f"topology level {name[:64]!r}{whose} does not exist; levels are: "
         return Unschedulable(Reason.INVALID_SPEC, message + (known or "none"))
     return None
+
+
+def no_domain_message(session: Session, name: str, whose: str = "") -> str:
+    """That no node has the label of a level, and which label that is.
+
+    Args:
+        session: whose topology counts.
+        name: of the level.
+        whose: words for the sub-group that names it; empty for the gang.
+    """
+    labels = labels_of_level(name, session.snapshot.topologies)[:_LABELS_NAMED_MAX]
+    named = f": label nodes with {' or '.join(labels)}, or name another level" if labels else ""
+    return f"no node is labelled for topology level {name[:64]!r}{whose}{named}"
 
 
 def _crossing_message(session: Session, gang: Gang) -> str:

@@ -312,9 +312,11 @@ def _place_by_inter_pod_search(
         return None
     # Told as things stand with the others placed: their rules are part of the reason.
     count = next(count for pod_set, count in pod_sets if pod_set is stuck.pod_set)
-    refusal = explain_shortage(
-        session, stuck.pod_set, count, area, pod=stuck.pod, placed=stuck.placed
-    )
+    members = [pod for pod_set, _ in pod_sets for pod in pod_set.pods]
+    with session.view.told_of(members):
+        refusal = explain_shortage(
+            session, stuck.pod_set, count, area, pod=stuck.pod, placed=stuck.placed
+        )
     if search.others():
         return None
     statement.rollback(start)

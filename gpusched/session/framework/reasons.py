@@ -5,6 +5,7 @@ Every sentence says what is needed, what there is, and where a number helps, the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
@@ -17,6 +18,8 @@ from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
 
 _NONE: Final = "no resources"
 _GATES_NAMED_MAX: Final = 2
+_VERBS: Final = {"are": "is", "have": "has", "do": "does", "lack": "lacks", "break": "breaks"}
+"""Verbs with which words about nodes begin, of several and of one."""
 
 
 class Reason(StrEnum):
@@ -67,6 +70,21 @@ def pods_text(count: int) -> str:
 def nodes_text(count: int) -> str:
     """``1 node``, ``3 nodes``."""
     return f"{count} node" if count == 1 else f"{count} nodes"
+
+
+def node_cause_text(count: int, words: str) -> str:
+    """``2 lack free cpu``, ``1 lacks free cpu``: some nodes and what is wrong with them.
+
+    Args:
+        count: of the nodes.
+        words: as for several, with what is in the way in brackets.
+    """
+    if count != 1:
+        return f"{count} {words}"
+    told, bracket, rest = words.partition(" (")
+    for several, one in _VERBS.items():
+        told = re.sub(rf"(^| and ){several} ", rf"\g<1>{one} ", told)
+    return f"{count} {told}{bracket}{rest}"
 
 
 def request_text(requests: Resources, *, gpu: str = "") -> str:
@@ -129,6 +147,6 @@ def insufficient_room_message(
     """
     place = f" {where}" if where else ""
     verb = "fits" if fit == 1 else "fit"
-    why = ", ".join(f"{count} {text}" for count, text in refused)
+    why = ", ".join(node_cause_text(count, text) for count, text in refused)
     of = f"of {nodes_text(total)}: {why}" if why else f"on {nodes_text(total)}"
     return truncate_message(f"needs {asked}{place}; {fit or 'none'} {verb} now; {of}")

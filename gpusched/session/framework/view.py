@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from gpusched.api.devices.dynamic.catalog import claimed_devices
 from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.identity import UID
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import unit_of
@@ -35,6 +37,7 @@ from gpusched.session.framework.reasons import shorten
 DEVICE_CLASSES_TOLD_MAX: Final = 3
 """Classes of devices that one sentence names."""
 _PODS_NAMED_MAX: Final = 2
+_OWN_MEMBERS: Final = "other members of the gang"
 
 
 class NodeRows:
@@ -195,6 +198,8 @@ class View:
         self._fair_shares = fair_shares
         self._usages = usages
         self._namespace_labels: dict[str, Mapping[str, str]] | None = None
+        self._told: frozenset[UID] = frozenset()
+        """Members of the gang that a sentence is made about."""
         self._pools = accounts.pools
         self._demand = QueueDemand(snapshot, accounts.pools)
 
@@ -321,12 +326,27 @@ class View:
     def names_of_pods(self, query: PodQuery) -> str:
         """Two of the pods that the query counts, and how many more there are, for sentences.
 
-        Such as ``default/a, default/b and 3 more``; empty where none counts.
+        Such as ``default/a, default/b and 3 more``; empty where none counts. Members of the gang
+        that the sentence is about, which only tried places, are not called by name.
         """
-        count = int(self._pod_counts.count(query).sum())
-        named = [shorten(str(pod.key)) for pod in self._pod_counts.pods(query)][:_PODS_NAMED_MAX]
+        pods = self._pod_counts.pods(query)
+        others = [pod for pod in pods if pod.uid not in self._told]
+        own = [_OWN_MEMBERS] if len(others) < len(pods) else []
+        count = int(self._pod_counts.count(query).sum()) - (len(pods) - len(others))
+        named = [shorten(str(pod.key)) for pod in others][: _PODS_NAMED_MAX - len(own)]
         more = count - len(named)
-        return f"{', '.join(named)} and {more} more" if named and more > 0 else ", ".join(named)
+        told = own + named
+        return f"{', '.join(told)} and {more} more" if told and more > 0 else ", ".join(told)
+
+    @contextmanager
+    def told_of(self, members: Iterable[Pod]) -> Iterator[None]:
+        """While a sentence about a gang is made: these members are not called by name in it."""
+        before = self._told
+        self._told = before | {pod.uid for pod in members}
+        try:
+            yield
+        finally:
+            self._told = before
 
     def domain_numbers(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -71,7 +71,22 @@ def _affinity_rule(pod: Pod, view: View) -> PairRule | None:
             return None
         return [DomainLimit(key, query.counts, None) for key in keys]
 
-    return PairRule((keys, parts, own_kind), allows, limits=limits)
+    return PairRule(
+        (keys, parts, own_kind),
+        allows,
+        limits=limits,
+        detail=lambda: _missing_neighbours(terms, query, view),
+    )
+
+
+def _missing_neighbours(terms: Sequence[PodTerm], query: PodSelection, view: View) -> str:
+    """``no node has the label zone``, ``no pod that it wants to be near has a place``."""
+    for term in terms:
+        if not (view.domain_numbers(term.topology_key) >= 0).any():
+            return f"no node has the label {term.topology_key}"
+    if not view.pods_by_node(query).any():
+        return "no pod that it wants to be near runs"
+    return f"near {view.names_of_pods(query)} by {terms[0].topology_key}"
 
 
 def _anti_affinity_rule(pod: Pod, view: View) -> PairRule | None:

@@ -105,6 +105,10 @@ def _affinity_text(pod: PodClass, nodes: Sequence[Node]) -> str:
             f"{' '.join((each.key, each.operator, *each.values))}, {_values_text(each.key, nodes)}"
             for each in missed[:NAMED_MAX]
         ]
+        told = told or [
+            f"{' '.join((each.key, each.operator, *each.values[:NAMED_MAX]))}"
+            for each in term.fields[:NAMED_MAX]
+        ]
         if told:
             return "; ".join(told)
     return ""
@@ -113,7 +117,9 @@ def _affinity_text(pod: PodClass, nodes: Sequence[Node]) -> str:
 def _values_text(key: str, nodes: Sequence[Node]) -> str:
     """``theirs is b or c``: what nodes have under a label."""
     values = sorted({value for node in nodes if (value := node.labels.get(key)) is not None})
-    return f"theirs is {_list_some(values, 'or')}" if values else "a label that they do not have"
+    if not values:
+        return f"a label that {'it does' if len(nodes) == 1 else 'they do'} not have"
+    return f"theirs is {_list_some(values, 'or')}"
 
 
 def _list_some(texts: Sequence[str], word: str) -> str:

@@ -99,9 +99,11 @@ def _claim_problem(pod: Pod, claim: PersistentVolumeClaim | None, storage: Volum
     if claim.bound:
         known = claim.volume in storage.volumes
         return "" if known else f"is bound to volume {claim.volume}, which does not exist"
-    if not storage.waits(claim):
-        return "is not bound to a volume yet"
-    return ""
+    if storage.waits(claim):
+        return ""
+    if claim.storage_class and claim.storage_class not in storage.classes:
+        return f"is not bound to a volume yet, and its storage class {claim.storage_class} does not exist"
+    return "is not bound to a volume yet"
 
 
 def _volume_rule(pod: Pod, view: View, reach: VolumeReach) -> PairRule | None:
@@ -129,7 +131,48 @@ def _volume_rule(pod: Pod, view: View, reach: VolumeReach) -> PairRule | None:
                 allowed = allowed & (users > 0)
         return allowed
 
-    return PairRule((pod.namespace, pod.claims, pod.own_claims), allows, once=bool(alone))
+    return PairRule(
+        (pod.namespace, pod.claims, pod.own_claims),
+        allows,
+        once=bool(alone),
+        detail=lambda: _named_limits(claims, view),
+    )
+
+
+def _named_limits(claims: Sequence[PersistentVolumeClaim], view: View) -> str:
+    """``claim data: its volume is reached from nodes with zone In a``: of each claim what binds it."""
+    told = [(claim, _limit_text(claim, view)) for claim in claims]
+    return "; ".join(f"claim {claim.name}: {text}" for claim, text in told if text)
+
+
+def _limit_text(claim: PersistentVolumeClaim, view: View) -> str:
+    """What binds a claim to some nodes; empty where nothing does."""
+    storage = view.volumes()
+    users = view.names_of_pods(ClaimUsers(claim.key)) if ONE_POD in claim.modes else ""
+    if users:
+        return f"it is for one pod alone, and {users} uses it"
+    if claim.bound:
+        volume = storage.volumes.get(claim.volume)
+        where = _places_text(volume) if volume is not None else ""
+        return f"its volume is reached from nodes with {where}" if where else ""
+    if claim.selected_node:
+        return f"its volume is made for node {claim.selected_node}"
+    known = storage.classes.get(claim.storage_class)
+    if known is not None and known.topologies:
+        term = " and ".join(f"{key} In {' '.join(values)}" for key, values in known.topologies[0])
+        return f"class {known.name} makes volumes for nodes with {term}"
+    if not storage.fitting(claim) and (known is None or not known.makes_volumes):
+        return f"no volume of class {claim.storage_class} is free for it"
+    return ""
+
+
+def _places_text(volume: PersistentVolume) -> str:
+    """``topology.kubernetes.io/zone In a``: from where a volume is reached; empty for everywhere."""
+    for term in volume.nodes or ():
+        told = [" ".join((each.key, each.operator, *each.values)) for each in term.labels]
+        if told:
+            return " and ".join(told)
+    return " and ".join(f"{key} In {value}" for key, value in volume.zones)
 
 
 class VolumeReach:

@@ -215,7 +215,7 @@ def test_one_strategy_makes_slices_of_all_gpus(play):
         await w.until(w.bound)
         assert slot(w, "three") == ("n", "0,1,2")
         await w.until(lambda: w.told("half").get("status") == "False")
-        assert "1 have no GPU that can be shared" in w.told("half")["message"]
+        assert "1 has no GPU that can be shared" in w.told("half")["message"]
 
     play(scenario)
 

@@ -247,4 +247,7 @@ def test_a_known_level_that_no_node_is_labelled_for(given: Given) -> None:
     given.nodes(2, gpus=8).gang("g", pods=2, gpus=8, topology=RACK)
     assert given.when.one_session().binds == ()
     assert given.then.reason("g") == "TopologyUnsatisfiable"
-    assert given.then.why("g") == "no node is labelled for topology level 'rack'"
+    assert given.then.why("g") == (
+        "no node is labelled for topology level 'rack': label nodes with gpusched.io/rack or "
+        "network.topology.nvidia.com/leaf, or name another level"
+    )

@@ -277,7 +277,7 @@ def test_pods_of_other_schedulers_are_only_charged(given):
     c.pod("there", scheduler="default-scheduler", gpus=6, node="node-0")
     c.pod("ours", gpus=4)
     assert c.when.one_session().binds == ()
-    assert "1 lack free nvidia.com/gpu" in c.then.why("ours")
+    assert "1 lacks free nvidia.com/gpu" in c.then.why("ours")
 
 
 def test_a_rule_that_is_not_supported_is_named(given):

@@ -145,7 +145,7 @@ def test_memory_is_a_part_of_the_gpu_of_its_node(given):
     assert sound(c)
     c.gang("h", pods=1, share=GpuShare(memory=20 * GIB))
     c.when.one_session()
-    assert "1 do not say that they have GPUs with so much memory" in c.then.why("h")
+    assert "1 does not tell of GPUs with so much memory" in c.then.why("h")
     assert "2 have no GPU with room for its share" in c.then.why("h")
 
 

@@ -25,19 +25,19 @@ def term(key, operator, *values):
 @pytest.mark.parametrize(
     ("node", "spec", "words"),
     [
-        ({"taints": [NO]}, {}, "have a taint that it does not tolerate (gpu=yes:NoSchedule)"),
-        ({"taints": [Taint("gpu", "yes", "NoExecute")]}, {}, "have a taint"),
-        ({"unschedulable": True}, {}, "are cordoned"),
-        ({"not_ready": "KubeletStopped"}, {}, "are not ready"),
+        ({"taints": [NO]}, {}, "has a taint that it does not tolerate (gpu=yes:NoSchedule)"),
+        ({"taints": [Taint("gpu", "yes", "NoExecute")]}, {}, "has a taint"),
+        ({"unschedulable": True}, {}, "is cordoned"),
+        ({"not_ready": "KubeletStopped"}, {}, "is not ready"),
         (
             {"labels": {"a": "1"}},
             {"node_selector": {"a": "2"}},
-            "do not match its node selector (a=2, theirs is 1)",
+            "does not match its node selector (a=2, theirs is 1)",
         ),
         (
             {"labels": {"a": "1"}},
             {"node_selector": {"b": "2"}},
-            "(b=2, a label that they do not have)",
+            "(b=2, a label that it does not have)",
         ),
         (
             {"labels": {"a": "1"}},
@@ -387,7 +387,8 @@ def test_each_node_is_counted_once_with_all_that_it_lacks(given: Given) -> None:
     assert c.when.one_session().binds == ()
     assert c.then.why("p") == (
         "needs 1 pod with 8 nvidia.com/gpu, 2 cpu; none fit now; of 4 nodes: "
-        "2 lack free nvidia.com/gpu and cpu, 1 lack free cpu, 1 lack free nvidia.com/gpu"
+        "2 lack free nvidia.com/gpu and have less than 2 cpu in all, "
+        "1 has less than 2 cpu in all, 1 lacks free nvidia.com/gpu"
     )
 
 

@@ -15,7 +15,7 @@ def test_memory_that_no_gpu_has_is_named(given: Given) -> None:
     assert c.when.one_session().binds == ()
     assert c.then.why("big") == (
         "needs 1 pod with 100Gi of the memory of one GPU; none fit now; "
-        "of 2 nodes: 2 do not say that they have GPUs with so much memory"
+        "of 2 nodes: 2 do not tell of GPUs with so much memory"
     )
 
 
@@ -27,5 +27,5 @@ def test_shares_that_are_taken_are_the_only_cause(given: Given) -> None:
     assert c.when.one_session().binds == ()
     assert c.then.why("new") == (
         "needs 1 pod with 40Gi of the memory of one GPU, 1 cpu; none fit now; "
-        "of 1 node: 1 have no GPU with room for its share"
+        "of 1 node: 1 has no GPU with room for its share"
     )

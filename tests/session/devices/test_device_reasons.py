@@ -228,5 +228,5 @@ def test_nodes_that_lack_devices_are_not_said_to_lack_numa_nodes(given, devices)
     devices.gang("g", 70, template="one")
     given.when.one_session()
     why = given.then.why("g")
-    assert "1 lack free devices for its claims" in why, why
+    assert "1 lacks free devices for its claims" in why, why
     assert "NUMA" not in why

@@ -69,7 +69,7 @@ def test_members_that_cannot_spread(given):
     c.gang("g", pods=2, cpu=1000, **SPREAD)
     assert c.when.one_session().binds == ()
     assert "1 fits now" in c.then.why("g")
-    assert "1 break its topology spread constraints" in c.then.why("g")
+    assert "1 breaks its topology spread constraints" in c.then.why("g")
 
 
 def test_ports_of_the_host_within_a_gang(given):

@@ -45,7 +45,7 @@ def test_a_gang_waits_where_the_kubelet_would_refuse_it(given):
     c.gang("h", pods=3, gpus=2, aligned=[need(3)])
     c.when.one_session()
     assert "2 fit now" in c.then.why("h")
-    assert "have no NUMA node with room for it" in c.then.why("g")
+    assert "has no NUMA node with room for it" in c.then.why("g")
     assert c.then.plan.binds == ()
 
 

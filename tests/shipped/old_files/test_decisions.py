@@ -22,7 +22,12 @@ TOLD_SINCE = {
     # Members of a gang without a PodGroup now carry since when it lacks others.
     "stale-gang": ("gangs[0].lost_members", "gangs[0].told_members"),
     # Unlike pods that find no place beside each other are told how many GPUs they need together.
-    "reclaim-and-searches": ("together they need",),
+    # A level that no node is labelled for is told with the labels that make it.
+    "reclaim-and-searches": ("together they need", "label nodes with gpusched.io/rack"),
+    # Nodes that are too small even when empty are told apart from those that are full.
+    "bad-objects": ("have less than 64 nvidia.com/gpu in all",),
+    # One node lacks where several lack.
+    "reservation-and-deadline": ("1 lack free nvidia.com/gpu; 2 nodes are held",),
     # A proof says of how many pods it is, and beside how many that ran.
     "sub-group-replacement": ("proof: optimal -> optimal for 1 pod beside 1",),
     # A pod of priority 0 leaves beside a start that is taken back, where one of priority 1 left.

@@ -11,28 +11,33 @@ import numpy as np
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.devices.slots import accelerator
-from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import PODS
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import Pod, PodClass
-from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit, request_vector
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.gangs.gang import Gang, PodSet
-from gpusched.cache.snapshot import Snapshot
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.placement.model.problem import Certificate, SearchOutcome, Solution
-from gpusched.session.allocate.node_sets import ALL_NODES, LevelConstraint, NodeSet, Unschedulable
+from gpusched.session.allocate.node_sets import (
+    ALL_NODES,
+    LevelConstraint,
+    NodeSet,
+    Unschedulable,
+    no_domain_message,
+)
 from gpusched.session.allocate.refusals.device_claims import device_shortage, lacking_devices_text
+from gpusched.session.allocate.refusals.holders import gangs_in_the_way_text
 from gpusched.session.allocate.start_members import choose_start_members
 from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.reasons import (
     Reason,
     insufficient_room_message,
+    node_cause_text,
     nodes_text,
     pods_text,
     pods_with_requests_text,
-    shorten,
     truncate_message,
 )
 from gpusched.session.state.session import Session
@@ -149,12 +154,20 @@ class Shortage:
             if name == shared_resource() and self.pod_class.share is not None:
                 found += self._rows_without_share(full)
                 continue
-            lacking = full
+            offered = nodes.allocatable[:, column] if column is not None else np.zeros(len(full))
+            none, small = full & (offered == 0), full & (offered > 0) & (offered < amount)
+            lacking = full & ~none & ~small
             if column is not None:
-                free = nodes.allocatable[:, column] - self.node_usage.used[:, column]
-                lacking = full & (free < amount)
-            text = "have no room for another pod" if name == PODS else f"{_LACK}{name}"
-            found.append((text, lacking))
+                lacking &= offered - self.node_usage.used[:, column] < amount
+            if name == PODS:
+                found.append(("have no room for another pod", lacking | none | small))
+                continue
+            least = format_quantity(amount, resource=name)
+            found += [
+                (f"{_LACK}{name}", lacking),
+                (f"{_NONE}{name}", none),
+                (f"{_SMALL}{least} {name}{_IN_ALL}", small),
+            ]
         return [each for each in found if each[1].any()][:_WANTS_MAX]
 
     def _unexplained_text(self) -> str:
@@ -170,19 +183,22 @@ class Shortage:
             return [(f"{_LACK}{shared_resource()}", full)]
         never = full & (self.node_usage.parts_of(ask.share) > DEVICE)
         lacking = full & ~never & (self.node_usage.shares_fit(slice(None), ask) == 0)
-        words = "do not say that they have GPUs with so much memory"
+        words = "do not tell of GPUs with so much memory"
         if ask.share.thousandths:
             words = "have no GPU that can be shared"
         return [(words, never), ("have no GPU with room for its share", lacking)]
 
 
 _LACK: Final = "lack free "
+_NONE: Final = "have no "
+_SMALL: Final = "have less than "
+_IN_ALL: Final = " in all"
 _WANTS_MAX: Final = 30
 """Resources of one pod that are looked at for a sentence."""
 
 
 def _joined_wants(words: Sequence[str]) -> str:
-    """``lack free nvidia.com/gpu, cpu and memory, have no room for another pod``, as one node does."""
+    """``lack free nvidia.com/gpu, cpu and memory and have no room for another pod``, as one node does."""
     lacks = [each.removeprefix(_LACK) for each in words if each.startswith(_LACK)]
     parts = [each for each in words if not each.startswith(_LACK)]
     if lacks:
@@ -224,65 +240,6 @@ def _accelerators_text(node_usage: NodeUsage, allowed: Bools, name: str) -> str:
 
 
 _NAMED_MAX: Final = 2
-
-
-class _GangsByRow:
-    """Classes of the members of our gangs on each row, by row and gang, as the snapshot has them."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.classes: dict[int, dict[GangKey, list[PodClass]]] = {}
-        row_of = snapshot.nodes.row
-        for key, gang in snapshot.placed_gangs.items():
-            for member in gang.placed:
-                row = row_of.get(member.node, -1)
-                if row >= 0:
-                    here = self.classes.setdefault(row, {})
-                    here.setdefault(key, []).append(member.pod.pod_class)
-
-
-def gangs_in_the_way_text(
-    session: Session, pod_set: PodSet, inside: Bools, *, lacking: int, claimant: GangKey
-) -> str:
-    """``2 held by team-b/llm-7, 1 by team-c/old``; empty when no gang holds what is missing.
-
-    Args:
-        session: as its bench is looked at.
-        pod_set: whose members would sit there.
-        inside: rows that are looked at, shape (nodes,).
-        lacking: how many find no place there; no gang is said to hold more than these.
-        claimant: the gang that asks, which does not stand in its own way.
-    """
-    info = session.class_info(pod_set.pod_class)
-    ask = info.request.with_whole_gpus
-    if ask.missing or lacking <= 0:
-        return ""
-    gains: Counter[GangKey] = Counter()
-    by_row = session.cycle_state.get_or_make(
-        _GangsByRow, lambda: _GangsByRow(session.snapshot)
-    ).classes
-    for row in np.flatnonzero(inside & info.class_fit.allowed).tolist():
-        for key, classes in by_row.get(row, {}).items():
-            if key == claimant:
-                continue
-            free = session.node_usage.free_on(row, ask.columns) + _freed_by_leaving(
-                session, classes, ask
-            )
-            fits = int(how_many_fit(free[np.newaxis], ask.amounts)[0])
-            gains[key] += max(0, fits - int(info.class_fit.fits[row]))
-    ranked = sorted((-min(gain, lacking), key) for key, gain in gains.items() if gain)
-    return ", ".join(
-        f"{-gain} {'' if number else 'held '}by {shorten(key.namespace)}/{shorten(key.name)}"
-        for number, (gain, key) in enumerate(ranked[:_NAMED_MAX])
-    )
-
-
-def _freed_by_leaving(session: Session, classes: Sequence[PodClass], ask: RequestVector) -> Ints:
-    """What the leaving of such pods would free of what is asked, shape (resources asked,)."""
-    freed = np.zeros(len(session.node_usage.nodes.columns), dtype=np.int64)
-    for pod_class in classes:
-        held = request_vector(pod_class.requests, session.node_usage.nodes.columns)
-        freed[held.columns] += held.amounts
-    return freed[ask.columns]
 
 
 NOT_FOUND = "no placement was found within the time budget of the search"
@@ -391,7 +348,7 @@ def _best_domain_text(
     level = next(each for each in session.levels if each.name == name)
     text = f"needs {asked} in one {name}"
     if not level.names:
-        return f"no node is labelled for topology level {name[:64]!r}"
+        return no_domain_message(session, name)
     if not 0 <= proof.domain < len(level.names):
         return f"{text}; no {name} has room for them"
     path = level.names[proof.domain]
@@ -457,7 +414,7 @@ def _shortage(session: Session, pod_set: PodSet, within: Bools | None) -> Shorta
 
 def _causes_text(session: Session, pod_set: PodSet, inside: Bools) -> str:
     shortage = _shortage(session, pod_set, inside)
-    causes = ", ".join(f"{count} {text}" for count, text in shortage.causes()[:3])
+    causes = ", ".join(node_cause_text(*cause) for cause in shortage.causes()[:3])
     return f"of its {nodes_text(int(inside.sum()))} {causes}" if causes else ""
 
 
@@ -505,8 +462,7 @@ def explain_no_domain(
     name = confines.required
     level = next(each for each in session.levels if each.name == name)
     if not level.names:
-        message = f"no node is labelled for topology level {name[:64]!r}"
-        return Unschedulable(_topology_reason(confines), message)
+        return Unschedulable(_topology_reason(confines), no_domain_message(session, name))
     found, _ = choose_start_members(gang, largest_first=True)
     pod_sets = [of] if of is not None else found or [(gang.pod_sets[0], gang.members_at_start)]
     for pod_set, count in pod_sets:
@@ -577,7 +533,8 @@ def explain_shortage(
             f"{alone} {verb} no place beside the gang's other members, though alone {they} would"
         )
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
-    filters, refused = session.class_infos.causes(info)
+    with session.view.told_of(pod_set.pods):
+        filters, refused = session.class_infos.causes(info)
     shortage = Shortage(
         pod_class=pod_set.pod_class,
         node_usage=session.node_usage,
