@@ -32,8 +32,8 @@ from gpusched.view.gang_views import (
 )
 from gpusched.view.model import NodeView
 from gpusched.view.node_views import node_view
-from gpusched.view.order_follower import OrderFollower
-from gpusched.view.order_terms import name_of_gang
+from gpusched.view.order.order_follower import OrderFollower
+from gpusched.view.order.order_terms import name_of_gang
 from gpusched.view.queue_views import queue_view
 
 

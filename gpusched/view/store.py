@@ -36,7 +36,7 @@ from gpusched.view.model import (
     OrderView,
     QueueView,
 )
-from gpusched.view.waiting_line import WaitingLine, is_freeing_room
+from gpusched.view.order.waiting_line import WaitingLine, is_freeing_room
 
 _MOMENTS_KEPT: Final = 512
 _CHANGES_KEPT: Final = 50_000

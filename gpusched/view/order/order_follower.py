@@ -14,7 +14,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder, WaitingTurn
 from gpusched.view.frames import PartsGone, QueueTermsPut, TurnPut, ViewFrame
-from gpusched.view.order_terms import OrderTeller, name_of_gang
+from gpusched.view.order.order_terms import OrderTeller, name_of_gang
 
 _REST_EVERY = 64
 
