@@ -67,6 +67,7 @@ from gpusched.io.write.writers import WriterListeners, Writers, build_writers
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.state.plan import GangStop, Plan
+from gpusched.view.node_views import gpu_totals_view
 
 _LEASE_CONNECTIONS: Final = 2
 _VIEW_CONNECTIONS: Final = 2
@@ -351,6 +352,7 @@ class App:
         cycle, view = self.cycle, self.view
         if cycle is not None and view is not None:
             view.forget()
+            view.gpu_totals = lambda: gpu_totals_view(cycle.gpu_gauges.counts)
             cache = self.cache
             cycle.shown.append(
                 lambda snapshot, plan, order: view.session(

@@ -43,7 +43,8 @@ COMMANDS: Final = {
     ),
     "advise": ("layouts of MIG partitions for what waits, with their gain", "lab.advise"),
     "check-config": ("check a configuration file without starting anything", "check_config"),
-    "console": ("a page of what waits and runs, in the browser", "inspect.console"),
+    "console": ("a page of what waits and runs, in the browser", "inspect.live.console"),
+    "top": ("queues, what waits and runs, and every GPU, live in the terminal", "inspect.live.top"),
     "get": ("list jobs, nodes, queues, pod groups or devices", "inspect.get"),
     "explain": ("say why a gang waits and what it needs", "inspect.explain"),
     "hold": ("let gangs wait until they are released", "act.hold"),
@@ -65,6 +66,8 @@ COMMANDS: Final = {
 """Summary and module of each command; the module is imported only when the command is named."""
 EXTRAS: Final = {"devcluster": "devcluster", "demo": "devcluster", "lab": "lab"}
 """The extra of the distribution that holds a package of commands; the others are always there."""
+LIBRARIES: Final = {"top": "top"}
+"""The extra that brings libraries of a command which is always there."""
 _PACKAGES: Final = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
 """Packages of gpusched that are there when an extra is installed."""
 BUG: Final = 70
@@ -107,7 +110,7 @@ def _command_module(name: str, place: str) -> ModuleType:
     try:
         return import_module(f"gpusched.cli.{place}")
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get(place.split(".", maxsplit=1)[0])
+        extra = EXTRAS.get(place.split(".", maxsplit=1)[0]) or LIBRARIES.get(name)
         missing = error.name or ""
         if extra is None or (missing.startswith("gpusched") and _is_installed(extra)):
             raise
@@ -119,7 +122,7 @@ def _command_module(name: str, place: str) -> ModuleType:
 
 
 def _is_installed(extra: str) -> bool:
-    return all(find_spec(f"gpusched.{package}") for package in _PACKAGES[extra])
+    return all(find_spec(f"gpusched.{package}") for package in _PACKAGES.get(extra, ()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import msgspec
 from gpusched.view.model import (
     DecisionView,
     GangView,
+    GpuTotalsView,
     MemberView,
     NodeView,
     OrderTermView,
@@ -28,6 +29,7 @@ class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
         leading: whether it decides; one that stands by knows nothing of decisions.
         leader: where the one that leads serves its view, empty where that is not known.
         ready: sentence of ``/readyz``.
+        gpu_totals: as they were counted last; None before.
     """
 
     version: str
@@ -36,6 +38,7 @@ class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
     leader: str = ""
     ready: str = ""
     scheduler_names: tuple[str, ...] = ()
+    gpu_totals: GpuTotalsView | None = None
 
 
 class ViewReset(ViewPart, frozen=True, kw_only=True, tag="reset"):

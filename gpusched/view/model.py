@@ -269,3 +269,48 @@ class PriorityView(ViewPart, frozen=True, kw_only=True):
     gang_kind: str
     queue: str
     order: OrderView
+
+
+class GpuTotalsView(ViewPart, frozen=True, kw_only=True):
+    """GPUs of all nodes, and slices that the hardware makes of them, in pieces.
+
+    Attributes:
+        idle: that no pod has; a part of ``total``.
+        stranded: that no pod which runs or waits could use; a part of ``idle``.
+        stranded_by_reason: ``NodeUnavailable``, ``Fragmented`` or ``NoCPUOrMemory``; those with any.
+    """
+
+    total: int
+    idle: int
+    stranded: int
+    stranded_by_reason: dict[str, int] = {}
+
+
+class AboutView(ViewPart, frozen=True, kw_only=True):
+    """What ``/v1`` says: which server this is, of which moment it tells, and what the user may see.
+
+    Attributes:
+        daemon: its identity, empty where the view is read from the API.
+        leading: whether it decides.
+        ready: sentence of ``/readyz``.
+        source: ``daemon`` or ``api``.
+        revision: number of the moment; changes are asked for by it.
+        now: of that moment.
+        namespaces: whose gangs are shown: ``all``, or their names.
+        nodes, queues: whether these are shown.
+        gpu_totals: counted every ten seconds; None where they are not known or nodes are not shown.
+    """
+
+    version: str
+    api_version: str = "v1"
+    daemon: str = ""
+    leading: bool = False
+    ready: str = ""
+    scheduler_names: tuple[str, ...] = ()
+    source: str = "daemon"
+    revision: int = 0
+    now: str = ""
+    namespaces: str | tuple[str, ...] = ()
+    nodes: bool = False
+    queues: bool = False
+    gpu_totals: GpuTotalsView | None = None

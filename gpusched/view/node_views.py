@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,9 +16,18 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.status.gpu_counts import GpuCounts
 from gpusched.topology.islands import Isle, island_slots, node_islands
 from gpusched.topology.levels import HOST, TopologyLevel
-from gpusched.view.model import DomainView, FreeView, HolderView, NodeView, SlotView, ViewName
+from gpusched.view.model import (
+    DomainView,
+    FreeView,
+    GpuTotalsView,
+    HolderView,
+    NodeView,
+    SlotView,
+    ViewName,
+)
 
 Residents = Sequence[tuple[Gang, Placed]]
 """Members of our gangs with a place on one node."""
@@ -63,6 +73,21 @@ def node_view(
         pods=pods,
         gangs=tuple(sorted({f"{g.key.namespace}/{g.key.kind}/{g.key.name}" for g, _ in residents})),
         created=format_time(node.created) if node.created else "",
+    )
+
+
+def gpu_totals_view(counts: GpuCounts | None) -> GpuTotalsView | None:
+    """GPUs as the daemon's gauges have them; None where they were not counted yet."""
+    if counts is None:
+        return None
+    by_reason: Counter[str] = Counter()
+    for (_, reason), number in counts.stranded.items():
+        by_reason[reason] += number
+    return GpuTotalsView(
+        total=sum(counts.total.values()),
+        idle=sum(counts.idle.values()),
+        stranded=by_reason.total(),
+        stranded_by_reason={name: by_reason[name] for name in sorted(by_reason) if by_reason[name]},
     )
 
 

@@ -24,8 +24,9 @@ from gpusched.cli.demo.scene import (
     fuller_scene,
     queue_scenes,
 )
-from gpusched.cli.demo.slot_picture import legend, letter, picture, svg
+from gpusched.cli.demo.slot_picture import legend, picture, svg
 from gpusched.cli.demo.view import finale, news, screen, totals
+from gpusched.cli.inspect.live.screen.gpu_map import gang_letter
 from gpusched.cli.main import main
 from gpusched.lab.virtual_time.loop import run_virtual
 
@@ -91,8 +92,8 @@ def test_the_legend_names_those_in_the_picture_and_counts_all_slots():
 
 def test_letters_are_distinct_as_long_as_there_are_letters():
     """52 gangs can be told apart."""
-    assert len({letter(number) for number in range(52)}) == 52
-    assert letter(52) == letter(1000) == "+"
+    assert len({gang_letter(number) for number in range(52)}) == 52
+    assert gang_letter(52) == gang_letter(1000) == "+"
 
 
 def test_the_screen_tells_who_waits_and_why():

@@ -149,6 +149,17 @@ def test_a_command_of_an_extra_says_what_to_do(bare, command, extra):
     )
 
 
+def test_top_without_its_library_says_what_to_do(bare):
+    """A command of the daemon's own wheel whose library is an extra: one sentence, exit status 78."""
+    status, out, err = call(bare, "top", "--once")
+    assert (status, out) == (78, "")
+    assert re.fullmatch(
+        r"gpusched: the command top needs (rich|textual), which is not installed: "
+        r'run pip install "\.\[top\]" in a checkout of gpusched \S+\n',
+        err,
+    )
+
+
 def test_help_lists_the_commands_of_extras(bare):
     """What could be installed is seen."""
     status, out, _ = call(bare, "--help")

@@ -96,7 +96,7 @@ def test_the_bare_wheel_is_the_daemon_and_the_commands_that_read(wheels):
             "shell", "act", "bundle",
     }  # fmt: skip
     required = names([line for line in requirements(wheels["gpusched"]) if "extra ==" not in line])
-    assert not required & {"rich", "sortedcontainers", "purejq"}
+    assert not required & {"rich", "textual", "sortedcontainers", "purejq"}
 
 
 def requirements(wheel: Path) -> list[str]:
@@ -116,6 +116,7 @@ def test_an_extra_of_a_checkout_is_the_folder_of_its_distribution(wheels):
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "lab"',
         'gpusched-lab @ CHECKOUT/lab ; extra == "lab"',
         'pyarrow>=26; extra == "history"',
+        'textual>=8.2; extra == "top"',
     ]
 
 

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gpusched.cli.demo.scene import ClusterScene, DemoOutcome, GangPhase, GangScene
-from gpusched.cli.demo.slot_picture import legend, letter, picture, style
+from gpusched.cli.demo.slot_picture import legend, picture
+from gpusched.cli.inspect.live.screen.gpu_map import gang_letter, gang_style
 
 _STARTS_SHOWN: Final = 6
 _NO_PODS: Final = "NotEnoughMembers"
@@ -78,7 +79,7 @@ def starts(scene: ClusterScene) -> RenderableType:
     for _, number in sorted(began, reverse=True)[:_STARTS_SHOWN]:
         gang = scene.gangs[number]
         table.add_row(
-            Text(f" {letter(number)} ", style(number)),
+            Text(f" {gang_letter(number)} ", gang_style(number)),
             Text(gang.title, "dim" if gang.stand is GangPhase.DONE else ""),
             Text(gang.queue),
             pods(gang),

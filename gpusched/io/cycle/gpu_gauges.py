@@ -8,7 +8,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.fragmentation import fragmentation_by_level
-from gpusched.session.status.gpu_counts import count_gpus
+from gpusched.session.status.gpu_counts import GpuCounts, count_gpus
 
 
 class GpuGauges:
@@ -23,6 +23,8 @@ class GpuGauges:
         self._clock = clock
         self._telemetry = telemetry
         self._next = float("-inf")
+        self.counts: GpuCounts | None = None
+        """As they were measured last; None before."""
 
     def look(self, snapshot: Snapshot, session_cache: SessionCache) -> None:
         """Measure, when the last time is long enough ago.
@@ -40,6 +42,7 @@ class GpuGauges:
             fragmentation_by_level(snapshot.nodes, snapshot.gangs, levels)
         )
         counts = count_gpus(snapshot, session_cache.gpu_types.of_nodes(snapshot.nodes))
+        self.counts = counts
         self._telemetry.replace_gpus(
             total=counts.total, idle=counts.idle, stranded=counts.stranded, held=counts.held
         )

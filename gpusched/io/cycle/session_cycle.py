@@ -145,7 +145,8 @@ class SessionCycle:
         self.rules = rules
         self._clock = clock
         self._telemetry = telemetry
-        self._gpu_gauges = GpuGauges(clock, telemetry)
+        self.gpu_gauges = GpuGauges(clock, telemetry)
+        """Has the GPUs as they were counted last."""
         self.faults = faults if faults is not None else FaultReport(clock, telemetry)
         """Told of what is contained."""
         self._mark = mark
@@ -498,7 +499,7 @@ class SessionCycle:
                 began=mark.stage if mark is not None else _no_crash_mark,
             )
             with self.faults.contain("GPU metrics"):
-                self._gpu_gauges.look(decision.snapshot, rules.session_cache)
+                self.gpu_gauges.look(decision.snapshot, rules.session_cache)
             return decision
 
         self._guard = rules.guard

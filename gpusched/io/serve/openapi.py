@@ -12,6 +12,7 @@ from gpusched.io.history.past_runs import PastRun, PastSum
 from gpusched.io.serve.served_history import PARAMETERS
 from gpusched.view.future import SpanView
 from gpusched.view.model import (
+    AboutView,
     DecisionView,
     GangView,
     MemberView,
@@ -23,7 +24,8 @@ from gpusched.view.model import (
 from gpusched.view.queue_series import QueueSeriesView
 
 _PARTS: Final = (
-    GangView, MemberView, NodeView, QueueView, QueueSeriesView, SpanView, DecisionView, PastRun,
+    AboutView, GangView, MemberView, NodeView, QueueView, QueueSeriesView, SpanView, DecisionView,
+    PastRun,
     PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
@@ -64,7 +66,9 @@ def describe_view_api() -> dict[str, Any]:
     """OpenAPI 3.1 of everything under ``/v1``."""
     _, schemas = msgspec.json.schema_components(_PARTS, ref_template=_PLACE + "{name}")
     paths: dict[str, Any] = {
-        "/v1": _get("What this server is, and what the user may see.", {"type": "object"}),
+        "/v1": _get(
+            "What this server is, and what the user may see.", {"$ref": _PLACE + "AboutView"}
+        ),
         "/v1/gangs/{namespace}/{kind}/{name}": _get(
             "One gang with its pods and what was decided about it.",
             {

@@ -20,7 +20,7 @@ from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.view.follower import SeenSession
 from gpusched.view.frames import ViewHead
-from gpusched.view.model import DecisionView, GangOfEvent
+from gpusched.view.model import DecisionView, GangOfEvent, GpuTotalsView
 
 
 class ServedView:
@@ -54,6 +54,8 @@ class ServedView:
         self._ready = ready
         self._scheduler_names = tuple(scheduler_names)
         self._publisher = ViewPublisher(address, clock, self._head)
+        self.gpu_totals: Callable[[], GpuTotalsView | None] = lambda: None
+        """As they were counted last."""
 
     @property
     def url(self) -> str:
@@ -128,6 +130,7 @@ class ServedView:
             leader=self._announcement.leader,
             ready=self._ready(),
             scheduler_names=self._scheduler_names,
+            gpu_totals=self.gpu_totals(),
         )
 
 

@@ -8,8 +8,9 @@ so that the token goes along in one of its own.
 from __future__ import annotations
 
 import json
+import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
 import aiohttp
@@ -23,13 +24,25 @@ from gpusched.io.client.credentials import ApiAccess
 from gpusched.io.observe.endpoints import is_loopback
 from gpusched.io.observe.text import one_line
 from gpusched.io.serve.announcement import announced_address, view_lease, view_lease_path
-from gpusched.view.model import GangView, NodeView, QueueView
+from gpusched.view.model import (
+    AboutView,
+    DecisionView,
+    GangView,
+    MemberView,
+    NodeView,
+    OrderView,
+    QueueView,
+)
 
 T = TypeVar("T")
 _CONNECT_S: Final = 3.0
 _READ_S: Final = 15.0
 _PAGE: Final = 1000
 _PAGES_MAX: Final = 1000
+_SILENT_S: Final = 40.0
+"""The server says something every 15 s, if only that nothing is new."""
+_EVENT_MAX: Final = 1 << 28
+"""Bytes of one event; ten thousand gangs are a hundredth of it."""
 
 
 class NoView(GpuschedError):
@@ -107,6 +120,29 @@ async def find_view(api: ApiClient, *, namespace: str, lease: str) -> ViewRoute:
     )
 
 
+@attrs.frozen(kw_only=True)
+class ViewEvent:
+    """One server-sent event.
+
+    Attributes:
+        name: empty for a comment, by which the server says that nothing is new.
+        revision: after it; 0 for none.
+        data: JSON.
+    """
+
+    name: str = ""
+    revision: int = 0
+    data: bytes = b""
+
+
+class GangStory(GangView, frozen=True, kw_only=True):
+    """A gang with its pods, what was decided about it, oldest first, and its place in the order while it waits."""
+
+    members: tuple[MemberView, ...] = ()
+    story: tuple[DecisionView, ...] = ()
+    order: OrderView | None = None
+
+
 class ViewClient:
     """Reads the view; an async context manager.
 
@@ -116,6 +152,8 @@ class ViewClient:
 
     def __init__(self, route: ViewRoute) -> None:
         self._route = route
+        self.told = route.told
+        """For people: where the view is."""
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -127,6 +165,49 @@ class ViewClient:
         """Close them."""
         if self._session is not None:
             await self._session.close()
+
+    async def about(self) -> AboutView:
+        """What this server is, and what the user may see."""
+        return self._decode(AboutView, await self._body("/v1", {}))
+
+    async def decisions(self) -> list[DecisionView]:
+        """The last decisions, oldest first."""
+        return await self._list("decisions", DecisionView, {}, paged=False)
+
+    async def story(self, gang: str) -> GangStory:
+        """One gang.
+
+        Args:
+            gang: ``NAMESPACE/KIND/NAME``.
+        """
+        return self._decode(GangStory, await self._body(f"/v1/gangs/{gang}", {}))
+
+    async def events(self, since: int) -> AsyncIterator[ViewEvent]:
+        """What changes after a revision, until the server ends it.
+
+        Raises:
+            NoView: the daemon cannot be reached, or went away.
+            Denied: this user may not see it.
+            ApiError: it refuses for another reason.
+        """
+        assert self._session is not None
+        url = URL(f"{self._route.base}/v1/changes").with_query(since=str(since))
+        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENT_S)
+        try:
+            async with self._session.get(url, allow_redirects=False, timeout=timeout) as answer:
+                if answer.status != 200:
+                    raise self._refusal(answer.status, await answer.read())
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *whole, rest = (rest + chunk).split(b"\n\n")
+                    for block in whole:
+                        yield _event(block)
+                    if len(rest) > _EVENT_MAX:
+                        raise NoView(
+                            f"the daemon's view at {self._route.told} tells too much at once"
+                        )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._silence(error) from error
 
     async def gangs(self, *, namespace: str = "", queue: str = "") -> list[GangView]:
         """Gangs that the user may see, by namespace, kind and name."""
@@ -155,16 +236,10 @@ class ViewClient:
         self, what: str, part: type[T], query: Mapping[str, str], *, paged: bool = True
     ) -> list[T]:
         found: list[T] = []
-        page = msgspec.json.Decoder(_page_type(part))
+        page = _page_type(part)
         asked = {**query, **({"limit": str(_PAGE)} if paged else {})}
         for _ in range(_PAGES_MAX):
-            body = await self._body(f"/v1/{what}", asked)
-            try:
-                items, rest = _items(page.decode(body))
-            except msgspec.MsgspecError as error:
-                raise NoView(
-                    f"the daemon's view at {self._route.told} is of another version: {one_line(str(error))}"
-                ) from error
+            items, rest = _items(self._decode(page, await self._body(f"/v1/{what}", asked)))
             found += items
             if not rest:
                 return found
@@ -179,18 +254,33 @@ class ViewClient:
             ) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = one_line(str(error)) or "no answer in time"
-            raise NoView(
-                f"the daemon's view at {self._route.told} does not answer: {why}"
-            ) from error
+            raise self._silence(error) from error
         if answer.status == 200:
             return body
-        message = _message(body) or f"it answers {answer.status}"
-        if answer.status == 403 and _message(body):
-            raise Denied(message)
-        if answer.status in {401, 403, 404, 429, 502, 503, 504}:
-            raise NoView(f"the daemon's view at {self._route.told} cannot be read: {message}")
-        raise ApiError(f"the daemon's view at {self._route.told} refuses: {message}")
+        raise self._refusal(answer.status, body)
+
+    def _silence(self, error: Exception) -> NoView:
+        told = str(error)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            told = os.strerror(error.os_error.errno or 0)
+        why = one_line(told) or "no answer in time"
+        return NoView(f"the daemon's view at {self._route.told} does not answer: {why}")
+
+    def _refusal(self, status: int, body: bytes) -> GpuschedError:
+        message = _message(body) or f"it answers {status}"
+        if status == 403 and _message(body):
+            return Denied(message)
+        if status in {401, 403, 404, 429, 502, 503, 504}:
+            return NoView(f"the daemon's view at {self._route.told} cannot be read: {message}")
+        return ApiError(f"the daemon's view at {self._route.told} refuses: {message}")
+
+    def _decode(self, part: type[T], body: bytes) -> T:
+        try:
+            return msgspec.json.decode(body, type=part)
+        except msgspec.MsgspecError as error:
+            raise NoView(
+                f"the daemon's view at {self._route.told} is of another version: {one_line(str(error))}"
+            ) from error
 
 
 def _page_type(part: type[T]) -> Any:
@@ -203,6 +293,20 @@ def _page_type(part: type[T]) -> Any:
 
 def _items(page: Any) -> tuple[Sequence[Any], str]:
     return page.items, page.rest
+
+
+def _event(block: bytes) -> ViewEvent:
+    """One event of the stream, whose server writes each field on a line of its own."""
+    fields: dict[bytes, bytes] = {}
+    for line in block.split(b"\n"):
+        name, _, value = line.rstrip(b"\r").partition(b":")
+        fields[name] = value.removeprefix(b" ")
+    number = fields.get(b"id", b"")
+    return ViewEvent(
+        name=fields.get(b"event", b"").decode("utf-8", "replace"),
+        revision=int(number) if number.isdigit() else 0,
+        data=fields.get(b"data", b""),
+    )
 
 
 def _message(body: bytes) -> str:

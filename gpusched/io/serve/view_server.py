@@ -16,7 +16,6 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gpusched import __version__
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
 from gpusched.io.serve.openapi import describe_view_api
@@ -24,7 +23,7 @@ from gpusched.io.serve.reviews import AccessRefused
 from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
 from gpusched.view.future import future_spans
-from gpusched.view.model import PriorityView
+from gpusched.view.model import AboutView, PriorityView
 from gpusched.view.queue_series import QueueSeries
 from gpusched.view.store import ViewChanges, ViewStore
 
@@ -132,24 +131,24 @@ class ViewServer:
     # -- about -----------------------------------------------------------------------------
     async def _about(self, request: web.Request) -> web.StreamResponse:
         access = await self._access(request)
-        store = self._store
-        head = store.head
-        seen: Any = "all" if access.namespaces is None else sorted(access.namespaces)
+        head = self._store.head
+        assert head is not None  # access was refused else
+        namespaces = access.namespaces
         return _json(
-            {
-                "version": head.version if head is not None else __version__,
-                "apiVersion": "v1",
-                "daemon": head.daemon if head is not None else "",
-                "leading": head.leading if head is not None else False,
-                "ready": head.ready if head is not None else "",
-                "schedulerNames": list(head.scheduler_names) if head is not None else [],
-                "source": self._source,
-                "revision": store.revision,
-                "now": self._now(),
-                "namespaces": seen,
-                "nodes": access.nodes,
-                "queues": access.queues,
-            }
+            AboutView(
+                version=head.version,
+                daemon=head.daemon,
+                leading=head.leading,
+                ready=head.ready,
+                scheduler_names=head.scheduler_names,
+                source=self._source,
+                revision=self._store.revision,
+                now=self._now(),
+                namespaces="all" if namespaces is None else tuple(sorted(namespaces)),
+                nodes=access.nodes,
+                queues=access.queues,
+                gpu_totals=head.gpu_totals if access.nodes else None,
+            )
         )
 
     async def _openapi(self, _request: web.Request) -> web.StreamResponse:

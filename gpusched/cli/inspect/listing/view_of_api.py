@@ -18,10 +18,13 @@ from gpusched.api.meta.resources import Resources, total
 from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.base.clock import Clock
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.cache.snapshot import Snapshot
 from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
 from gpusched.cli.inspect.listing.api_objects import ApiObjects, read_objects
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
+from gpusched.session.state.nodes.gpu_types import GpuTypeCache
+from gpusched.session.status.gpu_counts import count_gpus
 from gpusched.topology.levels import topology_levels
 from gpusched.view.access import ViewAccess
 from gpusched.view.frames import (
@@ -41,7 +44,7 @@ from gpusched.view.gang_views import (
     unreadable_pod_view,
 )
 from gpusched.view.model import QueueGpus, QueueView, ViewName
-from gpusched.view.node_views import node_view
+from gpusched.view.node_views import gpu_totals_view, node_view
 
 _LOOK_TIMEOUT_S: Final = 15.0
 _NEVER_TOLD: Final = ""
@@ -67,7 +70,7 @@ class ApiView:
         self._names = config.scheduler_names
         self._clock = clock
         self._shown: dict[str, ViewFrame] = {}
-        self._headed = False
+        self._head: ViewHead | None = None
         self.access = ViewAccess(namespaces=frozenset(), nodes=False, queues=False)
 
     async def changes(self) -> list[ViewFrame]:
@@ -97,13 +100,25 @@ class ApiView:
                     queues=tuple(key[2:] for key in gone if key.startswith("q ")),
                 )
             )
-        if not self._headed:
-            self._headed = True
-            names = tuple(self._names)
-            changed.insert(
-                0, ViewHead(version=__version__, daemon="", leading=True, scheduler_names=names)
-            )
+        head = self._head_of(found.snapshot)
+        if self._head != head:
+            self._head = head
+            changed.insert(0, head)
         return [*changed, ViewMoment(now=now)]
+
+    def _head_of(self, snapshot: Snapshot) -> ViewHead:
+        """What is said beside the parts; GPUs are counted where all pods are seen."""
+        totals = None
+        if self.access.namespaces is None and self.access.nodes:
+            counts = count_gpus(snapshot, GpuTypeCache().of_nodes(snapshot.nodes))
+            totals = gpu_totals_view(counts)
+        return ViewHead(
+            version=__version__,
+            daemon="",
+            leading=True,
+            scheduler_names=tuple(self._names),
+            gpu_totals=totals,
+        )
 
     async def _scope(self) -> str:
         """All namespaces, else the one of the context, where pods may be listed."""

@@ -1,0 +1,1 @@
+"""What stands on a terminal of so many columns? Lines made of parts of the view: pure functions, without a terminal."""

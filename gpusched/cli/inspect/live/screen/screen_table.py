@@ -1,0 +1,143 @@
+"""Tables of a terminal: columns by their importance, as wide as there is room; lines are made when they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeVar, overload
+
+import attrs
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+T = TypeVar("T")
+_GAP: Final = "  "
+_MEASURED: Final = 250
+Cell: TypeAlias = str | Text
+"""A text without a style, or one with."""
+
+
+@attrs.frozen(kw_only=True)
+class ScreenColumn:
+    """One column.
+
+    Attributes:
+        title: of it, in capitals.
+        right: whether it stands to the right, as numbers do.
+        importance: columns with the least are left out first where there is no room.
+        widest: columns of a terminal at most; 0 for no bound.
+        narrowest: it gets as much at least or is left out; 0 for all that its cells need.
+        takes_rest: whether it gets what the others leave.
+    """
+
+    title: str
+    right: bool = False
+    importance: int = 5
+    widest: int = 0
+    narrowest: int = 0
+    takes_rest: bool = False
+
+
+@attrs.frozen
+class TableLines(Sequence[Text]):
+    """The lines of a table, each made when it is asked for."""
+
+    columns: Sequence[tuple[int, ScreenColumn, int]]
+    """Place among the cells of a row, column and width of those that are shown."""
+    rows: Sequence[Any]
+    cells: Callable[[Any], Sequence[Cell]]
+    """Of a row."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Text: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Text]: ...
+    def __getitem__(self, index: int | slice) -> Text | Sequence[Text]:
+        """A line, or several."""
+        if isinstance(index, slice):
+            return [self._line(self.cells(row)) for row in self.rows[index]]
+        return self._line(self.cells(self.rows[index]))
+
+    def titles(self) -> Text:
+        """The line above them."""
+        line = self._line([""] * (1 + max((at for at, _, _ in self.columns), default=0)), head=True)
+        line.stylize("bold")
+        return line
+
+    def _line(self, row: Sequence[Cell], *, head: bool = False) -> Text:
+        line = Text(no_wrap=True, end="")
+        for number, (at, column, width) in enumerate(self.columns):
+            if number:
+                line.append(_GAP)
+            cell = column.title if head else row[at]
+            if isinstance(cell, Text):
+                fitted = cell.copy()
+                fitted.truncate(width, overflow="ellipsis")
+                line.append_text(_padded(fitted, width, right=column.right))
+            else:
+                line.append(fit_text(cell, width, right=column.right))
+        line.rstrip()
+        return line
+
+
+def layout_table(
+    columns: Sequence[ScreenColumn],
+    rows: Sequence[T],
+    cells: Callable[[T], Sequence[Cell]],
+    *,
+    width: int,
+) -> TableLines:
+    """The lines of a table on a terminal of so many columns.
+
+    Widths are those that 500 rows need, the first ones and others evenly drawn from the rest; a
+    column in which none of them has anything is left out.
+    """
+    first, rest = rows[:_MEASURED], rows[_MEASURED:]
+    measured = [cells(row) for row in (*first, *rest[:: 1 + len(rest) // _MEASURED])]
+    natural = []
+    for at, column in enumerate(columns):
+        widest = max((_cell_width(row[at]) for row in measured), default=0)
+        needed = max(widest, cell_len(column.title)) if widest else 0
+        natural.append(min(column.widest or width, needed))
+    shown = [at for at in range(len(columns)) if natural[at]]
+    while len(shown) > 1 and _least(columns, natural, shown) > width:
+        least = min(columns[at].importance for at in shown)
+        shown.remove(next(at for at in reversed(shown) if columns[at].importance == least))
+    given = {at: _narrowest(columns[at], natural[at]) for at in shown}
+    left = width - sum(given.values()) - len(_GAP) * (len(shown) - 1)
+    for at in sorted(shown, key=lambda each: (columns[each].takes_rest, -columns[each].importance)):
+        more = max(0, min(left, natural[at] - given[at]))
+        given[at] += more
+        left -= more
+    if left < 0 and shown:
+        given[shown[0]] = max(1, given[shown[0]] + left)
+    return TableLines([(at, columns[at], given[at]) for at in shown], rows, cells)
+
+
+def fit_text(text: str, width: int, *, right: bool = False) -> str:
+    """A text in so many columns, cut with an ellipsis where it is longer."""
+    size = cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…" if width > 1 else "…"[:width]
+    fill = " " * (width - size)
+    return fill + text if right else text + fill
+
+
+def _padded(text: Text, width: int, *, right: bool) -> Text:
+    fill = " " * (width - text.cell_len)
+    return Text.assemble(fill, text) if right else text.append(fill)
+
+
+def _cell_width(cell: Cell) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
+
+
+def _narrowest(column: ScreenColumn, natural: int) -> int:
+    return min(natural, column.narrowest) if column.narrowest else natural
+
+
+def _least(columns: Sequence[ScreenColumn], natural: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(_narrowest(columns[at], natural[at]) for at in shown) + len(_GAP) * (len(shown) - 1)
