@@ -355,10 +355,10 @@ class App:
             view.gpu_totals = lambda: gpu_totals_view(cycle.gpu_gauges.counts)
             cache = self.cache
             cycle.shown.append(
-                lambda snapshot, plan, order: view.session(
+                lambda snapshot, plan, decision: view.session(
                     snapshot,
                     plan,
-                    order,
+                    decision,
                     cache=cache,
                     policy=cycle.rules.policy,
                     session_cache=cycle.rules.session_cache,

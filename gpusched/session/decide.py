@@ -32,6 +32,7 @@ from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.reserved_rooms import ReservedRoom
 
 DEFAULT_PLACEMENT = PlacementConfig()
 
@@ -53,6 +54,7 @@ class Decision:
         rounds: of tenants whose gangs this session could not all look at, for the next snapshot.
         untold: queues whose status is left out, each with the fault for which it is.
         order: turns of the gangs that wait, for those who look; nothing is done for it.
+        reserved: room that is kept for some of them, for those who look.
     """
 
     plan: Plan
@@ -68,6 +70,7 @@ class Decision:
     rounds: tuple[TenantRound, ...] = ()
     untold: tuple[tuple[str, SessionFault], ...] = ()
     order: WaitingOrder = NO_ORDER
+    reserved: tuple[ReservedRoom, ...] = ()
 
     @property
     def unfinished(self) -> bool:
@@ -163,4 +166,5 @@ def _with_set_aside_statuses(
         rounds=decided.rounds,
         untold=decided.untold,
         order=decided.order,
+        reserved=decided.reserved,
     )

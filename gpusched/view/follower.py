@@ -21,12 +21,14 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import GangStatus, Plan, QueueStatus
+from gpusched.session.status.reserved_rooms import ReservedRoom
 from gpusched.topology.levels import TopologyLevel
 from gpusched.view.frames import GangPut, NodePut, PartsGone, QueuePut, ViewFrame, ViewMoment
 from gpusched.view.gang_views import (
     NOTHING_TOLD,
     gang_view,
     member_views,
+    room_view,
     told_by_status,
     unreadable_pod_view,
 )
@@ -45,6 +47,7 @@ class SeenSession:
         levels: of the topology, widest first.
         unreadable: pods of ours that cannot be believed and wait.
         order: turns of the gangs that wait.
+        reserved: room that is kept for some of them.
         plugins: of the policy in force, which say what their keys mean.
         is_there: whether a gang has members that are not done; asked while the changes are read.
     """
@@ -54,6 +57,7 @@ class SeenSession:
     levels: Sequence[TopologyLevel] = ()
     unreadable: Sequence[Rejected] = ()
     order: WaitingOrder = NO_ORDER
+    reserved: Sequence[ReservedRoom] = ()
     plugins: Sequence[Plugin] = ()
     is_there: Callable[[GangKey], bool] = lambda _: True
 
@@ -63,6 +67,7 @@ class ViewFollower:
 
     def __init__(self) -> None:
         self._gangs: dict[GangKey, tuple[Gang, GangStatus | None]] = {}
+        self._rooms: dict[GangKey, ReservedRoom] = {}
         self._unreadable: dict[GangKey, Rejected] = {}
         self._queues: dict[str, QueueStatus] = {}
         self._nodes: dict[str, NodeView] = {}
@@ -95,6 +100,7 @@ class ViewFollower:
     ) -> Iterator[ViewFrame | None]:
         snapshot = seen.snapshot
         told = {status.gang: status for status in seen.plan.gangs}
+        rooms = {room.gang: room for room in seen.reserved}
         present = {gang.key: gang for gang in snapshot.gangs if gang.active}
         shown = {gang.key for gang in snapshot.gangs}
         present.update(snapshot.placed_gangs)
@@ -103,14 +109,21 @@ class ViewFollower:
             gang = present[key]
             known = self._gangs.get(key)
             status = told.get(key, known[1] if known is not None else None)
-            if known is not None and known[0] is gang and known[1] is status:
+            room = rooms.get(key)
+            if (
+                known is not None
+                and known[0] is gang
+                and known[1] is status
+                and self._rooms.get(key) == room
+            ):
                 yield None
                 continue
             self._gangs[key] = (gang, status)
             self._move_residents(known[0] if known is not None else None, gang, changed_nodes)
             what = told_by_status(status) if status is not None else NOTHING_TOLD
             view = gang_view(gang, what, gpu_type_of_node=types)
-            yield GangPut(view=view, members=member_views(gang))
+            yield GangPut(view=view, members=member_views(gang), room=room_view(room))
+        self._rooms = rooms
         gone = [
             key
             for key in sorted(self._gangs.keys() - present.keys())

@@ -19,6 +19,7 @@ from gpusched.view.model import (
     QueueView,
     ViewPart,
 )
+from gpusched.view.over_time.future import RoomView
 
 
 class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
@@ -46,10 +47,11 @@ class ViewReset(ViewPart, frozen=True, kw_only=True, tag="reset"):
 
 
 class GangPut(ViewPart, frozen=True, kw_only=True, tag="gang"):
-    """A gang as it is now, with its pods."""
+    """A gang as it is now, with its pods, and the room that is kept for it."""
 
     view: GangView
     members: tuple[MemberView, ...]
+    room: RoomView | None = None
 
 
 class NodePut(ViewPart, frozen=True, kw_only=True, tag="node"):

@@ -17,6 +17,7 @@ from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.gangs.holds import HELD
 from gpusched.session.state.plan import GangStatus
 from gpusched.session.status.gang_status import reason_by_members
+from gpusched.session.status.reserved_rooms import ReservedRoom
 from gpusched.view.model import (
     ENDING,
     RUNNING,
@@ -27,6 +28,7 @@ from gpusched.view.model import (
     OwnerView,
     ViewName,
 )
+from gpusched.view.over_time.future import RoomView
 
 _MEMBERS_MAX: Final = 10_000
 _NO_OWNERS: Final = frozenset({"Node"})
@@ -138,6 +140,13 @@ def member_views(gang: Gang) -> tuple[MemberView, ...]:
     found += [_leaving_view(member) for member in gang.leaving_placed]
     found += _waiting_views(gang)
     return tuple(sorted(found[:_MEMBERS_MAX], key=lambda member: member.name))
+
+
+def room_view(room: ReservedRoom | None) -> RoomView | None:
+    """Room that a session keeps for a gang; None for none."""
+    if room is None:
+        return None
+    return RoomView(nodes=room.nodes, begins=_time_text(room.begins), ends=_time_text(room.ends))
 
 
 def gpus_text(amounts: Resources) -> str:

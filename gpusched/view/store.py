@@ -37,6 +37,7 @@ from gpusched.view.model import (
     QueueView,
 )
 from gpusched.view.order.waiting_line import WaitingLine, is_freeing_room
+from gpusched.view.over_time.future import RoomView
 
 _MOMENTS_KEPT: Final = 512
 _CHANGES_KEPT: Final = 50_000
@@ -93,6 +94,7 @@ class ViewStore:
         self.line = WaitingLine()
         """The order of gangs that wait."""
         self._members: dict[str, tuple[MemberView, ...]] = {}
+        self._rooms: dict[str, RoomView] = {}
         self._stories: dict[str, deque[DecisionView]] = {}
         self._pending: list[ViewFrame] = []
         self._record: deque[ViewChanges] = deque(maxlen=_MOMENTS_KEPT)
@@ -170,6 +172,10 @@ class ViewStore:
             self._gang_order = None
         self.gangs[key] = frame.view
         self._members[key] = frame.members
+        if frame.room is not None:
+            self._rooms[key] = frame.room
+        else:
+            self._rooms.pop(key, None)
 
     def _drop(self, frame: PartsGone, gone: tuple[set[str], set[str], set[str]]) -> None:
         for key in frame.gangs:
@@ -177,6 +183,7 @@ class ViewStore:
                 gone[0].add(key)
                 self._gang_order = None
             self._members.pop(key, None)
+            self._rooms.pop(key, None)
             self._stories.pop(key, None)
         self.line.drop((*frame.turns, *frame.gangs), frame.paths)
         for name in frame.nodes:
@@ -200,6 +207,7 @@ class ViewStore:
         self.queues.clear()
         self.line = WaitingLine()
         self._members.clear()
+        self._rooms.clear()
         self._stories.clear()
         self._gang_order = self._node_order = None
 
@@ -275,6 +283,10 @@ class ViewStore:
     def members(self, key: str) -> tuple[MemberView, ...]:
         """Pods of a gang."""
         return self._members.get(key, ())
+
+    def room(self, key: str) -> RoomView | None:
+        """Room that is kept for a gang; None for none."""
+        return self._rooms.get(key)
 
     def story(self, key: str) -> tuple[DecisionView, ...]:
         """What was decided about a gang, oldest first."""

@@ -55,7 +55,6 @@ from gpusched.session.containment.set_aside import Containment
 from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
-from gpusched.session.state.order.waiting_turns import WaitingOrder
 from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
@@ -175,9 +174,8 @@ class SessionCycle:
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
         """Told of every plan after it was carried out."""
-        self.shown: list[Callable[[Snapshot, Plan, WaitingOrder], None]] = []
-        """Told what each session saw, of its plan with statuses as they are written, and in which order
-        gangs had their turns."""
+        self.shown: list[Callable[[Snapshot, Plan, Decision], None]] = []
+        """Told what each session saw, of its plan with statuses as they are written, and of its decision."""
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
         self._guard: PluginGuard | None = None
@@ -373,7 +371,7 @@ class SessionCycle:
                 listener(decision.plan)
         for shower in self.shown:
             with self.faults.contain("listeners"):
-                shower(snapshot, told, decision.order)
+                shower(snapshot, told, decision)
 
     def _retry_uncounted_gangs(self) -> None:
         """What failed some time ago may have failed for a reason that has passed."""

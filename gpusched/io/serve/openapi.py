@@ -10,7 +10,6 @@ import msgspec
 from gpusched import __version__
 from gpusched.io.history.past_runs import PastRun, PastSum
 from gpusched.io.serve.served_history import PARAMETERS
-from gpusched.view.future import SpanView
 from gpusched.view.model import (
     AboutView,
     DecisionView,
@@ -21,12 +20,12 @@ from gpusched.view.model import (
     PriorityView,
     QueueView,
 )
-from gpusched.view.queue_series import QueueSeriesView
+from gpusched.view.over_time.future import RoomView, SpanView
+from gpusched.view.over_time.queue_series import QueueSeriesView
 
 _PARTS: Final = (
-    AboutView, GangView, MemberView, NodeView, QueueView, QueueSeriesView, SpanView, DecisionView,
-    PastRun,
-    PastSum, OrderView, PriorityView,
+    AboutView, GangView, MemberView, NodeView, QueueView, QueueSeriesView, RoomView, SpanView,
+    DecisionView, PastRun, PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
@@ -39,7 +38,7 @@ _LISTS: Final = {
         PriorityView,
         "Gangs that wait, in the order of their turns, then those without one.",
     ),
-    "future": (SpanView, "Known ends and estimated starts, by time."),
+    "future": (SpanView, "Known ends, reserved room and estimated starts, by time."),
     "decisions": (DecisionView, "The last decisions, oldest first."),
 }
 _PARAMETERS: Final = {
@@ -76,11 +75,15 @@ def describe_view_api() -> dict[str, Any]:
                     {"$ref": _PLACE + "GangView"},
                     {
                         "type": "object",
-                        "required": ["order", "members", "story"],
+                        "required": ["order", "room", "members", "story"],
                         "properties": {
                             "order": {
                                 "oneOf": [{"$ref": _PLACE + "OrderView"}, {"type": "null"}],
                                 "description": "of one that waits",
+                            },
+                            "room": {
+                                "oneOf": [{"$ref": _PLACE + "RoomView"}, {"type": "null"}],
+                                "description": "kept for it while it waits",
                             },
                             "members": _array("MemberView"),
                             "story": _array("DecisionView"),

@@ -14,7 +14,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.io.decisions.decision_log import DecisionLine
 from gpusched.io.serve.announcement import ViewAnnouncement
 from gpusched.io.serve.publisher import ViewAddress, ViewPublisher
-from gpusched.session.state.order.waiting_turns import WaitingOrder
+from gpusched.session.decide import Decision
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
@@ -66,13 +66,22 @@ class ServedView:
         self,
         snapshot: Snapshot,
         plan: Plan,
-        order: WaitingOrder,
+        decision: Decision,
         *,
         cache: Cache,
         policy: Policy,
         session_cache: SessionCache,
     ) -> None:
-        """A session under some policy ended, which saw and said this."""
+        """A session under some policy ended, which saw and decided this.
+
+        Args:
+            snapshot: that it saw.
+            plan: with statuses as they are written.
+            decision: whose plan that is.
+            cache: of which it was decided.
+            policy: in force then.
+            session_cache: of that policy.
+        """
         rejected = cache.charged.values()
         self._publisher.session(
             SeenSession(
@@ -84,7 +93,8 @@ class ServedView:
                 unreadable=[
                     each for each in rejected if each.pending and each.scheduler in cache.schedulers
                 ],
-                order=order,
+                order=decision.order,
+                reserved=decision.reserved,
                 plugins=policy.plugins,
                 is_there=cache.families.is_active,
             )

@@ -22,9 +22,9 @@ from gpusched.io.serve.openapi import describe_view_api
 from gpusched.io.serve.reviews import AccessRefused
 from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
-from gpusched.view.future import future_spans
 from gpusched.view.model import AboutView, PriorityView
-from gpusched.view.queue_series import QueueSeries
+from gpusched.view.over_time.future import future_spans
+from gpusched.view.over_time.queue_series import QueueSeries
 from gpusched.view.store import ViewChanges, ViewStore
 
 Authorized = Callable[[web.Request, Iterable[str]], Awaitable[ViewAccess]]
@@ -178,6 +178,7 @@ class ViewServer:
             )
         told = msgspec.to_builtins(gang)
         told["order"] = self._store.order(gang, access)
+        told["room"] = self._store.room(key)
         told["members"] = self._store.members(key)
         told["story"] = self._store.story(key)
         return _json(told)
@@ -242,7 +243,7 @@ class ViewServer:
 
     async def _future(self, request: web.Request) -> web.StreamResponse:
         access = await self._access(request)
-        spans = future_spans(self._store.gang_page(access))
+        spans = future_spans(self._store.gang_page(access), self._store.room)
         return self._list("SpanList", spans)
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:

@@ -42,6 +42,7 @@ from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.binds import build_gang_binds
 from gpusched.session.status.gang_status import count_waiting_gangs, gang_statuses
 from gpusched.session.status.queue_status import queue_statuses
+from gpusched.session.status.reserved_rooms import ReservedRoom, reserved_rooms
 from gpusched.session.status.topology_status import topology_statuses
 
 ActionTimer = Callable[[str], None]
@@ -51,6 +52,7 @@ OPEN_STAGE: Final = "open"
 STOPS_STAGE: Final = "stops"
 LATE_CLAIMS_STAGE: Final = "late claims"
 WAITING_STAGE: Final = "waiting"
+RESERVED_STAGE: Final = "reserved rooms"
 _PLAN_PARTS: Final[tuple[tuple[str, Callable[[Session], Any]], ...]] = (
     ("binds", build_gang_binds),
     ("claims", preemption_plans),
@@ -69,7 +71,7 @@ _PLAN_FIELDS: Final = {
     "queue statuses": "queues",
     "topology statuses": "topologies",
 }
-OPTIONAL_STAGES: Final = frozenset({"backfill", LATE_CLAIMS_STAGE, WAITING_STAGE})
+OPTIONAL_STAGES: Final = frozenset({"backfill", LATE_CLAIMS_STAGE, WAITING_STAGE, RESERVED_STAGE})
 """Stages that only improve the plan."""
 SKIPPABLE_STAGES: Final = frozenset({STOPS_STAGE, *OPTIONAL_STAGES, *_PLAN_FIELDS})
 """Stages without which all others are what they are."""
@@ -102,6 +104,7 @@ class AttemptResult:
         failing_orders: orders of queues or gangs that failed and answered for nothing.
         untold: faults of reports about queues, which cost no gang its turn.
         order: turns of the gangs that wait.
+        reserved: room that is kept for some of them.
     """
 
     snapshot: Snapshot
@@ -116,6 +119,7 @@ class AttemptResult:
     failing_orders: tuple[FailingOrder, ...] = ()
     untold: tuple[tuple[str, SessionFault], ...] = ()
     order: WaitingOrder = NO_ORDER
+    reserved: tuple[ReservedRoom, ...] = ()
 
 
 def attempt_session(
@@ -208,6 +212,8 @@ def _run_session(
             parts[_PLAN_FIELDS[name]] = build(session)
     stage.enter(WAITING_STAGE)
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
+    stage.enter(RESERVED_STAGE)
+    reserved = () if RESERVED_STAGE in mode.skipped else reserved_rooms(session)
     setting.session_cache.only(snapshot.gangs, snapshot.placed_gangs)
     result = AttemptResult(
         snapshot=snapshot,
@@ -222,6 +228,7 @@ def _run_session(
             for name, error in session.outcomes.untold_queues.items()
         ),
         order=session.outcomes.waiting_order,
+        reserved=reserved,
     )
     session.dissolve()
     return result

@@ -17,12 +17,13 @@ def follow(w, daemon, looks):
     """A store that follows a daemon's sessions while ``looks`` says so, and the last one that it saw."""
     store, follower, last = ViewStore(), ViewFollower(), []
 
-    def session(snapshot, plan, order):
+    def session(snapshot, plan, decision):
         app = daemon.app
         seen = SeenSession(
             snapshot=snapshot,
             plan=plan,
-            order=order,
+            order=decision.order,
+            reserved=decision.reserved,
             levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
             unreadable=[each for each in app.cache.charged.values() if each.pending],
             plugins=app.cycle.rules.policy.plugins,

@@ -7,9 +7,11 @@ import json
 import msgspec
 import pytest
 
+from gpusched.api.meta.identity import parse_time
 from gpusched.view.access import EVERYTHING
 from gpusched.view.follower import ViewFollower
 from gpusched.view.frames import decode_frame, encode_frame
+from gpusched.view.over_time.future import future_spans
 from gpusched.view.store import ViewStore
 from tests.daemon.view.followed import leader
 
@@ -110,6 +112,32 @@ def test_holders_of_gpus_are_named_by_slot(play):
         assert {slot.free for slot in held.values()} == {"0"}
         assert (node.gpus, node.free_gpus, node.pods) == ("8", "4", 1)
         assert [(each.level, each.name) for each in node.domains] == [("rack", "r0")]
+
+    play(scenario, limit_s=3000)
+
+
+def test_room_that_is_kept_is_shown_until_it_is_taken(play):
+    """Given a gang that waits for the known end of another: its room is in the future, then it runs."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        store, _ = await leader(w)
+        w.group("first", minMember=1, expectedDuration="10m")
+        w.job("first", 1, group="first", run_for="10m")
+        await w.until(lambda: len(w.running()) == 1)
+        w.group("both", minMember=2, expectedDuration="1h")
+        w.job("both", 2, group="both")
+        await w.until(lambda: store.room("default/PodGroup/both") is not None)
+        await w.clock.sleep(2)
+        spans = {each.name: each for each in future_spans(store.gangs.values(), store.room)}
+        first, both = spans["first"], spans["both"]
+        assert (first.what, both.what, both.nodes) == ("running", "reserved", ("node-0", "node-1"))
+        assert both.begins == first.ends
+        assert parse_time(both.ends) - parse_time(both.begins) == 3600
+        await w.until(lambda: store.gangs["default/PodGroup/both"].state == "Running", within=900)
+        await w.clock.sleep(2)
+        spans = {each.name: each for each in future_spans(store.gangs.values(), store.room)}
+        assert (spans["both"].what, store.room("default/PodGroup/both")) == ("running", None)
 
     play(scenario, limit_s=3000)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusched.view.model import QueueGpus, QueueView, ViewName
-from gpusched.view.queue_series import QUEUES_KEPT, QueueSeries
+from gpusched.view.over_time.queue_series import QUEUES_KEPT, QueueSeries
 
 
 def queues(**held):
@@ -32,6 +32,7 @@ def test_the_oldest_sample_goes_for_the_newest():
 def test_a_clock_that_is_put_back_begins_anew():
     """Given samples of a later time than now: they would stand in the future, so they go."""
     series = QueueSeries()
+    series.take(990, {})  # before anything was told there is nothing to note
     series.take(1000, queues(a=1))
     series.take(1059, queues(a=2))
     series.take(500, queues(a=3))

@@ -238,6 +238,32 @@ def test_who_yields_to_preemption_may_pass():
     assert c.then.started() == ["s"]
 
 
+# -- what is shown ----------------------------------------------------------------------------
+
+
+def test_reserved_room_is_shown(blocked):
+    """Given H, which needs all nodes when R ends: these are reserved for it from then on, and for nobody else."""
+    waiting(blocked, "s", 1, length=200)
+    blocked.when.one_session()
+    (room,) = blocked.decision.reserved
+    assert (room.gang.name, room.nodes) == ("h", ("node-0", "node-1", "node-2", "node-3"))
+    assert (room.begins, room.ends) == (NOW + 90, 0.0)  # nobody knows how long H runs
+
+
+def test_room_that_preemption_makes_is_shown():
+    """Given a gang for which others are evicted: its room is kept from now on, until it starts."""
+    c = Given(config=PREEMPTING)
+    c.nodes(2, gpus=8)
+    running(c, "low", ["node-0", "node-1"], priority=0)
+    waiting(c, "high", 2, priority=10)
+    c.when.one_session()
+    (room,) = c.decision.reserved
+    assert (room.gang.name, room.nodes, room.begins) == ("high", ("node-0", "node-1"), 0.0)
+    c.when.carried_out()
+    c.when.one_session()
+    assert (c.then.started(), c.decision.reserved) == (["high"], ())
+
+
 # -- waiting too long --------------------------------------------------------------------------
 
 

@@ -39,7 +39,8 @@ from gpusched.view.model import (
     SlotView,
     ViewName,
 )
-from gpusched.view.queue_series import QueueSeries
+from gpusched.view.over_time.future import RoomView
+from gpusched.view.over_time.queue_series import QueueSeries
 from gpusched.view.store import ViewStore
 
 GPUS = 8
@@ -54,6 +55,7 @@ def gang_put(
     namespace: str = "team-a",
     queue: str = "research",
     state: str = "Waiting",
+    room: RoomView | None = None,
     **more: object,
 ) -> GangPut:
     """A gang of one pod."""
@@ -63,7 +65,8 @@ def gang_put(
         **more,
     }  # fmt: skip
     phase = "Waiting" if state == "Waiting" else "Running"
-    return GangPut(view=GangView(**fields), members=(MemberView(name=f"{name}-0", phase=phase),))
+    members = (MemberView(name=f"{name}-0", phase=phase),)
+    return GangPut(view=GangView(**fields), members=members, room=room)
 
 
 def node_put(
@@ -149,12 +152,18 @@ def populate(nodes: int, gangs: int, *, now: float, seed: int = 1) -> Iterator[V
             continue
         waiting[queue] += 1
         short = draw.randrange(1, max(2, size))
+        start = now + waiting[queue] * 900
+        kept = RoomView(
+            nodes=tuple(f"node-{node:04d}" for node in range(max(1, size // GPUS))),
+            begins=format_time(start), ends=format_time(start + size * 1000),
+        )  # fmt: skip
         yield gang_put(
             name, namespace=namespace, queue=queue, placed=0, waiting=size, min_member=size,
             gpus=str(size), position=waiting[queue], reason="NotEnoughResources",
             message=f"{size} pods fit nowhere together: rack r07 has most room, for {short} of {size}",
             since=format_time(now - draw.randrange(60, 9000)), created=format_time(now - 9000),
-            estimated_start_time=format_time(now + waiting[queue] * 900) if number % 3 else "",
+            estimated_start_time=format_time(start) if number % 3 else "",
+            room=kept if waiting[queue] < 4 else None,
         )  # fmt: skip
     for node in range(nodes):
         slots = tuple(slot_view(index, held.get((node, index))) for index in range(GPUS))

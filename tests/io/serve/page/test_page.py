@@ -8,8 +8,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from gpusched.api.meta.identity import format_time
 from gpusched.view.frames import PartsGone
 from gpusched.view.model import HolderView
+from gpusched.view.over_time.future import RoomView
 
 from .served_page import (
     decision_made,
@@ -129,6 +131,19 @@ def test_curves_begin_with_the_past(page):
         page.wait_for_function("document.querySelector('queue-curves').plot.data[1].at(-1) === 8")
         held = page.evaluate("document.querySelector('queue-curves').plot.data[1]")
         assert [each for each in held if each is not None] == [1, 2, 3, 4, 5, 6, 8, 8]
+
+
+def test_room_that_is_kept_is_in_the_future_and_on_the_map(page):
+    """Given a gang that waits for room that is reserved: future and gang say so, and where."""
+    room = RoomView(nodes=("n1", "n2"), begins=format_time(time.time() + 4000))
+    with page_server(*small_cluster(), gang_put("next", room=room, position=1)) as server:
+        open_view(page, server, "#/future")
+        row = page.locator("#spans .row").filter(has_text="next")
+        expect(row).to_contain_text("2 nodes reserved in 1 h 6 min")
+        expect(row.locator(".span-bar.reserved.open")).to_have_count(1)
+        row.get_by_role("link").click()
+        expect(page.get_by_role("heading", name="Where it is to start")).to_be_visible()
+        expect(page.locator("main")).to_contain_text("2 nodes reserved in 1 h 6 min")
 
 
 def test_names_are_text_alone(page):

@@ -3,6 +3,11 @@
 import { clock, duration, gangLink, keyOf, moment, shown, wholeTime } from "../data/text.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
+const USUAL = 15;
+
+/** @returns {number} how large text is, 1 where it is as usual: on a wall it is larger, and what is around it too */
+export const textUnit = () => Number.parseFloat(getComputedStyle(document.documentElement).fontSize) / USUAL;
+
 /**
  * A name of others: as text, apart from the direction of what stands beside it.
  * @param {string} text

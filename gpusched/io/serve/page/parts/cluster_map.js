@@ -2,10 +2,10 @@
 
 import { Colours } from "../data/colours.js";
 import { amount, gangLink, keyOf, many, placeOf, shown } from "../data/text.js";
+import { textUnit } from "./bits.js";
 import { groupNodes, layOutWithin, slotAt, slotPlace, slotsOf } from "./map_layout.js";
 
 const WALK = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const USUAL = 15;
 const HELP = "Arrow keys walk from GPU to GPU, Page Up and Page Down from node to node, Enter opens the gang there.";
 
 /** Draws what `show` was given last. */
@@ -45,6 +45,7 @@ export class ClusterMap extends HTMLElement {
    * @param {import("../data/store.js").Store} options.store
    * @param {string} options.by queue, gang or free
    * @param {string} [options.gang] key of the one that stands out
+   * @param {string[]} [options.framed] names of nodes with a frame around them
    * @param {Iterable<any>} [options.nodes] those that are drawn, all unless told
    * @param {number} [options.height] that it should fit into
    */
@@ -84,7 +85,7 @@ export class ClusterMap extends HTMLElement {
     if (!this.planned || this.planned !== `${width} ${height}`) {
       this.planned = `${width} ${height}`;
       this.sections ??= groupNodes(this.options.nodes ?? this.options.store.nodes.values());
-      this.unit = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) / USUAL;
+      this.unit = textUnit();
       this.plan = layOutWithin(this.sections, width, height, this.unit);
       const scale = Math.min(2, window.devicePixelRatio || 1);
       this.canvas.width = width * scale;
@@ -162,6 +163,11 @@ export class ClusterMap extends HTMLElement {
       for (let at = 0; at < boxes.length; at += 4) pen.fillRect(boxes[at], boxes[at + 1], boxes[at + 2], boxes[at + 3]);
     }
     pen.globalAlpha = 1;
+    const framed = new Set(this.options.framed);
+    pen.strokeStyle = colour("--accent");
+    pen.lineWidth = 2;
+    for (const tile of plan.tiles)
+      if (framed.has(tile.node.metadata.name)) pen.strokeRect(tile.x, tile.y, tile.width, tile.height);
   }
 
   #paintSlot(paint, slot, { x, y, free, marked }) {

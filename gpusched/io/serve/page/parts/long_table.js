@@ -1,8 +1,10 @@
 /** `<long-table>`: a table of any length, of which only the rows that are seen are made. */
 
+import { textUnit } from "./bits.js";
 import { html, nothing, render } from "../vendor/lit-html.js";
 
 const SPARE = 6;
+const NARROW = 720;
 
 /** Draws what `show` was given last. Columns share a grid; below a width rows become cards. */
 export class LongTable extends HTMLElement {
@@ -22,7 +24,7 @@ export class LongTable extends HTMLElement {
    * @param {any[]} options.rows
    * @param {{title: string, cell: (row: any) => any, sort?: string, kind?: string, head?: any}[]} options.columns
    * @param {string} options.grid widths of the columns, as in CSS
-   * @param {number} [options.tall] height of a row, in pixels
+   * @param {number} [options.tall] height of a row, in pixels where text is as usual
    * @param {number} [options.card] height of a row where the page is narrow
    * @param {string} [options.sorted] name of the order, with "-" before it where it is turned
    * @param {(sorted: string) => void} [options.sort] is called with the order that is wished
@@ -36,8 +38,9 @@ export class LongTable extends HTMLElement {
   #draw() {
     const { options } = this;
     if (!options) return;
-    const narrow = this.clientWidth > 0 && this.clientWidth < 720;
-    const tall = narrow ? options.card : options.tall;
+    const unit = textUnit();
+    const narrow = this.clientWidth > 0 && this.clientWidth < NARROW * unit;
+    const tall = Math.round((narrow ? options.card : options.tall) * unit);
     const body = this.querySelector(".rows");
     const from = Math.max(0, Math.floor((body?.scrollTop ?? 0) / tall) - SPARE);
     const seen = Math.ceil((body?.clientHeight || 700) / tall) + 2 * SPARE;

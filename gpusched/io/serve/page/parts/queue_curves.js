@@ -1,18 +1,21 @@
 /** `<queue-curves>`: GPUs of queues over time, drawn by uPlot. */
 
 import { amount, clock, count, day, shown } from "../data/text.js";
+import { textUnit } from "./bits.js";
 import uPlot from "../vendor/uPlot.esm.js";
 
 const QUEUES_MAX = 12;
 const HEIGHT = 260;
 const SPAN = 60;
+/** A third of the window, so that a wall is used and a table stands below. */
+const tall = () => Math.max(HEIGHT, window.innerHeight / 3);
 const dayOf = (seconds) => day(seconds * 1000);
 
 /** Draws what `show` was given last. */
 export class QueueCurves extends HTMLElement {
   connectedCallback() {
     this.setAttribute("role", "img");
-    this.sizes = new ResizeObserver(() => this.plot?.setSize({ width: this.clientWidth, height: HEIGHT }));
+    this.sizes = new ResizeObserver(() => this.plot?.setSize({ width: this.clientWidth, height: tall() }));
     this.sizes.observe(this);
   }
 
@@ -54,18 +57,19 @@ export class QueueCurves extends HTMLElement {
     const style = getComputedStyle(this);
     const ink = style.getPropertyValue("--soft").trim();
     const line = style.getPropertyValue("--line").trim();
-    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    const unit = textUnit();
+    const axis = { font: `${12 * unit}px ${style.fontFamily}`, stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     return {
       width: Math.max(200, this.clientWidth),
-      height: HEIGHT,
+      height: tall(),
       axes: [
-        { ...axis, values: (_, times, __, ___, step) => tickWords(times, step), space: 72 },
-        { ...axis, size: 64 },
+        { ...axis, values: (_, times, __, ___, step) => tickWords(times, step), space: 72 * unit, size: 50 * unit },
+        { ...axis, size: 64 * unit },
       ],
       scales: { x: { range: (_, from, to) => [this.span ? to - this.span : Math.min(from, to - SPAN), to] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
       series: [
         { label: "Time", value: (_, at) => (at ? `${dayOf(at)} ${clock(at * 1000, at * 1000)}` : "now") },
-        ...series.map(({ label, stroke, dash }) => ({ label, stroke, dash, width: 2, value: (_, gpus) => (gpus === null ? "" : count(gpus ?? 0)), points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) })),
+        ...series.map(({ label, stroke, dash }) => ({ label, stroke, dash, width: 2 * unit, value: (_, gpus) => (gpus === null ? "" : count(gpus ?? 0)), points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) })),
       ],
     };
   }

@@ -97,7 +97,7 @@ function queuesCard({ store, colours }) {
     <ul class="bars">
       ${queues.toSorted((a, b) => amount(b.gpus.allocated) - amount(a.gpus.allocated)).slice(0, 8).map(
         (each) => html`<li>${queueMark(each.metadata.name, colours)}
-          <span class="n">${shown(each.gpus.allocated)}${due(each) ? html`<small> of ${count(due(each))} due</small>` : nothing}</span>
+          <span class="n">${count(amount(each.gpus.allocated))}${due(each) ? html`<small> of ${count(due(each))} due</small>` : nothing}</span>
           ${shareBar(each, most, colours)}</li>`,
       )}
     </ul>

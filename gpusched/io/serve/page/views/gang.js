@@ -3,7 +3,8 @@
 import { ask } from "../data/api.js";
 import { clock, count, keyOf, many, moment, placeOf, shown } from "../data/text.js";
 import { sayTrouble } from "../data/troubles.js";
-import { gpus, name, queueMark, stateMark, when } from "../parts/bits.js";
+import { gangOf, gpus, name, queueMark, stateMark, when } from "../parts/bits.js";
+import { spanWords } from "./future.js";
 import { placed } from "./waiting.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
@@ -66,20 +67,18 @@ function facts(page, gang) {
 function details(page, told) {
   const { store } = page;
   const story = told.story ?? [];
-  const terms = told.order?.terms ?? [];
+  const room = told.room ? `${shown(spanWords({ ...told.room, what: "reserved" }, store.now()))}` : "";
+  const nodes = told.nodes?.length ? told.nodes : (told.room?.nodes ?? []);
   return html`<div class="beside">
     <div class="stack">
-      ${told.nodes?.length && store.about?.nodes !== false
-        ? html`<section class="card map" aria-labelledby="places-title"><h2 id="places-title">Its places on ${many(told.nodes.length, "node")}</h2><cluster-map></cluster-map></section>`
+      ${nodes.length && store.about?.nodes !== false
+        ? html`<section class="card map" aria-labelledby="places-title"><h2 id="places-title">${told.nodes?.length ? `Its places on ${many(nodes.length, "node")}` : "Where it is to start"}</h2>
+            ${room ? html`<p>${room}.</p>` : nothing}<cluster-map></cluster-map></section>`
         : nothing}
       <section class="card" aria-labelledby="pods-title"><h2 id="pods-title">Pods</h2><long-table id="pods"></long-table></section>
     </div>
     <div class="side">
-      ${terms.length
-        ? html`<section class="card" aria-labelledby="order-title"><h2 id="order-title">Its place in the order</h2>
-            <p>${count(told.order.position)} of ${count(told.order.of)}</p>
-            <dl class="facts">${terms.map((each) => html`<div><dt>${shown(each.name)}</dt><dd>${shown(each.value)} <small>${shown(each.message)}</small></dd></div>`)}</dl></section>`
-        : nothing}
+      ${told.order?.terms?.length || told.order?.message ? orderCard(told.order) : nothing}
       <section class="card" aria-labelledby="story-title"><h2 id="story-title">Its story</h2>
         ${story.length ? nothing : html`<p class="soft">Nothing was decided about it since the daemon started.</p>`}
         <ol class="story">${story.map(
@@ -89,18 +88,33 @@ function details(page, told) {
   </div>`;
 }
 
+/** Its turn, what put it there, and after whom: the terms in the order in which they count. */
+function orderCard(order) {
+  const of = (position, total) => `${count(position)}${total ? ` of ${count(total)}` : ""}`;
+  const own = (each) => (each.policy === order.decidedBy ? "decided" : "");
+  return html`<section class="card" aria-labelledby="order-title"><h2 id="order-title">Its place in the order</h2>
+    ${order.position ? html`<p><b>${of(order.position, order.total)}</b> of all, ${of(order.queuePosition, order.queueTotal)} in its queue</p>` : nothing}
+    ${order.after ? html`<p class="soft">It comes after</p>${gangOf(order.after.namespace, order.after.kind, order.after.name)}` : nothing}
+    ${order.message ? html`<p>${shown(order.message)}</p>` : nothing}
+    <ol class="terms">${(order.terms ?? []).map(
+      (each) => html`<li class=${own(each)}><b>${shown(each.policy)}</b><span class="n">${shown(each.value)}</span>
+        <p>${each.queue ? html`queue ${name(each.queue)}: ` : nothing}${shown(each.message)}</p></li>`,
+    )}</ol></section>`;
+}
+
 /** All nodes, or in a large cluster those of the domains that the gang is in. */
 function around(store, told) {
   if (!told || store.nodes.size <= NODES_MAX) return undefined;
   const place = (node) => placeOf(node).join(" ");
-  const own = new Set(told.nodes.map((each) => store.nodes.get(each)).filter(Boolean).map(place));
+  const places = told.nodes?.length ? told.nodes : (told.room?.nodes ?? []);
+  const own = new Set(places.map((each) => store.nodes.get(each)).filter(Boolean).map(place));
   return [...store.nodes.values()].filter((each) => own.has(place(each)));
 }
 
 /** @param {import("../main.js").Page} page */
 export function fillGang(page) {
   const { told, key } = known;
-  page.find("cluster-map")?.show({ store: page.store, by: "queue", gang: key, height: MAP_HEIGHT, nodes: around(page.store, told) });
+  page.find("cluster-map")?.show({ store: page.store, by: "queue", gang: key, height: MAP_HEIGHT, nodes: around(page.store, told), framed: told?.nodes?.length ? [] : (told?.room?.nodes ?? []) });
   page.find("#pods")?.show({
     label: "pods",
     rows: told?.members ?? [],

@@ -79,6 +79,8 @@ class QueueSeries:
             now: seconds since the epoch.
             queues: by name, as they are.
         """
+        if not queues and not self._columns:
+            return  # nothing was told yet: there is always the default queue
         last = self._times[-1] if self._times else now - self.period_s
         if last <= now < last + self.period_s:
             return

@@ -1,0 +1,52 @@
+"""Room that is kept for gangs that wait: by reservations, nominations and moves."""
+
+from __future__ import annotations
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.session.backfill.availability_profile import FOREVER
+from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.state.session import Session
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ReservedRoom:
+    """Room that is kept for a gang that waits.
+
+    Attributes:
+        nodes: on which it is, sorted.
+        begins: seconds since the epoch; 0.0 where it is kept from now on.
+        ends: when the gang is to have ended; 0.0 where that is not known.
+    """
+
+    gang: GangKey
+    nodes: tuple[str, ...]
+    begins: float = 0.0
+    ends: float = 0.0
+
+
+def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
+    """Kept room by gang: from now on where its nodes are nominated, else from when it is reserved."""
+    nodes = session.snapshot.nodes.nodes
+    found: dict[GangKey, ReservedRoom] = {}
+    reservations = session_reservations(session)
+    for each in reservations.reserved_gangs if reservations is not None else ():
+        room = each.reservation
+        if session.placements.assigned(each.gang):
+            continue
+        found[room.gang] = ReservedRoom(
+            gang=room.gang,
+            nodes=tuple(sorted(nodes[row].name for row in room.rows.tolist())),
+            begins=float(room.start) if room.start > session.snapshot.now else 0.0,
+            ends=float(room.end) if room.end < FOREVER else 0.0,
+        )
+    held = session.nominations.gang_keys()
+    for gang in session.snapshot.gangs:
+        if gang.key not in held or session.placements.assigned(gang):
+            continue
+        places = (*session.nominations.places(gang), *session.nominations.moved_places(gang))
+        if places:
+            names = {nodes[place.row].name for place in places}
+            found[gang.key] = ReservedRoom(gang=gang.key, nodes=tuple(sorted(names)))
+    return tuple(sorted(found.values(), key=lambda room: room.gang))
