@@ -67,6 +67,7 @@ from gpusched.io.write.writers import WriterListeners, Writers, build_writers
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.state.plan import GangStop, Plan
+from gpusched.session.status.foreign_names import hide_names
 from gpusched.view.node_views import gpu_totals_view
 
 _LEASE_CONNECTIONS: Final = 2
@@ -341,11 +342,20 @@ class App:
             leading=lambda: self.leadership.leading,
             ready=lambda: self.readiness()[1] or "ok",
             scheduler_names=options.config.scheduler_names,
+            hide=self._hide_names,
         )
         self._decision_log.followers.append(self.view.decided)
         self._follow_with_view()
         serving = asyncio.create_task(self.view.run(), name="view")
         stack.push_async_callback(end_task, serving)
+
+    def _hide_names(self, text: str, reader: str) -> str:
+        """A sentence as users of one namespace may read it."""
+        config = self.options.config if self.cycle is None else self.cycle.rules.config
+        if config.names_of_other_namespaces == "shown":
+            return text
+        known = self.cache.namespaces.items
+        return hide_names(text, reader, lambda name: ObjectKey("", name) in known)
 
     def _follow_with_view(self) -> None:
         """Have the view follow the sessions of this term."""
@@ -409,7 +419,8 @@ class App:
             only_look=bool(self._restored),
         )
         history = self._begin_history()
-        self.cycle.decided += [self._decision_log.decided, history.decided, *self.on_plan]
+        self.cycle.decided += [self._decision_log.decided, *self.on_plan]
+        self.cycle.shown.append(lambda _snapshot, plan: history.decided(plan))
         self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle

@@ -93,6 +93,7 @@ def _rows(config: Config) -> list[tuple[str, str]]:
     terms = f"of {_span(election.lease_duration_s)}, renewed every {_span(election.retry_period_s)}"
     return [
         ("schedulerNames", ", ".join(config.scheduler_names)),
+        ("namesOfOtherNamespaces", config.names_of_other_namespaces),
         ("podGroupPriority", config.pod_group_priority),
         *_priority_border(config),
         ("gpuResources", ", ".join(each.name for each in config.gpu_resources.listed)),
@@ -174,6 +175,7 @@ def _json(config: Config) -> dict[str, Any]:
     election = config.leader_election
     return {
         "schedulerNames": config.scheduler_names,
+        "namesOfOtherNamespaces": config.names_of_other_namespaces,
         "podGroupPriority": config.pod_group_priority,
         "nonPreemptibleFromPriority": config.non_preemptible_from_priority,
         "gpuResources": [_resource(each) for each in config.gpu_resources.listed],

@@ -24,6 +24,8 @@ Argument: TypeAlias = (
 Solver: TypeAlias = Literal["cpsat", "greedy", "heuristic"]
 GroupPriority: TypeAlias = Literal["trusted", "ofPods"]
 GROUP_PRIORITIES: Final[tuple[GroupPriority, ...]] = ("trusted", "ofPods")
+ForeignNamesShown: TypeAlias = Literal["hidden", "shown"]
+FOREIGN_NAMES_SHOWN: Final[tuple[ForeignNamesShown, ...]] = ("hidden", "shown")
 SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy", "heuristic")
 
 
@@ -183,6 +185,8 @@ class Config:
 
     Attributes:
         scheduler_names: pods with one of these ``schedulerName`` are ours.
+        names_of_other_namespaces: whether what users of one namespace read, in conditions, events
+            and the view, names gangs and pods of others.
         pod_group_priority: whether the priority class of a PodGroup counts as it is where no
             ResourceQuota limits it, or no further than the priority that its pods were admitted
             with.
@@ -199,6 +203,7 @@ class Config:
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
+    names_of_other_namespaces: ForeignNamesShown = "hidden"
     pod_group_priority: GroupPriority = "trusted"
     non_preemptible_from_priority: int | None = None
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES

@@ -13,10 +13,12 @@ from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources_in_force
 from gpusched.base import limits
 from gpusched.config.model import (
     DEFAULT,
+    FOREIGN_NAMES_SHOWN,
     GROUP_PRIORITIES,
     SOLVERS,
     Config,
     CycleConfig,
+    ForeignNamesShown,
     GroupPriority,
     LeaderElectionConfig,
     PlacementConfig,
@@ -65,6 +67,11 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
     config = Config(
         source=problems.source,
         scheduler_names=top.read("schedulerNames", _names, default=DEFAULT.scheduler_names),
+        names_of_other_namespaces=top.read(
+            "namesOfOtherNamespaces",
+            _foreign_names,
+            default=DEFAULT.names_of_other_namespaces,
+        ),
         pod_group_priority=top.read(
             "podGroupPriority", _group_priority, default=DEFAULT.pod_group_priority
         ),
@@ -264,6 +271,10 @@ def _names(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[str, ..
 
 def _solver(node: YamlNode, name: str, _: ConfigProblems) -> Solver:
     return one_of(node, name, SOLVERS)
+
+
+def _foreign_names(node: YamlNode, name: str, _: ConfigProblems) -> ForeignNamesShown:
+    return one_of(node, name, FOREIGN_NAMES_SHOWN)
 
 
 def _group_priority(node: YamlNode, name: str, _: ConfigProblems) -> GroupPriority:

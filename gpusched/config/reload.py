@@ -19,6 +19,7 @@ from gpusched.config.yaml_tree import list_names
 
 _SECTIONS: Final = {
     "scheduler_names": "schedulerNames",
+    "names_of_other_namespaces": "namesOfOtherNamespaces",
     "pod_group_priority": "podGroupPriority",
     "non_preemptible_from_priority": "nonPreemptibleFromPriority",
     "gpu_resources": "gpuResources",

@@ -33,26 +33,27 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"{file} is good; the daemon would run:",
-        "  schedulerNames     gpusched",
-        "  podGroupPriority   trusted",
+        "  schedulerNames           gpusched",
+        "  namesOfOtherNamespaces   hidden",
+        "  podGroupPriority         trusted",
         (
-            "  gpuResources       nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, "
+            "  gpuResources             nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, "
             "gpu.intel.com/xe, habana.ai/gaudi, huawei.com/Ascend910"
         ),
-        "  deviceQuota        gpu.nvidia.com 1 nvidia.com/gpu; mig.nvidia.com 1 nvidia.com/gpu",
-        "  actions            enqueue, allocate, preempt, reclaim, backfill",
-        "  tier 1             sla, priority, gang, quota, conformance, minruntime",
+        "  deviceQuota              gpu.nvidia.com 1 nvidia.com/gpu; mig.nvidia.com 1 nvidia.com/gpu",
+        "  actions                  enqueue, allocate, preempt, reclaim, backfill",
+        "  tier 1                   sla, priority, gang, quota, conformance, minruntime",
         (
-            "  tier 2             predicates, fairshare, lifetime (staleAfter: 60s), drain, "
+            "  tier 2                   predicates, fairshare, lifetime (staleAfter: 60s), drain, "
             "walltime (reservations: 8), drf, topology (compact: gangs), nodeorder (strategy: binpack)"
         ),
-        "  placement          cpsat, budget 500ms, workers 1, seed 1",
-        "  cycle              5ms after a change, at least every 10s",
-        "  limits             as by default",
-        "  clientConnection   4000 requests a second, 96 connections",
-        "  history            no file; in one of --history for 720h, 1,000,000 runs at most",
+        "  placement                cpsat, budget 500ms, workers 1, seed 1",
+        "  cycle                    5ms after a change, at least every 10s",
+        "  limits                   as by default",
+        "  clientConnection         4000 requests a second, 96 connections",
+        "  history                  no file; in one of --history for 720h, 1,000,000 runs at most",
         (
-            "  leaderElection     lease gpusched-system/gpusched of 15s, renewed every 2s, "
+            "  leaderElection           lease gpusched-system/gpusched of 15s, renewed every 2s, "
             "given up after 10s"
         ),
     ]

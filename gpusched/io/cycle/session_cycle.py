@@ -59,6 +59,7 @@ from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus,
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.foreign_names import ForeignNames
 from gpusched.session.status.next_wakeup import next_wakeup
 
 _DUE_LEAST_S: Final = 0.02
@@ -168,14 +169,16 @@ class SessionCycle:
         """Told of commits that raised while they were under way."""
         self.pauses = BindPauses(clock, self.wake)
         """Told of commits that came to rest."""
+        self._foreign_names = ForeignNames()
         self._counted: dict[str, tuple[Resources, Resources]] = {}
         self._partial_gangs = PartialGangs()
         self.sessions = 0
         """How many were run."""
         self.decided: list[Callable[[Plan], None]] = []
-        """Told of every plan after it was carried out."""
+        """Told of every plan after it was carried out, with all names: for operators."""
         self.shown: list[Callable[[Snapshot, Plan, Decision], None]] = []
-        """Told what each session saw, of its plan with statuses as they are written, and of its decision."""
+        """Told what each session saw, of its plan with sentences and statuses as they are written, and of its
+        decision."""
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
         self._guard: PluginGuard | None = None
@@ -342,12 +345,12 @@ class SessionCycle:
                         "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
                         pods=len(gang.binds), committed=committed,
                     )  # fmt: skip
-            for key, fault in self._preemption_executor.submit(decision.plan, snapshot.nodes):
+            told = self._for_readers(decision.plan, snapshot)
+            for key, fault in self._preemption_executor.submit(told, snapshot.nodes):
                 self._set_gang_aside(key, "claims", fault, snapshot)
             self._recover_partial_gangs(snapshot)
             with self.faults.contain("claims"):
                 self._binder.release_leftovers(snapshot.gangs)
-            told = decision.plan
             with self.faults.contain("status"):
                 told = self._with_written_statuses(told, snapshot)
                 for name, untold in self._status.submit(told.gangs, told.queues, told.topologies):
@@ -357,6 +360,12 @@ class SessionCycle:
         with self.faults.contain("metrics"):
             self._measure(decision)
         self._tell_listeners(decision, told, snapshot)
+
+    def _for_readers(self, plan: Plan, snapshot: Snapshot) -> Plan:
+        """The plan with sentences as those may read them in whose namespaces they are written."""
+        if self.rules.config.names_of_other_namespaces == "shown":
+            return plan
+        return self._foreign_names.hide(plan, snapshot)
 
     def _with_written_statuses(self, plan: Plan, snapshot: Snapshot) -> Plan:
         """The plan with statuses as they are written."""

@@ -80,7 +80,7 @@ class ServedHistory:
             sums = await self._ask(partial(sum_history, file, wanted, by, now))
             return {"kind": "HistorySumList", "items": [sum_as_json(each, by) for each in sums]}
         page = await self._ask(partial(query_history, file, wanted))
-        items = [run_as_json(run, now) for run in page.runs]
+        items = [_without_foreign_claimant(run_as_json(run, now), access) for run in page.runs]
         return {"kind": "HistoryList", "continue": page.after, "items": items}
 
     async def _ask(self, question: Callable[[], T]) -> T:
@@ -95,6 +95,15 @@ class ServedHistory:
             ) from error
         except UsageError as error:
             raise AccessRefused(400, "BadRequest", str(error)) from error
+
+
+def _without_foreign_claimant(item: dict[str, Any], access: ViewAccess) -> dict[str, Any]:
+    """A run that does not name for whom it ended, where that is in a namespace that may not be seen."""
+    kind, _, name = str(item["endedBy"]).partition(" ")
+    namespace, slash, _ = name.partition("/")
+    if slash and not access.sees_namespace(namespace):
+        item["endedBy"] = f"{kind} of another namespace"
+    return item
 
 
 def _namespaces(named: str, access: ViewAccess) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from gpusched.session.decide import Decision
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.foreign_names import HideNames
 from gpusched.view.follower import SeenSession
 from gpusched.view.frames import ViewHead
 from gpusched.view.model import DecisionView, GangOfEvent, GpuTotalsView
@@ -34,6 +35,7 @@ class ServedView:
         leading: whether it leads now.
         ready: the sentence of ``/readyz``.
         scheduler_names: for whose pods it decides.
+        hide: takes names of other namespaces out of a sentence for readers of one.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class ServedView:
         leading: Callable[[], bool],
         ready: Callable[[], str],
         scheduler_names: Sequence[str],
+        hide: HideNames,
     ) -> None:
         self._announcement = announcement
         self._clock = clock
@@ -53,6 +56,7 @@ class ServedView:
         self._leading = leading
         self._ready = ready
         self._scheduler_names = tuple(scheduler_names)
+        self._hide = hide
         self._publisher = ViewPublisher(address, clock, self._head)
         self.gpu_totals: Callable[[], GpuTotalsView | None] = lambda: None
         """As they were counted last."""
@@ -110,7 +114,7 @@ class ServedView:
             DecisionView(
                 time=format_time(self._clock.now()),
                 event=line.event,
-                message=f"{line.sentence}{rest}",
+                message=self._hide(f"{line.sentence}{rest}", line.gang.namespace),
                 gang=about,
             )
         )

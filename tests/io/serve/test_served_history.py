@@ -66,6 +66,25 @@ async def ask(file):
         await client.close()
 
 
+async def test_for_whom_a_run_ended_is_told_to_those_who_may_see_it(ask, file):
+    """Given a run that ended for a gang of another team, then its own team reads the kind alone."""
+    run = GangRun(
+        gang=GangKey("Job", "team-a", "lost"), uid=UID("lost"), seen=BEGAN, queue="q", priority=0,
+        min_member=1, created=BEGAN, since=BEGAN, started=BEGAN, ended=BEGAN + 9_999,
+        outcome="Preempted", ended_by="PodGroup team-b/secret",
+    )  # fmt: skip
+    store = HistoryStore(file)
+    store.put([run_as_row(run)])
+    store.close()
+    told = {}
+    for access in (EVERYTHING, TEAM_A):
+        _, page, _ = await ask("/v1/history?state=Preempted", access)
+        (told[access],) = (each["endedBy"] for each in page["items"])
+    assert told == {
+        EVERYTHING: "PodGroup team-b/secret", TEAM_A: "PodGroup of another namespace",
+    }  # fmt: skip
+
+
 async def test_an_administrator_gets_pages_of_all(ask):
     """Given pages of four, then ten runs, the latest end first, each once."""
     found, rest = [], ""
