@@ -33,7 +33,7 @@ async def ensure_namespace(api: ApiClient, name: str, clock: Clock) -> None:
         try:
             await make_namespace(api, name)
         except Denied as error:
-            _log.warning("cannot make sure that the lease's namespace exists", why=str(error))
+            _log.debug("cannot make sure that the lease's namespace exists", why=str(error))
             return
         except GpuschedError as error:
             if str(error) != told:

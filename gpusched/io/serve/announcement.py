@@ -11,11 +11,14 @@ import json
 import socket
 from typing import Any, Final
 
+from yarl import URL
+
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError, NotFound
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
+from gpusched.io.observe.endpoints import is_loopback
 from gpusched.io.observe.logs import Logger
 
 ADDRESS: Final = "gpusched.io/view"
@@ -25,7 +28,7 @@ MACHINE: Final = "gpusched.io/view-machine"
 _API_VERSION: Final = "coordination.k8s.io/v1"
 _LOOK_S: Final = 2.0
 _READ_EACH: Final = 5
-"""Who stands by looks at every fifth beat."""
+"""The Lease is looked at every fifth beat: it may be another's, or have been made anew."""
 _log = Logger(__name__)
 
 
@@ -87,8 +90,8 @@ class ViewAnnouncement:
                 self._told = ""
                 if number % _READ_EACH == 0:
                     self.leader = await self._read()
-            elif url and url != self._told:
-                await self._write(url)
+            elif url and (url != self._told or number % _READ_EACH == 0):
+                await self._tell(url)
                 self._told = url
         except (GpuschedError, ValueError) as error:
             if str(error) != self._trouble:
@@ -102,7 +105,10 @@ class ViewAnnouncement:
         await self._clock.sleep(_LOOK_S)
 
     async def _read(self) -> str:
-        return announced_address(await self._lease())[0]
+        """Where the leader's is; nothing where that address would be this machine's, and is not."""
+        address, machine = announced_address(await self._lease())
+        host = URL(address).host or ""
+        return "" if is_loopback(host) and machine != socket.gethostname() else address
 
     async def _lease(self) -> dict[str, Any] | None:
         answer = await self._api.request("GET", self._path, timeout_s=limits.REQUEST_TIMEOUT_S)
@@ -113,8 +119,10 @@ class ViewAnnouncement:
         found = json.loads(answer.body)
         return found if isinstance(found, dict) else None
 
-    async def _write(self, url: str) -> None:
+    async def _tell(self, url: str) -> None:
         lease = await self._lease()
+        if announced_address(lease) == (url, socket.gethostname()):
+            return
         if lease is None and not self._create_if_missing:
             raise NotFound(
                 f"there is no Lease {self._namespace}/{self._name}: apply the manifests of this version"

@@ -17,6 +17,8 @@ _SILENT_S: Final = 60.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENT_S)
 _OTHERS: Final = ("Last-Event-ID", "Accept")
 _PASSED_ON: Final = ("Authorization", "Gpusched-Authorization", *_OTHERS)
+_PASSED: Final = "Gpusched-Passed-On"
+"""Marks what a daemon that stands by passes on: the next one answers it or refuses."""
 _PASSED_BACK: Final = (
     "Content-Type",
     "Retry-After",
@@ -52,16 +54,21 @@ class ViewForwarder:
             address: ``scheme://host:port`` of the other; empty where it is not known.
 
         Raises:
-            AccessRefused: it cannot be reached.
+            AccessRefused: it cannot be reached, or the request was passed on to us.
         """
-        if not address:
-            raise AccessRefused(
-                503,
-                "ServiceUnavailable",
-                "this daemon stands by, and none leads yet: try again soon",
+        stands_by = self._headers is None
+        if stands_by and _PASSED in request.headers:
+            raise _unavailable(
+                "this daemon stands by, and so does the one that asked it: try again soon"
             )
-        names = _PASSED_ON if self._headers is None else _OTHERS
+        if not address:
+            raise _unavailable(
+                "this daemon stands by, and knows no other one that leads and serves a view: "
+                "try again soon"
+            )
+        names = _PASSED_ON if stands_by else _OTHERS
         headers = {name: request.headers[name] for name in names if name in request.headers}
+        headers |= {_PASSED: "1"} if stands_by else {}
         url = URL(address.rstrip("/") + request.raw_path, encoded=True)
         try:
             async with self._session.get(
@@ -79,6 +86,8 @@ class ViewForwarder:
                         await response.write(chunk)
                 return response
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise AccessRefused(
-                503, "ServiceUnavailable", "the daemon that leads cannot be reached: try again soon"
-            ) from error
+            raise _unavailable("the daemon that leads cannot be reached: try again soon") from error
+
+
+def _unavailable(why: str) -> AccessRefused:
+    return AccessRefused(503, "ServiceUnavailable", why)

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from gpusched.io.serve.child import ViewListener
+from gpusched.io.serve.forwarding import ViewForwarder
 from gpusched.io.serve.reviews import AccessRefused
 from gpusched.io.serve.view_server import ViewServer
 from gpusched.lab.virtual_time.loop import run_virtual
@@ -508,3 +509,33 @@ def test_who_loses_its_rights_is_told_nothing_more():
 
 async def _refused(_request, _namespaces):
     raise AccessRefused(401, "Unauthorized", "say who you are")
+
+
+def test_daemons_that_take_each_other_for_the_leader_answer_at_once():
+    """Given one that leads no more and is still told of as the leader: it asks itself once, not for ever."""
+
+    async def main(clock):
+        store, forwarder = ViewStore(), ViewForwarder(aiohttp.ClientSession())
+        asked = []
+
+        async def pass_on(request, address):
+            asked.append(request.path)
+            return await forwarder.pass_on(request, address)
+
+        async def authorized(_request, _namespaces):
+            return EVERYTHING
+
+        listener = ViewListener(
+            ViewServer(store, clock, authorized, forward=pass_on).application(), clock
+        )
+        url = f"http://127.0.0.1:{await listener.start([('127.0.0.1', 0)])}"
+        store.take(ViewHead(version="1", daemon="d", leading=False, leader=url))
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/gangs") as answer:
+            got = answer.status, (await answer.json())["message"]
+        await forwarder.close()
+        await listener.stop()
+        return got, len(asked)
+
+    (status, message), times = run_virtual(main)
+    assert (status, times) == (503, 2)
+    assert message == "this daemon stands by, and so does the one that asked it: try again soon"
