@@ -7,6 +7,9 @@ import json
 import pytest
 
 from gpusched.base import errors, limits
+from gpusched.devcluster.apiserver.rbac.default_roles import _TO_EDIT, _TO_VIEW
+from gpusched.io.client import missing_rights
+from gpusched.io.client.missing_rights import DAEMON_ROLE, explain_denied
 from gpusched.io.client.responses import ApiResponse, api_error
 from gpusched.io.client.watch_lines import LineSplitter, WatchLineTooLong
 
@@ -114,3 +117,60 @@ def test_any_body_makes_a_sentence(body):
     assert isinstance(error, errors.NotFound)
     assert "\n" not in str(error)
     assert str(error).startswith("could not get x: ")
+
+
+WHO = 'User "ana" cannot'
+ASK = "has this right: bind it to this user, or ask an administrator to"
+ADMIN = "of Kubernetes' own roles only cluster-admin has this right: ask an administrator for it"
+
+
+@pytest.mark.parametrize(
+    ("message", "todo"),
+    [  # sentences of a Kubernetes 1.36.2
+        (f'{WHO} list resource "pods" in API group "" in the namespace "n"', f"ClusterRole view {ASK}"),
+        (f'{WHO} list resource "nodes" in API group "" at the cluster scope', ADMIN),
+        (f'{WHO} get resource "leases" in API group "coordination.k8s.io" in the namespace "n"', ADMIN),
+        (
+            f'{WHO} list resource "queues" in API group "scheduling.gpusched.io" at the cluster scope',
+            f"ClusterRole gpusched-queue-view (manifests/rbac-users.yaml) {ASK}",
+        ),
+        (f'{WHO} patch resource "jobs" in API group "batch" in the namespace "n"', f"ClusterRole edit {ASK}"),
+        (f'{WHO} patch resource "jobsets" in API group "jobset.x-k8s.io" in the namespace "n"', ADMIN),
+        (
+            f'{WHO} impersonate-on:user-info:get path "/apis"',
+            "leave out --as and what belongs to it, or ask an administrator for the right to impersonate",
+        ),
+        ("ValidatingAdmissionPolicy 'gpusched-queues' denied request: ana may not submit", ""),
+        ("exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1", ""),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_told_with_the_role_that_has_the_right(message, todo):
+    """Given a refusal: a role that truly has the right, and nothing about roles where a policy refuses."""
+    refused = errors.Denied(
+        f"could not do it: forbidden: {message}", status=403, reason="Forbidden"
+    )
+    assert str(explain_denied(refused)) == "; ".join(filter(None, (str(refused), todo)))
+
+
+def test_the_daemon_is_told_its_own_role():
+    """Given the daemon's account: whatever is missing, it is its role that was not bound."""
+    message = f'{WHO} list resource "nodes" in API group "" at the cluster scope'
+    told = str(explain_denied(errors.Denied(message, status=403), DAEMON_ROLE))
+    assert told == f"{message}; {DAEMON_ROLE} {ASK}"
+
+
+@pytest.mark.parametrize(
+    ("rules", "verb", "said"),
+    [(_TO_VIEW, "list", missing_rights._VIEW), (_TO_EDIT, "patch", missing_rights._EDIT)],
+)
+def test_the_roles_of_people_have_what_is_said_of_them(rules, verb, said):
+    """Given Kubernetes' roles as the embedded cluster has them: no right is promised that is not in them."""
+    held = {
+        (group.replace("core", ""), resource)
+        for groups, resources, verbs in rules
+        for group in groups.split()
+        for resource in resources.split()
+        if verb in verbs
+    }
+    promised = {(group, name) for group, names in said.items() for name in names.split()}
+    assert {each for each in promised if each[0] != "scheduling.gpusched.io"} <= held

@@ -31,14 +31,13 @@ from gpusched.cli.command import (
 from gpusched.cli.inspect.cluster_reader import Json, default_namespace, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_yaml
 from gpusched.io.client.api_client import MERGE_PATCH, ApiClient, api_error
-from gpusched.io.client.responses import explain_denied
+from gpusched.io.client.missing_rights import explain_denied
 from gpusched.io.client.transport import JSON
 
 HOLD: Final = "gpusched.io/hold"
 """The annotation that holds a gang; see docs/commands.md."""
 _DONE_IN_PART: Final = 1
 _REVIEW: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-_ROLE: Final = "ClusterRole edit"
 
 
 class ActionRefused(GpuschedError):
@@ -105,7 +104,7 @@ class Server:
         )
         if not answer.ok:
             error = api_error(answer, doing=doing, write=True)
-            raise explain_denied(error, _ROLE) if isinstance(error, Denied) else error
+            raise explain_denied(error) if isinstance(error, Denied) else error
         told = json.loads(answer.body or b"{}")
         return told if isinstance(told, dict) else {}
 

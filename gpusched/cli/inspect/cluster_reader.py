@@ -26,7 +26,7 @@ from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
 from gpusched.io.client.connection_choice import ConnectionChoice, chosen_namespace
 from gpusched.io.client.credentials import choose_credentials
 from gpusched.io.client.kubeconfig_library import kubeconfig_library
-from gpusched.io.client.responses import explain_denied
+from gpusched.io.client.missing_rights import explain_denied
 
 T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
@@ -197,7 +197,7 @@ async def _asked(api: ApiClient, path: str, query: Mapping[str, str] | None = No
 def _body(api: ApiClient, answer: ApiResponse, *, what: str) -> Json:
     if not answer.ok:
         error = api_error(answer, doing=f"read {what}")
-        raise explain_denied(error, role_to_read(what)) if isinstance(error, Denied) else error
+        raise explain_denied(error) if isinstance(error, Denied) else error
     try:
         body = json.loads(answer.body)
     except ValueError as error:
@@ -205,16 +205,6 @@ def _body(api: ApiClient, answer: ApiResponse, *, what: str) -> Json:
     if not isinstance(body, dict):
         raise ClusterUnreachable(f"{api.host} does not answer as an API server")
     return body
-
-
-def role_to_read(what: str) -> str:
-    """Which role of our manifests, or of every cluster, lets people read something."""
-    kind = what.partition(" ")[0].lower()
-    if kind.startswith(("queue", "topolog")):
-        return "ClusterRole gpusched-queue-view (manifests/rbac-users.yaml)"
-    if kind.startswith("podgroup"):
-        return "ClusterRole gpusched-view (manifests/rbac-users.yaml)"
-    return "ClusterRole view"
 
 
 def default_namespace(choice: ConnectionChoice | str | None) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Final
 import attrs
 
 from gpusched.base import errors, limits
-from gpusched.base.errors import Denied
 from gpusched.io.observe.text import one_line
 
 BUDGET_CAUSE: Final = "DisruptionBudget"
@@ -101,20 +100,3 @@ def _status_body(body: bytes) -> dict[str, Any]:
 
 def _seconds(text: str) -> float:
     return float(min(int(text), 3600)) if text.isascii() and text.isdigit() else 0.0
-
-
-DAEMON_ROLE = "ClusterRole gpusched (manifests/rbac.yaml)"
-
-
-def explain_denied(error: Denied, role: str) -> Denied:
-    """The same error with what to do about it.
-
-    Args:
-        error: as the server's answer gave it; for 403 it names user, verb and resource.
-        role: what grants the right.
-    """
-    if error.status == 401:
-        todo = "the API server does not accept these credentials: renew them, or name others"
-    else:
-        todo = f"{role} has this right: bind it to this user, or ask an administrator to"
-    return Denied(f"{error}; {todo}", status=error.status, reason=error.reason)

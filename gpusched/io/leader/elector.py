@@ -22,7 +22,8 @@ from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
-from gpusched.io.client.responses import ApiResponse, api_error, explain_denied
+from gpusched.io.client.missing_rights import explain_denied
+from gpusched.io.client.responses import ApiResponse, api_error
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
 from gpusched.io.observe.logs import Logger
 from gpusched.leader.lease_machine import LeaseMachine

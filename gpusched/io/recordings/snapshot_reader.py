@@ -14,8 +14,8 @@ from gpusched.api.meta.wire import ListMeta
 from gpusched.base import limits
 from gpusched.base.errors import ClusterUnreachable, ConfigError, Denied, Gone, NotFound
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
-from gpusched.io.client.responses import DAEMON_ROLE
-from gpusched.io.client.responses import explain_denied as with_remedy
+from gpusched.io.client.missing_rights import DAEMON_ROLE
+from gpusched.io.client.missing_rights import explain_denied as with_remedy
 from gpusched.io.recordings.pseudonyms import Pseudonyms
 from gpusched.io.recordings.recorded_kinds import RECORDED, RecordedKind
 from gpusched.io.recordings.snapshot_file import Json, MissingKind, SnapshotFile

@@ -28,7 +28,8 @@ from gpusched.api.meta.identity import is_older_version
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
 from gpusched.io.client.api_client import ApiClient, WatchLines, WatchLineTooLong
-from gpusched.io.client.responses import DAEMON_ROLE, ApiResponse, api_error, explain_denied
+from gpusched.io.client.missing_rights import DAEMON_ROLE, explain_denied
+from gpusched.io.client.responses import ApiResponse, api_error
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.text import one_line
 from gpusched.io.watch.installed import is_installed
