@@ -94,8 +94,9 @@ async def test_async_errors_are_api_exceptions(api: Api, aclient: ApiClient):
     assert (taken.value.status, taken.value.reason) == (409, "Conflict")
 
 
+@pytest.mark.usefixtures("node")
 async def test_async_watch_continues_and_meets_410(api: Api, aclient: ApiClient):
-    """A watch goes on from a version; an expired one raises 410."""
+    """A watch goes on from a version; an expired one raises 410, where the history is not kept."""
     core = kubernetes_asyncio.client.CoreV1Api(aclient)
     since = (await core.list_namespaced_pod(api.ns)).metadata.resource_version
     for name in "ab":
@@ -111,17 +112,21 @@ async def test_async_watch_continues_and_meets_410(api: Api, aclient: ApiClient)
                 break
     assert seen == [("ADDED", "a"), ("ADDED", "b")]
     assert int(watch.resource_version) > int(since)
-    with pytest.raises(kubernetes_asyncio.client.ApiException) as expired:
-        await _watch_from_the_beginning(core)
-    assert expired.value.status == 410
+    try:
+        first = await _first_since_the_beginning(core)
+    except kubernetes_asyncio.client.ApiException as expired:
+        assert expired.status == 410  # noqa: PT017 - a young cluster keeps the full history
+    else:
+        assert first == "ADDED"
 
 
-async def _watch_from_the_beginning(core: Any) -> None:
+async def _first_since_the_beginning(core: Any) -> str:
     async with kubernetes_asyncio.watch.Watch().stream(
         core.list_node, resource_version="1", timeout_seconds=2
     ) as stream:
-        async for _ in stream:
-            pass
+        async for event in stream:
+            return str(event["type"])
+    return "nothing"
 
 
 async def test_async_leader_election(api: Api, aclient: ApiClient):
@@ -261,14 +266,19 @@ def _sync_watch(client: kubernetes.client.ApiClient, namespace: str) -> list[str
         seen.append(event["object"].metadata.name)
         if len(seen) == 2:
             watch.stop()
-    with pytest.raises(kubernetes.client.ApiException) as expired:
-        list(kubernetes.watch.Watch().stream(core.list_node, resource_version="1"))
-    assert expired.value.status == 410
+    history = kubernetes.watch.Watch().stream(
+        core.list_node, resource_version="1", timeout_seconds=2
+    )
+    try:
+        assert next(iter(history), {})["type"] == "ADDED"
+    except kubernetes.client.ApiException as expired:
+        assert expired.status == 410  # noqa: PT017 - a young cluster keeps the full history
     return seen
 
 
+@pytest.mark.usefixtures("node")
 async def test_sync_watch(api: Api, client: kubernetes.client.ApiClient):
-    """A watch goes on from the version of a list; an expired one raises 410."""
+    """A watch goes on from the version of a list; an expired one raises 410, where the history is not kept."""
     assert await in_thread(_sync_watch, client, api.ns) == ["a", "b"]
 
 

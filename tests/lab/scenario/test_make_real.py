@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from benchmarks.real import __main__ as real
+from benchmarks.real import contract
 from benchmarks.real.compared import compared, rows
 from gpusched.lab.scenario.judge.tolerance import NOTED
 from gpusched.lab.scenario.play.on_embedded import play_embedded
@@ -120,3 +121,16 @@ def test_what_differs_is_told_with_both_sentences(tmp_path: Path) -> None:
     assert len(both.needed_slack) == 1
     assert rows([both])[1][-2:] == ("1", "1")
     assert compared(virtual, virtual).differs == ()
+
+
+def test_a_suite_that_never_ends_is_ended_and_named(tmp_path):
+    """Given a case that waits for ever: what held is counted, and the case is told with the end."""
+    cases = "def test_holds(): pass\ndef test_waits():\n    import time\n    time.sleep(60)\n"
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser): parser.addoption('--target')"
+    )
+    (tmp_path / "test_case_x.py").write_text(cases)
+    held: list[str] = []
+    played = contract.play("file", tell=held.append, folder=tmp_path, limit_s=10)
+    assert held == ["1 cases, test_holds"]
+    assert played == contract.Contract(1, ("the suite ended in test_waits with exit status -9",))
