@@ -420,7 +420,7 @@ class App:
         )
         history = self._begin_history()
         self.cycle.decided += [self._decision_log.decided, *self.on_plan]
-        self.cycle.shown.append(lambda _snapshot, plan: history.decided(plan))
+        self.cycle.shown.append(lambda _snapshot, plan, _decision: history.decided(plan))
         self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle

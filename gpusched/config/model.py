@@ -203,7 +203,7 @@ class Config:
     """
 
     scheduler_names: tuple[str, ...] = ("gpusched",)
-    names_of_other_namespaces: ForeignNamesShown = "hidden"
+    names_of_other_namespaces: ForeignNamesShown = "shown"
     pod_group_priority: GroupPriority = "trusted"
     non_preemptible_from_priority: int | None = None
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES

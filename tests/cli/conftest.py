@@ -34,13 +34,22 @@ class Cluster:
         if found is None:
             return 404, {"kind": "Status", "message": "not found", "reason": "NotFound"}
         if isinstance(found, int):
-            return found, {"kind": "Status", "message": "you may not", "reason": "Forbidden"}
+            return found, {"kind": "Status", "message": _refusal(url.path), "reason": "Forbidden"}
         if isinstance(found, dict | str):
             return 200, found
         items = [item for item in found if _selected(item, query)]
         start = int(query.get("continue", "0"))
         more = str(start + 2) if start + 2 < len(items) else ""
         return 200, {"metadata": {"continue": more}, "items": items[start : start + 2]}
+
+
+def _refusal(path):
+    """As the API server says who may not list what; of paths that are no lists, shorter."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    return f'you may not: User "ann" cannot list resource "{rest[0]}" in API group "{group}"'
 
 
 def _selected(item, query):

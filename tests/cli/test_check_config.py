@@ -34,7 +34,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
     assert lines == [
         f"{file} is good; the daemon would run:",
         "  schedulerNames           gpusched",
-        "  namesOfOtherNamespaces   hidden",
+        "  namesOfOtherNamespaces   shown",
         "  podGroupPriority         trusted",
         (
             "  gpuResources             nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, "

@@ -723,9 +723,11 @@ def test_what_may_not_be_read_is_status_77(cluster, capsys, command, path, role)
     """The server answers: the sentence names the role that has the right."""
     cluster.objects[path] = 403
     assert main(command) == 77
+    kind = path.rpartition("/")[2]
     assert capsys.readouterr().err == (
-        f"gpusched: could not read {path.rpartition('/')[2]}: you may not; ClusterRole {role} has "
-        "this right: bind it to this user, or ask an administrator to\n"
+        f'gpusched: could not read {kind}: you may not: User "ann" cannot list resource "{kind}" in API '
+        f'group "scheduling.gpusched.io"; ClusterRole {role} has this right: bind it to this user, or '
+        "ask an administrator to\n"
     )
 
 

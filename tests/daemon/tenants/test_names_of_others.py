@@ -1,4 +1,4 @@
-"""What users of one namespace read names nothing of others, unless the configuration says so."""
+"""What users of one namespace read names nothing of others where the configuration says so."""
 
 from __future__ import annotations
 
@@ -103,11 +103,13 @@ PORTED = "1 has no free host port for it (taken by {})"
 SOMEBODY = "a workload of another namespace"
 
 
-def test_names_of_other_namespaces_are_not_told(play, lines):
-    """Given neighbours in the way, then conditions, events and explain say that, and not who."""
+def test_names_of_other_namespaces_are_not_told(play, lines, tmp_path):
+    """Given ``namesOfOtherNamespaces: hidden``, then conditions, events and explain say that neighbours are in the way, not who."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("namesOfOtherNamespaces: hidden\n")
 
     async def scenario(w):
-        await neighbours(w)
+        await neighbours(w, config_file=str(file))
         mine = read_in(w, MINE)
         assert "secret" not in mine
         assert THEIRS not in mine
@@ -122,10 +124,10 @@ def test_names_of_other_namespaces_are_not_told(play, lines):
     play(scenario)
 
 
-def test_they_are_told_where_the_configuration_says_so(play, tmp_path):
-    """Given ``namesOfOtherNamespaces: shown``, then the names are in the sentences; taken back, they go."""
+def test_they_are_told_unless_the_configuration_hides_them(play, tmp_path):
+    """Given no such setting, then the names are in the sentences; with ``hidden`` they go."""
     file = tmp_path / "gpusched.yaml"
-    file.write_text("namesOfOtherNamespaces: shown\n")
+    file.write_text("{}\n")
 
     async def scenario(w):
         await neighbours(w, config_file=str(file))
@@ -133,7 +135,7 @@ def test_they_are_told_where_the_configuration_says_so(play, tmp_path):
         assert held in await why(w, "podgroup", "racked")
         assert PORTED.format("team-b/secret-0") in await why(w, "pod", "ported")
         assert "preempted for team-b/secret-high" in read_in(w, MINE)
-        file.write_text("{}\n")
+        file.write_text("namesOfOtherNamespaces: hidden\n")
         await w.until(lambda: SOMEBODY in w.condition("racked").get("message", ""), within=60)
 
     play(scenario)
