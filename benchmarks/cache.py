@@ -96,7 +96,7 @@ def _memory(pages: list[bytes]) -> list[Figure]:
         cache = Cache(DEFAULT.scheduler_names)
         for item in items:
             cache.put_pod(item)
-        cache.snapshot(0.0)
+        cache.take_snapshot(0.0)
         del items
         gc.collect()
         whole = tracemalloc.get_traced_memory()[0]

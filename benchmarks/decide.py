@@ -138,7 +138,9 @@ def session_ms(cache: Cache, *, expect: int) -> list[float]:
         _touch_all(cache)
         gc.collect()
         began = time.perf_counter()
-        decision = decide(cache.snapshot(_NOW), policy, guard=guard, session_cache=SessionCache())
+        decision = decide(
+            cache.take_snapshot(_NOW), policy, guard=guard, session_cache=SessionCache()
+        )
         times.append((time.perf_counter() - began) * 1e3)
         placed = sum(len(gang.binds) for gang in decision.plan.binds)
         if placed != expect:
@@ -150,7 +152,7 @@ def _touch_all(cache: Cache) -> None:
     """Every gang is counted anew, as after a burst of events."""
     for each in cache.pods.values():
         if each.scheduler in cache.schedulers:
-            cache.families.join(each, each)
+            cache.families.add_member(each, each)
 
 
 def _put(kind: str, put: Callable[..., None], obj: dict[str, object], *, serial: int) -> None:

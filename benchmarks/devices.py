@@ -126,7 +126,7 @@ def _waiting() -> list[Figure]:
         for turn in range(TURNS + 1):
             gc.collect()
             began = time.process_time()
-            decide(cache.snapshot(_NOW + turn), policy, guard=guard, session_cache=kept)
+            decide(cache.take_snapshot(_NOW + turn), policy, guard=guard, session_cache=kept)
             runs.append(time.process_time() - began)
         spent[claims] = runs
     quiet, spread = middle(spent[True][1:])
@@ -151,7 +151,7 @@ def _one_cycle() -> Figure:
         gc.collect()
         began = time.process_time()
         decision = decide(
-            cache.snapshot(_NOW),
+            cache.take_snapshot(_NOW),
             load_policy(DEFAULT),
             guard=PluginGuard(SystemClock()),
             session_cache=SessionCache(),
@@ -215,7 +215,7 @@ def _list(pages: list[bytes]) -> Cache:
     for each in pages:
         for item in codec.decode_page(each).items:
             cache.devices.slices.put(ObjectKey("", item.name), item)
-    cache.snapshot(_NOW)
+    cache.take_snapshot(_NOW)
     return cache
 
 
@@ -232,22 +232,22 @@ def drain(cache: Cache, *, known: bool = False) -> tuple[int, float, float]:
     policy, guard, kept = load_policy(DEFAULT), PluginGuard(SystemClock()), SessionCache()
     placed, spent = 0, 0.0
     if known:
-        decide(cache.snapshot(_NOW), policy, guard=guard, session_cache=kept)
+        decide(cache.take_snapshot(_NOW), policy, guard=guard, session_cache=kept)
     while True:
         gc.collect()
         began = time.process_time()
-        decision = decide(cache.snapshot(_NOW), policy, guard=guard, session_cache=kept)
+        decision = decide(cache.take_snapshot(_NOW), policy, guard=guard, session_cache=kept)
         last = time.process_time() - began
         binds = [bind for gang in decision.plan.binds for bind in gang.binds]
         if not binds:
             return placed, spent, last
         placed, spent = placed + len(binds), spent + last
         for bind in binds:
-            cache.assume(cache.by_uid[bind.uid], bind.node, bind.slots)
+            cache.assume_binding(cache.by_uid[bind.uid], bind.node, bind.slots)
             for claim in bind.claims:
                 user = ClaimConsumer(group="", resource="pods", name=bind.key.name, uid=bind.uid)
                 assumed = AssumedClaim(claim.uid, claim.allocation, (user,))
-                cache.devices.assume(claim.key, assumed)
+                cache.devices.assume_claim(claim.key, assumed)
 
 
 def filled(

@@ -221,7 +221,7 @@ def _listing() -> Figure:
         for each in pages:
             for item in codec.decode_page(each).items:
                 layer.put(item.key, item)
-        cache.snapshot(0.0)
+        cache.take_snapshot(0.0)
         runs.append(time.process_time() - began)
     cost, spread = middle(runs)
     return Figure(

@@ -59,7 +59,7 @@ def _run(suite: Suite, seed: int) -> tuple[int, int, int, float, bool]:
     rng = random.Random(seed)
     fields = _fields(suite, aged(suite.nodes, suite.used, rng))
     began = time.perf_counter()
-    found = [(field, choice) for field in fields if (choice := field.choose(suite.pods))]
+    found = [(field, choice) for field in fields if (choice := field.choose_bundles(suite.pods))]
     found.sort(key=lambda each: (each[1].rank, each[1].cost))
     greedy = found[0][1]
     chosen, _ = _better(found, suite.pods, greedy, each_s=VICTIM_MODEL_S, all_s=SESSION_S)

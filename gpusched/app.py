@@ -144,7 +144,7 @@ class App:
         self._decision_log = DecisionLog(
             options.clock,
             lambda: self._limits().decision_line_rate,
-            lambda gang: any(True for _ in self.cache.families.members(gang)),
+            lambda gang: any(True for _ in self.cache.families.member_uids(gang)),
         )
         self._history: HistoryKeeper | None = None
         self._stop = asyncio.Event()
@@ -181,7 +181,7 @@ class App:
         loader = PolicyLoader(options.clock, inline=options.inline)
         loaded = await loader.load(options.config)
         loader.close()
-        self.cache.rows.use(loaded.layouts)
+        self.cache.rows.use_catalogue(loaded.layouts)
         for warning in loaded.warnings:
             _log.warning("the configuration may not do what was meant", why=warning)
         rules = SessionRules(options.config, loaded.policy, PluginGuard(options.clock))
@@ -442,7 +442,7 @@ class App:
         if self.cycle is not None:
             layouts = self.cache.rows.catalogue
             self.cache = Cache(self.options.config.scheduler_names, seal=UNKNOWN_SEAL)
-            self.cache.rows.use(layouts)
+            self.cache.rows.use_catalogue(layouts)
         self.cache.use_priority_rules(rules.config)
         self.cache.use_limits(rules.config.limits)
 
@@ -459,7 +459,7 @@ class App:
             read_config=options.read_config,
             clock=options.clock,
             telemetry=self.telemetry,
-            layouts=self.cache.rows.use,
+            layouts=self.cache.rows.use_catalogue,
             priority_rules=self.cache.use_priority_rules,
             bounds=self._use_bounds,
             inline=options.inline,

@@ -87,7 +87,7 @@ FAULTS = [
         ("gpusched/placement/pipeline/certificates.py", "if there < needed:\n            resource = _short_of", "if there > needed:\n            resource = _short_of", "placement/test_feasibility.py"),
         ("gpusched/session/admission/admission_age.py", "if age > timeout_s and not gang.succeeded:", "if age < timeout_s and not gang.succeeded:", "session/allocate/test_suspended_jobs.py"),
         ("gpusched/session/containment/set_aside.py", "elif mark != each.mark or snapshot.now >= each.again:", "elif mark != each.mark or snapshot.now < each.again:", "session/containment/test_containment.py"),
-        ("gpusched/session/containment/failing_hooks.py", "return self._gangs() <= blame.gangs", "return self._gangs() >= blame.gangs", "session/containment/test_failing_hooks.py"),
+        ("gpusched/session/containment/failing_hooks.py", "return self._failing_gangs() <= blame.gangs", "return self._failing_gangs() >= blame.gangs", "session/containment/test_failing_hooks.py"),
         ("gpusched/session/framework/hooks.py", "            if answer:\n                return check(gang)", "            if not answer:\n                return check(gang)", "session/allocate/test_volumes.py"),
         ("gpusched/actions/allocate.py", "if gang.pending < gang.missing_members:", "if gang.pending > gang.missing_members:", "session/allocate/test_gang_life.py session/allocate/test_gangs.py"),
         ("gpusched/io/watch/reflector.py", "if len(items) > limits.OBJECTS_PER_KIND_MAX:", "if len(items) < limits.OBJECTS_PER_KIND_MAX:", "io/test_reflector.py"),

@@ -118,7 +118,7 @@ def _warm() -> None:
     field = VictimSearchState(
         (2,), {0: [1]}, [EvictablePod(0, (1,), 1)], [VictimBundle((0,), 0, 0)]
     )
-    choice = field.choose(1)
+    choice = field.choose_bundles(1)
     assert choice is not None
     find_cheaper_victims(field, 1, attrs.evolve(choice, cost=9), Effort(budget_s=1.0))
 
@@ -133,7 +133,7 @@ def _run(suite: Suite, seed: int) -> Run:
     seconds = time.process_time() - began
     gc.unfreeze()
     fields = [_field(suite, cluster, *each) for each in domains]
-    found = [choice for field in fields if (choice := field.choose(suite.pods)) is not None]
+    found = [choice for field in fields if (choice := field.choose_bundles(suite.pods)) is not None]
     best = ours
     for field in fields:
         answer = find_cheaper_victims(field, suite.pods, best, Effort(budget_s=PROOF_S))
@@ -161,9 +161,9 @@ def _ours(fields: Sequence[VictimSearchState], need: int) -> tuple[VictimChoice,
     best: VictimChoice | None = None
     proven, budget = True, SESSION_S
     for bound, number in bounds:
-        if best is not None and not bound.allows(best.rank, best.cost):
+        if best is not None and not bound.allows_better(best.rank, best.cost):
             continue
-        choice = fields[number].choose(need)
+        choice = fields[number].choose_bundles(need)
         if choice is not None and (best is None or choice.cost < best.cost):
             best = choice
         if budget <= 0:

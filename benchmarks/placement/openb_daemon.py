@@ -82,7 +82,7 @@ def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ..
     placed: dict[str, tuple[str, tuple[int, ...]]] = {}
     while True:
         decision = decide(
-            cache.snapshot(now),
+            cache.take_snapshot(now),
             policy,
             guard=guard,
             session_cache=session_cache,
@@ -94,10 +94,10 @@ def _decided(cache: Cache, chosen: Config) -> dict[str, tuple[str, tuple[int, ..
         if not binds:
             return placed
         for bind in binds:
-            pod = cache.pod(bind.uid)
+            pod = cache.find_pod(bind.uid)
             if pod is None:
                 raise RuntimeError(f"{bind.key} was placed and does not exist")
-            cache.assume(pod, bind.node, bind.slots)
+            cache.assume_binding(pod, bind.node, bind.slots)
             placed[bind.key.name] = (bind.node, slot_numbers(bind.slots))
 
 

@@ -44,7 +44,7 @@ class Backfill:
         reservations = session_reservations(session)
         if reservations is None:
             return
-        if reservations.settle():
+        if reservations.recompute_if_evicted():
             retry_reserved(session, reservations)
         waiting = waiting_gangs(session, reservations)
         number_positions(session, waiting)

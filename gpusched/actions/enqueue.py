@@ -36,7 +36,9 @@ class Enqueue:
         for gang in session.gangs:
             session.on_gang(gang.key)
             session.outcomes.admit(gang, _verdict(session, gang))
-            held = session.nominations.places(gang) or session.nominations.moved_places(gang)
+            held = session.nominations.nominated_places(gang) or session.nominations.moved_places(
+                gang
+            )
             if not (gang.placed or held) and session.outcomes.is_admitted(gang):
                 fresh.append(gang)
         refuse_beyond_quota(session, fresh)

@@ -71,7 +71,9 @@ class Preempt:
             asking = [list(claimants) for claimants in extras]
             while any(asking) and not room.full:
                 turn = [claimants.pop(0) for claimants in asking if claimants]
-                room.serve_all([each for each in turn if not session.nominations.has(each)])
+                room.serve_all(
+                    [each for each in turn if not session.nominations.has_nomination(each)]
+                )
 
     def _preemption(self, session: Session, rules: VictimRules, late: Victims | None) -> Preemption:
         return Preemption(

@@ -67,24 +67,24 @@ class AssumedChanges:
         """What the API shows of a Job, and what it will be."""
 
     # -- marks -----------------------------------------------------------------------------
-    def leave(self, pod: Pod) -> Pod:
+    def assume_leaving(self, pod: Pod) -> Pod:
         """The pod is to go; what is to be shown of it now."""
         self._pods.setdefault(pod.uid, _AssumedPod(pod)).leaving = True
-        return self._show(pod.uid, pod)
+        return self._show_marks(pod.uid, pod)
 
-    def stay(self, pod: Pod) -> Pod:
+    def assume_staying(self, pod: Pod) -> Pod:
         """It does not go after all."""
         marked = self._pods.get(pod.uid)
         if marked is not None:
             marked.leaving = False
-        return self._show(pod.uid, pod)
+        return self._show_marks(pod.uid, pod)
 
     def is_leaving(self, uid: UID) -> bool:
         """Whether the pod is to go and the API does not show that it is being deleted."""
         marked = self._pods.get(uid)
         return marked is not None and marked.leaving
 
-    def nominate(self, pod: Pod, nomination: Nomination | None) -> Pod:
+    def assume_nomination(self, pod: Pod, nomination: Nomination | None) -> Pod:
         """It is promised room; None: that failed."""
         marked = self._pods.get(pod.uid)
         if nomination is not None:
@@ -93,7 +93,7 @@ class AssumedChanges:
             marked.nomination = nomination
             if nomination is not None or (marked.withdrawn and marked.withdrawn.unseen):
                 marked.withdrawn = None
-        return self._show(pod.uid, pod)
+        return self._show_marks(pod.uid, pod)
 
     def withdraw_nomination(self, pod: Pod, reason: str) -> Pod:
         """It is promised no room any more, for this reason; that is written later."""
@@ -102,9 +102,9 @@ class AssumedChanges:
             pod.nominated, pod.unschedulable_since, reason, unseen=marked.nomination is not None
         )
         marked.nomination = None
-        return self._show(pod.uid, pod)
+        return self._show_marks(pod.uid, pod)
 
-    def switch(self, job: Job, becomes: Job | None) -> Job:
+    def assume_switch(self, job: Job, becomes: Job | None) -> Job:
         """It is being paused or started; None: that failed."""
         seen = self._jobs.pop(job.key, (job, job))[0]
         if becomes is None or becomes.suspended == seen.suspended:
@@ -126,22 +126,22 @@ class AssumedChanges:
             marked.seen = msgspec.structs.replace(marked.seen, pod_class=pod_class)
 
     # -- what the watch shows --------------------------------------------------------------
-    def show(self, pod: Pod) -> Pod:
+    def show_pod(self, pod: Pod) -> Pod:
         """The pod as the watch has it, with the marks that are still due."""
         marked = self._pods.get(pod.uid)
         if marked is None:
             return pod
         marked.seen = pod
-        return self._show(pod.uid, pod)
+        return self._show_marks(pod.uid, pod)
 
     def show_job(self, key: ObjectKey, item: Job | Rejected) -> Job | Rejected:
         """The same for a Job."""
         known = self._jobs.pop(key, None)
         if known is None or isinstance(item, Rejected) or item.uid != known[0].uid:
             return item
-        return self.switch(item, known[1])
+        return self.assume_switch(item, known[1])
 
-    def drop(self, uid: UID) -> None:
+    def drop_pod(self, uid: UID) -> None:
         """The pod is gone."""
         self._pods.pop(uid, None)
 
@@ -149,7 +149,7 @@ class AssumedChanges:
         """The Job is gone."""
         self._jobs.pop(key, None)
 
-    def _show(self, uid: UID, pod: Pod) -> Pod:
+    def _show_marks(self, uid: UID, pod: Pod) -> Pod:
         marked = self._pods.get(uid)
         if marked is None:
             return pod

@@ -134,7 +134,7 @@ class Cache:
             return
         same = known is not None and known.resource_version == item.resource_version
         item = self.charges.on_pod(item)
-        pod = self.overlay.show(item)
+        pod = self.overlay.show_pod(item)
         # Versions of a store that was restored are given a second time, with other content.
         if same and pod == known:
             return
@@ -145,7 +145,7 @@ class Cache:
             for listener in self.on_pod:
                 listener(item)
             return
-        expected = known is not None and self._expected(known, pod)
+        expected = known is not None and self._is_expected(known, pod)
         self._enter_pod(pod, known)
         if pod.holds:
             self.slot_doubts.report_invalid(item, known, self.seal)
@@ -158,22 +158,22 @@ class Cache:
             self._changed()
 
     def _enter_pod(self, pod: Pod, known: Pod | None) -> None:
-        self.residents.note(pod, known, ours=pod.scheduler in self.schedulers)
+        self.residents.note_pod(pod, known, ours=pod.scheduler in self.schedulers)
         if known is not None and known.node and not pod.node:
-            self.ledger.drop(pod.uid)  # no binding is ever undone, but a backup knows none
+            self.ledger.release_pod(pod.uid)  # no binding is ever undone, but a backup knows none
         self.pods[pod.key] = pod
         self.by_uid[pod.uid] = pod
-        self._charge(pod)
+        self._charge_pod(pod)
         if pod.scheduler in self.schedulers:
-            self.families.join(pod, known)
-            self.rows.refused(pod)
+            self.families.add_member(pod, known)
+            self.rows.note_refused_pod(pod)
         else:
             if pod.extended:
                 self.charges.served.note_other(pod)
             if pod.group:
                 self.families.join_other(pod)
 
-    def _expected(self, known: Pod, item: Pod) -> bool:
+    def _is_expected(self, known: Pod, item: Pod) -> bool:
         """Whether a pod is where our books have it and goes on: no place is won or lost."""
         held = self.ledger.get(item.uid)
         return (
@@ -193,11 +193,11 @@ class Cache:
         self.by_uid.pop(pod.uid, None)
         self.charges.drop_pod(pod)
         self.slot_doubts.forget(pod.uid)
-        self.overlay.drop(pod.uid)
-        self.residents.drop(pod.uid)
-        self.ledger.drop(pod.uid)
+        self.overlay.drop_pod(pod.uid)
+        self.residents.drop_pod(pod.uid)
+        self.ledger.release_pod(pod.uid)
         if pod.scheduler in self.schedulers:
-            self.families.leave(pod)
+            self.families.remove_member(pod)
             for listener in self.on_pod_gone:
                 listener(pod.uid)
         elif pod.group:
@@ -210,24 +210,24 @@ class Cache:
         sealed = item.charge is not None and self.seal.fits(item.uid, item.charge)
         held = holdings.rejected_holding(item, sealed=sealed)
         if held is not None:
-            self._hold(held)
+            self._enter_holding(held)
         self._changed()
 
     def _forget_rejected(self, key: ObjectKey) -> None:
         rejected = self.charged.pop(key, None)
         if rejected is not None:
-            self.ledger.drop(rejected.uid)
+            self.ledger.release_pod(rejected.uid)
 
-    def _charge(self, pod: Pod) -> None:
+    def _charge_pod(self, pod: Pod) -> None:
         if pod.holds:
             ours, sealed = pod.scheduler in self.schedulers, self.seal.fits_binding(pod)
-            self._hold(holdings.bound_holding(pod, ours=ours, sealed=sealed))
+            self._enter_holding(holdings.bound_holding(pod, ours=ours, sealed=sealed))
         elif pod.finished:
-            self.ledger.drop(pod.uid)
+            self.ledger.release_pod(pod.uid)
 
-    def _hold(self, held: Holding) -> None:
+    def _enter_holding(self, held: Holding) -> None:
         """Enter it; whose slots are in doubt on that node may have lost or won them by it."""
-        self.ledger.put(held)
+        self.ledger.hold_pod(held)
         for uid in self.ledger.doubted_on(held.node):
             pod = self.by_uid.get(uid)
             if pod is None:
@@ -243,7 +243,7 @@ class Cache:
         self.seal = seal
         for pod in [*self.by_uid.values()]:
             if pod.holds:
-                self._charge(pod)
+                self._charge_pod(pod)
                 self.slot_doubts.report_invalid(pod, None, self.seal)
                 if pod.scheduler in self.schedulers:
                     self.families.mark_changed(gang_key_of(pod))
@@ -251,54 +251,57 @@ class Cache:
 
     def member_pods(self, gang: GangKey) -> list[Pod]:
         """All pods that belong to a gang, as far as they can be believed."""
-        return [self.by_uid[uid] for uid in self.families.members(gang) if uid in self.by_uid]
+        return [self.by_uid[uid] for uid in self.families.member_uids(gang) if uid in self.by_uid]
 
     # -- what is on its way ----------------------------------------------------------------
     def mark_leaving(self, uid: UID, *, leaving: bool = True) -> None:
         """An eviction is under way, or is not any more: shown at once, see ``Overlay``."""
         pod = self.by_uid.get(uid)
         if pod is not None:
-            self._show(pod, self.overlay.leave(pod) if leaving else self.overlay.stay(pod))
+            self._show_pod(
+                pod,
+                self.overlay.assume_leaving(pod) if leaving else self.overlay.assume_staying(pod),
+            )
 
     def is_being_evicted(self, gang: GangKey) -> bool:
         """Whether evictions of members were decided that the API has not accepted yet."""
-        return any(map(self.overlay.is_leaving, self.families.members(gang)))
+        return any(map(self.overlay.is_leaving, self.families.member_uids(gang)))
 
-    def nominate(self, uid: UID, nomination: Nomination | None) -> None:
+    def assume_nomination(self, uid: UID, nomination: Nomination | None) -> None:
         """A promise is being written, or (None) could not be: shown at once."""
         pod = self.by_uid.get(uid)
         if pod is not None:
-            self._show(pod, self.overlay.nominate(pod, nomination))
+            self._show_pod(pod, self.overlay.assume_nomination(pod, nomination))
 
     def withdraw_nomination(self, uid: UID, reason: str) -> None:
         """A promise holds no more, though the API shows it yet: no session is to count on it."""
         pod = self.by_uid.get(uid)
         if pod is not None and pod.nominated and pod.unschedulable_reason == NOMINATED:
-            self._show(pod, self.overlay.withdraw_nomination(pod, reason))
+            self._show_pod(pod, self.overlay.withdraw_nomination(pod, reason))
 
     def switch_job(self, key: ObjectKey, uid: UID, becomes: Job | None) -> None:
         """A Job is being paused or started, or (None) could not be: shown at once."""
         job = self.jobs.items.get(key)
         if job is not None and job.uid == uid:
-            self.jobs.put(key, self.overlay.switch(job, becomes))
+            self.jobs.put(key, self.overlay.assume_switch(job, becomes))
             self.families.mark_changed(GangKey("Job", *key))
             self._changed(echo=becomes is not None)
 
-    def _show(self, known: Pod, pod: Pod) -> None:
+    def _show_pod(self, known: Pod, pod: Pod) -> None:
         if pod is not known:
             self._enter_pod(pod, known)
             self._changed()
 
     # -- assumptions -----------------------------------------------------------------------
-    def assume(self, pod: Pod, node: str, slots: int) -> None:
+    def assume_binding(self, pod: Pod, node: str, slots: int) -> None:
         """The pod takes its place in our books before the API is asked."""
-        self._enter(pod, node, slots, HoldingState.ASSUMED)
+        self._enter_placed(pod, node, slots, HoldingState.ASSUMED)
 
-    def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
+    def confirm_binding(self, uid: UID, node: str, slots: int, plan: str) -> None:
         """The API accepted the binding, although the watch has not shown it yet."""
         pod = self.by_uid.get(uid)
         if pod is not None and not pod.finished and not pod.node:
-            self._enter(pod, node, slots, HoldingState.CONFIRMED)
+            self._enter_placed(pod, node, slots, HoldingState.CONFIRMED)
         del plan
 
     def forget(self, uid: UID) -> None:
@@ -306,12 +309,12 @@ class Cache:
         pod = self.by_uid.get(uid)
         if pod is not None and pod.holds:
             return
-        self.ledger.drop(uid)
+        self.ledger.release_pod(uid)
         if pod is not None:
             self.families.mark_changed(gang_key_of(pod))
             self._changed()
 
-    def pod(self, uid: UID) -> Pod | None:
+    def find_pod(self, uid: UID) -> Pod | None:
         """The pod of that UID as last seen."""
         return self.by_uid.get(uid)
 
@@ -324,8 +327,8 @@ class Cache:
             return f"node {node} was removed and added again"
         return f"node {node} is not ready: {there.not_ready}" if there.not_ready else ""
 
-    def _enter(self, pod: Pod, node: str, slots: int, hold: HoldingState) -> None:
-        self._hold(holdings.assumed_holding(pod, node, slots, hold))
+    def _enter_placed(self, pod: Pod, node: str, slots: int, hold: HoldingState) -> None:
+        self._enter_holding(holdings.assumed_holding(pod, node, slots, hold))
         self.families.mark_changed(gang_key_of(pod))
 
     # -- nodes and the small kinds -----------------------------------------------------------
@@ -333,28 +336,28 @@ class Cache:
         """A node appeared or changed; one that cannot be believed takes no pods."""
         if isinstance(item, Rejected):
             self.rejected_nodes[item.key.name] = item
-            self.rows.drop(item.key.name)
-            self._update_charges(changed=self.charges.prices.drop(item.key.name))
+            self.rows.drop_node(item.key.name)
+            self._update_charges(changed=self.charges.prices.drop_node(item.key.name))
         else:
             self.rejected_nodes.pop(item.name, None)
-            self.rows.put(item)
-            self._update_charges(changed=self.charges.prices.put(item.name, item.labels))
+            self.rows.put_node(item)
+            self._update_charges(changed=self.charges.prices.put_node(item.name, item.labels))
         self._changed()
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
         self.rejected_nodes.pop(name, None)
-        self.rows.drop(name)
-        self._update_charges(changed=self.charges.prices.drop(name))
+        self.rows.drop_node(name)
+        self._update_charges(changed=self.charges.prices.drop_node(name))
         self._changed()
 
     def _update_charges(self, *, changed: bool) -> None:
         """Pods and Jobs that ask for GPU memory are charged by other prices than before."""
-        for priced, pod in self.charges.again([*self.pods.values()] if changed else ()):
+        for priced, pod in self.charges.reprice_pods([*self.pods.values()] if changed else ()):
             self._enter_priced(priced, pod)
             held = self.ledger.get(pod.uid)
             if held is not None:
-                self.ledger.put(attrs.evolve(held, requests=priced.pod_class.requests))
+                self.ledger.hold_pod(attrs.evolve(held, requests=priced.pod_class.requests))
         for key, job in [*self.jobs.items.items()] if changed else ():
             if self.charges.prices.on_job(job) is not job:
                 self.put_job(key, job)
@@ -369,11 +372,13 @@ class Cache:
 
     def _device_view(self) -> DeviceCatalog:
         """Devices and claims of now, after which pods and Jobs are charged."""
-        catalog = self.devices.view()
+        catalog = self.devices.build_catalog()
         if not catalog.served:
             return catalog
-        self._resolve_again(filter(None, map(self.pod, self.devices.claims.take_wait_changes())))
-        recharged, jobs = self.charges.refresh(catalog, self.by_uid, self.jobs.items)
+        self._resolve_again(
+            filter(None, map(self.find_pod, self.devices.claims.take_wait_changes()))
+        )
+        recharged, jobs = self.charges.follow_catalog(catalog, self.by_uid, self.jobs.items)
         for priced, pod in recharged:
             self._enter_priced(priced, pod)
         for key, job in jobs:
@@ -404,11 +409,11 @@ class Cache:
 
     def _share_claims(self, key: ObjectKey, known: PodGroup | None) -> None:
         """Members use the claims that their group has now."""
-        if self.charges.claims.note(known, self.groups.items.get(key)):
+        if self.charges.claims.note_group(known, self.groups.items.get(key)):
             self._resolve_again(self.member_pods(GangKey("PodGroup", *key)))
 
     def _resolve_again(self, pods: Iterable[Pod]) -> None:
-        for priced, pod in self.charges.again(pods):
+        for priced, pod in self.charges.reprice_pods(pods):
             self._enter_priced(priced, pod)
 
     def put_composite(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
@@ -541,7 +546,7 @@ class Cache:
 
     def node_keys(self) -> list[ObjectKey]:
         """Of all nodes, believed or not."""
-        return [ObjectKey("", name) for name in (*self.rows.names(), *self.rejected_nodes)]
+        return [ObjectKey("", name) for name in (*self.rows.node_names(), *self.rejected_nodes)]
 
     def put_namespace(self, key: ObjectKey, item: Namespace | Rejected) -> None:
         """A namespace appeared or changed; its queue label holds for pods that name none, and
@@ -567,7 +572,7 @@ class Cache:
         for gang in gangs:
             self.families.mark_changed(gang)
 
-    def _capacity(self, nodes: NodeColumns) -> Resources:
+    def _sum_capacity(self, nodes: NodeColumns) -> Resources:
         """Allocatable of all nodes, summed again when some node changed, and their devices."""
         if self._summed is None or self._summed[0] is not nodes.allocatable:
             sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
@@ -593,36 +598,36 @@ class Cache:
         self.residents.forget()
 
     # -- snapshots -------------------------------------------------------------------------
-    def snapshot(self, now: float) -> Snapshot:
+    def take_snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         devices = self._device_view()
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
-        nodes = self.rows.at(now).columns(self.ledger)
-        moves = self.moves.known(now, self.limits.move_pause_s)
-        gangs = tuple(sorted(self.families.shown([key for key, _ in moves]), key=_BY_KEY))
+        nodes = self.rows.rows_at(now).build_columns(self.ledger)
+        moves = self.moves.recent_moves(now, self.limits.move_pause_s)
+        gangs = tuple(sorted(self.families.gangs_to_show([key for key, _ in moves]), key=_BY_KEY))
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
             gangs=gangs,
             queues=build_tree(
                 self.queues.items.values(),
-                self.families.held(),
+                self.families.held_by_queue(),
                 self.queues.rejected.values(),
-                leaving=self.families.leaving(),
-                capacity=self._capacity(nodes),
+                leaving=self.families.leaving_by_queue(),
+                capacity=self._sum_capacity(nodes),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),
-            running_gangs=self.families.running(),
-            placed_gangs=self.families.active(),
+            running_gangs=self.families.running_by_queue(),
+            placed_gangs=self.families.active_gangs(),
             budgets=tuple(item for _, item in sorted(self.budgets.items.items())),
-            job_runtimes=self.jobs.runs(),
-            pods_by_node=self.residents.rows(nodes, self.ledger, self.by_uid, moved),
-            nominated_foreign_pods=self.residents.awaited(),
-            volumes=self.storage.view(),
+            job_runtimes=self.jobs.job_runtimes(),
+            pods_by_node=self.residents.build_rows(nodes, self.ledger, self.by_uid, moved),
+            nominated_foreign_pods=self.residents.awaited_pods(),
+            volumes=self.storage.build_catalog(),
             devices=devices,
             device_totals=self.charges.devices.totals,
-            population=self.families.sizes.shares(),
+            population=self.families.sizes.size_shares(),
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),
             tenant_rounds=self.rounds,

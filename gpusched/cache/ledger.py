@@ -102,13 +102,13 @@ class Ledger:
         """What a pod holds."""
         return self._holdings.get(uid)
 
-    def put(self, holding: Holding) -> None:
+    def hold_pod(self, holding: Holding) -> None:
         """Enter or replace what a pod holds."""
         known = self._holdings.get(holding.uid)
         if known == holding:
             return
         if known is not None:
-            self.drop(holding.uid)
+            self.release_pod(holding.uid)
         self._counted.pop(holding.node, None)
         self._holdings[holding.uid] = holding
         self._by_node.setdefault(holding.node, {})[holding.uid] = holding
@@ -116,7 +116,7 @@ class Ledger:
             self._doubted.setdefault(holding.node, set()).add(holding.uid)
         self.dirty.add(holding.node)
 
-    def drop(self, uid: UID) -> None:
+    def release_pod(self, uid: UID) -> None:
         """A pod holds nothing any more; unknown pods never did."""
         holding = self._holdings.pop(uid, None)
         if holding is None:
@@ -133,11 +133,11 @@ class Ledger:
                 del self._doubted[holding.node]
         self.dirty.add(holding.node)
 
-    def nodes(self) -> set[str]:
+    def node_names(self) -> set[str]:
         """Names of all nodes on which something is held."""
         return set(self._by_node)
 
-    def on(self, node: str) -> list[Holding]:
+    def holdings_on(self, node: str) -> list[Holding]:
         """What is held on a node, sorted by UID."""
         return [holding for _, holding in sorted(self._by_node.get(node, {}).items())]
 
@@ -155,11 +155,11 @@ class Ledger:
             return holding.slots
         node = holding.node
         if node not in self._counted:
-            self._counted[node] = self._believed(node)
+            self._counted[node] = self._believed_slots(node)
         believed = self._counted[node].get(holding.uid, 0)
         return believed if believed == holding.slots else 0
 
-    def _believed(self, node: str, ranges: Mapping[str, range] = NO_RANGES) -> dict[UID, int]:
+    def _believed_slots(self, node: str, ranges: Mapping[str, range] = NO_RANGES) -> dict[UID, int]:
         """The slots of all on a node that have them by their own word, as far as they count.
 
         Args:
@@ -188,7 +188,7 @@ class Ledger:
             whole |= found[uid]
         return found | _believed_shares(shares, whole, shared)
 
-    def use(
+    def sum_holdings(
         self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS
     ) -> NodeHoldings:
         """The sums of a node that offers so much.
@@ -204,12 +204,12 @@ class Ledger:
         """
         sums = _NodeSums()
         ranges = slot_ranges(allocatable)
-        believed = self._believed(node, ranges)
+        believed = self._believed_slots(node, ranges)
         for uid, holding in self._by_node.get(node, {}).items():
             if holding.doubted and believed[uid] != holding.slots:
-                sums.take(attrs.evolve(holding, slots=believed[uid]))
+                sums.add_holding(attrs.evolve(holding, slots=believed[uid]))
             else:
-                sums.take(holding)
+                sums.add_holding(holding)
         amounts = sums.amounts
         if sums.full:
             return NodeHoldings({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
@@ -244,7 +244,7 @@ class _NodeSums:
         self.shared: dict[int, tuple[int, int]] = {}
         self.shares: list[Holding] = []
 
-    def take(self, holding: Holding) -> None:
+    def add_holding(self, holding: Holding) -> None:
         """Add one pod's holding to the sums."""
         if holding.requests is None:
             self.full = True

@@ -21,7 +21,9 @@ def same_spec(known: Own | None, item: Own | Rejected) -> bool:
         return False
     if isinstance(known, PodGroup) and isinstance(item, PodGroup) and item.source:
         return _without_status(known) == _without_status(item)
-    return known.generation == item.generation and _annotated(known) == _annotated(item)
+    return known.generation == item.generation and _counted_annotations(
+        known
+    ) == _counted_annotations(item)
 
 
 def _without_status(group: PodGroup) -> PodGroup:
@@ -33,7 +35,7 @@ def _without_status(group: PodGroup) -> PodGroup:
     )  # fmt: skip
 
 
-def _annotated(item: Own) -> tuple[bool, str]:
+def _counted_annotations(item: Own) -> tuple[bool, str]:
     """What counts of its metadata, which has no generation."""
     return (item.deleting, item.hold) if isinstance(item, PodGroup) else (False, "")
 

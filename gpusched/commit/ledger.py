@@ -11,13 +11,13 @@ from gpusched.api.pod.pod import Pod
 class CommitLedger(Protocol):
     """What the ledger is told; all in the loop, all at once."""
 
-    def pod(self, uid: UID) -> Pod | None:
+    def find_pod(self, uid: UID) -> Pod | None:
         """The pod as last seen."""
 
     def forget(self, uid: UID) -> None:
         """The assumption about this pod is void; nothing when there is none."""
 
-    def confirm(self, uid: UID, node: str, slots: int, plan: str) -> None:
+    def confirm_binding(self, uid: UID, node: str, slots: int, plan: str) -> None:
         """The pod is bound, although the watch may not have shown it yet."""
 
     def placement_error(self, node: str, node_uid: UID) -> str:

@@ -100,9 +100,9 @@ def place_greedily(problem: Problem) -> Ints | None:
     share = members_of_each_role(problem)
     if share is None:
         return None
-    for within in _candidates(problem):
-        for rows in _areas(problem, within, share):
-            counts = _Filling(problem).all(share, rows)
+    for within in _candidate_sets(problem):
+        for rows in _candidate_areas(problem, within, share):
+            counts = _Filling(problem).fill_all(share, rows)
             if counts is not None:
                 return counts
     return None
@@ -110,9 +110,9 @@ def place_greedily(problem: Problem) -> Ints | None:
 
 def _place_nested(problem: Problem) -> Ints | None:
     """The same for sub-groups in sub-groups."""
-    for within in _candidates(problem)[:_TRIES]:
+    for within in _candidate_sets(problem)[:_TRIES]:
         for large_first in (True, False):
-            counts = _NestedFilling(problem, large_first=large_first).all(within)
+            counts = _NestedFilling(problem, large_first=large_first).fill_all(within)
             if counts is not None:
                 return counts
     return None
@@ -134,14 +134,14 @@ def place_around(problem: Problem, role: int, row: Ints, share: tuple[int, ...])
         areas.append(np.isin(domain, np.unique(domain[used])))
     for rows in areas:
         filling = _Filling(problem)
-        filling.put(role, row)
-        counts = filling.all(share, rows, placed=role)
+        filling.add_members(role, row)
+        counts = filling.fill_all(share, rows, placed=role)
         if counts is not None:
             return counts
     return None
 
 
-def _candidates(problem: Problem) -> list[Bools]:
+def _candidate_sets(problem: Problem) -> list[Bools]:
     """Sets of nodes to try, each in one domain of the required level; tightest first."""
     if problem.required < 0:
         return [np.ones(problem.nodes, dtype=np.bool_)]
@@ -157,7 +157,7 @@ def _candidates(problem: Problem) -> list[Bools]:
     return [each[-1] for each in sorted(found, key=lambda each: each[:3])]
 
 
-def _areas(problem: Problem, within: Bools, share: tuple[int, ...]) -> Iterator[Bools]:
+def _candidate_areas(problem: Problem, within: Bools, share: tuple[int, ...]) -> Iterator[Bools]:
     """Parts of these nodes that may hold all roles, the narrowest and tightest first."""
     if len(problem.roles) > 1:
         for level in reversed(problem.levels[problem.required + 1 :]):
@@ -194,13 +194,13 @@ class _Filling:
         self.used = problem.open_rows.copy()
         self.counts = np.zeros((len(problem.roles), problem.nodes), dtype=np.int64)
 
-    def put(self, role: int, row: Ints) -> None:
+    def add_members(self, role: int, row: Ints) -> None:
         """Members of a role on these nodes."""
         self.counts[role] += row
         self.free -= row[:, None] * self.problem.roles[role].request[None, :]
         self.used |= row > 0
 
-    def all(self, share: tuple[int, ...], rows: Bools, *, placed: int = -1) -> Ints | None:
+    def fill_all(self, share: tuple[int, ...], rows: Bools, *, placed: int = -1) -> Ints | None:
         """Counts of all roles on these nodes, largest members first; None when one fits not.
 
         Args:
@@ -211,23 +211,27 @@ class _Filling:
         parts = self.problem.parts
         pinned = [index for index, part in enumerate(parts) if part.level >= 0]
         waiting = [index for index in range(len(share)) if index != placed]
-        alone = [[index] for index in waiting if self._part(index) not in pinned]
-        together = [[index for index in waiting if self._part(index) == part] for part in pinned]
-        groups = sorted(filter(None, together), key=self._rank) + sorted(alone, key=self._rank)
+        alone = [[index] for index in waiting if self._part_of_role(index) not in pinned]
+        together = [
+            [index for index in waiting if self._part_of_role(index) == part] for part in pinned
+        ]
+        groups = sorted(filter(None, together), key=self._role_rank) + sorted(
+            alone, key=self._role_rank
+        )
         for group in groups:
-            part = self._part(group[0])
+            part = self._part_of_role(group[0])
             if part in pinned:
                 done = self._in_one(parts[part], group, share, rows)
             else:
-                done = self.one(group[0], share[group[0]], rows)
+                done = self.fill_role(group[0], share[group[0]], rows)
             if not done:
                 return None
         return self.counts
 
-    def _part(self, role: int) -> int:
+    def _part_of_role(self, role: int) -> int:
         return self.problem.roles[role].part
 
-    def _rank(self, group: Sequence[int]) -> tuple[int, int, int, int]:
+    def _role_rank(self, group: Sequence[int]) -> tuple[int, int, int, int]:
         """Roles with the largest members first."""
         roles = [self.problem.roles[index] for index in group]
         return (
@@ -249,7 +253,9 @@ class _Filling:
         self, part: SubGroupMinimum, group: list[int], share: tuple[int, ...], rows: Bools
     ) -> bool:
         """A sub-group in one domain of its level: the tightest that takes it."""
-        group = sorted((each for each in group if share[each]), key=lambda each: self._rank([each]))
+        group = sorted(
+            (each for each in group if share[each]), key=lambda each: self._role_rank([each])
+        )
         if not group:
             return True
         level = self.problem.levels[part.level]
@@ -266,7 +272,7 @@ class _Filling:
         for number in numbers[np.argsort(total[numbers], kind="stable")][:_TRIES]:
             before = self.free.copy(), self.used.copy(), self.counts.copy()
             inside = rows & (level.domain == number)
-            if all(self.one(index, share[index], inside) for index in group):
+            if all(self.fill_role(index, share[index], inside) for index in group):
                 return True
             self.free, self.used, self.counts = before
         return False
@@ -284,36 +290,36 @@ class _Filling:
             more = np.minimum(more, mixes.room_beside(place, held))
         return np.where(rows, more, 0)
 
-    def one(self, index: int, count: int, rows: Bools) -> bool:
+    def fill_role(self, index: int, count: int, rows: Bools) -> bool:
         """Place so many members of a role on these nodes, or none."""
         self.fits = self.fits_now(index, rows)
         if int(self.fits.sum()) < count:
             return False
         self.taken = np.zeros(self.problem.nodes, dtype=np.int64)
-        self._descend(np.flatnonzero(self.fits), 0, count)
-        self.put(index, self.taken)
+        self._fill_domains(np.flatnonzero(self.fits), 0, count)
+        self.add_members(index, self.taken)
         return True
 
-    def _descend(self, rows: Ints, depth: int, count: int) -> None:
+    def _fill_domains(self, rows: Ints, depth: int, count: int) -> None:
         """Take ``count`` from these nodes, which hold so many."""
         levels = self.problem.levels
         for level in reversed(range(depth, len(levels))):
-            domain, there, opened = self._domains(rows, level)
+            domain, there, opened = self._row_domains(rows, level)
             holding = np.flatnonzero(there >= count)
             if len(holding):
                 # Of the narrowest domains that hold them all, the tightest.
                 best = holding[np.lexsort((there[holding], ~opened[holding]))[0]]
-                self._descend(rows[domain == best], level + 1, count)
+                self._fill_domains(rows[domain == best], level + 1, count)
                 return
         if depth == len(levels):
-            for row, take in _spread(self.fits[rows], self.used[rows], count):
+            for row, take in _spread_members(self.fits[rows], self.used[rows], count):
                 self.taken[rows[row]] += take
             return
-        domain, there, opened = self._domains(rows, depth)
-        for child, take in _spread(there, opened, count):
-            self._descend(rows[domain == child], depth + 1, take)
+        domain, there, opened = self._row_domains(rows, depth)
+        for child, take in _spread_members(there, opened, count):
+            self._fill_domains(rows[domain == child], depth + 1, take)
 
-    def _domains(self, rows: Ints, level: int) -> tuple[Ints, Ints, Bools]:
+    def _row_domains(self, rows: Ints, level: int) -> tuple[Ints, Ints, Bools]:
         """Of each row its domain, counted from 0; of each domain its room, and if it is used."""
         numbers, domain = np.unique(self.problem.levels[level].domain[rows], return_inverse=True)
         there = np.zeros(len(numbers), dtype=np.int64)
@@ -344,14 +350,14 @@ class _NestedFilling:
         for number, role in enumerate(problem.roles):
             self._roles.setdefault(role.part, []).append(number)
 
-    def all(self, rows: Bools) -> Ints | None:
+    def fill_all(self, rows: Bools) -> Ints | None:
         """Counts of all roles on these nodes; None when a sub-group finds no place."""
-        for _ in self._complete(self._lacking(-1), self._problem.parts_least, rows):
+        for _ in self._complete_groups(self._lacking_groups(-1), self._problem.parts_least, rows):
             if self._fill_up(rows):
                 return self._filling.counts
         return None
 
-    def _lacking(self, holder: int) -> list[_SubGroup]:
+    def _lacking_groups(self, holder: int) -> list[_SubGroup]:
         """Sub-groups in a sub-group that lack members, in the order in which they are tried."""
         problem = self._problem
         parts = [each for each in enumerate(problem.parts) if each[1].parent == holder]
@@ -368,11 +374,11 @@ class _NestedFilling:
     def _least_of_holder(self, number: int) -> int:
         sizes = [
             self._least_of_holder(each) if is_holder else self._least_of_part(each)
-            for is_holder, each in self._inside(number)
+            for is_holder, each in self._groups_inside(number)
         ]
         return sum(sorted(sizes)[: self._problem.holders[number].least])
 
-    def _inside(self, holder: int) -> list[_SubGroup]:
+    def _groups_inside(self, holder: int) -> list[_SubGroup]:
         problem = self._problem
         parts = [(False, n) for n, each in enumerate(problem.parts) if each.parent == holder]
         holders = [(True, n) for n, each in enumerate(problem.holders) if each.parent == holder]
@@ -382,37 +388,45 @@ class _NestedFilling:
             if (problem.holders if is_holder else problem.parts)[n].least
         ]
 
-    def _complete(self, groups: Sequence[_SubGroup], needed: int, rows: Bools) -> Iterator[None]:
+    def _complete_groups(
+        self, groups: Sequence[_SubGroup], needed: int, rows: Bools
+    ) -> Iterator[None]:
         """Each way in which so many of these are completed; it is undone for the next one."""
         if needed <= 0:
             yield
             return
         for place, (is_holder, number) in enumerate(groups[: len(groups) - needed + 1]):
-            ways = self._holder(number, rows) if is_holder else self._part(number, rows)
+            ways = (
+                self._complete_holder(number, rows)
+                if is_holder
+                else self._complete_part(number, rows)
+            )
             for _ in ways:
-                yield from self._complete(groups[place + 1 :], needed - 1, rows)
+                yield from self._complete_groups(groups[place + 1 :], needed - 1, rows)
 
-    def _holder(self, number: int, rows: Bools) -> Iterator[None]:
+    def _complete_holder(self, number: int, rows: Bools) -> Iterator[None]:
         holder = self._problem.holders[number]
-        roles = [role for part in self._problem.parts_in_holder(number) for role in self._of(part)]
-        for inside in self._domains(holder, roles, self._least_of_holder(number), rows):
-            yield from self._complete(self._lacking(number), holder.least, inside)
+        roles = [
+            role for part in self._problem.parts_in_holder(number) for role in self._roles_of(part)
+        ]
+        for inside in self._candidate_domains(holder, roles, self._least_of_holder(number), rows):
+            yield from self._complete_groups(self._lacking_groups(number), holder.least, inside)
 
-    def _of(self, part: int) -> list[int]:
+    def _roles_of(self, part: int) -> list[int]:
         return self._roles.get(part, [])
 
-    def _part(self, number: int, rows: Bools) -> Iterator[None]:
+    def _complete_part(self, number: int, rows: Bools) -> Iterator[None]:
         part, filling = self._problem.parts[number], self._filling
-        for inside in self._domains(part, self._of(number), part.least, rows):
+        for inside in self._candidate_domains(part, self._roles_of(number), part.least, rows):
             self._tries += 1
             if self._tries > _NESTED_TRIES:
                 return
             before = filling.free.copy(), filling.used.copy(), filling.counts.copy()
-            if self._take(self._of(number), part.least, inside) == 0:
+            if self._place_members(self._roles_of(number), part.least, inside) == 0:
                 yield
             filling.free, filling.used, filling.counts = before
 
-    def _domains(
+    def _candidate_domains(
         self,
         group: SubGroupMinimum | SubGroupHolder,
         roles: Sequence[int],
@@ -426,7 +440,7 @@ class _NestedFilling:
         level = self._problem.levels[group.level]
         total = np.zeros(level.count, dtype=np.int64)
         for role in roles:
-            total += level.sums(self._filling.fits_now(role, rows))
+            total += level.sum_by_domain(self._filling.fits_now(role, rows))
         able = (total >= max(1, count)) & (np.arange(level.count) < level.real)
         for home in group.homes:
             able &= np.arange(level.count) == home
@@ -434,7 +448,7 @@ class _NestedFilling:
         for number in numbers[np.argsort(total[numbers], kind="stable")][:_TRIES]:
             yield rows & (level.domain == number)
 
-    def _take(self, roles: Sequence[int], count: int, rows: Bools) -> int:
+    def _place_members(self, roles: Sequence[int], count: int, rows: Bools) -> int:
         """Place so many members of these roles, those with minima first; how many are left."""
         filling, problem = self._filling, self._problem
         for wanted, needed in (*problem.minima, (tuple(range(len(problem.roles))), count)):
@@ -446,7 +460,7 @@ class _NestedFilling:
                     continue
                 left = problem.roles[role].most - int(filling.counts[role].sum())
                 more = min(left, short, count, int(filling.fits_now(role, rows).sum()))
-                if more > 0 and filling.one(role, more, rows):
+                if more > 0 and filling.fill_role(role, more, rows):
                     count, short = count - more, short - more
         return count
 
@@ -466,11 +480,15 @@ class _NestedFilling:
         for role in range(len(problem.roles)):
             if missing:
                 missing = self._add(role, missing, rows)
-        for is_holder, number in self._lacking(-1) if missing else ():
+        for is_holder, number in self._lacking_groups(-1) if missing else ():
             size = (self._least_of_holder if is_holder else self._least_of_part)(number)
             given = int(filling.counts.sum())
-            if 0 < size <= missing and not self._started(is_holder, number):
-                ways = self._holder(number, rows) if is_holder else self._part(number, rows)
+            if 0 < size <= missing and not self._has_started(is_holder, number):
+                ways = (
+                    self._complete_holder(number, rows)
+                    if is_holder
+                    else self._complete_part(number, rows)
+                )
                 for _ in ways:
                     break
                 missing -= int(filling.counts.sum()) - given
@@ -481,9 +499,9 @@ class _NestedFilling:
             int(filling.counts[list(wanted)].sum()) >= needed for wanted, needed in problem.minima
         )
 
-    def _started(self, is_holder: bool, number: int) -> bool:
+    def _has_started(self, is_holder: bool, number: int) -> bool:
         parts = self._problem.parts_in_holder(number) if is_holder else (number,)
-        return any(self._filling.counts[self._of(part)].any() for part in parts)
+        return any(self._filling.counts[self._roles_of(part)].any() for part in parts)
 
     def _add(self, role: int, count: int, rows: Bools) -> int:
         """Place so many more of a role where its sub-groups are; how many are left."""
@@ -493,7 +511,9 @@ class _NestedFilling:
             numbers = problem.holders_of_part(part)
             members = [(part,), *(problem.parts_in_holder(n) for n in numbers)]
             for group, inside in zip(problem.groups_around(part), members, strict=True):
-                row = filling.counts[[each for n in inside for each in self._of(n)]].sum(axis=0)
+                row = filling.counts[[each for n in inside for each in self._roles_of(n)]].sum(
+                    axis=0
+                )
                 if group.least and not row.any():
                     return count
                 if group.level < 0:
@@ -503,12 +523,12 @@ class _NestedFilling:
                 if len(homes) > 1 or any(h >= problem.levels[group.level].real for h in homes):
                     return count
                 if not homes:
-                    homes = set(self._roomiest(role, problem.levels[group.level], rows))
+                    homes = set(self._roomiest_rows(role, problem.levels[group.level], rows))
                 rows = rows & np.isin(domain, sorted(homes))
-        return self._take([role], count, rows)
+        return self._place_members([role], count, rows)
 
-    def _roomiest(self, role: int, level: DomainLevel, rows: Bools) -> list[int]:
-        held = level.sums(self._filling.fits_now(role, rows))[: level.real]
+    def _roomiest_rows(self, role: int, level: DomainLevel, rows: Bools) -> list[int]:
+        held = level.sum_by_domain(self._filling.fits_now(role, rows))[: level.real]
         return [int(held.argmax())] if held.size and held.max() > 0 else []
 
 
@@ -516,7 +536,7 @@ _SubGroup = tuple[bool, int]
 """Whether it holds sub-groups, and its number."""
 
 
-def _spread(there: Ints, opened: Bools, count: int) -> list[tuple[int, int]]:
+def _spread_members(there: Ints, opened: Bools, count: int) -> list[tuple[int, int]]:
     """Which of these take how many: the tightest that holds the rest, else the roomiest."""
     found = []
     left = count

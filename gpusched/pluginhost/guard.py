@@ -1,6 +1,6 @@
 """Contains plugins: a fault of theirs costs what the hook's rule says, never the session.
 
-Every callable that a plugin registers is called through ``Guard.wrap``: it is timed, and when
+Every callable that a plugin registers is called through ``Guard.wrap_hook``: it is timed, and when
 it raises, the hook's fallback answers and the fault is put down to plugin and hook. A hook
 that fails ``PLUGIN_FAULTS_MAX`` times in a row is quarantined: its fallback answers without
 calling it, so filters and checks go on refusing. Each session gives it one more try, and one
@@ -202,7 +202,7 @@ class PluginGuard:
             for streak in ledger.streaks.values():
                 streak.begin_session()
 
-    def wrap(
+    def wrap_hook(
         self,
         plugin: str,
         hook: str,
@@ -291,7 +291,7 @@ class PluginGuard:
                 in_a_row=each.in_a_row, last=ledger.last, about=set(each.about)
             )
 
-    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
+    def is_quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the hook is answered by its fallback for having failed too often in a row."""
         ledger = self._ledgers.get(HookId(plugin, hook))
         streak = ledger.streaks.get(part) if ledger is not None else None

@@ -53,7 +53,7 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
     try:
         with gpu_resources_in_force(config.gpu_resources):
             decide(
-                Cache(config.scheduler_names).snapshot(clock.now()),
+                Cache(config.scheduler_names).take_snapshot(clock.now()),
                 policy,
                 guard=guard,
                 session_cache=SessionCache(),
@@ -103,7 +103,7 @@ def rehearse_on_pods(config: Config, policy: Policy, *, clock: Clock) -> tuple[s
         for later_s in _REHEARSED_AT_S:
             guard.begin_session()
             decide(
-                cache.snapshot(now + later_s),
+                cache.take_snapshot(now + later_s),
                 policy,
                 guard=guard,
                 session_cache=session_cache,

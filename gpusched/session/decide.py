@@ -135,17 +135,20 @@ def _with_set_aside_statuses(
     """The decision, with statuses of objects that are set aside."""
     plan, waiting = decided.plan, decided.waiting
     idle = memory.degraded is not None and not memory.degraded.mode.decides
-    if memory.aside or idle:
-        gangs = set_aside_gang_statuses(snapshot, memory.aside)
+    if memory.objects_set_aside or idle:
+        gangs = set_aside_gang_statuses(snapshot, memory.objects_set_aside)
         if idle and memory.degraded is not None:
             known = {status.gang for status in (*plan.gangs, *gangs)}
             gangs = (*gangs, *undecided_gang_statuses(snapshot, memory.degraded, known))
-        queues = set_aside_queue_statuses(snapshot, memory.aside)
+        queues = set_aside_queue_statuses(snapshot, memory.objects_set_aside)
         plan = attrs.evolve(
             plan,
             gangs=tuple(sorted((*plan.gangs, *gangs), key=lambda status: status.gang)),
             queues=tuple(sorted((*plan.queues, *queues), key=lambda status: status.name)),
-            topologies=(*plan.topologies, *set_aside_topology_statuses(snapshot, memory.aside)),
+            topologies=(
+                *plan.topologies,
+                *set_aside_topology_statuses(snapshot, memory.objects_set_aside),
+            ),
         )
         waiting = dict(waiting)
         for status in gangs:
@@ -159,7 +162,7 @@ def _with_set_aside_statuses(
         searches=decided.searches,
         snapshot=decided.snapshot,
         own=decided.plan,
-        set_aside=memory.aside,
+        set_aside=memory.objects_set_aside,
         contained=contained,
         degraded=memory.degraded,
         again=again,

@@ -16,7 +16,7 @@ Obj = dict[str, Any]
 
 def api_objects(cache: Cache) -> dict[str, list[Obj]]:
     """Pods, nodes and PodGroups by plural name, with the fields that invariants read."""
-    nodes = [cache.rows.get(name) for name in cache.rows.names()]
+    nodes = [cache.rows.get(name) for name in cache.rows.node_names()]
     return {
         "pods": [_pod(pod) for pod in cache.pods.values()],
         "nodes": [_node(node) for node in nodes if node is not None],

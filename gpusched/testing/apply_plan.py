@@ -64,7 +64,7 @@ class PlanApplication:
     def bind(self, gang: GangBind, *, only: int | None = None) -> None:
         """The bindings of a gang, or only its first so many."""
         for bind in gang.binds[:only]:
-            pod = self.cache.pod(bind.uid)
+            pod = self.cache.find_pod(bind.uid)
             assert pod is not None
             for claim in bind.claims:
                 self._give(claim, pod)
@@ -116,7 +116,7 @@ class PlanApplication:
     def _withdraw(self, status: GangStatus) -> None:
         named = {uid for uid, _ in status.nominated}
         for _, uid in status.waiting_pods:
-            pod = self.cache.pod(uid)
+            pod = self.cache.find_pod(uid)
             if pod is not None and pod.nominated and uid not in named:
                 self.cache.put_pod(
                     msgspec.structs.replace(
@@ -139,7 +139,7 @@ class PlanApplication:
 
     def _promise(self, claim: PreemptionPlan) -> None:
         for _, uid, node in claim.nominations:
-            pod = self.cache.pod(uid)
+            pod = self.cache.find_pod(uid)
             assert pod is not None
             self.cache.put_pod(
                 msgspec.structs.replace(
@@ -158,7 +158,7 @@ class PlanApplication:
         elif stop.turn is not None:
             self._record_turn(stop, stop.turn)
         for eviction in stop.evictions:
-            pod = self.cache.pod(eviction.uid)
+            pod = self.cache.find_pod(eviction.uid)
             assert pod is not None
             assert pod.node == eviction.node
             if gone:

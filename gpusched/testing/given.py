@@ -297,7 +297,7 @@ class When:
     def one_session(self) -> Plan:
         """Decide once; nothing is carried out."""
         c = self.given
-        c.snapshot = c.cache.snapshot(c.now)
+        c.snapshot = c.cache.take_snapshot(c.now)
         c.guard.begin_session()
         c.decision = decide(
             c.snapshot,

@@ -72,7 +72,7 @@ class SlotTables:
     states: tuple[Node, ...]
     population: Population = POPULATION
 
-    def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
+    def slot_cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
         """See ``placement.problem.SlotCosts``; nothing where a node's slots are not numbered.
 
         Pods that find fewer free slots than they ask for, because a pod holds slots that no
@@ -84,7 +84,7 @@ class SlotTables:
             sizes = sizes[1:]
         return slot_cost(free, sizes, self.population) if free else (0, 0)
 
-    def least(self, state: int) -> int:
+    def least_fragmentation(self, state: int) -> int:
         """See ``placement.problem.SlotCosts``: at best nothing is left that cannot be used."""
         return -fragmentation(self.states[state], self.population)
 

@@ -32,5 +32,5 @@ def test_terms_reach_the_gang_as_the_pod_group_has_them():
         if each.name != "preemptible"
     }
     c = Given().group("g", preemptible=False, **terms)
-    (gang,) = c.cache.snapshot(now=c.now).gangs
+    (gang,) = c.cache.take_snapshot(now=c.now).gangs
     assert gang.terms == GangTerms(preemptible=False, **terms)

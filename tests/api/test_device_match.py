@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_told_with_its_field(said, why):
 
 def test_a_gang_whose_wish_cannot_be_read_is_told_and_waits():
     c = Given().group("g", devices=parse({"matchAttribute": "rail"})).pods("g", 1, group="g")
-    (gang,) = c.cache.snapshot(now=c.now).gangs
+    (gang,) = c.cache.take_snapshot(now=c.now).gangs
     assert gang.error[0] == "InvalidSpec"
     assert "spec.devices.matchAttribute" in gang.error[1]
 

@@ -121,7 +121,7 @@ def test_a_pod_group_with_a_bad_speed_stays_one_and_says_so() -> None:
     assert group.min_member == 2
     # and its gang is told the reason
     c = Given().group("g", gpu_types=group.terms.gpu_types).pods("g", 1, group="g", gpus=1)
-    (gang,) = c.cache.snapshot(now=c.now).gangs
+    (gang,) = c.cache.take_snapshot(now=c.now).gangs
     assert gang.error == ("InvalidSpec", group.terms.gpu_types.error)
     assert "not above zero" in gang.error[1]
 
@@ -139,5 +139,5 @@ def test_a_pods_annotation_reaches_its_gang() -> None:
     request = GpuTypeRequest(same_type=True)
     notes = WorkloadAnnotations(gpu_types='{"sameType": true}')
     c = Given().pod("lone", gpus=1, hints=read_gang_annotations(notes))
-    (gang,) = c.cache.snapshot(now=c.now).gangs
+    (gang,) = c.cache.take_snapshot(now=c.now).gangs
     assert gang.terms.gpu_types == request

@@ -134,7 +134,7 @@ def test_a_gang_that_killed_two_is_set_aside_by_the_third(path):
         c = Given().nodes(2, gpus=8).gang("bad", pods=1, gpus=8, namespace="team")
         c.gang("good", pods=1, gpus=8)
         memory = c.containment
-        told = begin_after_crashes(mark.memory, mark.death, memory, c.cache.snapshot(c.now))
+        told = begin_after_crashes(mark.memory, mark.death, memory, c.cache.take_snapshot(c.now))
         mark.close()
         assert told
         c.when.one_session()
@@ -165,9 +165,9 @@ def test_deaths_that_no_gang_explains_make_sessions_plainer(path, deaths, off):
     memory = Containment()
     c = Given().nodes(1, gpus=8).gang("good", pods=1, gpus=8)
     c.containment = memory
-    told = begin_after_crashes(mark.memory, mark.death, memory, c.cache.snapshot(c.now))
+    told = begin_after_crashes(mark.memory, mark.death, memory, c.cache.take_snapshot(c.now))
     c.when.one_session()
-    assert (memory.degraded.mode.off if memory.degraded else ()) == off
+    assert (memory.degraded.mode.omitted_parts if memory.degraded else ()) == off
     assert c.then.started() == ([] if "decisions" in off else ["good"])
     for name in off:
         assert name in told

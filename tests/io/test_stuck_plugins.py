@@ -72,7 +72,7 @@ def test_it_sees_a_real_plugin_hang(monkeypatch, caplog):
 
     async def main():
         guard, aside = PluginGuard(SystemClock()), WorkerThread("session")
-        check = guard.wrap("cap", "quota_check", wait_for_ever, lambda fault, gang: None)
+        check = guard.wrap_hook("cap", "quota_check", wait_for_ever, lambda fault, gang: None)
         dog = Watchdog(
             SystemClock(),
             leading=lambda: True,
@@ -165,7 +165,7 @@ def test_a_slow_hook_is_named_once(monkeypatch, caplog):
     clock = SteppingClock()
     guard, telemetry = PluginGuard(clock), Telemetry()
     report = PluginReport(telemetry, DaemonEvents(Nobody(), lambda: None))
-    check = guard.wrap("cap", "quota_check", lambda gang: gang, lambda fault, gang: None)
+    check = guard.wrap_hook("cap", "quota_check", lambda gang: gang, lambda fault, gang: None)
     for _ in range(3):
         check("g")
         check("h")

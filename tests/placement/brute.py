@@ -215,6 +215,6 @@ def _by_node(problem: Problem, counts: Ints) -> Ints:
             ]
             taken = tuple(sorted((size for size in sizes if size), reverse=True))
             state = int(problem.states[node])
-            costs.append(problem.slots.cost(state, taken) if taken else (0, 0))
+            costs.append(problem.slots.slot_cost(state, taken) if taken else (0, 0))
         total += np.array(costs, dtype=np.int64)[which.reshape(-1)]
     return total

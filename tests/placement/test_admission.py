@@ -42,7 +42,7 @@ def checked(window: AdmissionBatch, answer: Admission) -> None:
     """What holds for every answer."""
     if answer.admitted:
         assert admission_errors(window, answer.admitted, answer.places) == ""
-        assert answer.weight == window.weight(answer.admitted)
+        assert answer.weight == window.total_weight(answer.admitted)
     assert answer.weight <= answer.bound
 
 
@@ -101,7 +101,7 @@ def test_pools_alone_are_exact_where_sizes_divide_each_other_and_gpus_alone_bind
         job = AdmissionJob(
             pools=build_pooled_batch(window),
             weights=tuple(each.weight for each in window.contenders),
-            must=window.must,
+            must=window.required_numbers,
             quotas=window.quotas,
             effort=EFFORT,
             divided=divided,
@@ -111,10 +111,10 @@ def test_pools_alone_are_exact_where_sizes_divide_each_other_and_gpus_alone_bind
             assert answer.outcome is (
                 SearchOutcome.INFEASIBLE if best is None else SearchOutcome.OPTIMAL
             )
-            assert best is None or window.weight(answer.admitted) == best
+            assert best is None or window.total_weight(answer.admitted) == best
         elif best is not None:
             assert answer.outcome is SearchOutcome.OPTIMAL
-            assert window.weight(answer.admitted) >= best
+            assert window.total_weight(answer.admitted) >= best
 
 
 @pytest.mark.parametrize("seed", range(0, 150, 7))
@@ -135,7 +135,7 @@ def test_together_all_start_where_in_any_order_one_is_stranded() -> None:
     window = two_racks()
     greedy = best_greedy_order(window)
     assert greedy is not None
-    assert window.weight([*greedy]) == 18
+    assert window.total_weight([*greedy]) == 18
     answer = admit_batch(window, EFFORT)
     assert answer.outcome is SearchOutcome.OPTIMAL
     assert answer.admitted == (0, 1, 2, 3, 4, 5)

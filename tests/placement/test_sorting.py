@@ -56,10 +56,10 @@ def test_a_history_of_small_changes_leaves_no_trace() -> None:
             if one is None:
                 break
             before = sorting.counts
-            known, alone = sorting.sort(one), SortedNodes().sort(one)
+            known, alone = sorting.sort_nodes(one), SortedNodes().sort_nodes(one)
             gone_on += sorting.counts is before
             assert told(known) == told(alone)
-            assert known.ranges(problem.members) == alone.ranges(problem.members)
+            assert known.term_ranges(problem.members) == alone.term_ranges(problem.members)
             with_memory, without = (
                 place_gang(problem, QUICK, memory=memory),
                 place_gang(problem, QUICK),

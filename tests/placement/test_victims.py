@@ -110,7 +110,7 @@ def test_a_choice_holds_spares_and_is_undone(seed):
     """It makes room, nobody in it could stay, and the field is as it was before."""
     field, need = cluster(random.Random(seed))
     before = ({row: list(free) for row, free in field.free.items()}, list(field.left), field.room)
-    choice = field.choose(need)
+    choice = field.choose_bundles(need)
     assert (
         {row: list(free) for row, free in field.free.items()},
         list(field.left),
@@ -129,7 +129,7 @@ def test_a_choice_holds_spares_and_is_undone(seed):
 def test_the_model_finds_the_least_cost(seed):
     """Against enumeration: the greedy's cost or a cheaper one that is exactly the least."""
     field, need = cluster(random.Random(seed))
-    choice = field.choose(need)
+    choice = field.choose_bundles(need)
     best = brute(field, need)
     if choice is None:
         return  # what limits and elastic gangs hide from the greedy is tried one by one elsewhere
@@ -152,17 +152,17 @@ def test_a_field_that_was_used_answers_as_a_new_one(seed):
     used, need = cluster(random.Random(seed))
     other, _ = cluster(random.Random(seed))
     for _ in range(3):
-        used.choose(rng.randint(1, 5))
+        used.choose_bundles(rng.randint(1, 5))
     row = rng.choice(sorted(used.free))
     amounts = [rng.randint(0, 4), rng.randint(0, 4)]
     used.set_free(row, amounts)
     dropped = rng.randrange(len(used.bundles))
-    used.drop([dropped])
+    used.drop_bundles([dropped])
     fresh = VictimSearchState(
         other.request, {**other.free, row: amounts}, other.members, other.bundles, limits=other.left
     )
-    fresh.drop([dropped])
-    mine, its = used.choose(need), fresh.choose(need)
+    fresh.drop_bundles([dropped])
+    mine, its = used.choose_bundles(need), fresh.choose_bundles(need)
     assert (mine is None) == (its is None)
     if mine is not None and its is not None:
         assert mine.cost == its.cost

@@ -80,10 +80,10 @@ def best_weight(window: AdmissionBatch) -> int | None:
     everybody = range(len(window.contenders))
     sets = chain.from_iterable(combinations(everybody, n) for n in range(len(everybody) + 1))
     worth = [
-        window.weight(chosen)
+        window.total_weight(chosen)
         for chosen in sets
-        if set(window.must) <= set(chosen)
-        and window.allowed(chosen)
+        if set(window.required_numbers) <= set(chosen)
+        and window.is_allowed(chosen)
         and _together(window, [used[number] for number in chosen])
     ]
     return max(worth, default=None)

@@ -62,7 +62,7 @@ class Shown:
     def look(self):
         """Hold a session without carrying it out; the number of turns and terms that are told."""
         c = self.cluster
-        snapshot = c.cache.snapshot(c.now)
+        snapshot = c.cache.take_snapshot(c.now)
         decision = decide(
             snapshot, c.policy, guard=c.guard, session_cache=c.session_cache, placement=c.placement
         )

@@ -18,11 +18,11 @@ def first_moment_that_fits(
     until: int,
     before: EarlierResult | None = None,
 ) -> Reservation | None:
-    """As ``StartSearch.earliest``; what was found for other gangs is not used."""
+    """As ``StartSearch.find_earliest_start``; what was found for other gangs is not used."""
     width = search._profile.staying.shape[1]
     table = ReservationTable(reservations, width)
-    for time in search._times(reservations, until):
-        found = search._at(time, reservations, table)
+    for time in search._candidate_times(reservations, until):
+        found = search._pack_at(time, reservations, table)
         if found is not None:
             return search._reservation_at(time, found)
     return None

@@ -104,8 +104,10 @@ def test_a_gang_is_moved_again_after_the_pause():
     move = MoveRecord(at=100.0, places=())
     groups = {ObjectKey("default", "g"): entities.pod_group("g", move=move, created=1.0)}
     records = MoveRecords(groups, {}, lambda: Seal(open=True))
-    assert [gang.name for gang, _ in records.known(111.0, LimitsConfig().move_pause_s)] == ["g"]
-    assert records.known(111.0, 10.0) == ()
+    assert [gang.name for gang, _ in records.recent_moves(111.0, LimitsConfig().move_pause_s)] == [
+        "g"
+    ]
+    assert records.recent_moves(111.0, 10.0) == ()
 
 
 def test_starts_are_told_of_no_more_gangs_than_the_configuration_says(given):

@@ -270,7 +270,7 @@ def test_rollback_is_identity(seed):
     rng = random.Random(seed)
     c = cluster(seed)
     c.node("spare", gpus=8, layout=((0, 2, 4, 6), (1, 3, 5, 7)))
-    snapshot = c.cache.snapshot(0.0)
+    snapshot = c.cache.take_snapshot(0.0)
     node_usage = NodeUsage(snapshot.nodes)
     pod_counts = PodCounts(node_usage, snapshot.pods_by_node, PodCountCache())
     statement = Statement(
@@ -482,20 +482,20 @@ def test_any_road_leads_to_the_same_snapshot(seed):
     for _ in range(road.rng.randint(5, 60)):
         road.step()
         if road.rng.random() < 0.3:
-            road.cache.snapshot(0.0)
+            road.cache.take_snapshot(0.0)
         if road.rng.random() < 0.1:
             for pod in list(road.cache.pods.values())[:1]:
                 if not pod.holds and not pod.finished:
-                    road.cache.assume(pod, "node0", 0b1000)
-                    road.cache.snapshot(0.0)
+                    road.cache.assume_binding(pod, "node0", 0b1000)
+                    road.cache.take_snapshot(0.0)
                     road.cache.forget(pod.uid)
     fresh = Cache(["gpusched"])
     final = [(kind, key, item) for (kind, key), item in road.end.items()]
     road.rng.shuffle(final)
     for kind, key, item in final:
         put(fresh, kind, key, item)
-    mine, gangs = content(road.cache.snapshot(0.0))
-    snapshot = fresh.snapshot(0.0)
+    mine, gangs = content(road.cache.take_snapshot(0.0))
+    snapshot = fresh.take_snapshot(0.0)
     waiting = {
         gang.key
         for gang in snapshot.gangs

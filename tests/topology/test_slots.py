@@ -169,7 +169,7 @@ def test_an_island_that_is_not_divided_counts_once_at_each_level():
     layout = (((0, 1), (2, 3)), (4, 5, 6, 7))
     assert choose_slots(0b11110111, 4, layout, slots=ALL) == 0b11110000
     state = free_islands(node_islands(layout, ALL), ALL)
-    assert SlotTables((state,)).cost(0, (4,))[0] == 0
+    assert SlotTables((state,)).slot_cost(0, (4,))[0] == 0
 
 
 def test_more_slots_than_are_free_are_refused():

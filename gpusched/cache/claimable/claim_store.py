@@ -40,7 +40,7 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         """The API server answered that it made the claim, which the watch may not have shown yet."""
         known = self.items.get(claim.key)
         if known is None or known.uid != claim.uid:
-            self._enter(claim.key, claim)
+            self._enter_claim(claim.key, claim)
             self._answered[claim.key] = claim
 
     def take_changed(self) -> set[ObjectKey]:
@@ -75,7 +75,7 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         if version != known.resource_version and not is_older_version(
             version, known.resource_version
         ):
-            self._enter(claim.key, claim)
+            self._enter_claim(claim.key, claim)
             self._answered[claim.key] = claim
 
     def put(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
@@ -88,16 +88,16 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
         ):
             return
         self._answered.pop(key, None)
-        self._enter(key, item)
+        self._enter_claim(key, item)
 
     def drop(self, key: ObjectKey) -> None:
         """Drop the claim of this key, which is gone."""
         self._answered.pop(key, None)
-        self._leave(key)
+        self._remove_claim(key)
         super().drop(key)
 
-    def _enter(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
-        self._leave(key)
+    def _enter_claim(self, key: ObjectKey, item: ResourceClaim | Rejected) -> None:
+        self._remove_claim(key)
         if not isinstance(item, Rejected):
             if item.extended:
                 self._extended[key.namespace, item.owner] = key
@@ -105,11 +105,11 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
                 self._without_devices[key] = item
             elif has_waited(item):
                 self._waits_changed.add(item.owner)
-            for pool in _pools(item):
+            for pool in _claim_pools(item):
                 self._of_pool.setdefault(pool, set()).add(key)
         super().put(key, item)
 
-    def _leave(self, key: ObjectKey) -> None:
+    def _remove_claim(self, key: ObjectKey) -> None:
         self._touched.add(key)
         self._without_devices.pop(key, None)
         known = self.items.get(key)
@@ -117,14 +117,14 @@ class ClaimStore(ListedKindStore[ResourceClaim]):
             del self._extended[key.namespace, known.owner]
         if known is not None and has_waited(known):
             self._waits_changed.add(known.owner)
-        for pool in () if known is None else _pools(known):
+        for pool in () if known is None else _claim_pools(known):
             keys = self._of_pool[pool]
             keys.discard(key)
             if not keys:
                 del self._of_pool[pool]
 
 
-def _pools(claim: ResourceClaim) -> set[PoolKey]:
+def _claim_pools(claim: ResourceClaim) -> set[PoolKey]:
     if claim.allocation is None:
         return set()
     return {(each.driver, each.pool) for each in claim.allocation.devices}

@@ -59,7 +59,7 @@ class SliceStore(ListedKindStore[ResourceSlice]):
 
     def put(self, key: ObjectKey, item: ResourceSlice | Rejected) -> None:
         """It is there, in this form."""
-        self._leave(key)
+        self._remove_slice(key)
         if not isinstance(item, Rejected):
             self._of_pool.setdefault((item.driver, item.pool), {})[key] = item
         super().put(key, item)
@@ -67,11 +67,11 @@ class SliceStore(ListedKindStore[ResourceSlice]):
 
     def drop(self, key: ObjectKey) -> None:
         """Drop the slice of this key, which is gone."""
-        self._leave(key)
+        self._remove_slice(key)
         super().drop(key)
         self._layouts.drop(key)
 
-    def _leave(self, key: ObjectKey) -> None:
+    def _remove_slice(self, key: ObjectKey) -> None:
         known = self.items.get(key)
         if known is not None:
             pool = (known.driver, known.pool)
@@ -124,7 +124,7 @@ class DeviceObjectStores:
         self._view = NO_DEVICES
 
     # -- what is on its way --------------------------------------------------------------------
-    def assume(self, key: ObjectKey, assumed: AssumedClaim) -> None:
+    def assume_claim(self, key: ObjectKey, assumed: AssumedClaim) -> None:
         """A claim is being given devices, or reserved: no session may give them again."""
         known = self._assumed.get(key)
         if known is not None and known.uid == assumed.uid:
@@ -152,7 +152,7 @@ class DeviceObjectStores:
         self._reassumed.add(claim.key)
         self._forget("claims")
 
-    def made(self, key: ObjectKey) -> ResourceClaim | None:
+    def claim_being_made(self, key: ObjectKey) -> ResourceClaim | None:
         """The claim that is being made under a key, as it will be."""
         return self._made.get(key)
 
@@ -184,16 +184,16 @@ class DeviceObjectStores:
         self._changed.add(part)
         self._listener()
 
-    def view(self) -> DeviceCatalog:
+    def build_catalog(self) -> DeviceCatalog:
         """This moment; its parts are the same objects until something in them changes."""
         first = bool(self.api_version) and not self._view.served
         if self._changed or first:
-            made = {part: self._part(part) for part in sorted(self._changed)}
+            made = {part: self._current_part(part) for part in sorted(self._changed)}
             self._view = attrs.evolve(self._view, served=True, **made)
             self._changed.clear()
         return self._view
 
-    def _part(self, part: str) -> Any:
+    def _current_part(self, part: str) -> Any:
         if part == "slices":
             return tuple(item for _, item in sorted(self.slices.items.items()))
         if part == "taint_rules":

@@ -46,10 +46,10 @@ class PodCharges:
     def on_pod(self, pod: Pod) -> Pod:
         """The pod with its claims as they stand, and with what its queue is charged for it."""
         if pod.extended:
-            self.served.note(pod.extended)
+            self.served.note_requests(pod.extended)
         if not pod.pod_class.claims and not (pod.extended and self.served.classes):
             return self.prices.on_pod(pod)
-        plain = self.claims.resolve(self.devices.plain_pod(pod))
+        plain = self.claims.resolve_claims(self.devices.plain_pod(pod))
         if not plain.pod_class.claims:
             self.devices.drop_pod(pod)
             return self.prices.on_pod(plain)
@@ -64,18 +64,18 @@ class PodCharges:
     def on_job(self, job: Job) -> Job:
         """The Job with the same of the pods that it would make."""
         if job.template is not None and job.template.extended:
-            self.served.note(job.template.extended)
+            self.served.note_requests(job.template.extended)
             job = self.claims.resolve_template(self.devices.plain_job(job))
         return self.devices.on_job(self.prices.on_job(job))
 
-    def again(self, pods: Iterable[Pod]) -> Iterator[Repriced]:
+    def reprice_pods(self, pods: Iterable[Pod]) -> Iterator[Repriced]:
         """Those of some pods that are others now."""
         for pod in pods:
             priced = self.on_pod(pod)
             if priced is not pod:
                 yield priced, pod
 
-    def refresh(
+    def follow_catalog(
         self, catalog: DeviceCatalog, pods: Mapping[UID, Pod], jobs: Mapping[ObjectKey, Job]
     ) -> tuple[Iterator[Repriced], list[tuple[ObjectKey, Job]]]:
         """Follow devices and claims: pods that are charged otherwise, and Jobs to be looked at again.
@@ -85,14 +85,14 @@ class PodCharges:
             pods: all of them by UID.
             jobs: all of them by key.
         """
-        recharged, repriced = self.devices.refresh(catalog)
+        recharged, repriced = self.devices.follow_catalog(catalog)
         found = [pods[uid] for uid in recharged if uid in pods]
         again = [
             (key, job)
             for key, job in (jobs.items() if repriced else ())
             if self.devices.on_job(job) is not job
         ]
-        priced = ((self.devices.priced(pod), pod) for pod in found)
+        priced = ((self.devices.with_charge(pod), pod) for pod in found)
         return priced, again
 
     def serve(
@@ -104,7 +104,7 @@ class PodCharges:
             catalog: of now.
             show_nodes: told nodes that have other numbers of such devices, None for all.
         """
-        reclassed, nodes = self.served.refresh(catalog, self.devices.pools)
+        reclassed, nodes = self.served.follow_catalog(catalog, self.devices.pools)
         if nodes is None or nodes:
             show_nodes(nodes)
             self.devices.leave_out(self.served.by_node)

@@ -59,7 +59,7 @@ class ResolvedClaims:
         self._keys: dict[UID, ObjectKey] = {}
         """Groups with claims, by UID."""
 
-    def note(self, known: PodGroup | None, item: PodGroup | None) -> bool:
+    def note_group(self, known: PodGroup | None, item: PodGroup | None) -> bool:
         """A group changed; whether its members may use other claims by that."""
         before, after = (_group_terms(each) for each in (known, item))
         if known is not None:
@@ -72,17 +72,20 @@ class ResolvedClaims:
         """The group of that UID, where it has claims."""
         return self._keys.get(uid)
 
-    def resolve(self, pod: Pod) -> Pod:
+    def resolve_claims(self, pod: Pod) -> Pod:
         """The pod with its group's claims in place of those that it names alike, and those that it waits for."""
         group = self._groups.get(ObjectKey(pod.namespace, pod.group)) if pod.group else None
         named = [each for each in pod.pod_class.claims if not each.extended]
         claims = (
-            *[self._awaited(pod, _resolved(pod, _plain(each), group)) for each in named],
+            *[
+                self._await_claim(pod, _resolve_claim(pod, _plain_claim(each), group))
+                for each in named
+            ],
             *self._extended_claims(pod.extended),
         )
         if claims == pod.pod_class.claims:
             return pod
-        plain = self._class_with(pod.pod_class, tuple(map(_plain, named)))
+        plain = self._class_with(pod.pod_class, tuple(map(_plain_claim, named)))
         return structs.replace(pod, pod_class=self._class_with(plain, claims))
 
     def resolve_template(self, job: Job) -> Job:
@@ -101,7 +104,7 @@ class ResolvedClaims:
         found = with_classes(requests, self.served) if self.served else ()
         return (PodClaim(name=EXTENDED_CLAIM, extended=found),) if found else ()
 
-    def _awaited(self, pod: Pod, named: PodClaim) -> PodClaim:
+    def _await_claim(self, pod: Pod, named: PodClaim) -> PodClaim:
         """A claim from a template as a named one while its devices are being made ready."""
         if not named.template or named.group is not None or pod.node:
             return named
@@ -122,7 +125,7 @@ class ResolvedClaims:
         return known
 
 
-def _resolved(pod: Pod, named: PodClaim, group: PodGroup | None) -> PodClaim:
+def _resolve_claim(pod: Pod, named: PodClaim, group: PodGroup | None) -> PodClaim:
     """What a pod's claim is by its group, as it stands."""
     native = group.native if group is not None else None
     if group is None or native is None or named not in native.group_claims:
@@ -139,7 +142,7 @@ def _resolved(pod: Pod, named: PodClaim, group: PodGroup | None) -> PodClaim:
     return PodClaim(name=named.name, claim=made, made_of=named.template, group=whose)
 
 
-def _plain(claim: PodClaim) -> PodClaim:
+def _plain_claim(claim: PodClaim) -> PodClaim:
     """The claim as the pod's spec has it."""
     if claim.group is None and not claim.made_of:
         return claim

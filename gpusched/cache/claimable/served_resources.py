@@ -65,13 +65,13 @@ class ServedResources:
             each.resource in self.classes for asked in self._others.values() for each in asked
         )
 
-    def note(self, requests: Sequence[ExtendedRequest]) -> None:
+    def note_requests(self, requests: Sequence[ExtendedRequest]) -> None:
         """Pods ask for these."""
         for each in requests:
             if each.resource.startswith(BY_CLASS):
                 self._asked.add(each.resource)
 
-    def refresh(
+    def follow_catalog(
         self, catalog: DeviceCatalog, pools: Mapping[PoolId, PublishedPool]
     ) -> tuple[bool, list[str] | None]:
         """Follow the catalog; whether other classes stand for resources, and nodes that have others, None for all.
@@ -86,7 +86,7 @@ class ServedResources:
         self._seen, self._catalog = seen, catalog  # kept, so that no other object gets its ``id``
         before, by_node, reaching = self.classes, self.by_node, self._reaching
         self.classes = served_resources(self._asked, catalog.classes)
-        self._count(pools)
+        self._count_devices(pools)
         reclassed = {name: each.name for name, each in before.items()} != {
             name: each.name for name, each in self.classes.items()
         }
@@ -95,20 +95,20 @@ class ServedResources:
         names = sorted({*by_node, *self.by_node})
         return reclassed, [name for name in names if by_node.get(name) != self.by_node.get(name)]
 
-    def _count(self, pools: Mapping[PoolId, PublishedPool]) -> None:
+    def _count_devices(self, pools: Mapping[PoolId, PublishedPool]) -> None:
         counts: dict[str, Counter[str]] = {}
         reaching: Counter[tuple[NodeReach, str]] = Counter()
         for resource, device_class in self.classes.items():
             for pool in pools.values():
-                verdicts = pool.verdicts(device_class.selectors)
+                verdicts = pool.selector_verdicts(device_class.selectors)
                 for (device, node), verdict in zip(pool.devices.values(), verdicts, strict=True):
                     if verdict is not True:
                         continue
                     if node:
-                        counts.setdefault(node, Counter())[resource] += _copies(device)
+                        counts.setdefault(node, Counter())[resource] += _count_copies(device)
                     else:
-                        reaching[_reach(device, pool), resource] += _copies(device)
-        self.by_node = {node: _amounts(found) for node, found in counts.items()}
+                        reaching[_device_reach(device, pool), resource] += _count_copies(device)
+        self.by_node = {node: _device_amounts(found) for node, found in counts.items()}
         self._reaching = tuple([(reach, name, count) for (reach, name), count in reaching.items()])
 
     def on_node(self, node: Node) -> Resources:
@@ -122,11 +122,11 @@ class ServedResources:
         found = self.by_node.get(node.name, NOTHING)
         for reach, resource, count in self._reaching:
             if node_is_reached(reach, node.name, node.labels):
-                found = found.plus(_amounts({resource: count}))
+                found = found.plus(_device_amounts({resource: count}))
         return Resources(tuple(item for item in found.items if not node.allocatable.get(item[0])))
 
 
-def _reach(device: Device, pool: PublishedPool) -> NodeReach:
+def _device_reach(device: Device, pool: PublishedPool) -> NodeReach:
     if device.reach is not None:
         return device.reach
     for part in pool.slices:
@@ -135,7 +135,7 @@ def _reach(device: Device, pool: PublishedPool) -> NodeReach:
     return _NOWHERE
 
 
-def _copies(device: Device) -> int:
+def _count_copies(device: Device) -> int:
     """How often a device can be given to requests that name no capacity."""
     if not device.shareable:
         return 1
@@ -149,5 +149,5 @@ def _copies(device: Device) -> int:
     return found
 
 
-def _amounts(counts: Mapping[str, int]) -> Resources:
+def _device_amounts(counts: Mapping[str, int]) -> Resources:
     return Resources.of({name: count * unit_of(name) for name, count in counts.items() if count})

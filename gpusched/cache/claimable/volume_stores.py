@@ -61,7 +61,7 @@ class VolumeStores:
         for listener in tuple(self.listeners):
             listener()
 
-    def view(self) -> VolumeCatalog:
+    def build_catalog(self) -> VolumeCatalog:
         """This moment; the same object until something changes."""
         if self._view is None:
             self._view = VolumeCatalog(

@@ -61,12 +61,12 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
         gang.pod_group.min_resources if gang.pod_group else None,
         gang.key if unique else None,
         "" if Omit.NAMESPACE in without else gang.key.namespace,
-        _members(gang, sizes=Omit.SIZE not in without),
-        _terms(gang, lengths=Omit.LENGTH not in without),
+        _member_classes(gang, sizes=Omit.SIZE not in without),
+        _gang_terms(gang, lengths=Omit.LENGTH not in without),
     )
 
 
-def _members(gang: Gang, *, sizes: bool) -> Hashable:
+def _member_classes(gang: Gang, *, sizes: bool) -> Hashable:
     """The classes of the members; with sizes also how many there are, and how many are needed."""
     if not sizes:
         return tuple((each.role, each.sub_group, each.pod_class.digest) for each in gang.pod_sets)
@@ -81,7 +81,7 @@ def _members(gang: Gang, *, sizes: bool) -> Hashable:
     )
 
 
-def _terms(gang: Gang, *, lengths: bool) -> Hashable:
+def _gang_terms(gang: Gang, *, lengths: bool) -> Hashable:
     if not lengths:
         return _without_length(gang.terms)
     job = gang.job

@@ -59,7 +59,7 @@ def expected_pods_of(job: Job, pods: Sequence[Pod], named: PriorityClass | None)
     taken = {pod.rank for pod in alive if pod.rank >= 0}
     free = [index for index in range(wanted + len(taken)) if index not in taken]
     missing = max(0, wanted - len(alive))
-    return [_pod(job, template, index, named) for index in free[:missing]]
+    return [_build_pod(job, template, index, named) for index in free[:missing]]
 
 
 def job_parallelism(job: Job) -> int:
@@ -95,7 +95,7 @@ def with_started_minimum(origin: GangSpec, job: Job) -> GangSpec:
     return attrs.evolve(origin, min_member=max(1, least or origin.min_member))
 
 
-def _pod(job: Job, template: JobTemplate, index: int, named: PriorityClass | None) -> Pod:
+def _build_pod(job: Job, template: JobTemplate, index: int, named: PriorityClass | None) -> Pod:
     return Pod(
         namespace=job.namespace,
         name=f"{job.name}-{index}",

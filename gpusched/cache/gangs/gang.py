@@ -467,7 +467,7 @@ def spec_from_group(
         error=_group_error(group),
         terms=attrs.evolve(
             group.terms,
-            preemptible=_preemptible(group.terms.preemptible, by_class, priority or 0)
+            preemptible=_is_preemptible(group.terms.preemptible, by_class, priority or 0)
             and group.terms.disruption != EXTRAS,
         ),
     )
@@ -486,7 +486,7 @@ def terms_without_group(
 ) -> GangTerms:
     """Terms of a gang that has no PodGroup."""
     return GangTerms(
-        preemptible=_preemptible(hints.preemptible, by_class, priority),
+        preemptible=_is_preemptible(hints.preemptible, by_class, priority),
         expected_duration_ns=hints.expected_duration_ns,
         min_runtime_ns=hints.min_runtime_ns,
         gpu_types=hints.gpu_types,
@@ -494,7 +494,7 @@ def terms_without_group(
     )
 
 
-def _preemptible(own: bool | None, by_class: bool | None, priority: int) -> bool:
+def _is_preemptible(own: bool | None, by_class: bool | None, priority: int) -> bool:
     """Its own field, else that of its priority class; system priorities are never evicted."""
     if priority >= SYSTEM_PRIORITY:
         return False

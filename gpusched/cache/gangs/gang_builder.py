@@ -83,34 +83,34 @@ class GangBuilder:
         self._kinds_read = kinds_read
         self._schedulers = schedulers
 
-    def build(self, key: GangKey) -> tuple[Gang, ...]:
+    def build_gangs(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key, each in the queue that is charged for it."""
-        gangs = tuple(self._held(self._charged(gang)) for gang in self._family(key))
+        gangs = tuple(self._mark_held(self._charge_queue(gang)) for gang in self._build_family(key))
         return _countable_gangs(gangs)
 
-    def _family(self, key: GangKey) -> tuple[Gang, ...]:
+    def _build_family(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key: one, or one a pod where a Job's pods are independent."""
-        pods = self._pods(key)
+        pods = self._member_pods(key)
         namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
         queue = namespace.queue if namespace else ""
         if key.kind in GROUP_KINDS:
-            found = self._of_groups.spec(key, pods, queue)
+            found = self._of_groups.build_spec(key, pods, queue)
             if found is None:
                 return ()
             spec, pods = found
             spec = self._with_job_news(self._of_pods(spec, pods), pods)
-            return (build_gang(spec, pods, self._places(pods)),)
-        places = self._places(pods)
-        started = self._started(key, pods, queue)
+            return (build_gang(spec, pods, self._pod_places(pods)),)
+        places = self._pod_places(pods)
+        started = self._suspended_job_spec(key, pods, queue)
         if started is not None:
             members = started[1]
             return (build_gang(self._with_job_news(started[0], members), members, places),)
         if not pods:
             return ()
         if key.kind == "Pod":
-            return (build_gang(self._lone(pods[0], queue), pods, places),)
+            return (build_gang(self._lone_pod_spec(pods[0], queue), pods, places),)
         if key.kind in CONTROLLER_KINDS:
-            gangs = group_pods_of_controller(key, pods, self._source(key, pods, queue))
+            gangs = group_pods_of_controller(key, pods, self._controller_view(key, pods, queue))
             return tuple(
                 build_gang(self._with_job_news(self._of_pods(of, own), own), own, places)
                 for of, own in gangs
@@ -124,7 +124,7 @@ class GangBuilder:
         of_pods = self._with_job_news(self._of_pods(origin, pods), pods)
         return (build_gang(of_pods, pods, places),)
 
-    def _charged(self, gang: Gang) -> Gang:
+    def _charge_queue(self, gang: Gang) -> Gang:
         """The gang in the queue that is charged for it.
 
         Pods that were bound by others than us, such as those that preset their node, passed no
@@ -137,7 +137,7 @@ class GangBuilder:
         namespace = self._namespaces.items.get(ObjectKey("", gang.key.namespace))
         if named.namespaces.matches(namespace.labels if namespace else {}):
             return gang
-        if any(self._sure(member.pod.uid) for member in held):
+        if any(self._is_confirmed(member.pod.uid) for member in held):
             return gang
         remark = (
             f"its pods were not bound by gpusched and queue {named.name} does not serve namespace "
@@ -146,28 +146,32 @@ class GangBuilder:
         remark = "; ".join(text for text in (gang.warning, remark) if text)
         return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
 
-    def _held(self, gang: Gang) -> Gang:
+    def _mark_held(self, gang: Gang) -> Gang:
         """The gang with the reason why nothing of it starts, where somebody holds it."""
         if gang.error[0]:
             return gang
-        for kind, name, hold in self._holds(gang):
+        for kind, name, hold in self._found_holds(gang):
             if hold:
                 return attrs.evolve(gang, error=(HELD, hold_message(kind, name, hold)))
         return gang
 
-    def _holds(self, gang: Gang) -> Iterator[tuple[str, str, str]]:
+    def _found_holds(self, gang: Gang) -> Iterator[tuple[str, str, str]]:
         """Kind, name and hold of all that may hold a gang: its groups, its controllers, members that wait."""
         groups = [gang.pod_group] if gang.pod_group is not None else []
         for group in (*groups, *gang.tree):
             yield group.kind, group.name, group.hold
         pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
         jobs = [*self._jobs_of(gang.key, pods), *([gang.job] if gang.job is not None else [])]
-        for each in (*jobs, *self._of_groups.workloads_above(groups), *self._controllers(gang)):
+        for each in (
+            *jobs,
+            *self._of_groups.workloads_above(groups),
+            *self._controller_objects(gang),
+        ):
             yield getattr(each, "kind", "Job"), each.name, each.hold
         for pod in pods:
             yield "Pod", pod.name, pod.hold
 
-    def _controllers(self, gang: Gang) -> Iterator[ForeignWorkload]:
+    def _controller_objects(self, gang: Gang) -> Iterator[ForeignWorkload]:
         """The object of a gang's controller, where it is read."""
         store = self._workloads.get(gang.key.kind)
         pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
@@ -182,7 +186,7 @@ class GangBuilder:
     def build_failed(self, key: GangKey, error: Exception) -> tuple[Gang, ...]:
         """A family that cannot be counted: one gang that holds what it holds, and is told why."""
         why = count_error_message(error)
-        group = self._of_groups.find(key) if key.kind in GROUP_KINDS else None
+        group = self._of_groups.find_group(key) if key.kind in GROUP_KINDS else None
         origin = GangSpec(
             key=key,
             uid=group.uid if group is not None else UID(""),
@@ -202,7 +206,7 @@ class GangBuilder:
         except Exception:  # noqa: BLE001 - its nodes are charged by the ledger all the same
             return ()
 
-    def _started(
+    def _suspended_job_spec(
         self, key: GangKey, pods: list[Pod], queue: str
     ) -> tuple[GangSpec, list[Pod]] | None:
         """A Job that is ours to start, or whose pods are still on their way, with all its pods."""
@@ -215,7 +219,9 @@ class GangBuilder:
         coming = expected_pods_of(job, [*pods, *self._elsewhere.get(job.uid, {}).values()], named)
         refused = ""
         if named is not None and coming:
-            refused = self._quotas.limits(key.namespace).admits(named.name, coming)
+            refused = self._quotas.namespace_limits(key.namespace).admission_clause(
+                named.name, coming
+            )
         if named is not None and refused:
             coming = [msgspec.structs.replace(pod, priority=0) for pod in coming]
             refused = f"priorityClassName {named.name} of its pods does not count, as {refused}"
@@ -260,7 +266,7 @@ class GangBuilder:
                 if job is not None and job.uid == owner.uid:
                     yield job
 
-    def _pods(self, key: GangKey) -> list[Pod]:
+    def _member_pods(self, key: GangKey) -> list[Pod]:
         """The members. Pods of an earlier Job of the same name only wait to be collected."""
         pods = list(self._members.get(key, {}).values())
         job = self._jobs.items.get(ObjectKey(key.namespace, key.name))
@@ -268,7 +274,7 @@ class GangBuilder:
             return pods
         return [pod for pod in pods if pod.owner is not None and pod.owner.uid == job.uid]
 
-    def _places(self, pods: Iterable[Pod]) -> dict[UID, tuple[str, bool, int]]:
+    def _pod_places(self, pods: Iterable[Pod]) -> dict[UID, tuple[str, bool, int]]:
         """Node, whether it is confirmed, and slots, of pods that have a place."""
         ledger = self._ledger
         return {
@@ -281,7 +287,7 @@ class GangBuilder:
             if (held := ledger.get(pod.uid)) is not None
         }
 
-    def _lone(self, pod: Pod, queue: str) -> GangSpec:
+    def _lone_pod_spec(self, pod: Pod, queue: str) -> GangSpec:
         return spec_from_pod(pod, queue=queue, by_class=self._by_class(pod))
 
     def _by_class(self, pod: Pod) -> bool | None:
@@ -309,7 +315,7 @@ class GangBuilder:
             uid = owner.uid if owner else UID("")
             return GangSpec(key=key, uid=uid, error=("InvalidSpec", f"Job {name}: {why}"))
         first = min(pods, key=lambda pod: (pod.created, pod.key))
-        single = self._lone(first, queue)
+        single = self._lone_pod_spec(first, queue)
         return GangSpec(
             key=key,
             uid=owner.uid if owner else UID(""),
@@ -331,7 +337,7 @@ class GangBuilder:
             pod, queue=self._job_queue(key, queue), by_class=self._by_class(pod), hints=hints
         )
 
-    def _source(self, key: GangKey, pods: list[Pod], queue: str) -> ControllerView:
+    def _controller_view(self, key: GangKey, pods: list[Pod], queue: str) -> ControllerView:
         """What is known of the controller of a gang that its labels name."""
         first = oldest_member(pods)
         assert first is not None
@@ -346,27 +352,27 @@ class GangBuilder:
             workload=workload,
             rejected=store.rejected.get(name),
             read=key.kind in self._kinds_read(),
-            counted=self._counted(named, key, pods, field="priorityClass"),
+            counted=self._count_priority(named, key, pods, field="priorityClass"),
             queue=queue,
             by_class=self._by_class(first),
         )
 
-    def _counted(
+    def _count_priority(
         self, named: PriorityClass | None, key: GangKey, pods: list[Pod], *, field: str
     ) -> CountedPriority | None:
         """How far the class counts that a gang's object names; None when there is no such class."""
         if named is None:
             return None
-        return self._quotas.limits(key.namespace).count(named, pods, field=field)
+        return self._quotas.namespace_limits(key.namespace).count_priority(named, pods, field=field)
 
     def _of_pods(self, origin: GangSpec, pods: Sequence[Pod]) -> GangSpec:
         """The gang's priority by its members, where no object names a class for it."""
         if origin.priority is not None or len({pod.priority for pod in pods}) < 2:
             return origin
-        priority = self._quotas.limits(origin.key.namespace).of_pods(pods)
+        priority = self._quotas.namespace_limits(origin.key.namespace).of_pods(pods)
         return attrs.evolve(origin, priority=priority)
 
-    def _sure(self, uid: UID) -> bool:
+    def _is_confirmed(self, uid: UID) -> bool:
         held = self._ledger.get(uid)
         return held is not None and held.sealed
 

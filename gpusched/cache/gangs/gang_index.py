@@ -114,21 +114,21 @@ class GangIndex:
         self.on_counted: list[Callable[[GangKey, tuple[Gang, ...]], None]] = []
         """Called with all gangs of a key whenever they were counted anew; with none when they are gone."""
 
-    def join(self, pod: Pod, known: Pod | None) -> None:
+    def add_member(self, pod: Pod, known: Pod | None) -> None:
         """A member appeared or changed; ``known`` is what it was before."""
         key = gang_key_of(pod)
         if known is not None and gang_key_of(known) != key:
-            self.leave(known)
+            self.remove_member(known)
             known = None
         if key.kind != "Job" and pod.owner is not None and pod.owner.kind == "Job":
             self._elsewhere.setdefault(pod.owner.uid, {})[pod.uid] = pod
-        self.sizes.change(known, pod)
+        self.sizes.replace_pod(known, pod)
         self._members.setdefault(key, {})[pod.uid] = pod
         self._mark_changed_with_job(pod, key)
 
-    def leave(self, pod: Pod) -> None:
+    def remove_member(self, pod: Pod) -> None:
         """A member is gone."""
-        self.sizes.change(pod, None)
+        self.sizes.replace_pod(pod, None)
         key = gang_key_of(pod)
         members = self._members.get(key, {})
         members.pop(pod.uid, None)
@@ -158,11 +158,11 @@ class GangIndex:
 
     def mark_group_changed(self, kind: str, key: ObjectKey) -> None:
         """A group was put or dropped: all that its tree held or holds are counted again."""
-        self._dirty.update(self._of_groups.note(kind, key))
+        self._dirty.update(self._of_groups.note_group(kind, key))
 
     def mark_job_changed(self, key: ObjectKey) -> None:
         """A Job changed: its gang, and native groups that it owns, are counted again."""
-        for gang in (GangKey("Job", *key), *self._of_groups.below("Job", key)):
+        for gang in (GangKey("Job", *key), *self._of_groups.groups_below("Job", key)):
             self.mark_changed(gang)
 
     def join_other(self, pod: Pod) -> None:
@@ -181,7 +181,7 @@ class GangIndex:
         """Pods of other schedulers that name a group."""
         return self._of_groups.members_of_others(key)
 
-    def members(self, key: GangKey) -> Iterable[UID]:
+    def member_uids(self, key: GangKey) -> Iterable[UID]:
         """UIDs of all pods that belong to a gang."""
         if key.kind == COMPOSITE:
             return [pod.uid for pod in self._of_groups.members_of_tree(key)]
@@ -191,12 +191,12 @@ class GangIndex:
         """Whether a gang has members that run, wait, or are on their way out, as counted last."""
         family = self._families.get(key)
         if family is None:
-            return any(True for _ in self.members(key))
+            return any(True for _ in self.member_uids(key))
         return any(gang.active for gang in family)
 
     def mark_workload_changed(self, kind: str, name: ObjectKey) -> None:
         """The gangs of one controller are counted again."""
-        for key in self._of_groups.below(kind, name):
+        for key in self._of_groups.groups_below(kind, name):
             self.mark_changed(key)
         if kind not in ("LeaderWorkerSet", NATIVE_WORKLOAD):
             self.mark_changed(GangKey(kind, *name))
@@ -234,25 +234,25 @@ class GangIndex:
         for known in (self._members, self._families):
             self._dirty.update(key for key in known if key.namespace == namespace)
 
-    def held(self) -> dict[str, Resources]:
+    def held_by_queue(self) -> dict[str, Resources]:
         """Requests of members with a place, by queue."""
-        return {queue: tally.sum() for queue, tally in self._held.items() if len(tally)}
+        return {queue: tally.sum_parts() for queue, tally in self._held.items() if len(tally)}
 
-    def leaving(self) -> dict[str, Resources]:
-        """The part of ``held`` that belongs to members being deleted, by queue."""
-        return {queue: tally.sum() for queue, tally in self._leaving.items() if len(tally)}
+    def leaving_by_queue(self) -> dict[str, Resources]:
+        """The part of ``held_by_queue`` that belongs to members being deleted, by queue."""
+        return {queue: tally.sum_parts() for queue, tally in self._leaving.items() if len(tally)}
 
-    def active(self) -> dict[GangKey, Gang]:
+    def active_gangs(self) -> dict[GangKey, Gang]:
         """Every gang of which a member has a place. Not to be changed: it is kept until one is."""
         if self._active_shown is None:
             self._active_shown = dict(self._active)
         return self._active_shown
 
-    def running(self) -> dict[str, int]:
+    def running_by_queue(self) -> dict[str, int]:
         """Numbers of gangs that have their minimum, by queue."""
         return {queue: len(gangs) for queue, gangs in self._running.items() if gangs}
 
-    def shown(self, also: Iterable[GangKey] = ()) -> Iterator[Gang]:
+    def gangs_to_show(self, also: Iterable[GangKey] = ()) -> Iterator[Gang]:
         """Gangs that wait or were touched since the last call, counted anew; in any order.
 
         Of gangs without a pod that could get a place, which cost a session and come to nothing,
@@ -261,7 +261,7 @@ class GangIndex:
         Args:
             also: gangs that are shown whatever becomes of them.
         """
-        keys = self.rebuild() | self._waiting
+        keys = self.rebuild_touched() | self._waiting
         keys.update(self._some_idle())
         keys.update(key for key in also if key in self._idle)
         for key in keys:
@@ -289,7 +289,7 @@ class GangIndex:
             self._idle[key] = self._idle.pop(key)
         return keys
 
-    def rebuild(self) -> set[GangKey]:
+    def rebuild_touched(self) -> set[GangKey]:
         """Count again what was touched; the keys that were."""
         changed = set(self._dirty)
         self._dirty.clear()
@@ -297,13 +297,13 @@ class GangIndex:
             before = self._families.pop(key, ())
             for gang in before:
                 if gang.queue in self._held:
-                    self._held[gang.queue].drop(gang.key)
-                    self._leaving[gang.queue].drop(gang.key)
+                    self._held[gang.queue].drop_part(gang.key)
+                    self._leaving[gang.queue].drop_part(gang.key)
                     self._running[gang.queue].discard(gang.key)
                 if self._active.pop(gang.key, None) is not None:
                     self._active_shown = None
             try:
-                family = self._builder.build(key)
+                family = self._builder.build_gangs(key)
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._build_failed(key, error)
             self._report_gone_gangs(before, family)
@@ -324,7 +324,7 @@ class GangIndex:
             try:
                 for gang in family:
                     if gang.allocated:
-                        self._enter(gang)
+                        self._count_gang(gang)
             except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
                 self._families[key] = self._build_failed(key, error)
         return changed
@@ -339,14 +339,14 @@ class GangIndex:
                     try:
                         listener(gang.key, gang.uid)
                     except Exception as error:  # noqa: BLE001 - nor what was known of one
-                        self._note(gang.key, error)
+                        self._note_error(gang.key, error)
 
     def _report_counted_gangs(self, key: GangKey, family: tuple[Gang, ...]) -> None:
         for listener in self.on_counted:
             try:
                 listener(key, family)
             except Exception as error:  # noqa: BLE001 - who looks on stops nothing
-                self._note(key, error)
+                self._note_error(key, error)
 
     def _count_idle(self, queue: str | None, times: int) -> None:
         if queue is None:
@@ -357,7 +357,7 @@ class GangIndex:
         else:
             del self._idle_counts[queue]
 
-    def lost(self, key: GangKey) -> tuple[PodGroup | None, list[Pod]] | None:
+    def hidden_gang(self, key: GangKey) -> tuple[PodGroup | None, list[Pod]] | None:
         """What there is of a gang that cannot be shown at all; None for one that is shown."""
         if key in self._families:
             return None
@@ -366,23 +366,23 @@ class GangIndex:
         return (group if key.kind == "PodGroup" else None), pods
 
     def _build_failed(self, key: GangKey, error: Exception) -> tuple[Gang, ...]:
-        self._note(key, error)
+        self._note_error(key, error)
         return self._builder.build_failed(key, error)
 
-    def _note(self, key: GangKey, error: Exception) -> None:
+    def _note_error(self, key: GangKey, error: Exception) -> None:
         if len(self.faults) < FAULTS_MAX:
             self.faults.append((key, error))
 
-    def _enter(self, gang: Gang) -> None:
+    def _count_gang(self, gang: Gang) -> None:
         """Count what a gang holds."""
         queue = gang.queue
         if queue not in self._held:
             self._held[queue] = ResourceSums()
             self._leaving[queue] = ResourceSums()
             self._running[queue] = set()
-        self._held[queue].put(gang.key, gang.allocated)
+        self._held[queue].set_part(gang.key, gang.allocated)
         if gang.leaving_allocated:
-            self._leaving[queue].put(gang.key, gang.leaving_allocated)
+            self._leaving[queue].set_part(gang.key, gang.leaving_allocated)
         if not gang.missing_members:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang

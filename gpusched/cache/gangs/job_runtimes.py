@@ -45,7 +45,7 @@ class JobStore(KindStore[Job]):
         self._forget(key)
         super().drop(key)
 
-    def runs(self) -> Mapping[Kind, tuple[int, ...]]:
+    def job_runtimes(self) -> Mapping[Kind, tuple[int, ...]]:
         """Seconds of each run, ascending; the mapping handed out does not change."""
         if self._changed:
             new = {kind: tuple(self._runs.get(kind, ())) for kind in sorted(self._changed)}

@@ -31,7 +31,7 @@ class MoveRecords:
         self._seal = seal
         self._marks: dict[GangKey, tuple[UID, MoveRecord]] = {}
 
-    def mark(self, gang: GangKey, uid: UID, move: MoveRecord) -> None:
+    def mark_move(self, gang: GangKey, uid: UID, move: MoveRecord) -> None:
         """It is being written on the object of that UID: shown at once."""
         self._marks[gang] = (uid, move)
 
@@ -40,12 +40,12 @@ class MoveRecords:
         if gang in self._marks and self._marks[gang][1] == move:
             del self._marks[gang]
 
-    def known(self, now: float, pause_s: float) -> tuple[tuple[GangKey, MoveRecord], ...]:
+    def recent_moves(self, now: float, pause_s: float) -> tuple[tuple[GangKey, MoveRecord], ...]:
         """The last move of each gang that was moved within ``pause_s``, sorted."""
         found: dict[GangKey, MoveRecord] = {}
         for kind, shown in (("PodGroup", self._groups), ("Job", self._jobs)):
             for key, each in shown.items():
-                if each.move is not None and self._believed(each, each.move, now, pause_s):
+                if each.move is not None and self._is_believed(each, each.move, now, pause_s):
                     found[GangKey(kind, *key)] = each.move
         for gang, (uid, move) in self._marks.items():
             key = ObjectKey(gang.namespace, gang.name)
@@ -56,7 +56,9 @@ class MoveRecords:
             (gang, move) for gang, move in sorted(found.items()) if now - move.at < pause_s
         )
 
-    def _believed(self, of: PodGroup | Job, move: MoveRecord, now: float, pause_s: float) -> bool:
+    def _is_believed(
+        self, of: PodGroup | Job, move: MoveRecord, now: float, pause_s: float
+    ) -> bool:
         """Whether we wrote it there, of late and after the object was made."""
         return (
             now - pause_s < move.at <= now + MOVED_AHEAD_MAX_S

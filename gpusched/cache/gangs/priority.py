@@ -60,7 +60,7 @@ class PriorityClassLimits:
         self._unreadable = unreadable
         self._rule = rule
 
-    def why(self, name: str, priority: int) -> str:
+    def refusal_clause(self, name: str, priority: int) -> str:
         """Why only pods that carry it have a class or priority, as a clause; empty when all have."""
         if priority > USER_PRIORITY_MAX:
             return "it is a class of the system"
@@ -76,11 +76,17 @@ class PriorityClassLimits:
         found = {(pod.priority, pod.priority_class) for pod in pods if not pod.finished}
         lowest = min(found, default=(0, ""))[0]
         return max(
-            (value for value, name in found if value == lowest or not self.why(name, value)),
+            (
+                value
+                for value, name in found
+                if value == lowest or not self.refusal_clause(name, value)
+            ),
             default=0,
         )
 
-    def count(self, named: PriorityClass, pods: Sequence[Pod], *, field: str) -> CountedPriority:
+    def count_priority(
+        self, named: PriorityClass, pods: Sequence[Pod], *, field: str
+    ) -> CountedPriority:
         """How far a class counts that something of a gang names.
 
         Args:
@@ -88,7 +94,7 @@ class PriorityClassLimits:
             pods: the gang's members.
             field: where the class is named, for the remark.
         """
-        why = self.why(named.name, named.value)
+        why = self.refusal_clause(named.name, named.value)
         if not why and self._rule == "trusted":
             return CountedPriority(named, named.value)
         alive = [pod for pod in pods if not pod.finished]
@@ -125,7 +131,10 @@ class PriorityClassLimits:
         alive = [pod for pod in pods if not pod.finished]
         if value <= 0 or (alive and all(pod.priority >= value for pod in alive)):
             return CountedPriority(None, value)
-        free = any(each.value >= value and not self.why(each.name, each.value) for each in classes)
+        free = any(
+            each.value >= value and not self.refusal_clause(each.name, each.value)
+            for each in classes
+        )
         if free and self._rule == "trusted":
             return CountedPriority(None, value)
         own = min(value, self.of_pods(alive))
@@ -135,7 +144,7 @@ class PriorityClassLimits:
         )
         return CountedPriority(None, own, remark if alive else "")
 
-    def admits(self, name: str, pods: Sequence[Pod]) -> str:
+    def admission_clause(self, name: str, pods: Sequence[Pod]) -> str:
         """Why pods that do not exist yet would be refused this class, as a clause; empty if not."""
         for each in self._unreadable:
             return f"ResourceQuota {each} cannot be read and may limit it"
@@ -181,7 +190,7 @@ class QuotaStore(KindStore[ResourceQuota]):
             self._names.pop(key.namespace, None)
         self._limits.pop(key.namespace, None)
 
-    def limits(self, namespace: str) -> PriorityClassLimits:
+    def namespace_limits(self, namespace: str) -> PriorityClassLimits:
         """Of the gangs of a namespace."""
         names = self._names.get(namespace)
         if not names:

@@ -57,7 +57,7 @@ class DeviceStore(KindStore[E], Generic[E]):
         known = self.items.get(key)
         if known == item:
             return
-        before = self._leave(key)
+        before = self._remove_entry(key)
         super().put(key, item)
         after = "" if isinstance(item, Rejected) else self._node_of(item)
         if after:
@@ -67,16 +67,16 @@ class DeviceStore(KindStore[E], Generic[E]):
 
     def drop(self, key: ObjectKey) -> None:
         """Drop the object of this key, which is gone."""
-        before = self._leave(key)
+        before = self._remove_entry(key)
         super().drop(key)
         if before:
             self._changed(before)
 
-    def about(self, node: str) -> list[E]:
+    def entries_of_node(self, node: str) -> list[E]:
         """All about one node, sorted by key."""
         return [self.items[key] for key in sorted(self._of_node.get(node, ()))]
 
-    def _leave(self, key: ObjectKey) -> str:
+    def _remove_entry(self, key: ObjectKey) -> str:
         known = self.items.get(key)
         name = "" if known is None else self._node_of(known)
         if name:
@@ -104,8 +104,10 @@ class DeviceNodeRows(NodeColumnRows):
         self._refusals = KubeletRefusals()
         self.devices_only: Callable[[Node], Resources] = _nothing
         """What a node has of extended resources as devices only."""
-        self.slices: DeviceStore[DeviceSlice] = DeviceStore(lambda each: each.node, self._again)
-        self.zones: DeviceStore[NumaZones] = DeviceStore(lambda each: each.name, self._again)
+        self.slices: DeviceStore[DeviceSlice] = DeviceStore(
+            lambda each: each.node, self._mark_changed
+        )
+        self.zones: DeviceStore[NumaZones] = DeviceStore(lambda each: each.name, self._mark_changed)
         self.shelves: dict[str, DeviceStore[Any]] = {"NodeResourceTopology": self.zones}
         """By kind."""
         self.on_doubt: list[Callable[[Node, tuple[LayoutIssue, ...], bool], None]] = []
@@ -117,61 +119,61 @@ class DeviceNodeRows(NodeColumnRows):
         """Where layouts come from."""
         return self._catalogue
 
-    def use(self, catalogue: GpuLayoutCatalog) -> None:
+    def use_catalogue(self, catalogue: GpuLayoutCatalog) -> None:
         """Layouts by product and by name come from here now."""
         if catalogue == self._catalogue:
             return
         self._catalogue = catalogue
         for node in list(self._plain.values()):
-            self.put(node)
+            self.put_node(node)
         self._listener()
 
-    def put(self, node: Node) -> None:
+    def put_node(self, node: Node) -> None:
         """A node appeared or changed."""
         self._plain[node.name] = node
-        super().put(self._seen(node))
+        super().put_node(self._visible_node(node))
 
-    def drop(self, name: str) -> None:
+    def drop_node(self, name: str) -> None:
         """A node is gone."""
         self._plain.pop(name, None)
         self._doubts.pop(name, None)
-        super().drop(name)
+        super().drop_node(name)
 
-    def refused(self, pod: Pod) -> None:
+    def note_refused_pod(self, pod: Pod) -> None:
         """A pod of ours was seen, that a kubelet may have refused."""
-        self._refusals.note(pod)
+        self._refusals.note_pod(pod)
 
-    def at(self, now: float) -> DeviceNodeRows:
+    def rows_at(self, now: float) -> DeviceNodeRows:
         """The rows as they are at this time, seconds since the epoch."""
-        for name in self._refusals.nodes():
+        for name in self._refusals.node_names():
             known = self.get(name)
-            avoided = self._refusals.avoided(name, now)
+            avoided = self._refusals.avoided_requests(name, now)
             if known is not None and known.avoided != avoided:
-                super().put(attrs.evolve(known, avoided=avoided))
+                super().put_node(attrs.evolve(known, avoided=avoided))
         return self
 
     def show_again(self, names: Iterable[str] | None) -> None:
         """What nodes have as devices only has changed; None for all nodes."""
         for name in list(self._plain) if names is None else names:
-            self._again(name)
+            self._mark_changed(name)
 
-    def _again(self, name: str) -> None:
+    def _mark_changed(self, name: str) -> None:
         """Something about a node changed."""
         node = self._plain.get(name)
         if node is None:
             return
-        known, seen = self.get(name), self._seen(node)
+        known, seen = self.get(name), self._visible_node(node)
         if seen != known:
-            super().put(seen)
+            super().put_node(seen)
             self._listener()
 
-    def _seen(self, node: Node) -> Node:
+    def _visible_node(self, node: Node) -> Node:
         """The node with what counts."""
-        slices = self.slices.about(node.name)
+        slices = self.slices.entries_of_node(node.name)
         layout, doubts = choose_layout(
             node, self._catalogue, layout_from_devices(slices) if slices else None
         )
-        self._tell(node, doubts)
+        self._tell_doubts(node, doubts)
         if max(len(self._layouts), len(self._offers)) > _SHARED_MAX:
             self._layouts.clear()
             self._offers.clear()
@@ -185,18 +187,18 @@ class DeviceNodeRows(NodeColumnRows):
             allocatable=offer,
             layout=layout.islands,
             numa=layout.numa,
-            cells=None if served else self._cells(node, layout),
+            cells=None if served else self._numa_cells(node, layout),
             avoided=known.avoided if known is not None else (),
             devices_only=tuple(name for name, _ in served.items),
         )
 
-    def _cells(self, node: Node, layout: GpuLayout) -> NumaTopology | None:
-        about = self.zones.about(node.name)
+    def _numa_cells(self, node: Node, layout: GpuLayout) -> NumaTopology | None:
+        about = self.zones.entries_of_node(node.name)
         return (
             build_numa_topology(about[0], layout, slot_ranges(node.allocatable)) if about else None
         )
 
-    def _tell(self, node: Node, doubts: tuple[LayoutIssue, ...]) -> None:
+    def _tell_doubts(self, node: Node, doubts: tuple[LayoutIssue, ...]) -> None:
         new = self._doubts.get(node.name, ()) != doubts
         if doubts:
             self._doubts[node.name] = doubts

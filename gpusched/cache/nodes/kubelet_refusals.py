@@ -26,7 +26,7 @@ class KubeletRefusals:
     def __init__(self) -> None:
         self._times: dict[str, dict[Resources, dict[UID, float]]] = {}
 
-    def note(self, pod: Pod) -> None:
+    def note_pod(self, pod: Pod) -> None:
         """A pod of ours was seen."""
         if pod.refusal is None or not pod.node:
             return
@@ -38,11 +38,11 @@ class KubeletRefusals:
         if len(shapes) > KUBELET_REFUSALS_PER_NODE_MAX:
             del shapes[min(shapes, key=lambda shape: (max(shapes[shape].values()), shape.items))]
 
-    def nodes(self) -> list[str]:
+    def node_names(self) -> list[str]:
         """Names of nodes of which something is remembered, sorted."""
         return sorted(self._times)
 
-    def avoided(self, node: str, now: float) -> tuple[Resources, ...]:
+    def avoided_requests(self, node: str, now: float) -> tuple[Resources, ...]:
         """Requests of which no pod is sent to the node at this time, sorted.
 
         Args:

@@ -41,7 +41,7 @@ class PodsByNode:
         self._epoch = -1
         self._current: NodePods | None = None
 
-    def note(self, pod: Pod, known: Pod | None, *, ours: bool) -> None:
+    def note_pod(self, pod: Pod, known: Pod | None, *, ours: bool) -> None:
         """A pod appeared or changed; what moves it to or from a node is the ledger's to tell."""
         if known is not None and pod_for_pod_rules(known) != pod_for_pod_rules(pod):
             self._changed.add(pod.uid)
@@ -54,15 +54,15 @@ class PodsByNode:
         """All rows are listed again."""
         self._current = None
 
-    def drop(self, uid: UID) -> None:
+    def drop_pod(self, uid: UID) -> None:
         """A pod is gone."""
         self._awaited.pop(uid, None)
 
-    def awaited(self) -> tuple[Pod, ...]:
+    def awaited_pods(self) -> tuple[Pod, ...]:
         """Unbound pods of other schedulers that are nominated to a node, sorted by key."""
         return tuple(sorted(self._awaited.values(), key=lambda pod: pod.key))
 
-    def rows(
+    def build_rows(
         self, nodes: NodeColumns, ledger: Ledger, pods: Mapping[UID, Pod], moved: set[str]
     ) -> NodePods:
         """The residents of this moment; marks are taken.

@@ -20,7 +20,7 @@ class NodeColumnRows:
         self._generation = 0
         self._current: NodeColumns | None = None
 
-    def put(self, node: Node) -> None:
+    def put_node(self, node: Node) -> None:
         """A node appeared or changed."""
         known = self._nodes.get(node.name)
         self._nodes[node.name] = node
@@ -29,7 +29,7 @@ class NodeColumnRows:
         else:
             self._changed.add(node.name)
 
-    def drop(self, name: str) -> None:
+    def drop_node(self, name: str) -> None:
         """A node is gone."""
         if self._nodes.pop(name, None) is not None:
             self._moved = True
@@ -38,24 +38,24 @@ class NodeColumnRows:
         """The node of that name."""
         return self._nodes.get(name)
 
-    def names(self) -> list[str]:
+    def node_names(self) -> list[str]:
         """Names of all nodes, sorted."""
         return sorted(self._nodes)
 
-    def columns(self, ledger: Ledger) -> NodeColumns:
+    def build_columns(self, ledger: Ledger) -> NodeColumns:
         """The columns of this moment; the ledger's dirty marks are taken."""
         self._generation += 1
         if self._moved or self._current is None:
-            current = self._rebuild(ledger)
+            current = self._rebuild_columns(ledger)
         else:
-            current = self._refresh(self._current, ledger)
+            current = self._refresh_columns(self._current, ledger)
         ledger.dirty.clear()
         self._changed.clear()
         self._moved = False
         self._current = current
         return current
 
-    def _rebuild(self, ledger: Ledger) -> NodeColumns:
+    def _rebuild_columns(self, ledger: Ledger) -> NodeColumns:
         nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
         names = sorted({name for node in nodes for name, _ in node.allocatable.items})
         columns = {name: column for column, name in enumerate(names)}
@@ -89,7 +89,7 @@ class NodeColumnRows:
             shared=shared,
         )
 
-    def _refresh(self, old: NodeColumns, ledger: Ledger) -> NodeColumns:
+    def _refresh_columns(self, old: NodeColumns, ledger: Ledger) -> NodeColumns:
         changed = [old.row[name] for name in sorted(self._changed)]
         # What a share by memory takes hangs by a label of the node.
         dirty = sorted(
@@ -155,7 +155,7 @@ def _write_use(
     What is held of a resource that no node offers has no column and blocks no pod.
     """
     used, leaving, foreign = arrays
-    use = ledger.use(node.name, node.allocatable, node.labels)
+    use = ledger.sum_holdings(node.name, node.allocatable, node.labels)
     for name, amount in use.amounts.items():
         column = columns.get(name)
         if column is not None:

@@ -40,7 +40,7 @@ class SlotDoubts:
             self._contested.discard(pod.uid)
         elif pod.uid not in self._contested and seal.key:
             self._contested.add(pod.uid)
-            self._tell(
+            self._tell_doubt(
                 pod, f"its annotation {SLOTS} claims {format_slots(held.slots)}, which others have"
             )
 
@@ -50,14 +50,14 @@ class SlotDoubts:
             return
         held = self._ledger.get(pod.uid)
         if pod.slots_error:
-            self._tell(pod, pod.slots_error)
+            self._tell_doubt(pod, pod.slots_error)
         elif pod.seal and held is not None and not held.sealed:
-            self._tell(
+            self._tell_doubt(
                 pod,
                 f"its annotation {SEAL} does not fit its node, slots, plan and fence: they were "
                 "changed after the binding, or copied",
             )
 
-    def _tell(self, pod: Pod, why: str) -> None:
+    def _tell_doubt(self, pod: Pod, why: str) -> None:
         for listener in self.listeners:
             listener(pod, why)

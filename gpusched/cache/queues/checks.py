@@ -46,7 +46,7 @@ def limits_error(queue: Queue) -> str:
     for smaller, larger, what, limit in pairs:
         for resource, amount in smaller.items:
             if resource in larger and amount > larger.get(resource):
-                numbers = f"{_text(amount, resource)} > {_text(larger.get(resource), resource)}"
+                numbers = f"{_amount_text(amount, resource)} > {_amount_text(larger.get(resource), resource)}"
                 return f"queue {queue.name!r}: {what} of {resource} is above {limit}: {numbers}"
     return ""
 
@@ -65,24 +65,24 @@ def overcommitted_guarantees(
     told = ""
     for resource, limit in deserved.items:
         sums = 0
-        for child in sorted(children, key=_age):
+        for child in sorted(children, key=_age_key):
             amount = child.guarantee.get(resource)
             if sums + amount <= limit:
                 sums += amount
                 continue
             refused.setdefault(
                 child.name,
-                f"queue {child.name!r}: guarantee of {_text(amount, resource)} {resource} does not "
-                f"fit: parent {parent!r} deserves {_text(limit, resource)}, of which "
-                f"{_text(sums, resource)} are guaranteed to older children",
+                f"queue {child.name!r}: guarantee of {_amount_text(amount, resource)} {resource} does not "
+                f"fit: parent {parent!r} deserves {_amount_text(limit, resource)}, of which "
+                f"{_amount_text(sums, resource)} are guaranteed to older children",
             )
         if refused and not told:
             wanted = sum(child.guarantee.get(resource) for child in children)
             if wanted > limit:
                 told = (
                     f"queue {parent!r}: guarantees of its children sum to "
-                    f"{_text(wanted, resource)} {resource}, above its deserved of "
-                    f"{_text(limit, resource)}"
+                    f"{_amount_text(wanted, resource)} {resource}, above its deserved of "
+                    f"{_amount_text(limit, resource)}"
                 )
     return refused, told
 
@@ -98,14 +98,14 @@ def unmet_guarantees(queues: Iterable[Queue], capacity: Resources) -> dict[str, 
     if not capacity:
         return void  # No node has been seen yet: that says nothing about any queue.
     sums: dict[str, int] = {}
-    for queue in sorted(queues, key=_age):
+    for queue in sorted(queues, key=_age_key):
         for resource, amount in queue.guarantee.items:
             kept = sums.get(resource, 0)
             if kept + amount > capacity.get(resource):
-                others = f", {_text(kept, resource)} of it for others" if kept else ""
+                others = f", {_amount_text(kept, resource)} of it for others" if kept else ""
                 void[queue.name] = (
-                    f"queue {queue.name!r}: guarantee of {_text(amount, resource)} {resource} "
-                    f"cannot be kept: the cluster has {_text(capacity.get(resource), resource)}"
+                    f"queue {queue.name!r}: guarantee of {_amount_text(amount, resource)} {resource} "
+                    f"cannot be kept: the cluster has {_amount_text(capacity.get(resource), resource)}"
                     f"{others}; the queue goes on without it"
                 )
                 break
@@ -132,21 +132,21 @@ def queue_warnings(
     for resource, amount in limit.items:
         if held.get(resource) > amount:
             told.append(
-                f"holds {_text(held.get(resource), resource)} {resource}, above its limit of "
-                f"{_text(amount, resource)}: nothing that asks for it starts until it holds less"
+                f"holds {_amount_text(held.get(resource), resource)} {resource}, above its limit of "
+                f"{_amount_text(amount, resource)}: nothing that asks for it starts until it holds less"
             )
         own = queue.capability
         if resource in own and own.get(resource) > amount:
             told.append(
-                f"its capability of {_text(own.get(resource), resource)} {resource} is above the "
-                f"{_text(amount, resource)} of a queue above it, which counts"
+                f"its capability of {_amount_text(own.get(resource), resource)} {resource} is above the "
+                f"{_amount_text(amount, resource)} of a queue above it, which counts"
             )
     for resource, amount in queue.deserved.items:
         wanted = sum(child.deserved.get(resource) for child in children)
         if wanted > amount:
             told.append(
-                f"its {len(children)} children deserve {_text(wanted, resource)} {resource} "
-                f"together, it deserves {_text(amount, resource)}"
+                f"its {len(children)} children deserve {_amount_text(wanted, resource)} {resource} "
+                f"together, it deserves {_amount_text(amount, resource)}"
             )
     if weightless:
         told.append(
@@ -166,9 +166,9 @@ def inherited_limit(own: Resources, above: Resources) -> Resources:
     return Resources.of(amounts)
 
 
-def _age(queue: Queue) -> tuple[float, str]:
+def _age_key(queue: Queue) -> tuple[float, str]:
     return queue.created, queue.name
 
 
-def _text(amount: int, resource: str) -> str:
+def _amount_text(amount: int, resource: str) -> str:
     return format_quantity(amount, resource=resource)[:FOREIGN_TEXT_MAX]

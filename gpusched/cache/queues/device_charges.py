@@ -60,7 +60,7 @@ class DeviceCharges:
         """By digest, classes with a charge, and the classes that they were made of."""
 
     # -- pods --------------------------------------------------------------------------------
-    def plain(self, pod_class: PodClass) -> PodClass:
+    def without_charge(self, pod_class: PodClass) -> PodClass:
         """The class without what its devices count as."""
         if pod_class.charge is None:
             return pod_class
@@ -70,7 +70,7 @@ class DeviceCharges:
 
     def plain_pod(self, pod: Pod) -> Pod:
         """The pod without what its devices count as."""
-        plain = self.plain(pod.pod_class)
+        plain = self.without_charge(pod.pod_class)
         return pod if plain is pod.pod_class else structs.replace(pod, pod_class=plain)
 
     def on_pod(self, pod: Pod) -> Pod:
@@ -83,17 +83,17 @@ class DeviceCharges:
             or known.finished != pod.finished
         ):
             if known is not None:
-                self._leave(known)
+                self._remove_pod(known)
             for key in _claim_keys(pod):
                 self._users.setdefault(key, set()).add(pod.uid)
                 self._dirty_claims.add(key)
             self._dirty.add(pod.uid)
-        return self.priced(pod)
+        return self.with_charge(pod)
 
-    def priced(self, pod: Pod) -> Pod:
+    def with_charge(self, pod: Pod) -> Pod:
         """The pod with the charge that was worked out last."""
         pod_class = self._priced_class(
-            self.plain(pod.pod_class), self._charges.get(pod.uid, NOTHING)
+            self.without_charge(pod.pod_class), self._charges.get(pod.uid, NOTHING)
         )
         return pod if pod_class is pod.pod_class else structs.replace(pod, pod_class=pod_class)
 
@@ -101,11 +101,11 @@ class DeviceCharges:
         """A pod with claims is gone."""
         known = self._pods.pop(pod.uid, None)
         if known is not None:
-            self._leave(known)
+            self._remove_pod(known)
         self._charges.pop(pod.uid, None)
         self._dirty.discard(pod.uid)
 
-    def _leave(self, pod: Pod) -> None:
+    def _remove_pod(self, pod: Pod) -> None:
         for key in _claim_keys(pod):
             users = self._users.get(key, set())
             users.discard(pod.uid)
@@ -116,7 +116,7 @@ class DeviceCharges:
     def plain_job(self, job: Job) -> Job:
         """The Job without what devices of its pods count as."""
         template = job.template
-        plain = None if template is None else self.plain(template.pod_class)
+        plain = None if template is None else self.without_charge(template.pod_class)
         if template is None or plain is None or plain is template.pod_class:
             return job
         return attrs.evolve(job, template=attrs.evolve(template, pod_class=plain))
@@ -126,7 +126,7 @@ class DeviceCharges:
         template = job.template
         if template is None or not template.pod_class.claims:
             return job
-        pod_class = self.plain(template.pod_class)
+        pod_class = self.without_charge(template.pod_class)
         charge = total(
             self._of_template(pod_class.namespace, each)
             for each in pod_class.claims
@@ -138,7 +138,7 @@ class DeviceCharges:
         return attrs.evolve(job, template=attrs.evolve(template, pod_class=priced))
 
     # -- what changed ------------------------------------------------------------------------
-    def refresh(self, catalog: DeviceCatalog) -> tuple[list[UID], bool]:
+    def follow_catalog(self, catalog: DeviceCatalog) -> tuple[list[UID], bool]:
         """Follow the catalog; pods that are charged otherwise now, and whether prices changed."""
         rows = gpu_resources().device_quota
         before, self._catalog = self._catalog, catalog
@@ -157,7 +157,7 @@ class DeviceCharges:
             self._dirty_claims.update(key for key in known if key not in there)
         held = self._count_others() if self._dirty_claims else False
         if held or repriced:
-            self.totals = self._totals()
+            self.totals = self._published_totals()
             self.everywhere = total(self.totals.values())
         for key in self._dirty_claims:
             self._dirty.update(self._users.get(key, ()))
@@ -187,7 +187,7 @@ class DeviceCharges:
         if claim is None or key is None:
             unneeded = dict(pod.generated_claims).get(named.name) == ""
             return NOTHING if unneeded else self._of_template(pod.namespace, named)
-        if named.claim and self._payer(key, claim) != pod.uid:
+        if named.claim and self._find_payer(key, claim) != pod.uid:
             return NOTHING
         if claim.allocation is None:
             return self._worth.of_claim(claim.spec)
@@ -197,7 +197,7 @@ class DeviceCharges:
         template = self._catalog.templates.get(ObjectKey(namespace, named.template))
         return NOTHING if template is None else self._worth.of_claim(template.spec)
 
-    def _payer(self, key: ObjectKey, claim: ResourceClaim) -> UID:
+    def _find_payer(self, key: ObjectKey, claim: ResourceClaim) -> UID:
         """The pod that is charged for a claim: the first that has it, else the oldest that names it."""
         users = {
             uid: self._pods[uid]
@@ -260,17 +260,17 @@ class DeviceCharges:
         if amounts == self._left_out:
             return
         self._left_out = amounts
-        self.totals = self._totals()
+        self.totals = self._published_totals()
         self.everywhere = total(self.totals.values())
 
-    def _totals(self) -> Mapping[str, Resources]:
+    def _published_totals(self) -> Mapping[str, Resources]:
         held: dict[str, list[Resources]] = {}
         for parts in self._others.values():
             for node, amounts in parts:
                 held.setdefault(node, []).append(amounts)
         found = {}
-        for node, amounts in sorted(self._worth.totals().items()):
-            there = _less(amounts, total(held.get(node, ())))
+        for node, amounts in sorted(self._worth.totals_by_node().items()):
+            there = _subtract_amounts(amounts, total(held.get(node, ())))
             twice = self._left_out.get(node, NOTHING)
             named = Resources(tuple(item for item in twice.items if item[0] in there))
             found[node] = there.plus(named, times=-1)
@@ -287,10 +287,10 @@ class DeviceCharges:
             digest = blake2b(text.encode(), digest_size=16).hexdigest()
             known = attrs.evolve(pod_class, charge=pod_class.requests.plus(charge), digest=digest)
             self._priced[key] = known
-            self._plain[digest] = (ref(known, partial(self._gone, digest)), pod_class)
+            self._plain[digest] = (ref(known, partial(self._forget_class, digest)), pod_class)
         return known
 
-    def _gone(self, digest: str, priced: ref[PodClass]) -> None:
+    def _forget_class(self, digest: str, priced: ref[PodClass]) -> None:
         made = self._plain.get(digest)
         if made is not None and made[0] is priced:
             del self._plain[digest]
@@ -310,5 +310,5 @@ def _claim_keys(pod: Pod) -> tuple[ObjectKey, ...]:
     return tuple(key for key in keys if key is not None)
 
 
-def _less(amounts: Resources, taken: Resources) -> Resources:
+def _subtract_amounts(amounts: Resources, taken: Resources) -> Resources:
     return Resources(tuple((n, max(0, amount - taken.get(n))) for n, amount in amounts.items))

@@ -100,7 +100,7 @@ class PublishedPool:
             self._frames = {name: frame_of(device) for name, (device, _) in self.devices.items()}
         return self._frames
 
-    def content(self, read: tuple[_Selectors, ...]) -> Hashable:
+    def content_key(self, read: tuple[_Selectors, ...]) -> Hashable:
         """All that amounts depend on where some selectors are read; None for devices of several nodes.
 
         Names and nodes are not in it: devices of one node are as much as the same devices of another.
@@ -130,7 +130,7 @@ class PublishedPool:
         self._content = (read, tuple(found))
         return self._content[1]
 
-    def verdicts(self, selectors: _Selectors) -> tuple[bool | Mismatch, ...]:
+    def selector_verdicts(self, selectors: _Selectors) -> tuple[bool | Mismatch, ...]:
         """What selectors say of each device, asked once."""
         known = self._verdicts.get(selectors)
         if known is None:
@@ -247,11 +247,11 @@ class DeviceWorth:
         if pool is None or device is None:  # gone from its slice, and still in use
             row = self._row_of_class(device_class)
             return node, NOTHING if row is None else Resources(row.amounts)
-        row = self._row(device_class, device, given.driver)
+        row = self._quota_row(device_class, device, given.driver)
         consumed = dict(given.consumed) if given.share else None
         if row is None:
             return node, NOTHING
-        return node, _worth(row, device, pool.frames[given.device], pool.counters, consumed)
+        return node, _device_worth(row, device, pool.frames[given.device], pool.counters, consumed)
 
     # -- requests ----------------------------------------------------------------------------
     def _of_request(self, request: DeviceRequest) -> Resources:
@@ -261,10 +261,10 @@ class DeviceWorth:
         if known is None:
             if len(self._requests) >= _SPECS_MAX:
                 self._requests.clear()
-            known = self._requests[request] = self._ask(request)
+            known = self._requests[request] = self._request_worth(request)
         return known
 
-    def _ask(self, request: DeviceRequest) -> Resources:
+    def _request_worth(self, request: DeviceRequest) -> Resources:
         """The dearest devices it may get; where there are none yet, what its class's row says."""
         of_class = self._catalog.classes.get(request.device_class)
         answers = [
@@ -296,7 +296,7 @@ class DeviceWorth:
         known = pool.answers.get(question)
         if known is not None:
             return known
-        content = pool.content(self._read_with(selectors))
+        content = pool.content_key(self._read_with(selectors))
         alike = self.alike.get((question, content)) if content is not None else None
         if alike is None:
             answer = self._look_through(pool, request, selectors)
@@ -312,19 +312,19 @@ class DeviceWorth:
     ) -> _PoolAnswer:
         dearest, found = NOTHING, False
         by_node: dict[str, list[Resources]] = {}
-        verdicts = pool.verdicts(selectors)
+        verdicts = pool.selector_verdicts(selectors)
         for (device, node), frame, verdict in zip(
             pool.devices.values(), pool.frames.values(), verdicts, strict=True
         ):
             if verdict is not True:
                 continue
-            consumed = _consumption(device, request, pool.driver)
+            consumed = _consumed_capacity(device, request, pool.driver)
             if device.shareable and consumed is None:
                 continue
             found = True
-            row = self._row(request.device_class, device, pool.driver)
+            row = self._quota_row(request.device_class, device, pool.driver)
             if row is not None:
-                worth = _worth(row, device, frame, pool.counters, consumed)
+                worth = _device_worth(row, device, frame, pool.counters, consumed)
                 dearest = dearest if worth is dearest else dearest.maximum(worth)
                 by_node.setdefault(node, []).append(worth)
         sums = {node: total(parts) for node, parts in by_node.items()}
@@ -341,7 +341,7 @@ class DeviceWorth:
         self.alike[key] = answer
 
     # -- what there is -----------------------------------------------------------------------
-    def totals(self) -> Mapping[str, Resources]:
+    def totals_by_node(self) -> Mapping[str, Resources]:
         """What all cards count as, by the one node that reaches them ("" where several may).
 
         Of the partitions of one card the dearest counts, as they exclude each other.
@@ -360,7 +360,7 @@ class DeviceWorth:
     def _totals_of_pool(
         self, pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
     ) -> Mapping[str, Resources]:
-        content = pool.content(self._active_texts)
+        content = pool.content_key(self._active_texts)
         if content is None:
             return _pool_totals(pool, rows)
         key = ("totals", content)
@@ -381,7 +381,7 @@ class DeviceWorth:
     def _row_of_class(self, device_class: str) -> DeviceQuota | None:
         return next((row for row in self.rows if row.device_class == device_class != ""), None)
 
-    def _row(self, device_class: str, device: Device, driver: str) -> DeviceQuota | None:
+    def _quota_row(self, device_class: str, device: Device, driver: str) -> DeviceQuota | None:
         for row in self.rows:
             if row.device_class:
                 if row.device_class == device_class:
@@ -438,12 +438,12 @@ def _pool_totals(
     pool: PublishedPool, rows: list[tuple[DeviceQuota, _Selectors]]
 ) -> Mapping[str, Resources]:
     cards: dict[tuple[str, str], Resources] = {}
-    verdicts = [(row, pool.verdicts(texts)) for row, texts in rows]
+    verdicts = [(row, pool.selector_verdicts(texts)) for row, texts in rows]
     for number, (name, (device, node)) in enumerate(pool.devices.items()):
         row = next((row for row, verdict in verdicts if verdict[number] is True), None)
         if row is not None:
             card = f"set {device.consumes[0].name}" if device.consumes else f"device {device.name}"
-            worth = _worth(row, device, pool.frames[name], pool.counters, None)
+            worth = _device_worth(row, device, pool.frames[name], pool.counters, None)
             known = cards.get((node, card))
             cards[node, card] = worth if known is None else known.maximum(worth)
     sums: dict[str, list[Resources]] = {}
@@ -452,7 +452,7 @@ def _pool_totals(
     return {node: total(parts) for node, parts in sums.items()}
 
 
-def _consumption(
+def _consumed_capacity(
     device: Device, request: DeviceRequest, driver: str
 ) -> Mapping[str, int] | None:  # fmt: skip
     """What a share for a request takes of each capacity; None for whole devices, and where none fits."""
@@ -470,7 +470,7 @@ def _consumption(
     return found
 
 
-def _worth(
+def _device_worth(
     row: DeviceQuota,
     device: Device,
     frame: AttributeFrame,
@@ -482,8 +482,8 @@ def _worth(
     whole = _part_by_profile(profiles) if profiles else _WHOLE
     if consumed is None and not device.consumes:
         return _worth_of_card(row, device.capacities if row.capacities else (), whole)
-    part = _part(device, whole, counters, consumed) if row.by_part else _WHOLE
-    return _amounts(row, device.capacities, part, consumed)
+    part = _card_part(device, whole, counters, consumed) if row.by_part else _WHOLE
+    return _part_amounts(row, device.capacities, part, consumed)
 
 
 @lru_cache(maxsize=_WORTHS_MAX)
@@ -491,10 +491,10 @@ def _worth_of_card(
     row: DeviceQuota, capacities: tuple[DeviceCapacity, ...], part: Fraction
 ) -> Resources:
     """Amounts of a row for a device that is given as it is: the same object for equal ones."""
-    return _amounts(row, capacities, part if row.by_part else _WHOLE, None)
+    return _part_amounts(row, capacities, part if row.by_part else _WHOLE, None)
 
 
-def _amounts(
+def _part_amounts(
     row: DeviceQuota,
     capacities: tuple[DeviceCapacity, ...],
     part: Fraction,
@@ -513,7 +513,7 @@ def _amounts(
     return Resources.of({name: amount for name, amount in amounts.items() if amount})
 
 
-def _part(
+def _card_part(
     device: Device,
     by_profile: Fraction,
     counters: Mapping[tuple[str, str], int],

@@ -34,15 +34,15 @@ class GpuCharges:
         self._plain: dict[str, tuple[ref[PodClass], PodClass]] = {}
         """By digest, priced classes of pods that exist, and the classes that they were made of."""
 
-    def put(self, node: str, labels: Mapping[str, str]) -> bool:
+    def put_node(self, node: str, labels: Mapping[str, str]) -> bool:
         """A node has these labels; whether prices changed by that."""
-        return self._set(node, gpu_memory_of_labels(labels))
+        return self._set_memory(node, gpu_memory_of_labels(labels))
 
-    def drop(self, node: str) -> bool:
+    def drop_node(self, node: str) -> bool:
         """A node is gone; whether prices changed by that."""
-        return self._set(node, 0)
+        return self._set_memory(node, 0)
 
-    def of(self, pod_class: PodClass) -> PodClass:
+    def price_class(self, pod_class: PodClass) -> PodClass:
         """The class with its price of now among its requests; most are returned as they are."""
         share = pod_class.share
         if share is None or not share.memory:
@@ -59,28 +59,28 @@ class GpuCharges:
             requests = pod_class.requests.replaced_by(Resources.of({shared_resource(): price}))
             known = attrs.evolve(pod_class, requests=requests, digest=digest)
             self._priced[pod_class.digest] = known
-            self._plain[digest] = (ref(known, partial(self._gone, digest)), pod_class)
+            self._plain[digest] = (ref(known, partial(self._forget_class, digest)), pod_class)
         return known
 
-    def _gone(self, digest: str, priced: ref[PodClass]) -> None:
+    def _forget_class(self, digest: str, priced: ref[PodClass]) -> None:
         made = self._plain.get(digest)
         if made is not None and made[0] is priced:
             del self._plain[digest]
 
     def on_pod(self, pod: Pod) -> Pod:
         """The pod with the price of now."""
-        priced = self.of(pod.pod_class)
+        priced = self.price_class(pod.pod_class)
         return pod if priced is pod.pod_class else structs.replace(pod, pod_class=priced)
 
     def on_job(self, job: Job) -> Job:
         """The Job with the price of now for the pods that it would make."""
         template = job.template
-        priced = None if template is None else self.of(template.pod_class)
+        priced = None if template is None else self.price_class(template.pod_class)
         if template is None or priced is None or priced is template.pod_class:
             return job
         return attrs.evolve(job, template=attrs.evolve(template, pod_class=priced))
 
-    def _set(self, node: str, memory: int) -> bool:
+    def _set_memory(self, node: str, memory: int) -> bool:
         before = self._memory.get(node, 0)
         if before == memory:
             return False

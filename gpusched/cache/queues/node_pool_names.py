@@ -27,12 +27,12 @@ def conflicting_pools_message(queue: Queue, defined: Mapping[str, tuple[Labels, 
         labels, owner = defined[pool.name]
         if pool.node_selector != labels:
             told.append(
-                f"node pool {pool.name[:FOREIGN_TEXT_MAX]!r} means nodes with {_text(labels)}, as "
-                f"queue {owner!r} says, and not those with {_text(pool.node_selector)}"
+                f"node pool {pool.name[:FOREIGN_TEXT_MAX]!r} means nodes with {_labels_text(labels)}, as "
+                f"queue {owner!r} says, and not those with {_labels_text(pool.node_selector)}"
             )
     return "; ".join(told)
 
 
-def _text(labels: Labels) -> str:
+def _labels_text(labels: Labels) -> str:
     named = [f"{key}={value}"[:FOREIGN_TEXT_MAX] for key, value in labels[:3]]
     return ", ".join(named) + (", ..." if len(labels) > len(named) else "") or "any labels"

@@ -99,10 +99,10 @@ def build_tree(
         if not astray:
             children.setdefault(known[name].parent, []).append(known[name])
     void = unmet_guarantees(children.get(ROOT_QUEUE, ()), capacity)
-    refused, faults = _guarantees(known, children)
+    refused, faults = _check_guarantees(known, children)
     errors = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
     parents = {queue.parent for queue in known.values()}
-    weightless = {name: _weightless(those) for name, those in children.items()}
+    weightless = {name: _count_weightless(those) for name, those in children.items()}
     pools = node_pool_labels(known.values())
     held = _up_the_tree(paths, allocated)
     going = _up_the_tree(paths, leaving or {})
@@ -110,7 +110,7 @@ def build_tree(
     for name, (path, astray) in paths.items():
         queue = known[name]
         broken = next((errors[above] for above in path if errors[above]), "")
-        limit = NOTHING if astray else _limit(path, known)
+        limit = NOTHING if astray else _path_limit(path, known)
         odd = "" if astray else queue_warnings(
             queue, weightless=weightless[queue.parent], children=children.get(name, ()),
             held=held.get(name, NOTHING), limit=limit,
@@ -133,7 +133,7 @@ def build_tree(
     return QueueTree(nodes, below)
 
 
-def _weightless(siblings: list[Queue]) -> int:
+def _count_weightless(siblings: list[Queue]) -> int:
     """How many they are, if none of them has a weight."""
     return 0 if any(each.weight for each in siblings) else len(siblings)
 
@@ -156,7 +156,7 @@ def _own_words(queue: Queue, rejected: Rejected | None, refused: Mapping[str, st
     return (limits_error(queue) or refused.get(queue.name, ""))[:TEXT_MAX]
 
 
-def _guarantees(
+def _check_guarantees(
     known: Mapping[str, Queue], children: Mapping[str, list[Queue]]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Queues frozen because their parent cannot guarantee it, and parents at fault for that."""
@@ -185,7 +185,7 @@ def _up_the_tree(
     return sums
 
 
-def _limit(path: tuple[str, ...], known: Mapping[str, Queue]) -> Resources:
+def _path_limit(path: tuple[str, ...], known: Mapping[str, Queue]) -> Resources:
     limit = NOTHING
     for name in reversed(path):
         limit = inherited_limit(known[name].capability, limit)

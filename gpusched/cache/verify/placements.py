@@ -47,7 +47,7 @@ def recheck_placements(
     taken: dict[str, int] = {}
     parts: dict[str, dict[int, int]] = {}
     for key, uid, node, node_uid, slots in moves:
-        pod = cache.pod(uid)
+        pod = cache.find_pod(uid)
         error = pod_error(cache, pod, key) or node_error(cache, node, node_uid, decided_on)
         if error or pod is None:
             return error
@@ -132,7 +132,7 @@ def _room_error(
 ) -> str:
     node = cache.rows.get(name)
     assert node is not None
-    use = cache.ledger.use(name, node.allocatable, node.labels)
+    use = cache.ledger.sum_holdings(name, node.allocatable, node.labels)
     opened = [mask for mask in parts if mask & use.free_slots]
     if any(mask & slots for mask in parts):
         return f"GPU slots on node {name} are promised twice"

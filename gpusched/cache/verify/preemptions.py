@@ -50,7 +50,7 @@ def recheck_preemption(
         return error
     wanted: dict[str, Resources] = {}
     for key, uid, node in nominees:
-        pod = cache.pod(uid)
+        pod = cache.find_pod(uid)
         error = pod_error(cache, pod, key)
         if error or pod is None:
             return error
@@ -62,7 +62,7 @@ def recheck_preemption(
         error = victim_error(cache, key, uid, node)
         if error:
             return error
-        pod = cache.pod(uid)
+        pod = cache.find_pod(uid)
         assert pod is not None
         leaving[node] = leaving.get(node, NOTHING).plus(_requests_on_node(cache, pod, node))
     for node, requests in wanted.items():
@@ -83,7 +83,7 @@ def _requests_on_node(cache: Cache, pod: Pod, name: str) -> Resources:
 
 def victim_error(cache: Cache, key: ObjectKey, uid: UID, node: str) -> str:
     """Why a pod cannot be evicted as decided; empty when it can."""
-    pod = cache.pod(uid)
+    pod = cache.find_pod(uid)
     if pod is None or pod.key != key:
         return f"pod {key} is gone"
     if pod.node != node or pod.deleting or pod.finished:
@@ -95,7 +95,7 @@ def _nominated_room_error(cache: Cache, name: str, wanted: Resources, leaving: R
     """Whether a node will hold what is promised once all that leave it have left."""
     node = cache.rows.get(name)
     assert node is not None
-    use = cache.ledger.use(name, node.allocatable, node.labels)
+    use = cache.ledger.sum_holdings(name, node.allocatable, node.labels)
     for resource, amount in wanted.items:
         if usage_after_release(use, resource) - leaving.get(
             resource

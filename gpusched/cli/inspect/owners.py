@@ -169,7 +169,7 @@ async def count_gangs(
         cache.foreign.put_workload(kind, key, read_workload(kind, owner))
     for pod in pods:
         cache.put_pod(read_entity("pods", pod))
-    gangs = sorted(cache.snapshot(now).gangs, key=lambda gang: gang.key)
+    gangs = sorted(cache.take_snapshot(now).gangs, key=lambda gang: gang.key)
     return tuple(_counted(gang) for gang in gangs if gang.active and not gang.error[0])
 
 

@@ -53,7 +53,7 @@ def begin_after_crashes(
     if names:
         told = f"{told}; set aside: {', '.join(names)}"
     if mode != FULL_MODE:
-        told = f"{told}; sessions go without {', '.join(mode.off)} for a while"
+        told = f"{told}; sessions go without {', '.join(mode.omitted_parts)} for a while"
     return told
 
 

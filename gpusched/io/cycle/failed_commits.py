@@ -47,4 +47,4 @@ class FailedCommits:
         self._faults.set_aside(containment.set_aside(snapshot, found), snapshot)
         known, self._known = self._known, set()
         waiting = {gang.key for gang in snapshot.gangs if gang.pod_sets}
-        containment.pardon(gang_suspect(key) for key in known - waiting)
+        containment.readmit_suspects(gang_suspect(key) for key in known - waiting)

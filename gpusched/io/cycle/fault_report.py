@@ -158,7 +158,7 @@ class FaultReport:
 
     def _report_degraded(self, decision: Decision) -> None:
         degraded = decision.degraded
-        off = degraded.mode.off if degraded is not None else ()
+        off = degraded.mode.omitted_parts if degraded is not None else ()
         if off == self._off:
             return
         self._off = off

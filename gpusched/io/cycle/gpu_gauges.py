@@ -37,7 +37,9 @@ class GpuGauges:
         if now < self._next:
             return
         self._next = now + limits.FRAGMENTATION_PERIOD_S
-        levels = session_cache.levels(snapshot.nodes, snapshot.topologies, snapshot.devices.slices)
+        levels = session_cache.topology_levels(
+            snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+        )
         self._telemetry.replace_fragmentation(
             fragmentation_by_level(snapshot.nodes, snapshot.gangs, levels)
         )

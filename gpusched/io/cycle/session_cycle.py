@@ -391,7 +391,7 @@ class SessionCycle:
 
     def _report_lost_gang(self, key: GangKey, error: Exception) -> None:
         """No session sees this gang, so nothing else would tell its owner."""
-        lost = self._cache.families.lost(key)
+        lost = self._cache.families.hidden_gang(key)
         if lost is not None:
             with self.faults.contain("status", key):
                 group, pods = lost
@@ -424,7 +424,7 @@ class SessionCycle:
         """Nodes beyond the domains of a level that count; without a Topology it is told here."""
         if decision.snapshot.topologies:
             return sum(each.outside for each in decision.plan.topologies)
-        levels = self.rules.session_cache.levels(
+        levels = self.rules.session_cache.topology_levels(
             decision.snapshot.nodes, (), decision.snapshot.devices.slices
         )
         full = next((level for level in levels if level.beyond), None)
@@ -548,9 +548,9 @@ class SessionCycle:
             return False
         try:
             for bind in gang.binds:
-                pod = self._cache.pod(bind.uid)
+                pod = self._cache.find_pod(bind.uid)
                 assert pod is not None
-                self._cache.assume(pod, bind.node, bind.slots)
+                self._cache.assume_binding(pod, bind.node, bind.slots)
                 self._telemetry.decision(max(0.0, self._clock.now() - pod.created))
             self._binder.submit(gang)
         except Exception:

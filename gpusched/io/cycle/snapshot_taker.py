@@ -40,7 +40,7 @@ def take_snapshot(
     seen: set[tuple[str, str, str]] = set()
     for _ in range(TRIES):
         try:
-            return cache.snapshot(now)
+            return cache.take_snapshot(now)
         except Fenced:
             raise
         except Exception as error:
@@ -55,7 +55,7 @@ def take_snapshot(
             seen.add(who)
             failed("snapshot", error, f"{who[0]} {who[2]}")
             _leave_out(cache, item, error)
-    return cache.snapshot(now)
+    return cache.take_snapshot(now)
 
 
 def _leave_out(cache: Cache, item: _Object, error: Exception) -> None:

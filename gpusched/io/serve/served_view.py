@@ -91,7 +91,7 @@ class ServedView:
             SeenSession(
                 snapshot=snapshot,
                 plan=plan,
-                levels=session_cache.levels(
+                levels=session_cache.topology_levels(
                     snapshot.nodes, snapshot.topologies, snapshot.devices.slices
                 ),
                 unreadable=[

@@ -102,7 +102,7 @@ class BindReadBack:
     async def _is_known(self, state: CommitState, index: int, *, void: bool) -> bool:
         """Whether the ledger says now what the API says."""
         bind = state.gang.binds[index]
-        pod = self._cache.pod(bind.uid)
+        pod = self._cache.find_pod(bind.uid)
         if void or pod is None or pod.node:
             self._cache.forget(bind.uid)  # what the watch shows of a bound pod stays
             return True
@@ -112,7 +112,7 @@ class BindReadBack:
             return False
         facts = read.facts
         if facts is not None and facts.uid == bind.uid and facts.node == bind.node:
-            self._cache.confirm(bind.uid, bind.node, bind.slots, state.plan)
+            self._cache.confirm_binding(bind.uid, bind.node, bind.slots, state.plan)
         elif facts is None or facts.uid != bind.uid or not facts.node:
             self._cache.forget(bind.uid)
         # Bound elsewhere: the watch will show it, and until then the room is not given away.

@@ -382,7 +382,7 @@ class Binder:
         match effect:
             case DoConfirm(index):
                 bind = binds[index]
-                self._cache.confirm(bind.uid, bind.node, bind.slots, run.state.plan)
+                self._cache.confirm_binding(bind.uid, bind.node, bind.slots, run.state.plan)
             case DoForget(indices):
                 for index in indices:
                     self._cache.forget(binds[index].uid)

@@ -96,7 +96,7 @@ class PreemptionCalls:
         """Promise a waiting pod room on a node."""
 
         def body() -> bytes | str:
-            pod = self._cache.pod(uid)
+            pod = self._cache.find_pod(uid)
             if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
                 return f"pod {key} does not wait any more"
             return patches.nomination_patch(
@@ -115,7 +115,7 @@ class PreemptionCalls:
         """Say on a victim that it is about to be evicted; a pod that is gone needs none."""
 
         def body() -> bytes | str:
-            if self._cache.pod(victim.uid) is None:
+            if self._cache.find_pod(victim.uid) is None:
                 return ""
             return patches.disruption_patch(victim.uid, message=victim.message, since=since)
 

@@ -279,9 +279,9 @@ class PreemptionExecutor:
         self._runs[run.gang] = run
         for _, uid, node in run.nominees:
             promise = Nomination(node, Reason.PREEMPTION_IN_PROGRESS, run.told, run.since)
-            self._cache.nominate(uid, promise)
+            self._cache.assume_nomination(uid, promise)
         for order in run.moves:
-            self._cache.moves.mark(order.gang, order.uid, order.move)
+            self._cache.moves.mark_move(order.gang, order.uid, order.move)
         for victim in run.victims:
             self._cache.mark_leaving(victim.uid)
         for switch in run.job_changes:
@@ -295,7 +295,7 @@ class PreemptionExecutor:
         for order in run.moves:
             self._cache.moves.remove_pending(order.gang, order.move)
         for _, uid, _ in run.nominees:
-            self._cache.nominate(uid, None)
+            self._cache.assume_nomination(uid, None)
         for uid in victims:
             self._cache.mark_leaving(uid, leaving=False)
         for switch in switches:

@@ -48,7 +48,7 @@ class StatusCache(Protocol):
     def foreign(self) -> ServedForeignKinds:
         """Where groups and queues of other projects are."""
 
-    def pod(self, uid: UID) -> Pod | None:
+    def find_pod(self, uid: UID) -> Pod | None:
         """The pod of that UID."""
 
     def member_pods(self, gang: GangKey) -> Iterable[Pod]:

@@ -7,7 +7,7 @@ from gpusched.app import App
 
 def daemon_knowledge(app: App) -> dict[str, object]:
     """What a decision rests on that follows from the objects alone, by a name for each part."""
-    snapshot = app.cache.snapshot(0.0)
+    snapshot = app.cache.take_snapshot(0.0)
     nodes = snapshot.nodes
     found: dict[str, object] = {}
     for row, node in enumerate(nodes.nodes):

@@ -138,7 +138,7 @@ class DeviceCluster:
         """
         self._guard.begin_session()
         decision = decide(
-            self.cache.snapshot(EPOCH + now),
+            self.cache.take_snapshot(EPOCH + now),
             self._policy,
             guard=self._guard,
             session_cache=self._sessions,

@@ -231,7 +231,7 @@ class ByFirstFit:
 
     def __init__(self, day: DeviceDay, *, whole: bool) -> None:
         cluster = DeviceCluster(day_objects(day))
-        catalog = cluster.cache.devices.view()
+        catalog = cluster.cache.devices.build_catalog()
         self._fit = FirstFit(catalog, {f"node-{number:02d}": {} for number in range(day.nodes)})
         self._whole = whole
         self._waiting: dict[str, tuple[DayGang, list[int]]] = {}

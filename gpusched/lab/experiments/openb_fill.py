@@ -115,7 +115,7 @@ def _decided(hosts: Sequence[TraceHost], coming: Sequence[TracePod], config: Con
     policy, guard, session_cache = load_policy(config), PluginGuard(StoppedClock()), SessionCache()
     placed: set[str] = set()
     while True:
-        snapshot = cache.snapshot(EPOCH + len(coming))
+        snapshot = cache.take_snapshot(EPOCH + len(coming))
         guard.begin_session()
         decision = decide(
             snapshot, policy, guard=guard, session_cache=session_cache, placement=config.placement
@@ -128,10 +128,10 @@ def _decided(hosts: Sequence[TraceHost], coming: Sequence[TracePod], config: Con
         if not binds:
             return placed
         for bind in binds:
-            pod = cache.pod(bind.uid)
+            pod = cache.find_pod(bind.uid)
             if pod is None:
                 raise InvariantBroken(f"{bind.key} was placed and does not exist")
-            cache.assume(pod, bind.node, bind.slots)
+            cache.assume_binding(pod, bind.node, bind.slots)
             placed.add(bind.key.name)
 
 

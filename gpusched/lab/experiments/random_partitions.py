@@ -57,7 +57,8 @@ def play_random(seed: int) -> RandomGang:
         asked += {"whole": 8, "seventh": 1}.get(kind, 4)
     cluster = DeviceCluster(day_objects(day))
     fit = FirstFit(
-        cluster.cache.devices.view(), {f"node-{number:02d}": {} for number in range(day.nodes)}
+        cluster.cache.devices.build_catalog(),
+        {f"node-{number:02d}": {} for number in range(day.nodes)},
     )
     started = sum(fit.place(each) is not None for each in pods)
     cluster.add_gang("gang", pods, now=0.0)

@@ -73,10 +73,10 @@ def admit_batch(
     """
     if sum(each.problem.mixes is not None for each in window.contenders) > 1:
         return Admission(
-            outcome=SearchOutcome.UNKNOWN, bound=window.weight(range(len(window.contenders)))
+            outcome=SearchOutcome.UNKNOWN, bound=window.total_weight(range(len(window.contenders)))
         )
     best = best_greedy_order(window)
-    everything = window.weight(range(len(window.contenders)))
+    everything = window.total_weight(range(len(window.contenders)))
     found = _verified_admission(window, best, bound=everything, method="greedy")
     if found.outcome is SearchOutcome.OPTIMAL or not effort.solver:
         return found
@@ -106,13 +106,15 @@ def best_greedy_order(window: AdmissionBatch) -> Places | None:
         order(lambda each: (not each.must, -each.weight * 2**20 // size(each))),
         order(lambda each: (not each.must, -each.problem.required, -size(each))),
     ]
-    if len(window.must) == len(window.contenders):
+    if len(window.required_numbers) == len(window.contenders):
         orders = orders[2:]  # where all must start, weights decide nothing
     best: Places | None = None
     for each in orders:
         places = admit_in_order(window, each)
-        whole = all(number in places for number in window.must)
-        if whole and (best is None or window.weight([*places]) > window.weight([*best])):
+        whole = all(number in places for number in window.required_numbers)
+        if whole and (
+            best is None or window.total_weight([*places]) > window.total_weight([*best])
+        ):
             best = places
     return best
 
@@ -122,7 +124,7 @@ def admit_in_order(window: AdmissionBatch, order: Sequence[int]) -> Places:
     free = window.free.copy()
     places: Places = {}
     for number in order:
-        if not window.allowed([*places, number]):
+        if not window.is_allowed([*places, number]):
             continue
         problem = place_on_free_amounts(window.contenders[number].problem, free)
         counts = place_greedily(problem)
@@ -155,7 +157,7 @@ class _BatchSearch:
         self._best = best
         self._polish = polish
         self._apart: list[tuple[int, ...]] = []
-        self._bound = window.weight(range(len(window.contenders)))
+        self._bound = window.total_weight(range(len(window.contenders)))
         self._guessed = False
         """Whether a set was given up without proof: bounds fall no more from then on."""
         self._rounds = 0
@@ -169,7 +171,7 @@ class _BatchSearch:
         while self._rounds < ROUNDS_MAX and not self._spent:
             self._rounds += 1
             # Sums are quick and seldom wrong; where they are again and again, pools are not.
-            answer = self._propose(pools, divided=self._rounds > SUMS_MAX)
+            answer = self._propose_set(pools, divided=self._rounds > SUMS_MAX)
             if answer is None or answer.outcome is SearchOutcome.UNKNOWN:
                 break
             if answer.outcome is SearchOutcome.INFEASIBLE:
@@ -177,7 +179,7 @@ class _BatchSearch:
                 break
             if not self._guessed:
                 self._bound = min(self._bound, answer.bound)
-            places = self._placed(pools, answer)
+            places = self._place_set(pools, answer)
             if places is None:
                 self._apart.append(answer.admitted)
                 continue
@@ -186,7 +188,7 @@ class _BatchSearch:
                 break
         if refuted:
             self._bound = max(0, self._worth)
-        return self._end(refuted=refuted)
+        return self._finish_search(refuted=refuted)
 
     @property
     def _spent(self) -> bool:
@@ -194,9 +196,9 @@ class _BatchSearch:
 
     @property
     def _worth(self) -> int:
-        return -1 if self._best is None else self._window.weight([*self._best])
+        return -1 if self._best is None else self._window.total_weight([*self._best])
 
-    def _end(self, *, refuted: bool) -> Admission:
+    def _finish_search(self, *, refuted: bool) -> Admission:
         found = _verified_admission(self._window, self._best, bound=self._bound, method="pooled")
         outcome = found.outcome
         if self._best is None and refuted:
@@ -210,7 +212,7 @@ class _BatchSearch:
             faults=tuple(self._faults),
         )
 
-    def _ask(self, job: AdmissionJob) -> PoolSearchResult | None:
+    def _search_pools(self, job: AdmissionJob) -> PoolSearchResult | None:
         try:
             answer = self._search(job)
         except SolverFault as fault:
@@ -223,14 +225,14 @@ class _BatchSearch:
         self._work += answer.work
         return answer
 
-    def _propose(self, pools: PooledBatch, *, divided: bool) -> PoolSearchResult | None:
+    def _propose_set(self, pools: PooledBatch, *, divided: bool) -> PoolSearchResult | None:
         """The set that is worth the most as far as pools can tell, of those not given up."""
         window = self._window
-        return self._ask(
+        return self._search_pools(
             AdmissionJob(
                 pools=pools,
                 weights=tuple(each.weight for each in window.contenders),
-                must=window.must,
+                must=window.required_numbers,
                 quotas=window.quotas,
                 apart=tuple(self._apart),
                 above=self._worth,
@@ -240,16 +242,16 @@ class _BatchSearch:
         )
 
     # -- making it true ----------------------------------------------------------------------
-    def _placed(self, pools: PooledBatch, answer: PoolSearchResult) -> Places | None:
+    def _place_set(self, pools: PooledBatch, answer: PoolSearchResult) -> Places | None:
         """Places for a set that pools seem to have room for; None gives the set up."""
         admitted = answer.admitted
         places = self._one_by_one(admitted) if self._polish else None
         if places is not None:
             return places
         if answer.counts.any():
-            places = self._seated(self._window, pools, answer, admitted)
-        only = self._only(admitted)
-        homes = _renumbered(pools, answer)
+            places = self._place_by_counts(self._window, pools, answer, admitted)
+        only = self._batch_of(admitted)
+        homes = _renumber_homes(pools, answer)
         # Where the domains are those of the proposal, counts are found at once or not at all.
         for by_node, fixed in ((False, homes), (False, None), (True, homes), (True, None)):
             if places is not None:
@@ -257,12 +259,12 @@ class _BatchSearch:
             chosen = build_pooled_batch(only, by_node=by_node)
             if chosen.size > COUNTS_MAX or self._spent:
                 break
-            exact = self._exactly(chosen, admitted, homes=fixed or {})
+            exact = self._split_exactly(chosen, admitted, homes=fixed or {})
             if exact is None:
                 break
             if exact.outcome is SearchOutcome.INFEASIBLE and not fixed:
                 return None
-            places = self._seated(only, chosen, exact, admitted)
+            places = self._place_by_counts(only, chosen, exact, admitted)
         self._guessed = self._guessed or places is None
         return places
 
@@ -271,23 +273,23 @@ class _BatchSearch:
         window = self._window
         free = window.free.copy()
         places: Places = {}
-        for number in sorted(admitted, key=lambda number: (-self._size(number), number)):
+        for number in sorted(admitted, key=lambda number: (-self._gang_size(number), number)):
             problem = place_on_free_amounts(window.contenders[number].problem, free)
-            solution = self._place(problem)
+            solution = self._solve_problem(problem)
             if not solution.counts.size:
                 return None
             places[number] = solution.counts
             free -= amounts_used_by(problem, solution.counts)
         return places
 
-    def _place(self, problem: Problem) -> Solution:
+    def _solve_problem(self, problem: Problem) -> Solution:
         effort = self._effort if self._polish else attrs.evolve(self._effort, solver=False)
         solution = place_gang(problem, effort, search=self._search)
         self._seconds += solution.seconds
         self._work += solution.work
         return solution
 
-    def _seated(
+    def _place_by_counts(
         self,
         window: AdmissionBatch,
         pools: PooledBatch,
@@ -301,18 +303,18 @@ class _BatchSearch:
         if seats is None or admission_errors(self._window, admitted, seats):
             return None
         places = dict(zip(admitted, seats, strict=True))
-        return self._settled(places) if self._polish else places
+        return self._improve_places(places) if self._polish else places
 
-    def _settled(self, places: Places) -> Places:
+    def _improve_places(self, places: Places) -> Places:
         window = self._window
         free = window.free.copy()
         for number, counts in places.items():
             free -= amounts_used_by(window.contenders[number].problem, counts)
-        for number in sorted(places, key=lambda number: (-self._size(number), number)):
+        for number in sorted(places, key=lambda number: (-self._gang_size(number), number)):
             own = window.contenders[number].problem
             free += amounts_used_by(own, places[number])
             problem = place_on_free_amounts(own, free)
-            solution = self._place(problem)
+            solution = self._solve_problem(problem)
             if solution.counts.size and objective_values(
                 problem, solution.counts
             ) < objective_values(problem, places[number]):
@@ -320,19 +322,19 @@ class _BatchSearch:
             free -= amounts_used_by(own, places[number])
         return places
 
-    def _only(self, admitted: Sequence[int]) -> AdmissionBatch:
+    def _batch_of(self, admitted: Sequence[int]) -> AdmissionBatch:
         """The batch of these candidates alone, all of which must start."""
         chosen = tuple(
             attrs.evolve(self._window.contenders[number], must=True) for number in admitted
         )
         return attrs.evolve(self._window, contenders=chosen, quotas=())
 
-    def _exactly(
+    def _split_exactly(
         self, pools: PooledBatch, admitted: Sequence[int], *, homes: Mapping[int, int]
     ) -> PoolSearchResult | None:
         """How many go where, if all of these start; in these homes if any are given."""
         every = tuple(range(len(admitted)))
-        return self._ask(
+        return self._search_pools(
             AdmissionJob(
                 pools=pools,
                 weights=(1,) * len(every),
@@ -342,12 +344,12 @@ class _BatchSearch:
             )
         )
 
-    def _size(self, number: int) -> int:
+    def _gang_size(self, number: int) -> int:
         roles = self._window.contenders[number].problem.roles
         return sum(role.most * (role.gpus or 1) for role in roles)
 
 
-def _renumbered(pools: PooledBatch, answer: PoolSearchResult) -> dict[int, int]:
+def _renumber_homes(pools: PooledBatch, answer: PoolSearchResult) -> dict[int, int]:
     """Homes by the numbers that lumps have when only admitted gangs are placed."""
     chosen = set(answer.admitted)
     lumps = [number for number, lump in enumerate(pools.lumps) if lump.contender in chosen]
@@ -370,7 +372,7 @@ def _verified_admission(
             method=method,
             faults=(f"{method}: {wrong}",),
         )
-    weight = window.weight(admitted)
+    weight = window.total_weight(admitted)
     return Admission(
         outcome=SearchOutcome.OPTIMAL if weight >= bound else SearchOutcome.FEASIBLE,
         admitted=admitted,

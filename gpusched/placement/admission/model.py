@@ -56,15 +56,15 @@ class AdmissionBatch:
     quotas: tuple[AdmissionLimit, ...] = ()
 
     @property
-    def must(self) -> tuple[int, ...]:
+    def required_numbers(self) -> tuple[int, ...]:
         """Numbers of the candidates that must start: without them there is no answer."""
         return tuple(number for number, each in enumerate(self.contenders) if each.must)
 
-    def weight(self, admitted: Sequence[int]) -> int:
+    def total_weight(self, admitted: Sequence[int]) -> int:
         """What these are worth together."""
         return sum(self.contenders[number].weight for number in admitted)
 
-    def allowed(self, admitted: Sequence[int]) -> bool:
+    def is_allowed(self, admitted: Sequence[int]) -> bool:
         """Whether quotas let these start together."""
         return all(
             sum(quota.amounts[number] for number in admitted) <= quota.most for quota in self.quotas
@@ -136,10 +136,10 @@ def admission_errors(
     """What is wrong with these starting together, empty when nothing is: counted from scratch."""
     if len(set(admitted)) != len(admitted) or len(admitted) != len(places):
         return "not everybody who is admitted has one list of places"
-    absent = [number for number in window.must if number not in admitted]
+    absent = [number for number in window.required_numbers if number not in admitted]
     if absent:
         return f"contender {absent[0]} is missing"
-    if not window.allowed(admitted):
+    if not window.is_allowed(admitted):
         return "a quota does not allow them together"
     used: Ints = np.zeros_like(window.free)
     for number, counts in zip(admitted, places, strict=True):

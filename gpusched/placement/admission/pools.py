@@ -112,7 +112,7 @@ class PooledBatch:
     above: dict[int, Ints]
     wider: dict[tuple[int, int], Ints]
 
-    def whole(self, lump: ColocatedMembers) -> bool:
+    def lies_in_one_pool(self, lump: ColocatedMembers) -> bool:
         """Whether it lies in one pool as a whole."""
         return lump.level >= 0 and lump.level == self.level
 
@@ -121,7 +121,7 @@ class PooledBatch:
         """Those with lumps, widest first."""
         return (*sorted(self.above), *([self.level] if self.level >= 0 else []))
 
-    def summed(self, amounts: Ints, level: int) -> Ints:
+    def sum_by_domain(self, amounts: Ints, level: int) -> Ints:
         """Amounts by pool, summed by domain of a level with lumps; -1 for the whole cluster."""
         if level < 0:
             return np.array([amounts.sum()], dtype=np.int64)
@@ -168,7 +168,7 @@ def build_pooled_batch(window: AdmissionBatch, *, by_node: bool = False) -> Pool
         level = pinned[-1]
         pool = levels[level].domain
     count = int(pool.max()) + 1 if nodes else 0
-    caps = np.array([_sums(kind.caps, pool, count) for kind in kinds], dtype=np.int64)
+    caps = np.array([_sum_by_domain(kind.caps, pool, count) for kind in kinds], dtype=np.int64)
     return PooledBatch(
         kinds=kinds,
         lumps=tuple(lumps),
@@ -176,9 +176,9 @@ def build_pooled_batch(window: AdmissionBatch, *, by_node: bool = False) -> Pool
         caps=caps,
         rows=_resource_constraints(window, kinds, pool, count),
         level=level,
-        above={each: _domains(levels[each], pool, count) for each in pinned if each != level},
+        above={each: _pool_domains(levels[each], pool, count) for each in pinned if each != level},
         wider={
-            (narrow, wide): _domains(levels[wide], levels[narrow].domain, -1)
+            (narrow, wide): _pool_domains(levels[wide], levels[narrow].domain, -1)
             for narrow in pinned
             for wide in pinned
             if wide <= narrow
@@ -236,15 +236,17 @@ def _colocated_groups(
                 contender=contender,
                 level=level,
                 parent=-1 if own or problem.required < 0 else first,
-                demand=_demand(problem, kind_of, roles),
+                demand=_kind_demand(problem, kind_of, roles),
                 roles=tuple((role, kind_of[role], problem.roles[role].most) for role in roles),
-                homes=_allowed_domains(problem, kinds, level, _demand(problem, kind_of, together)),
+                homes=_allowed_domains(
+                    problem, kinds, level, _kind_demand(problem, kind_of, together)
+                ),
             )
         )
     return made
 
 
-def _demand(
+def _kind_demand(
     problem: Problem, kind_of: Sequence[int], roles: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     demand: dict[int, int] = {}
@@ -261,11 +263,11 @@ def _allowed_domains(
     domains = problem.levels[level]
     holds = np.ones(domains.real, dtype=np.bool_)
     for kind, count in demand:
-        holds &= _sums(kinds[kind].caps, domains.domain, domains.real) >= count
+        holds &= _sum_by_domain(kinds[kind].caps, domains.domain, domains.real) >= count
     return tuple(np.flatnonzero(holds).tolist())
 
 
-def _sums(amounts: Ints, domain: Ints, count: int) -> Ints:
+def _sum_by_domain(amounts: Ints, domain: Ints, count: int) -> Ints:
     """Of nodes by domain, those at or above ``count`` left out; shape (count,)."""
     sums: Ints = np.zeros(count, dtype=np.int64)
     inside = domain < count
@@ -273,7 +275,7 @@ def _sums(amounts: Ints, domain: Ints, count: int) -> Ints:
     return sums
 
 
-def _domains(level: DomainLevel, pool: Ints, count: int) -> Ints:
+def _pool_domains(level: DomainLevel, pool: Ints, count: int) -> Ints:
     """The domain of each pool; -1 for a number that no node has."""
     size = count if count >= 0 else int(pool.max(initial=-1)) + 1
     found: Ints = np.full(size, -1, dtype=np.int64)
@@ -323,7 +325,9 @@ def _size_constraint(
         if ask >= size:
             usable |= kind.caps > 0
     slots = np.where(usable, free // size, 0)
-    return PoolConstraint(tuple(ask // size for ask in asks), _sums(slots, pool, count), size)
+    return PoolConstraint(
+        tuple(ask // size for ask in asks), _sum_by_domain(slots, pool, count), size
+    )
 
 
 def _with_smaller_requests(

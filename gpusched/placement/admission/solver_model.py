@@ -106,8 +106,8 @@ class AdmissionJob:
         return PoolSearchResult(
             outcome=SearchOutcome.OPTIMAL if proven else SearchOutcome.FEASIBLE,
             admitted=tuple(n for n, a in enumerate(built.admits) if solver.boolean_value(a)),
-            counts=built.counts(solver),
-            homes=built.homes(solver),
+            counts=built.read_counts(solver),
+            homes=built.read_homes(solver),
             bound=min(bound, everything),
             seconds=seconds,
             work=work,
@@ -146,12 +146,12 @@ class _AdmissionModel:
                 model.add(self._in[-1][job.homes[number]] == 1)
         self._loose: list[dict[int, Any]] = [{} for _ in self._pools.kinds]
         if job.divided:
-            self._loose = self._counts()
-            self._totals()
-            self._above()
-            self._rooms()
+            self._loose = self._make_counts()
+            self._limit_totals()
+            self._link_domains()
+            self._limit_pools()
         else:
-            self._sums()
+            self._limit_domain_room()
 
     def _homes_of(self, number: int) -> dict[int, Any]:
         lump = self._pools.lumps[number]
@@ -164,12 +164,12 @@ class _AdmissionModel:
                 self._model.add(inside <= outside if outside is not None else inside == 0)
         return made
 
-    def _counts(self) -> list[dict[int, Any]]:
+    def _make_counts(self) -> list[dict[int, Any]]:
         """By kind and pool, members of lumps that pools may divide."""
         pools = self._pools
         most = np.zeros(len(pools.kinds), dtype=np.int64)
         for lump in pools.lumps:
-            if not pools.whole(lump):
+            if not pools.lies_in_one_pool(lump):
                 for kind, count in lump.demand:
                     most[kind] += count
         limits = np.minimum(pools.caps, most[:, None])
@@ -181,25 +181,25 @@ class _AdmissionModel:
             for kind, row in enumerate(limits)
         ]
 
-    def _totals(self) -> None:
+    def _limit_totals(self) -> None:
         for kind, counts in enumerate(self._loose):
             wanted = [
                 count * self.admits[lump.contender]
                 for lump in self._pools.lumps
-                if not self._pools.whole(lump)
+                if not self._pools.lies_in_one_pool(lump)
                 for each, count in lump.demand
                 if each == kind
             ]
             if wanted:
                 self._model.add(sum(counts.values()) == sum(wanted))
 
-    def _above(self) -> None:
+    def _link_domains(self) -> None:
         """A domain holds what is pinned to it, and to domains inside it."""
         pools = self._pools
         for level, domain_of in sorted(pools.above.items()):
             wanted: dict[tuple[int, int], list[Any]] = {}
             for number, lump in enumerate(pools.lumps):
-                if lump.level < level or pools.whole(lump):
+                if lump.level < level or pools.lies_in_one_pool(lump):
                     continue
                 wide = pools.domain_above(lump.level, level)
                 for home, inside in self._in[number].items():
@@ -212,28 +212,32 @@ class _AdmissionModel:
                 ]
                 self._model.add(sum(held) >= sum(terms))
 
-    def _sums(self) -> None:
+    def _limit_domain_room(self) -> None:
         """A domain has the room of all that is pinned to it or inside; the cluster that of all."""
         pools = self._pools
-        inside = self._inside()
+        inside = self._groups_inside()
         lost: dict[tuple[int, int], dict[int, Any]] = {}
         narrower = dict(itertools.pairwise((-1, *pools.levels)))
         for level, domain in sorted(inside, reverse=True):
             lumps = inside[level, domain]
             for number, row in enumerate(pools.rows):
-                inner = self._inner(lost.get((number, narrower.get(level, -1)), {}), level, domain)
-                loss = self._lost(row, level, domain, lumps, inner)
+                inner = self._inner_losses(
+                    lost.get((number, narrower.get(level, -1)), {}), level, domain
+                )
+                loss = self._lost_slots(row, level, domain, lumps, inner)
                 if loss is not None:
                     lost.setdefault((number, level), {})[domain] = loss
-                room = int(pools.summed(row.room, level)[domain])
-                terms = [(self._counted(row.factors, each), each.there) for each in lumps]
-                self._hold(terms, room, loss)
+                room = int(pools.sum_by_domain(row.room, level)[domain])
+                terms = [(self._count_amounts(row.factors, each), each.there) for each in lumps]
+                self._limit_room(terms, room, loss)
             for kind in range(len(pools.kinds)):
                 alone = tuple(int(each == kind) for each in range(len(pools.kinds)))
-                room = int(pools.summed(pools.caps[kind], level)[domain])
-                self._hold([(self._counted(alone, each), each.there) for each in lumps], room)
+                room = int(pools.sum_by_domain(pools.caps[kind], level)[domain])
+                self._limit_room(
+                    [(self._count_amounts(alone, each), each.there) for each in lumps], room
+                )
 
-    def _inner(self, lost: dict[int, Any], level: int, domain: int) -> list[Any]:
+    def _inner_losses(self, lost: dict[int, Any], level: int, domain: int) -> list[Any]:
         """Of losses by domain of the next narrower level, those inside a domain."""
         if not lost:
             return []
@@ -242,7 +246,7 @@ class _AdmissionModel:
         wide = self._pools.domain_above(narrow, level)
         return [loss for home, loss in sorted(lost.items()) if wide[home] == domain]
 
-    def _inside(self) -> dict[tuple[int, int], list[_GroupInDomain]]:
+    def _groups_inside(self) -> dict[tuple[int, int], list[_GroupInDomain]]:
         """By level and domain, the lumps that may lie there or inside."""
         pools = self._pools
         inside: dict[tuple[int, int], list[_GroupInDomain]] = {}
@@ -261,7 +265,7 @@ class _AdmissionModel:
                     )
         return inside
 
-    def _lost(
+    def _lost_slots(
         self,
         row: PoolConstraint,
         level: int,
@@ -272,13 +276,13 @@ class _AdmissionModel:
         """Slots of a row that smaller members in a domain take, at least; None for none."""
         needs = []
         for below in row.below:
-            waste = int(self._pools.summed(below.waste, level)[domain])
-            terms = [(self._counted(below.amounts, each), each.there) for each in lumps]
+            waste = int(self._pools.sum_by_domain(below.waste, level)[domain])
+            terms = [(self._count_amounts(below.amounts, each), each.there) for each in lumps]
             if sum(amount for amount, _ in terms) > waste:
                 needs.append((terms, waste))
         if not needs and not inner:
             return None
-        room = int(self._pools.summed(row.room, level)[domain])
+        room = int(self._pools.sum_by_domain(row.room, level)[domain])
         loss = self._model.new_int_var(0, room, "")
         for terms, waste in needs:
             taken = sum(amount * there for amount, there in terms if amount)
@@ -287,20 +291,20 @@ class _AdmissionModel:
             self._model.add(loss >= sum(inner))
         return loss
 
-    def _counted(self, amounts: Sequence[int], each: _GroupInDomain) -> int:
+    def _count_amounts(self, amounts: Sequence[int], each: _GroupInDomain) -> int:
         lump = self._pools.lumps[each.lump]
         return sum(amounts[kind] * count for kind, count in lump.demand)
 
-    def _hold(self, terms: Sequence[tuple[int, Any]], room: int, loss: Any = None) -> None:
+    def _limit_room(self, terms: Sequence[tuple[int, Any]], room: int, loss: Any = None) -> None:
         if sum(amount for amount, _ in terms) > room or loss is not None:
             taken = sum(amount * there for amount, there in terms if amount)
             self._model.add(taken + (0 if loss is None else loss) <= room)
 
-    def _rooms(self) -> None:
+    def _limit_pools(self) -> None:
         pools = self._pools
         wholes: list[dict[int, list[tuple[int, Any]]]] = [{} for _ in pools.kinds]
         for number, lump in enumerate(pools.lumps):
-            if pools.whole(lump):
+            if pools.lies_in_one_pool(lump):
                 for kind, count in lump.demand:
                     for pool, inside in self._in[number].items():
                         wholes[kind].setdefault(pool, []).append((count, inside))
@@ -310,9 +314,9 @@ class _AdmissionModel:
                 if terms:
                     alone = [counts[pool]] if pool in counts else []
                     self._model.add(sum(terms) + sum(alone) <= int(pools.caps[kind, pool]))
-            self._row(pool, [each.get(pool, []) for each in wholes])
+            self._limit_pool_row(pool, [each.get(pool, []) for each in wholes])
 
-    def _row(self, pool: int, wholes: Sequence[Sequence[tuple[int, Any]]]) -> None:
+    def _limit_pool_row(self, pool: int, wholes: Sequence[Sequence[tuple[int, Any]]]) -> None:
         for row in self._pools.rows:
             room = int(row.room[pool])
             terms, most = [], 0
@@ -330,20 +334,20 @@ class _AdmissionModel:
                 self._model.add(sum(terms) <= room)
 
     # -- the answer ------------------------------------------------------------------------
-    def counts(self, solver: Any) -> Ints:
+    def read_counts(self, solver: Any) -> Ints:
         """Of all lumps, by kind and pool."""
         found: Ints = np.zeros(self._pools.caps.shape, dtype=np.int64)
         for kind, counts in enumerate(self._loose):
             for pool, variable in counts.items():
                 found[kind, pool] = solver.value(variable)
-        homes = self.homes(solver)
+        homes = self.read_homes(solver)
         for number, lump in enumerate(self._pools.lumps):
-            if number in homes and self._pools.whole(lump):
+            if number in homes and self._pools.lies_in_one_pool(lump):
                 for kind, count in lump.demand:
                     found[kind, homes[number]] += count
         return found
 
-    def homes(self, solver: Any) -> dict[int, int]:
+    def read_homes(self, solver: Any) -> dict[int, int]:
         """The domain of each lump that has one."""
         return {
             number: home

@@ -42,7 +42,7 @@ def build_hosting_bounds(each: CellPatterns) -> HostingBounds:
     return HostingBounds(
         directions=np.array(every, dtype=np.int64),
         plain=plain,
-        most=np.stack([each.best(direction) for direction in every]),
+        most=np.stack([each.best_in_direction(direction) for direction in every]),
         needs=tuple(demand_in_direction(each, direction) for direction in every),
         by_node=np.stack([each.by_node(every[at]) for at in plain]),
     )
@@ -166,7 +166,7 @@ def fewest_domains_for_sub_groups(
         domains, which = np.unique(field.at[part.preferred, list(cells)], return_inverse=True)
         fewest = max(1, len(set(part.near)))
         for at in rooms.plain if not part.near else ():
-            needed = _cheapest(rooms.directions[at].tolist(), most, part.least)
+            needed = _least_cost(rooms.directions[at].tolist(), most, part.least)
             room = np.zeros(len(domains), dtype=np.int64)
             np.add.at(room, which, rooms.most[at, list(cells)])
             reached = np.cumsum(np.sort(room)[::-1])
@@ -175,7 +175,7 @@ def fewest_domains_for_sub_groups(
     return found
 
 
-def _cheapest(direction: Sequence[int], most: Sequence[int], count: int) -> int:
+def _least_cost(direction: Sequence[int], most: Sequence[int], count: int) -> int:
     """The least ``direction . counts`` of so many members."""
     total = 0
     for weight, there in sorted(zip(direction, most, strict=True)):

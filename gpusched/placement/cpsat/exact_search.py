@@ -89,7 +89,7 @@ def solve_exactly(
         caps: terms of domains that are known: they may not be above, and are not searched.
         quick: whether any answer will do.
     """
-    if book.left <= 0:
+    if book.seconds_left <= 0:
         return AreaResult(
             outcome=SearchOutcome.UNKNOWN
         )  # building a model takes as long as solving it
@@ -107,22 +107,22 @@ def solve_exactly(
         hint_solution(made, area.field, flows=area.flows, counts=area.start, packed=packed)
     search = _TermByTermSolve(area=area, book=book, made=made, packed=packed)
     if quick:
-        search.stage("any", 0, most=book.left)
-        return search.found(SearchOutcome.FEASIBLE)
+        search.minimize_term("any", 0, most=book.seconds_left)
+        return search.build_result(SearchOutcome.FEASIBLE)
     proven = True
     for name, term in made.terms:
         if caps is not None and name in caps:
             model.add(term <= caps[name])
             continue
-        if not search.stage(name, term, most=0.5 * book.left):
+        if not search.minimize_term(name, term, most=0.5 * book.seconds_left):
             proven = False
         if search.failed:
-            return search.found(SearchOutcome.UNKNOWN)
-    inside = search.stage("inside", packed.cost, most=min(_INSIDE_S, book.left))
+            return search.build_result(SearchOutcome.UNKNOWN)
+    inside = search.minimize_term("inside", packed.cost, most=min(_INSIDE_S, book.seconds_left))
     if inside and packed.exact and search.counts is not None:
         values = objective_values(area.field.problem, search.counts)[-len(INSIDE) :]
         search.bounds.update(zip(INSIDE, values, strict=True))
-    return search.found(SearchOutcome.OPTIMAL if proven else SearchOutcome.FEASIBLE)
+    return search.build_result(SearchOutcome.OPTIMAL if proven else SearchOutcome.FEASIBLE)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -143,7 +143,7 @@ class _TermByTermSolve:
         """Whether there is nothing to go on with."""
         return self.counts is None
 
-    def stage(self, name: str, term: Any, *, most: float) -> bool:
+    def minimize_term(self, name: str, term: Any, *, most: float) -> bool:
         """Make a term small and keep it so; whether it is proven to be the least."""
         model = self.made.model
         if isinstance(term, int) and name not in ("any", "inside"):
@@ -152,7 +152,7 @@ class _TermByTermSolve:
                 return True
         if not isinstance(term, int):
             model.minimize(term)
-        outcome, solver = self.book.solve(model, most=most)
+        outcome, solver = self.book.solve_model(model, most=most)
         if outcome is SearchOutcome.INFEASIBLE and self.failed:
             self.last = outcome if self.packed.lossless else SearchOutcome.UNKNOWN
             return False
@@ -164,7 +164,7 @@ class _TermByTermSolve:
         self.counts = read_members(
             self.area.field, self.area.flows, made=self.made, packed=self.packed, solver=solver
         )
-        self._hint(solver)
+        self._add_hints(solver)
         if isinstance(term, int):
             return True
         model.add(term <= round(solver.objective_value))
@@ -172,13 +172,13 @@ class _TermByTermSolve:
             self.bounds[name] = ceil(solver.best_objective_bound - _SLACK)
         return outcome is SearchOutcome.OPTIMAL
 
-    def found(self, outcome: SearchOutcome) -> AreaResult:
+    def build_result(self, outcome: SearchOutcome) -> AreaResult:
         """The result, as far as it went."""
         if self.counts is None:
             return AreaResult(outcome=self.last)
         return AreaResult(outcome=outcome, counts=self.counts, bounds=self.bounds)
 
-    def _hint(self, solver: Any) -> None:
+    def _add_hints(self, solver: Any) -> None:
         model = self.made.model
         model.clear_hints()
         inside = (*self.packed.takes.values(), *self.packed.single.values())
@@ -192,7 +192,7 @@ def solve_as_one_pool(area: SearchArea, book: SolverBudget) -> AreaResult:
     Much smaller than the model that knows cells. Where sub-groups must be in one domain each it
     can only prove that there is no answer.
     """
-    if book.left <= 0:
+    if book.seconds_left <= 0:
         return AreaResult(outcome=SearchOutcome.UNKNOWN)
     kinds = len(area.field.kinds)
     if area.field.patterns is None:
@@ -272,7 +272,7 @@ def partial_result(found: AreaResult) -> AreaResult:
 
 def members_that_do_not_fit(area: SearchArea, book: SolverBudget) -> int:
     """How many members at least do not fit in an area, 0 when that is not known."""
-    if book.left <= 0:
+    if book.seconds_left <= 0:
         return 0
     model = new_solver_model()
     made = build_gang_model(
@@ -285,7 +285,7 @@ def members_that_do_not_fit(area: SearchArea, book: SolverBudget) -> int:
     )
     packed = build_pattern_model(area.field, made)
     model.minimize(made.terms[0][1])
-    outcome, solver = book.solve(model, most=book.left)
+    outcome, solver = book.solve_model(model, most=book.seconds_left)
     if outcome not in (SearchOutcome.OPTIMAL, SearchOutcome.FEASIBLE) or not packed.lossless:
         return 0
     least: int = ceil(solver.best_objective_bound - _SLACK)

@@ -96,17 +96,17 @@ def build_gang_model(
         home={},
         terms=[],
     )
-    _domains(made, field)
-    _flows(made, field, flows=flows, room=room)
+    _add_domains(made, field)
+    _add_flows(made, field, flows=flows, room=room)
     _constrain_domain_caps(made, field)
     spread = _constrain_tied_sub_groups(made, field, flows=flows, fewest=fewest or {})
     for number in range(len(field.problem.holders)):
         spread += _holder_apart(made, field, flows=flows, number=number)
-    total = _totals(made, field, flows)
+    total = _add_totals(made, field, flows)
     if loose:
         _leave_room_for_bound_roles(made, problem=field.problem, total=total)
     else:
-        _strictly(made, field.problem, flows=flows, total=total)
+        _require_minima(made, field.problem, flows=flows, total=total)
         if any(group.preferred >= 0 for group in field.problem.sub_groups):
             made.terms.append(("parts", sum(spread)))
     return made
@@ -118,7 +118,7 @@ def opened_domains(problem: Problem, level: int) -> list[int]:
     return found
 
 
-def _domains(made: GangModel, field: CellPatterns) -> None:
+def _add_domains(made: GangModel, field: CellPatterns) -> None:
     problem, model = field.problem, made.model
     for level, each in enumerate(problem.levels):
         already = set(opened_domains(problem, level))
@@ -137,7 +137,7 @@ def _domains(made: GangModel, field: CellPatterns) -> None:
                 model.add_implication(child, above)
 
 
-def _flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: Ints) -> None:
+def _add_flows(made: GangModel, field: CellPatterns, *, flows: MemberFlows, room: Ints) -> None:
     problem, model = field.problem, made.model
     into: dict[tuple[int, int], list[int]] = {}
     for at, member_flow in enumerate(flows.items):
@@ -182,10 +182,10 @@ def _may_flow(field: CellPatterns, member_flow: MemberFlow, flows: MemberFlows, 
     part = sub_group_of_flow(member_flow, flows)
     if part < 0:
         return True
-    return all(_allows(field, group, cell) for group in field.problem.groups_around(part))
+    return all(_allows_cell(field, group, cell) for group in field.problem.groups_around(part))
 
 
-def _allows(field: CellPatterns, group: SubGroupMinimum | SubGroupHolder, cell: int) -> bool:
+def _allows_cell(field: CellPatterns, group: SubGroupMinimum | SubGroupHolder, cell: int) -> bool:
     """Whether a cell is in a domain in which members of a sub-group may be."""
     if group.level < 0:
         return True
@@ -333,7 +333,7 @@ class _Totals:
     alike: list[Any]
 
 
-def _totals(made: GangModel, field: CellPatterns, flows: MemberFlows) -> _Totals:
+def _add_totals(made: GangModel, field: CellPatterns, flows: MemberFlows) -> _Totals:
     problem, model = field.problem, made.model
     by_role: dict[int, list[Any]] = {}
     numbers: list[Any] = []
@@ -368,7 +368,9 @@ def _leave_room_for_bound_roles(made: GangModel, *, problem: Problem, total: _To
     made.terms[:] = [("missing", problem.members - sum(made.flow.values()))]
 
 
-def _strictly(made: GangModel, problem: Problem, *, flows: MemberFlows, total: _Totals) -> None:
+def _require_minima(
+    made: GangModel, problem: Problem, *, flows: MemberFlows, total: _Totals
+) -> None:
     """All members, the minima, and as many complete sub-groups as are needed."""
     model = made.model
     model.add(sum(made.flow.values()) == problem.members)
@@ -387,7 +389,7 @@ def _strictly(made: GangModel, problem: Problem, *, flows: MemberFlows, total: _
                 for part in alike.parts
             ]
             if all(shares) and not alike.rigid:
-                parts += _of(made, flows, at, set(roles))
+                parts += _flows_of_roles(made, flows, at, set(roles))
             elif all(shares):
                 parts.append(shares[0] * number)
             elif any(shares):  # a minimum of one of equal ones holds for all of them
@@ -416,7 +418,7 @@ def _completed_sub_groups(
             continue
         given = [each for role in roles_of for each in total.by_role[role]]
         if part.least:
-            active = _active(made, problem, number=number, total=given)
+            active = _sub_group_active(made, problem, number=number, total=given)
             completed.setdefault(part.parent, []).append(active)
         if part.parent >= 0:
             model.add(sum(given) <= problem.members * made.holding[part.parent])
@@ -440,7 +442,7 @@ def _complete_holders(made: GangModel, problem: Problem, completed: dict[int, li
             made.model.add_implication(active, made.holding[holder.parent])
 
 
-def _of(made: GangModel, flows: MemberFlows, alike: int, roles: set[int]) -> list[Any]:
+def _flows_of_roles(made: GangModel, flows: MemberFlows, alike: int, roles: set[int]) -> list[Any]:
     """Members of equal sub-groups that are of these roles."""
     kept = {
         s
@@ -450,7 +452,7 @@ def _of(made: GangModel, flows: MemberFlows, alike: int, roles: set[int]) -> lis
     return [variable for (s, _), variable in made.flow.items() if s in kept]
 
 
-def _active(made: GangModel, problem: Problem, *, number: int, total: list[Any]) -> Any:
+def _sub_group_active(made: GangModel, problem: Problem, *, number: int, total: list[Any]) -> Any:
     """Whether a sub-group that is not counted with others gets members."""
     if number in made.active:
         return made.active[number]

@@ -67,9 +67,9 @@ def solve_area(area: SearchArea, book: SolverBudget, *, known: bool) -> AreaResu
         return AreaResult(outcome=SearchOutcome.INFEASIBLE)
     any_one = AreaResult(outcome=SearchOutcome.UNKNOWN)
     if not known:
-        share = book.part(_ANY_SHARE)
+        share = book.split_share(_ANY_SHARE)
         any_one = solve_as_one_pool(area, share)
-        book.take(share)
+        book.add_spent(share)
         if any_one.outcome is SearchOutcome.INFEASIBLE:
             return any_one
         area = attrs.evolve(area, start=any_one.counts)
@@ -145,11 +145,11 @@ def _with_other_sub_group_terms(
         holders=tuple(map(change, problem.holders)),
     )
     other = attrs.evolve(area.field, problem=changed)
-    share = book.part(_COARSE_SHARE)
+    share = book.split_share(_COARSE_SHARE)
     found = _search_within_limits(
         attrs.evolve(area, field=other, flows=build_member_flows(other)), share
     )
-    book.take(share)
+    book.add_spent(share)
     return found
 
 
@@ -303,7 +303,7 @@ def _search_certificate(
             effort=attrs.evolve(book.effort, budget_s=_MISSING_SHARE * book.effort.budget_s)
         )
         short = max(1, members_that_do_not_fit(area, share))
-        book.take(share)
+        book.add_spent(share)
     room = problem.members - short
     return Certificate("search", level, domain, every, problem.members, room, breaches=breaches)
 
@@ -349,7 +349,7 @@ def _by_domain(area: SearchArea, book: SolverBudget) -> GangSearchResult:
     problem = area.field.problem
     race = _DomainSearch()
     known = area.start is not None
-    candidates = _candidates(area, race)
+    candidates = _domain_candidates(area, race)
     race.lower = {each.domain: each.lower for each in candidates}
     prefix = sum(
         1 for name in objective_names(problem) if name == "hope" or name.startswith("domains:")
@@ -363,11 +363,11 @@ def _by_domain(area: SearchArea, book: SolverBudget) -> GangSearchResult:
                 break
             if each.lower >= race.best:
                 continue
-        if book.left <= 0:
+        if book.seconds_left <= 0:
             break
-        part = book.part(1.0 if len(candidates) == 1 else _SHARE)
+        part = book.split_share(1.0 if len(candidates) == 1 else _SHARE)
         found = solve_area(each.area, part, known=known or race.best is not None)
-        book.take(part)
+        book.add_spent(part)
         if found.outcome is SearchOutcome.INFEASIBLE:
             impossible.append(each)
             del race.lower[each.domain]
@@ -375,7 +375,7 @@ def _by_domain(area: SearchArea, book: SolverBudget) -> GangSearchResult:
             _enter_result(race, each, found, problem)
     if race.found is None or race.best is None:
         return _no_domain_result(area, race, candidates, impossible, book)
-    bounds = _lowest(race.best, tuple(race.lower[domain] for domain in sorted(race.lower)))
+    bounds = _lowest_bounds(race.best, tuple(race.lower[domain] for domain in sorted(race.lower)))
     until = prefix + any(name == "parts" for name in objective_names(problem))
     proven = race.best[:until] == bounds[:until]
     return GangSearchResult(
@@ -399,7 +399,7 @@ def _enter_result(
         race.best, race.found = value, found
 
 
-def _lowest(value: tuple[int, ...], lower: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+def _lowest_bounds(value: tuple[int, ...], lower: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Bounds over all domains: those that cannot reach a term drop out for the later ones."""
     alive = list(lower)
     bounds = []
@@ -438,11 +438,11 @@ def _no_domain_result(
     return GangSearchResult(outcome=SearchOutcome.INFEASIBLE, certificate=proof)
 
 
-def _candidates(area: SearchArea, race: _DomainSearch) -> list[_DomainCandidate]:
+def _domain_candidates(area: SearchArea, race: _DomainSearch) -> list[_DomainCandidate]:
     """Domains that counting does not rule out, the most promising first."""
     problem, each = area.field.problem, area.field
     at = problem.required
-    bounds, room = lower_bounds(problem), _rooms(problem)
+    bounds, room = lower_bounds(problem), _domain_rooms(problem)
     wanted = max(problem.hope, problem.members)
     found = []
     for domain in candidate_domains(problem):
@@ -465,7 +465,7 @@ def _candidates(area: SearchArea, race: _DomainSearch) -> list[_DomainCandidate]
     return sorted(found, key=lambda one: (one.lower[:until], one.room, one.domain))
 
 
-def _rooms(problem: Problem) -> Ints:
+def _domain_rooms(problem: Problem) -> Ints:
     """Members that fit each domain of the required level, each role counted alone."""
     level = problem.levels[problem.required]
     size = max(int(level.domain.max(initial=-1)) + 1, level.real)

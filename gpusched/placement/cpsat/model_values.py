@@ -28,7 +28,7 @@ def read_members(
             for _ in range(solver.value(packed.takes[number, place])):
                 by_node[:, group.rows[at]] = field.patterns[pattern]
                 at += 1
-    shares = _shares(field, flows, made=made, solver=solver)
+    shares = _read_shares(field, flows, made=made, solver=solver)
     counts: Ints = np.zeros((len(problem.roles), problem.nodes), dtype=np.int64)
     for (role, kind, cell), amount in sorted(shares.items()):
         left = amount
@@ -40,7 +40,7 @@ def read_members(
     return counts
 
 
-def _shares(
+def _read_shares(
     field: CellPatterns, flows: MemberFlows, *, made: GangModel, solver: Any
 ) -> dict[tuple[int, int, int], int]:
     """How many members of each role are in each cell, by (role, kind, cell)."""
@@ -143,7 +143,7 @@ def hint_solution(
         says(variable, counts[role].sum())
     _sub_groups(says, made, field, flows=flows, counts=counts)
     if packed is not None:
-        _inside(says, field, counts=counts, packed=packed)
+        _set_inside(says, field, counts=counts, packed=packed)
     for variable, value in wanted.values():
         made.model.add_hint(variable, value)
 
@@ -172,7 +172,7 @@ def _members_inside(field: CellPatterns, counts: Ints, holder: int) -> Ints:
     return np.asarray(counts[roles].sum(axis=0), dtype=np.int64)
 
 
-def _inside(says: Any, field: CellPatterns, *, counts: Ints, packed: PatternModel) -> None:
+def _set_inside(says: Any, field: CellPatterns, *, counts: Ints, packed: PatternModel) -> None:
     by_kind = np.stack([counts[list(kind.roles)].sum(axis=0) for kind in field.kinds])
     for (kind, row), variable in packed.single.items():
         says(variable, by_kind[kind, row])

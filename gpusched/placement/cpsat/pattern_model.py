@@ -40,22 +40,22 @@ class SolverBudget:
     seconds: float = 0.0
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Deterministic seconds that may still be spent; none once searches are to end."""
         if SEARCH_STOPPER.stopped:
             return 0.0
         return max(0.0, self.effort.budget_s - self.work)
 
-    def part(self, share: float) -> SolverBudget:
-        """A book of its own for some of what is left; ``take`` its work when it is closed."""
-        return SolverBudget(effort=attrs.evolve(self.effort, budget_s=self.left * share))
+    def split_share(self, share: float) -> SolverBudget:
+        """A book of its own for some of what is left; ``add_spent`` its work when it is closed."""
+        return SolverBudget(effort=attrs.evolve(self.effort, budget_s=self.seconds_left * share))
 
-    def take(self, other: SolverBudget) -> None:
+    def add_spent(self, other: SolverBudget) -> None:
         """Adds what another one spent."""
         self.work += other.work
         self.seconds += other.seconds
 
-    def solve(self, model: Any, *, most: float) -> tuple[SearchOutcome, Any]:
+    def solve_model(self, model: Any, *, most: float) -> tuple[SearchOutcome, Any]:
         """Run the solver.
 
         Args:
@@ -71,7 +71,7 @@ class SolverBudget:
         from ortools.sat.python import cp_model  # noqa: PLC0415 - half a second, only when needed
 
         solver = cp_model.CpSolver()
-        limit = min(most, self.left)
+        limit = min(most, self.seconds_left)
         if limit <= 0:
             return SearchOutcome.UNKNOWN, solver
         configure_solver(solver, budget_s=limit, workers=self.effort.workers, seed=self.effort.seed)
@@ -145,11 +145,11 @@ def build_pattern_model(
             be left out: nothing that fits is lost, and there are far fewer. Costs are not told.
     """
     if field.patterns is None:
-        return _singles(field, made)
+        return _single_patterns(field, made)
     patterns = field.patterns
-    groups = _groups(field, made)
+    groups = _equal_node_groups(field, made)
     if cover:
-        groups = _fullest(field, groups)
+        groups = _fullest_groups(field, groups)
     takes: dict[tuple[int, int], Any] = {}
     by_held: dict[tuple[int, int], tuple[list[Any], list[int]]] = {
         key: ([], []) for key in made.held
@@ -172,11 +172,11 @@ def build_pattern_model(
         model.add(total >= made.held[key] if cover else total == made.held[key])
     if cover:
         return PatternModel(groups=groups, takes=takes, single={}, cost=0, exact=False)
-    cost, exact = _weighted(field.problem, groups, takes)
+    cost, exact = _weigh_terms(field.problem, groups, takes)
     return PatternModel(groups=groups, takes=takes, single={}, cost=cost, exact=exact)
 
 
-def _groups(field: CellPatterns, made: GangModel) -> tuple[EqualNodes, ...]:
+def _equal_node_groups(field: CellPatterns, made: GangModel) -> tuple[EqualNodes, ...]:
     problem = field.problem
     prices = [kind.price for kind in field.kinds if kind.price is not None]
     assert field.patterns is not None
@@ -210,7 +210,7 @@ def _groups(field: CellPatterns, made: GangModel) -> tuple[EqualNodes, ...]:
     return tuple(groups)
 
 
-def _fullest(field: CellPatterns, groups: tuple[EqualNodes, ...]) -> tuple[EqualNodes, ...]:
+def _fullest_groups(field: CellPatterns, groups: tuple[EqualNodes, ...]) -> tuple[EqualNodes, ...]:
     """Groups of one cell that can take the same as one, with their maximal patterns only."""
     assert field.patterns is not None
     rows: dict[tuple[int, tuple[int, ...]], list[int]] = {}
@@ -256,12 +256,12 @@ def _slot_cost(field: CellPatterns, state: int, pattern: int) -> tuple[int, int]
     if not sizes:
         return 0, 0
     try:
-        return field.problem.slots.cost(state, tuple(sizes))
+        return field.problem.slots.slot_cost(state, tuple(sizes))
     except ValueError:
         return None
 
 
-def _weighted(
+def _weigh_terms(
     problem: Problem, groups: tuple[EqualNodes, ...], takes: dict[tuple[int, int], Any]
 ) -> tuple[Any, bool]:
     """The terms as one expression in which no later one outweighs a step of an earlier one."""
@@ -293,7 +293,7 @@ def _product(spans: list[int]) -> int:
     return total
 
 
-def _singles(field: CellPatterns, made: GangModel) -> PatternModel:
+def _single_patterns(field: CellPatterns, made: GangModel) -> PatternModel:
     """Members by kind and node; what slots cost is left out."""
     model = made.model
     single: dict[tuple[int, int], Any] = {}
@@ -310,7 +310,7 @@ def _singles(field: CellPatterns, made: GangModel) -> PatternModel:
                 if limit:
                     single[kind, row] = model.new_int_var(0, limit, f"w{kind}_{row}")
                     model.add(single[kind, row] <= limit * here)
-            lossless = _amounts(field, model, row, single) and lossless
+            lossless = _limit_amounts(field, model, row, single) and lossless
             for mine, most in caps:
                 inside = [single[kind, row] for kind in mine if (kind, row) in single]
                 model.add(sum(inside) <= int(most[row]))
@@ -342,7 +342,9 @@ def _one_mix(field: CellPatterns, model: Any, row: int, single: dict[tuple[int, 
             model.add(sum(inside) <= most)
 
 
-def _amounts(field: CellPatterns, model: Any, row: int, single: dict[tuple[int, int], Any]) -> bool:
+def _limit_amounts(
+    field: CellPatterns, model: Any, row: int, single: dict[tuple[int, int], Any]
+) -> bool:
     """No resource of a node is over full; False when amounts had to be rounded."""
     mine = [kind for kind in range(len(field.kinds)) if (kind, row) in single]
     lossless = True

@@ -74,7 +74,7 @@ class CellPatterns:
     at: Ints
     cell: Ints
 
-    def best(self, direction: Sequence[int]) -> Ints:
+    def best_in_direction(self, direction: Sequence[int]) -> Ints:
         """A bound on ``direction . counts`` in each cell, shape (cells,); see ``by_node``."""
         by_node = self.by_node(direction)
         total = np.zeros(len(self.rows), dtype=np.int64)
@@ -95,7 +95,7 @@ class CellPatterns:
         most: Ints = np.where(self.able, worth[None, :], 0).max(axis=1)[self.sign]
         return most
 
-    def sums(self) -> tuple[Ints, Ints]:
+    def scaled_sums(self) -> tuple[Ints, Ints]:
         """Asks of kinds, rounded down, and room of cells, rounded up, in the same small units.
 
         Returns:
@@ -122,11 +122,11 @@ class CellPatterns:
 
 def build_cell_patterns(problem: Problem) -> CellPatterns:
     """The problem's kinds, patterns and cells."""
-    kinds = _kinds(problem)
+    kinds = _role_classes(problem)
     limits = np.stack([kind.limit for kind in kinds], axis=1)  # (nodes, kinds)
     asks = np.stack([kind.request for kind in kinds])
     active: Bools = np.any(limits > 0, axis=1)
-    patterns = _patterns(
+    patterns = _enumerate_patterns(
         problem.free[active],
         limits[active],
         asks,
@@ -136,7 +136,7 @@ def build_cell_patterns(problem: Problem) -> CellPatterns:
         sign = np.zeros(problem.nodes, dtype=np.int64)
         able = np.ones((1, 1), dtype=np.bool_)
     else:
-        sign, able = _classes(problem, kinds, patterns)
+        sign, able = _classify_nodes(problem, kinds, patterns)
         seen = able.any(axis=0)
         patterns, able = patterns[seen], able[:, seen]
     if problem.levels:
@@ -187,7 +187,7 @@ def inequality_directions(
     return every, tuple(every.index(each) for each in simple)
 
 
-def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
+def _role_classes(problem: Problem) -> tuple[RoleClass, ...]:
     found: dict[tuple[object, ...], list[int]] = {}
     naturals = []
     for number, role in enumerate(problem.roles):
@@ -226,7 +226,7 @@ def _kinds(problem: Problem) -> tuple[RoleClass, ...]:
     return tuple(kinds)
 
 
-def _patterns(
+def _enumerate_patterns(
     free: Ints, limits: Ints, asks: Ints, *, mixed: Callable[[Ints], Bools]
 ) -> Ints | None:
     """All patterns that might fit a node with the most of everything; None when too many.
@@ -283,7 +283,7 @@ def _mixed_somewhere(
     placed = _by_place(mixes, kinds, patterns)
     allowed: Bools = ~np.any(placed, axis=1)
     for table in tables:
-        allowed |= mixes.allow(table, placed)
+        allowed |= mixes.allow_counts(table, placed)
     return allowed
 
 
@@ -292,7 +292,9 @@ def node_caps(problem: Problem, kinds: Sequence[RoleClass]) -> list[tuple[list[i
     return [(kinds_of_cap(kinds, cap), cap.most) for cap in problem.caps if cap.level == NODES]
 
 
-def _classes(problem: Problem, kinds: Sequence[RoleClass], patterns: Ints) -> tuple[Ints, Bools]:
+def _classify_nodes(
+    problem: Problem, kinds: Sequence[RoleClass], patterns: Ints
+) -> tuple[Ints, Bools]:
     """Class of each node, and which patterns each class can take."""
     limits = np.stack([kind.limit for kind in kinds], axis=1)
     asks = np.stack([kind.request for kind in kinds])
@@ -320,7 +322,7 @@ def _classes(problem: Problem, kinds: Sequence[RoleClass], patterns: Ints) -> tu
     if mixes is not None:
         placed = _by_place(mixes, kinds, patterns)
         for table in np.unique(mixes.state[mixes.state >= 0]).tolist():
-            able[shapes[:, -1] == table] &= mixes.allow(table, placed)[None, :]
+            able[shapes[:, -1] == table] &= mixes.allow_counts(table, placed)[None, :]
     _, first, sign = np.unique(
         np.packbits(able, axis=1), axis=0, return_index=True, return_inverse=True
     )

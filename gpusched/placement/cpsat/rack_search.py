@@ -71,24 +71,24 @@ def solve_by_racks(area: SearchArea, book: SolverBudget) -> AreaResult:
     cuts = RackCuts()
     choice = _RackChoice()
     for _ in range(_TRIES):
-        if book.left <= 0:
+        if book.seconds_left <= 0:
             break
-        share = book.part(_CHOICE_SHARE)
-        choice = _choose(area, share, cuts)
-        book.take(share)
+        share = book.split_share(_CHOICE_SHARE)
+        choice = _choose_racks(area, share, cuts)
+        book.add_spent(share)
         if choice.again:
             continue
         if choice.outcome is SearchOutcome.INFEASIBLE:
             return AreaResult(outcome=SearchOutcome.INFEASIBLE, method="master")
         if choice.outcome is SearchOutcome.UNKNOWN:
             break
-        found = _pack(area, book, choice=choice)
+        found = _fill_racks(area, book, choice=choice)
         if found.counts is not None:
             return _with_bounds(area, found, choice)
         if found.outcome is SearchOutcome.INFEASIBLE:
             cuts.sets.append(frozenset(choice.cells))
             continue
-        wider = _widened(area, book, choice=choice)
+        wider = _try_wider(area, book, choice=choice)
         if wider is not None:
             return _with_bounds(area, wider, choice)
         break
@@ -96,11 +96,11 @@ def solve_by_racks(area: SearchArea, book: SolverBudget) -> AreaResult:
     if pattern_model_size(area.field, area.cells) <= EXACT_MAX:
         found = solve_exactly(area, book, quick=True)
     if found.counts is None:
-        return attrs.evolve(found, bounds=_bounds(area, choice))
+        return attrs.evolve(found, bounds=_term_bounds(area, choice))
     return _with_bounds(area, found, choice)
 
 
-def _bounds(area: SearchArea, choice: _RackChoice) -> dict[str, int]:
+def _term_bounds(area: SearchArea, choice: _RackChoice) -> dict[str, int]:
     """What the master proved and holds for the known answer: each for the values before it."""
     values: dict[str, int] = {}
     if area.start is not None:
@@ -135,13 +135,13 @@ def _with_bounds(area: SearchArea, found: AreaResult, choice: _RackChoice) -> Ar
     return attrs.evolve(found, outcome=outcome, bounds=bounds, method="master")
 
 
-def _pack(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> AreaResult:
+def _fill_racks(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> AreaResult:
     """Fill the chosen racks; their number is known to be the least."""
     known = {name: value for name, value in choice.values.items() if name != "parts"}
     return solve_exactly(area.restricted_to(choice.cells), book, caps=known)
 
 
-def _widened(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> AreaResult | None:
+def _try_wider(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> AreaResult | None:
     """Try with a few more racks, of the same wider domains first."""
     field = area.field
     chosen = set(choice.cells)
@@ -157,21 +157,21 @@ def _widened(area: SearchArea, book: SolverBudget, *, choice: _RackChoice) -> Ar
         found = solve_exactly(area.restricted_to(cells), book, quick=True)
         if found.counts is not None:
             return found
-        if book.left <= 0:
+        if book.seconds_left <= 0:
             break
     return None
 
 
-def _choose(area: SearchArea, book: SolverBudget, cuts: RackCuts) -> _RackChoice:
+def _choose_racks(area: SearchArea, book: SolverBudget, cuts: RackCuts) -> _RackChoice:
     """One pass: each level as few domains as what is known allows, widest first."""
     model = new_solver_model()
     made = build_gang_model(
         model, field=area.field, flows=area.flows, room=area.rooms.alone, cells=area.cells
     )
-    _amounts(made, area)
+    _limit_amounts(made, area)
     for at in (*area.rooms.plain, *cuts.broken):
-        _direction(made, area, at, area.cells)
-    _covers(made, area)
+        _limit_direction(made, area, at, area.cells)
+    _cover_levels(made, area)
     for together in cuts.sets:
         _not_only(made, area, together)
     if area.start is not None:
@@ -221,7 +221,7 @@ def _minimize_term(
         model.minimize(term)
     learned = False
     for _ in range(_ROUNDS if narrow else 1):
-        outcome, solver = book.solve(model, most=_STAGE_SHARE * book.left)
+        outcome, solver = book.solve_model(model, most=_STAGE_SHARE * book.seconds_left)
         if outcome is SearchOutcome.INFEASIBLE:
             # Without an earlier stage's answer and without new rows nothing was assumed.
             choice.again = learned or bool(choice.cells)
@@ -232,10 +232,10 @@ def _minimize_term(
             return False
         held = _members_in_racks(made, area, solver)
         choice.cells = tuple(np.flatnonzero(held.any(axis=0)).tolist())
-        _hint(made, solver)
+        _add_hints(made, solver)
         broken = _overfilled_directions(area, held, cuts) if narrow else []
         for at in broken:
-            _direction(made, area, at, area.cells)
+            _limit_direction(made, area, at, area.cells)
         cuts.broken += broken
         learned = learned or bool(broken)
         if not broken:
@@ -265,23 +265,23 @@ def _overfilled_directions(area: SearchArea, held: Ints, cuts: RackCuts) -> list
     return [at for _, at in worst if at not in known][:_WORST]
 
 
-def _hint(made: GangModel, solver: Any) -> None:
+def _add_hints(made: GangModel, solver: Any) -> None:
     made.model.clear_hints()
     for variable in made.variables:
         made.model.add_hint(variable, solver.value(variable))
 
 
 # -- rows of the master ----------------------------------------------------------------------
-def _used(made: GangModel, level: int, domain: int) -> Any:
+def _used_domains(made: GangModel, level: int, domain: int) -> Any:
     return made.used.get((level, domain), 1)
 
 
 def _cell_used(made: GangModel, area: SearchArea, cell: int) -> Any:
     level = len(area.field.problem.levels) - 1
-    return 1 if level < 0 else _used(made, level, int(area.field.at[level, cell]))
+    return 1 if level < 0 else _used_domains(made, level, int(area.field.at[level, cell]))
 
 
-def _direction(made: GangModel, area: SearchArea, at: int, cells: Sequence[int]) -> None:
+def _limit_direction(made: GangModel, area: SearchArea, at: int, cells: Sequence[int]) -> None:
     """No cell hosts more than it can in this direction."""
     weights = area.rooms.directions[at].tolist()
     if sum(1 for weight in weights if weight) < 2:
@@ -297,9 +297,9 @@ def _direction(made: GangModel, area: SearchArea, at: int, cells: Sequence[int])
             made.model.add(sum(parts) <= room * _cell_used(made, area, cell))
 
 
-def _amounts(made: GangModel, area: SearchArea) -> None:
+def _limit_amounts(made: GangModel, area: SearchArea) -> None:
     """No cell gives more of a resource than its nodes have together."""
-    asks, room = area.field.sums()
+    asks, room = area.field.scaled_sums()
     caps = area.rooms.alone
     for column in range(asks.shape[1]):
         kinds = [kind for kind in range(len(asks)) if asks[kind, column]]
@@ -313,18 +313,18 @@ def _amounts(made: GangModel, area: SearchArea) -> None:
                 made.model.add(total <= int(room[cell, column]) * _cell_used(made, area, cell))
 
 
-def _covers(made: GangModel, area: SearchArea) -> None:
+def _cover_levels(made: GangModel, area: SearchArea) -> None:
     """At each level the used domains together host what is demanded."""
     for at in area.rooms.plain:
-        _cover(made, area, needed=area.rooms.needs[at], most=area.rooms.most[at])
-    asks, room = area.field.sums()
+        _cover_demand(made, area, needed=area.rooms.needs[at], most=area.rooms.most[at])
+    asks, room = area.field.scaled_sums()
     for column in range(asks.shape[1]):
         if np.count_nonzero(asks[:, column]) > 1:
             needed = demand_in_direction(area.field, asks[:, column].tolist())
-            _cover(made, area, needed=needed, most=room[:, column])
+            _cover_demand(made, area, needed=needed, most=room[:, column])
 
 
-def _cover(made: GangModel, area: SearchArea, *, needed: int, most: Ints) -> None:
+def _cover_demand(made: GangModel, area: SearchArea, *, needed: int, most: Ints) -> None:
     if needed <= 0:
         return
     cells = np.array(area.cells, dtype=np.int64)
@@ -333,7 +333,7 @@ def _cover(made: GangModel, area: SearchArea, *, needed: int, most: Ints) -> Non
         room = np.zeros(len(domains), dtype=np.int64)
         np.add.at(room, which, most[cells])
         total = sum(
-            min(needed, there) * _used(made, level, domain)
+            min(needed, there) * _used_domains(made, level, domain)
             for domain, there in zip(domains.tolist(), room.tolist(), strict=True)
             if there
         )

@@ -22,7 +22,7 @@ class SearchStopper:
         """Whether nothing that takes long should be begun any more."""
         return self._stopped
 
-    def begun(self, solver: Any) -> None:
+    def enter_search(self, solver: Any) -> None:
         """A solver is about to search: it is the one to be stopped, or has no time at all.
 
         Args:
@@ -76,7 +76,7 @@ def configure_solver(solver: Any, *, budget_s: float, workers: int, seed: int) -
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0
     solver.parameters.max_presolve_iterations = 1
-    SEARCH_STOPPER.begun(solver)
+    SEARCH_STOPPER.enter_search(solver)
 
 
 @cache

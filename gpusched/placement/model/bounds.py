@@ -20,7 +20,7 @@ def demanded_members(problem: Problem) -> tuple[tuple[tuple[int, ...], int], ...
 def candidate_domains(problem: Problem) -> tuple[int, ...]:
     """Domains of the required level that may hold the gang: the one of placed members, if any."""
     level = problem.levels[problem.required]
-    opened = problem.opened(level).tolist()
+    opened = problem.opened_domains(level).tolist()
     if not opened:
         return tuple(range(level.real))
     return tuple(opened) if len(opened) == 1 and opened[0] < level.real else ()
@@ -44,7 +44,7 @@ def members_that_fit_by_domain(problem: Problem, roles: Sequence[int], level: Do
     """The same for each domain of a level, shape (domains,)."""
     total = np.zeros(max(level.count, level.real), dtype=np.int64)
     for role in (problem.roles[index] for index in roles):
-        total[: level.count] += np.minimum(level.sums(role.fits), role.most)
+        total[: level.count] += np.minimum(level.sum_by_domain(role.fits), role.most)
     return total
 
 
@@ -66,7 +66,7 @@ def lower_bounds(problem: Problem) -> tuple[int, ...]:
 
 def _fewest_domains(problem: Problem, level: DomainLevel) -> int:
     """The roomiest first, until each demand is met."""
-    opened = problem.opened(level)
+    opened = problem.opened_domains(level)
     found = 0
     for roles, needed in demanded_members(problem):
         there = members_that_fit_by_domain(problem, roles, level)
@@ -119,6 +119,9 @@ def _least_fragmentation(problem: Problem) -> int:
     if problem.slots is None or not slotted:
         return 0
     able = np.any([fits > 0 for fits in slotted], axis=0)
-    least = {int(state): problem.slots.least(int(state)) for state in np.unique(problem.states)}
+    least = {
+        int(state): problem.slots.least_fragmentation(int(state))
+        for state in np.unique(problem.states)
+    }
     tidied = sorted(least[state] for state in problem.states[able].tolist())
     return sum(tidied[: problem.members])

@@ -33,10 +33,10 @@ class PodDependentRules(Protocol):
     def once(self) -> bool:
         """Whether two of its pods never share a node."""
 
-    def allows(self) -> Bools:
+    def allowed_rows(self) -> Bools:
         """Where another pod may go as things stand, shape (nodes,)."""
 
-    def points(self) -> Ints | None:
+    def row_points(self) -> Ints | None:
         """What to add to each row's score, shape (nodes,); None for nothing at all."""
 
 
@@ -70,7 +70,7 @@ class ClassFit:
     ) -> None:
         self._caps = caps
         self.request = ask
-        self.allowed = allowed if gate is None else allowed & gate.allows()
+        self.allowed = allowed if gate is None else allowed & gate.allowed_rows()
         self.fixed = allowed
         """The same without the gate."""
         self._gate = gate
@@ -78,46 +78,46 @@ class ClassFit:
         self._node_usage = node_usage
         self._score = score
         self._seen = len(node_usage.touched_rows)
-        self.fits: Ints = self._count(slice(None), self.allowed)
-        self._rank: Ints = self._ranked()
+        self.fits: Ints = self._count_rows(slice(None), self.allowed)
+        self._rank: Ints = self._rank_rows()
 
     def refresh(self) -> None:
         """Take in what happened on the bench since the last look."""
         touched = self._node_usage.touched_rows
-        turned = self._turned()
+        turned = self._changed_gate_rows()
         if self._seen == len(touched) and not turned:
             return
         rows = sorted({*touched[self._seen :], *turned})
         self._seen = len(touched)
         few = max(_FEW, len(self.fits) // _PART)
-        if len(rows) > few or (self._gate is not None and self._gate.points() is not None):
-            self.fits = self._count(slice(None), self.allowed)
-            self._rank = self._ranked()
+        if len(rows) > few or (self._gate is not None and self._gate.row_points() is not None):
+            self.fits = self._count_rows(slice(None), self.allowed)
+            self._rank = self._rank_rows()
             return
-        fits = self._count(rows, self.allowed[rows])
+        fits = self._count_rows(rows, self.allowed[rows])
         self.fits[rows] = fits
         # A row that is full now, as most are after a whole-node pod, needs no score.
         some = bool(fits.any())
         self._rank[rows] = np.where(fits > 0, self._score(rows), _NEVER) if some else _NEVER
 
-    def _turned(self) -> list[int]:
+    def _changed_gate_rows(self) -> list[int]:
         """Rows on which the gate has changed its mind."""
         if self._gate is None or self._gate.version == self._passed:
             return []
         self._passed = self._gate.version
-        allowed = self.fixed & self._gate.allows()
+        allowed = self.fixed & self._gate.allowed_rows()
         turned: list[int] = np.flatnonzero(allowed != self.allowed).tolist()
         self.allowed = allowed
         return turned
 
-    def _ranked(self) -> Ints:
+    def _rank_rows(self) -> Ints:
         if not self.fits.any():  # most classes of a full cluster: nobody is asked for scores
             return np.full_like(self.fits, _NEVER)
         score = self._score(None)
-        points = None if self._gate is None else self._gate.points()
+        points = None if self._gate is None else self._gate.row_points()
         return np.where(self.fits > 0, score if points is None else score + points, _NEVER)
 
-    def best(self, within: Bools | None = None) -> int:
+    def best_row(self, within: Bools | None = None) -> int:
         """The row where the next pod goes, -1 when it fits nowhere.
 
         Args:
@@ -136,19 +136,19 @@ class ClassFit:
         ordered: list[int] = rows[np.argsort(-self._rank[rows], kind="stable")].tolist()
         return ordered
 
-    def scores(self) -> Ints:
+    def row_scores(self) -> Ints:
         """Scores of all rows as they stand, int64, shape (nodes,), larger is better.
 
         A row that takes none may have any.
         """
         return np.where(self.fits > 0, self._rank, 0)
 
-    def total(self, within: Bools | None = None, *, most: int) -> int:
+    def count_fitting(self, within: Bools | None = None, *, most: int) -> int:
         """How many pods fit in all, counted up to ``most`` a node so that sums stay small."""
         fits = self.fits if within is None else np.where(within, self.fits, 0)
         return int(np.minimum(fits, most).sum())
 
-    def _count(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
+    def _count_rows(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
         if self.request.missing:
             return np.zeros(allowed.shape[0], dtype=np.int64)
         free = self._node_usage.free(rows, self.request.columns)

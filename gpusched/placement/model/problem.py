@@ -114,7 +114,7 @@ class MemberCap:
 class SlotCosts(Protocol):
     """What it costs to take slots of a node, by the state its free slots are in."""
 
-    def cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
+    def slot_cost(self, state: int, sizes: tuple[int, ...]) -> tuple[int, int]:
         """The least (span, fragmentation) with which pods of these sizes take slots together.
 
         Args:
@@ -127,7 +127,7 @@ class SlotCosts(Protocol):
             negative. Span is made least first.
         """
 
-    def least(self, state: int) -> int:
+    def least_fragmentation(self, state: int) -> int:
         """A fragmentation that no way of taking slots of a node in this state adds less than."""
 
 
@@ -151,7 +151,7 @@ class DomainLevel:
         """Numbers that domains have, those of nodes without a label too."""
         return int(self.domain.max(initial=-1)) + 1
 
-    def sums(self, values: Ints) -> Ints:
+    def sum_by_domain(self, values: Ints) -> Ints:
         """Of values by node the sum in each domain, int64, shape (count,)."""
         total = np.zeros(self.count, dtype=np.int64)
         np.add.at(total, self.domain, values)
@@ -203,7 +203,7 @@ class Problem:
         """How many nodes there are."""
         return int(self.free.shape[0])
 
-    def opened(self, level: DomainLevel) -> Ints:
+    def opened_domains(self, level: DomainLevel) -> Ints:
         """Domains of a level with placed members, ascending."""
         if not self.placed.size:
             return np.zeros(0, dtype=np.int64)

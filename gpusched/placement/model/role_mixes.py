@@ -74,7 +74,7 @@ class RoleMixes:
             room[rows] = np.where(fitting, left[:, :, place], 0).max(axis=1, initial=0)
         return room
 
-    def allow(self, table: int, counts: Ints) -> Bools:
+    def allow_counts(self, table: int, counts: Ints) -> Bools:
         """Which of some vectors of members fit nodes with a table.
 
         Args:

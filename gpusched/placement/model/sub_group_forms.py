@@ -21,13 +21,13 @@ def with_fewer_holders(problem: Problem) -> Problem:
         problem = (
             _as_one_part(problem, number)
             or _as_only_child(problem, number)
-            or _dissolved(problem, number)
+            or _dissolve_sub_group(problem, number)
             or problem
         )
     return problem
 
 
-def _children(problem: Problem, holder: int) -> tuple[list[int], list[int]]:
+def _split_children(problem: Problem, holder: int) -> tuple[list[int], list[int]]:
     """Sub-groups of members, and those that hold others, right in one; -1 is the gang."""
     return (
         [n for n, part in enumerate(problem.parts) if part.parent == holder],
@@ -38,7 +38,7 @@ def _children(problem: Problem, holder: int) -> tuple[list[int], list[int]]:
 def _as_one_part(problem: Problem, number: int) -> Problem | None:
     """One sub-group of members, for those that all come, each with all of its members."""
     holder = problem.holders[number]
-    parts, holders = _children(problem, number)
+    parts, holders = _split_children(problem, number)
     if holders or not parts or holder.least != len(parts):
         return None
     most: Counter[int] = Counter()
@@ -65,7 +65,7 @@ def _as_one_part(problem: Problem, number: int) -> Problem | None:
 def _as_only_child(problem: Problem, number: int) -> Problem | None:
     """The only sub-group in it, with what both ask for."""
     holder = problem.holders[number]
-    parts, holders = _children(problem, number)
+    parts, holders = _split_children(problem, number)
     if len(parts) + len(holders) != 1:
         return None
     child: _SubGroup = problem.parts[parts[0]] if parts else problem.holders[holders[0]]
@@ -92,12 +92,12 @@ def _as_only_child(problem: Problem, number: int) -> Problem | None:
     return _without_holder(problem, number, parts_now, tuple(holders_now), {})
 
 
-def _dissolved(problem: Problem, number: int) -> Problem | None:
+def _dissolve_sub_group(problem: Problem, number: int) -> Problem | None:
     """Its sub-groups right in the one around it, where all of them, there and here, must come."""
     holder = problem.holders[number]
     if holder.level >= 0 or holder.preferred >= 0 or not holder.least:
         return None
-    here, around = _lacking(problem, number), _lacking(problem, holder.parent)
+    here, around = _lacking_members(problem, number), _lacking_members(problem, holder.parent)
     needed = problem.parts_least if holder.parent < 0 else problem.holders[holder.parent].least
     if holder.least != here or needed != around:
         return None
@@ -118,7 +118,7 @@ def _dissolved(problem: Problem, number: int) -> Problem | None:
     return _without_holder(problem, number, parts_now, tuple(holders_now), {})
 
 
-def _lacking(problem: Problem, holder: int) -> int:
+def _lacking_members(problem: Problem, holder: int) -> int:
     return sum(group.least > 0 for group in problem.sub_groups if group.parent == holder)
 
 

@@ -220,14 +220,14 @@ def _spread_of_sub_groups(problem: Problem, counts: Ints) -> int:
     """Domains of its preferred level that each sub-group uses that gets members, summed."""
     total = 0
     for index, part in enumerate(problem.parts):
-        total += _spread(problem, _row_of_parts(problem, counts, (index,)), part)
+        total += _count_spread(problem, _row_of_parts(problem, counts, (index,)), part)
     for index, holder in enumerate(problem.holders):
         row = _row_of_parts(problem, counts, problem.parts_in_holder(index))
-        total += _spread(problem, row, holder)
+        total += _count_spread(problem, row, holder)
     return total
 
 
-def _spread(problem: Problem, row: Ints, group: SubGroupMinimum | SubGroupHolder) -> int:
+def _count_spread(problem: Problem, row: Ints, group: SubGroupMinimum | SubGroupHolder) -> int:
     if group.preferred < 0 or not row.any():
         return 0
     domain = problem.levels[group.preferred].domain
@@ -246,6 +246,6 @@ def _slot_costs(problem: Problem, counts: Ints) -> tuple[int, int]:
             reverse=True,
         )  # fmt: skip
         if taken:
-            cost = problem.slots.cost(int(problem.states[node]), tuple(taken))
+            cost = problem.slots.slot_cost(int(problem.states[node]), tuple(taken))
             span, fragmentation = span + cost[0], fragmentation + cost[1]
     return span, fragmentation

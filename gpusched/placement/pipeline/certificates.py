@@ -108,7 +108,7 @@ def room_by_domain(one: IdenticalMembers) -> dict[int, int]:
         if cap is None and number != one.unit_level:
             continue
         level = problem.levels[number]
-        inner = level.sums(held)
+        inner = level.sum_by_domain(held)
         if number == one.unit_level:
             inner[level.real :] = 0
             inner = inner // one.unit * one.unit
@@ -121,7 +121,7 @@ def room_by_domain(one: IdenticalMembers) -> dict[int, int]:
     if one.pin < 0:
         return {EVERYWHERE: int(held.sum())}
     domain = problem.levels[one.pin].domain
-    able = one.candidates()
+    able = one.candidate_domains()
     total = np.zeros(len(able), dtype=np.int64)
     np.add.at(total, domain, held)
     around = one.caps_around()

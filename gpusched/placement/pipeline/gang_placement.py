@@ -117,7 +117,7 @@ def _by_leader(problem: Problem, memory: TableCache | None) -> Solution | None:
         bounds[index] = bound
         if values[index] != bound:
             break  # with more of this term there may be less of the next ones
-    return _answer(problem, found.counts, values, bounds, method="tree")
+    return _build_answer(problem, found.counts, values, bounds, method="tree")
 
 
 def _by_tree(one: IdenticalMembers, memory: TableCache | None, words: int) -> Solution:
@@ -130,18 +130,18 @@ def _by_tree(one: IdenticalMembers, memory: TableCache | None, words: int) -> So
             certificate=tree_search_certificate(one),
             method="tree",
         )
-    counts = one.counts(found.row)
+    counts = one.counts_by_role(found.row)
     wrong = solution_errors(problem, counts)
     if wrong:
         return _fault_answer("tree", wrong)
     values = objective_values(problem, counts)
-    if not found.holds(values):
+    if not found.agrees_with(values):
         return _fault_answer("tree", f"it is worth {values}, which is not what its tables say")
     proven = found.proven
     bounds = (
         values if proven == len(values) else (*values[:proven], *lower_bounds(problem)[proven:])
     )
-    return _answer(problem, counts, values, bounds, method="tree")
+    return _build_answer(problem, counts, values, bounds, method="tree")
 
 
 def _place_greedily(problem: Problem) -> Solution:
@@ -155,14 +155,14 @@ def _place_greedily(problem: Problem) -> Solution:
     if wrong:
         return _fault_answer("greedy", wrong)
     values = objective_values(problem, counts)
-    return _answer(problem, counts, values, lower_bounds(problem), method="greedy")
+    return _build_answer(problem, counts, values, lower_bounds(problem), method="greedy")
 
 
 def _fault_answer(method: str, wrong: str) -> Solution:
     return Solution(outcome=SearchOutcome.UNKNOWN, method=method, faults=(f"{method}: {wrong}",))
 
 
-def _answer(
+def _build_answer(
     problem: Problem, counts: Ints, values: Sequence[int], bounds: Sequence[int], *, method: str
 ) -> Solution:
     """An answer without trouble, OPTIMAL if it is as good as bounds allow."""

@@ -53,7 +53,7 @@ def place_launcher_and_workers(
     if counts is None:
         return None
     values = objective_values(alone, found.row[None])
-    if not found.holds(values):
+    if not found.agrees_with(values):
         return None
     proven = found.proven
     if problem.roles[leader].most > share[leader]:

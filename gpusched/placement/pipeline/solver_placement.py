@@ -76,15 +76,19 @@ def _better_solution(problem: Problem, answer: GangSearchResult, start: Ints | N
     ):
         counts, method = start, "greedy"
     bounds = lower_bounds(problem) if faults or not answer.bounds else answer.bounds
-    return _solution(problem, counts, bounds=bounds, method=method, faults=faults, answer=answer)
+    return _build_solution(
+        problem, counts, bounds=bounds, method=method, faults=faults, answer=answer
+    )
 
 
 def _start_as_solution(problem: Problem, start: Ints | None, faults: tuple[str, ...]) -> Solution:
     bounds = lower_bounds(problem)
-    return _solution(problem, start, bounds=bounds, method="greedy", faults=faults, answer=None)
+    return _build_solution(
+        problem, start, bounds=bounds, method="greedy", faults=faults, answer=None
+    )
 
 
-def _solution(
+def _build_solution(
     problem: Problem,
     counts: Ints | None,
     *,

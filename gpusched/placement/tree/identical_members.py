@@ -43,7 +43,7 @@ class IdenticalMembers:
         """Any of the roles."""
         return self.problem.roles[0]
 
-    def candidates(self) -> Bools:
+    def candidate_domains(self) -> Bools:
         """Domains of ``pin`` that may take all members, shape (domains,)."""
         problem = self.problem
         levels = problem.levels
@@ -81,7 +81,7 @@ class IdenticalMembers:
                 found = inside if found is None else np.minimum(found, inside)
         return found
 
-    def counts(self, row: Ints) -> Ints:
+    def counts_by_role(self, row: Ints) -> Ints:
         """Members by role and node, from members by node."""
         roles = self.problem.roles
         counts = np.zeros((len(roles), len(row)), dtype=np.int64)
@@ -125,10 +125,10 @@ def as_identical_members(problem: Problem) -> IdenticalMembers | None:
     if fits is None:
         return None
     if problem.parts:
-        return _units(problem, fits)
+        return _identical_units(problem, fits)
     if any(role.part >= 0 for role in problem.roles):
         return None
-    shares = _shares(problem)
+    shares = _role_shares(problem)
     if shares is None:
         return None
     return IdenticalMembers(problem=problem, fits=fits, shares=shares, pin=problem.required)
@@ -152,7 +152,7 @@ def _take_first(left: Ints, count: int) -> Ints:
 
 def _as_one_class(problem: Problem) -> IdenticalMembers | None:
     (role,) = problem.roles
-    fits = _capped(problem, np.minimum(role.fits, problem.members))
+    fits = _cap_fits(problem, np.minimum(role.fits, problem.members))
     if any(needed > problem.members for _, needed in problem.minima):
         return None
     if role.part < 0:
@@ -182,10 +182,10 @@ def _common_fits(problem: Problem) -> Ints | None:
         )
         if not same:
             return None
-    return _capped(problem, np.where(able, np.minimum(alone, problem.members), 0))
+    return _cap_fits(problem, np.where(able, np.minimum(alone, problem.members), 0))
 
 
-def _capped(problem: Problem, fits: Ints) -> Ints:
+def _cap_fits(problem: Problem, fits: Ints) -> Ints:
     """What nodes take of all members together, caps of single nodes counted."""
     for cap in problem.caps:
         if cap.level == NODES:
@@ -199,7 +199,7 @@ def _same_price(one: Role, other: Role) -> bool:
     return np.array_equal(one.price, other.price)
 
 
-def _shares(problem: Problem) -> tuple[int, ...] | None:
+def _role_shares(problem: Problem) -> tuple[int, ...] | None:
     """Members of each role that satisfy the minima; None when this is not plain to see."""
     share = [0] * len(problem.roles)
     groups = sorted(((frozenset(r), n) for r, n in problem.minima), key=lambda each: len(each[0]))
@@ -220,7 +220,7 @@ def _shares(problem: Problem) -> tuple[int, ...] | None:
     return tuple(share) if sum(share) == problem.members else None
 
 
-def _units(problem: Problem, fits: Ints) -> IdenticalMembers | None:
+def _identical_units(problem: Problem, fits: Ints) -> IdenticalMembers | None:
     """Roles alike, each a sub-group of its own that is complete or absent."""
     parts = problem.parts
     unit, level = parts[0].least, parts[0].level

@@ -30,7 +30,7 @@ class LexicographicWeights:
     places: tuple[tuple[int, int], ...]
     words: int
 
-    def pack(self, terms: Sequence[Ints]) -> Ints:
+    def pack_terms(self, terms: Sequence[Ints]) -> Ints:
         """Ints that compare as these terms do.
 
         Args:

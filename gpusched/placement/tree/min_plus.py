@@ -81,19 +81,19 @@ class CostTables:
         self._charged: dict[tuple[int, tuple[int, ...]], int] = {}
         self._strided: dict[tuple[int, int], int] = {}
         self._cut: dict[tuple[int, int], int] = {}
-        self.none = self._append(np.zeros((words, 1), dtype=np.int64), np.zeros(1, np.int64))
+        self.none = self._append_tables(np.zeros((words, 1), dtype=np.int64), np.zeros(1, np.int64))
         """The number of the table of what takes no members."""
 
     # -- reading -----------------------------------------------------------------------------
-    def most(self, numbers: Ints) -> Ints:
+    def largest_counts(self, numbers: Ints) -> Ints:
         """How many members each table goes up to."""
         return self._most[numbers]
 
-    def at(self, numbers: Ints, taken: int) -> Ints:
+    def cost_at(self, numbers: Ints, taken: int) -> Ints:
         """What it costs to take so many members, shape (words, tables)."""
         return self._costs[:, self._start[numbers] + taken]
 
-    def back(self, merge: TableMerge, parent: int, taken: int) -> list[tuple[int, int]]:
+    def trace_back(self, merge: TableMerge, parent: int, taken: int) -> list[tuple[int, int]]:
         """Which of the tables that were merged take how many of a parent's members.
 
         Returns:
@@ -113,12 +113,12 @@ class CostTables:
             if second < 0:
                 stack.append((depth - 1, first, count))
                 continue
-            ours = self._split(int(step.numbers[first]), int(step.numbers[second]), count)
+            ours = self._best_split(int(step.numbers[first]), int(step.numbers[second]), count)
             stack.append((depth - 1, second, count - ours))
             stack.append((depth - 1, first, ours))
         return found
 
-    def _split(self, left: int, right: int, taken: int) -> int:
+    def _best_split(self, left: int, right: int, taken: int) -> int:
         """How many of the members go left, at least cost; the more the better among equals."""
         most_left, most_right = int(self._most[left]), int(self._most[right])
         high, low = min(most_left, taken), max(0, taken - most_right)
@@ -135,7 +135,7 @@ class CostTables:
         return high - int(np.where(head, sums[1], _NEVER).argmin())
 
     # -- making ------------------------------------------------------------------------------
-    def leaf(self, costs: Ints) -> int:
+    def add_leaf(self, costs: Ints) -> int:
         """The number of this table.
 
         Args:
@@ -145,10 +145,10 @@ class CostTables:
         found = self._leaves.get(key)
         if found is None:
             size = np.array([costs.shape[1] - 1], dtype=np.int64)
-            found = self._leaves[key] = self._append(costs, size)
+            found = self._leaves[key] = self._append_tables(costs, size)
         return found
 
-    def charged(self, numbers: Ints, kinds: Ints, charges: Sequence[tuple[int, ...]]) -> Ints:
+    def charge_tables(self, numbers: Ints, kinds: Ints, charges: Sequence[tuple[int, ...]]) -> Ints:
         """Tables of domains that cost something to enter.
 
         Args:
@@ -156,31 +156,31 @@ class CostTables:
             kinds: of charge of each, index of ``charges``.
             charges: words that are added where members are taken.
         """
-        return self._each(
+        return self._map_pairs(
             numbers,
             kinds,
-            lambda number, kind: self._charge(number, charges[kind]),
+            lambda number, kind: self._charge_table(number, charges[kind]),
         )
 
-    def strided(self, numbers: Ints, units: Ints) -> Ints:
+    def stride_tables(self, numbers: Ints, units: Ints) -> Ints:
         """Tables that count in units of members: what 0, 1, 2.. units cost.
 
         Args:
             numbers: of the tables, shape (domains,).
             units: members of one unit; 0 where nothing may be taken.
         """
-        return self._each(numbers, units, self._stride)
+        return self._map_pairs(numbers, units, self._stride_table)
 
-    def cut(self, numbers: Ints, most: Ints) -> Ints:
+    def cut_tables(self, numbers: Ints, most: Ints) -> Ints:
         """Tables of domains that take no more than so many members.
 
         Args:
             numbers: of the tables, shape (domains,).
             most: members that each domain takes, shape (domains,).
         """
-        return self._each(numbers, np.clip(most, 0, self.members), self._shortened)
+        return self._map_pairs(numbers, np.clip(most, 0, self.members), self._shorten_table)
 
-    def merged(self, parents: Ints, numbers: Ints, count: int) -> TableMerge:
+    def merge_tables(self, parents: Ints, numbers: Ints, count: int) -> TableMerge:
         """What each parent's domains make together.
 
         Args:
@@ -197,11 +197,11 @@ class CostTables:
         if len(numbers) <= _SOME:
             whole[held], steps = self._merged_some(sizes[held].tolist(), numbers.tolist())
             return TableMerge(whole, tuple(steps), position)
-        for left, paired in _rounds(sizes[held]):
+        for left, paired in _merge_rounds(sizes[held]):
             right = np.where(paired, left + 1, -1)
             steps.append(MergeRound(numbers, left, right))
             after = numbers[left]
-            after[paired] = self._pairs(after[paired], numbers[left[paired] + 1])
+            after[paired] = self._merge_pairs(after[paired], numbers[left[paired] + 1])
             numbers = after
         whole[held] = numbers
         return TableMerge(whole, tuple(steps), position)
@@ -230,7 +230,7 @@ class CostTables:
             sizes = [(size + 1) // 2 for size in sizes]
         return numbers, steps
 
-    def _each(self, numbers: Ints, kinds: Ints, make: Callable[[int, int], int]) -> Ints:
+    def _map_pairs(self, numbers: Ints, kinds: Ints, make: Callable[[int, int], int]) -> Ints:
         """``make`` of each pair that differs."""
         if len(numbers) <= _SOME:
             asked = list(zip(numbers.tolist(), kinds.tolist(), strict=True))
@@ -241,7 +241,7 @@ class CostTables:
         made = [make(pair // width, pair % width) for pair in pairs.tolist()]
         return np.array(made, dtype=np.int64)[which]
 
-    def _charge(self, number: int, charge: tuple[int, ...]) -> int:
+    def _charge_table(self, number: int, charge: tuple[int, ...]) -> int:
         if not any(charge):
             return number
         key = (number, charge)
@@ -250,10 +250,10 @@ class CostTables:
             begin, most = int(self._start[number]), self._most[number]
             costs = self._costs[:, begin : begin + int(most) + 1].copy()
             costs[:, 1:] += np.array(charge, dtype=np.int64)[:, None]
-            found = self._charged[key] = self._append(costs, most[None])
+            found = self._charged[key] = self._append_tables(costs, most[None])
         return found
 
-    def _stride(self, number: int, unit: int) -> int:
+    def _stride_table(self, number: int, unit: int) -> int:
         if unit == 0:
             return self.none
         if unit == 1:
@@ -263,12 +263,12 @@ class CostTables:
         if found is None:
             begin, most = int(self._start[number]), int(self._most[number])
             costs = self._costs[:, begin : begin + most + 1 : unit].copy()
-            found = self._strided[key] = self._append(
+            found = self._strided[key] = self._append_tables(
                 costs, np.array([most // unit], dtype=np.int64)
             )
         return found
 
-    def _shortened(self, number: int, most: int) -> int:
+    def _shorten_table(self, number: int, most: int) -> int:
         if int(self._most[number]) <= most:
             return number
         if most == 0:
@@ -278,10 +278,10 @@ class CostTables:
         if found is None:
             begin = int(self._start[number])
             costs = self._costs[:, begin : begin + most + 1].copy()
-            found = self._cut[key] = self._append(costs, np.array([most], dtype=np.int64))
+            found = self._cut[key] = self._append_tables(costs, np.array([most], dtype=np.int64))
         return found
 
-    def _pairs(self, left: Ints, right: Ints) -> Ints:
+    def _merge_pairs(self, left: Ints, right: Ints) -> Ints:
         """Numbers of the tables that these make two by two."""
         if len(left) > _FEW:
             keys, which = np.unique(left * self._count + right, return_inverse=True)
@@ -296,10 +296,10 @@ class CostTables:
     def _pairs_made(self, pairs: list[tuple[int, int]]) -> list[int]:
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._made]
         if new:
-            self._made.update(zip(new, self._make(new), strict=True))
+            self._made.update(zip(new, self._merge_new_pairs(new), strict=True))
         return [self._made[pair] for pair in pairs]
 
-    def _make(self, pairs: Sequence[tuple[int, int]]) -> list[int]:
+    def _merge_new_pairs(self, pairs: Sequence[tuple[int, int]]) -> list[int]:
         """Work out tables of pairs, those of about the same lengths at once."""
         ends = np.array(pairs, dtype=np.int64)
         most = self._most[ends]
@@ -315,25 +315,25 @@ class CostTables:
             rows = np.flatnonzero(kinds == kind)
             long, short = most[rows, 0], most[rows, 1]
             costs = _least_sums(
-                self._dense(ends[rows, 0], int(long.max())),
-                self._dense(ends[rows, 1], int(short.max())),
+                self._lay_side_by_side(ends[rows, 0], int(long.max())),
+                self._lay_side_by_side(ends[rows, 1], int(short.max())),
                 self.members,
             )
             reach = np.minimum(long + short, self.members)
             inside = np.arange(costs.shape[2])[None, :] <= reach[:, None]
-            first = self._append(costs[:, inside], reach)
+            first = self._append_tables(costs[:, inside], reach)
             made[rows] = first + np.arange(len(rows))
         numbers: list[int] = made.tolist()
         return numbers
 
-    def _dense(self, numbers: Ints, width: int) -> Ints:
+    def _lay_side_by_side(self, numbers: Ints, width: int) -> Ints:
         """Tables side by side, ``_NEVER`` beyond their ends; shape (words, tables, width + 1)."""
         steps = np.arange(width + 1)
         inside = steps[None, :] <= self._most[numbers][:, None]
         places = np.where(inside, self._start[numbers][:, None] + steps[None, :], 0)
         return np.where(inside[None], self._costs[:, places], _NEVER)
 
-    def _append(self, costs: Ints, most: Ints) -> int:
+    def _append_tables(self, costs: Ints, most: Ints) -> int:
         """Add tables, one after the other; the number of the first.
 
         Args:
@@ -365,7 +365,7 @@ def merge_work(parents: Ints, most: Ints, members: int) -> tuple[int, Ints]:
     """
     total = 0
     held, sizes = np.unique(parents, return_counts=True)
-    for left, paired in _rounds(sizes):
+    for left, paired in _merge_rounds(sizes):
         after = most[left]
         other = most[left[paired] + 1]
         total += int(((np.minimum(after[paired], other) + 1) * (after[paired] + 1)).sum())
@@ -376,7 +376,7 @@ def merge_work(parents: Ints, most: Ints, members: int) -> tuple[int, Ints]:
     return total, whole
 
 
-def _rounds(sizes: Ints) -> Iterator[tuple[Ints, Bools]]:
+def _merge_rounds(sizes: Ints) -> Iterator[tuple[Ints, Bools]]:
     """Which of the tables side by side are merged with the next, until each parent has one.
 
     Args:

@@ -38,7 +38,7 @@ class NodeCostTables:
     fragmentation: Ints
     price: Ints
 
-    def ranges(self, members: int) -> tuple[int, int, int, int]:
+    def term_ranges(self, members: int) -> tuple[int, int, int, int]:
         """By how much span, nodes, fragmentation and price of answers differ at most."""
         used = min(members, len(self.kind))
         if not len(self.most):
@@ -75,7 +75,7 @@ class SortedNodes:
     leaves: NodeCostTables | None = None
     rank: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
 
-    def sort(self, one: IdenticalMembers) -> NodeCostTables:
+    def sort_nodes(self, one: IdenticalMembers) -> NodeCostTables:
         """The leaves of a problem."""
         problem, role = one.problem, one.role
         slotted = problem.slots is not None and role.gpus > 0
@@ -83,14 +83,14 @@ class SortedNodes:
         slots = problem.slots if slotted else None
         rows = None
         if self.leaves is not None and slots is self.slots and role.gpus == self.gpus:
-            rows = self._changed(facts)
+            rows = self._changed_nodes(facts)
         self.facts, self.slots, self.gpus = facts, slots, role.gpus
-        if rows is None or not self._moved(rows):
-            self._anew(one)
+        if rows is None or not self._move_nodes(rows):
+            self._sort_anew(one)
         assert self.leaves is not None, "they were made just now"
         return self.leaves
 
-    def _changed(self, facts: tuple[Ints | None, ...]) -> list[int] | None:
+    def _changed_nodes(self, facts: tuple[Ints | None, ...]) -> list[int] | None:
         """Nodes of which something is new; None where these are too many, or nothing compares."""
         changed = np.zeros(len(self.of_node), dtype=np.bool_)
         for now, before in zip(facts, self.facts, strict=True):
@@ -103,7 +103,7 @@ class SortedNodes:
         rows = np.flatnonzero(changed)
         return rows.tolist() if len(rows) <= _FEW else None
 
-    def _moved(self, rows: list[int]) -> bool:
+    def _move_nodes(self, rows: list[int]) -> bool:
         """Enter nodes whose kind may be another one; False where all had better be sorted anew."""
         if not rows:
             return True
@@ -112,7 +112,7 @@ class SortedNodes:
         for row in rows:
             fit, state, price = (0 if each is None else int(each[row]) for each in self.facts)
             before = int(kinds[row])
-            now = self._number((fit, state, price)) if fit else -1
+            now = self._kind_number((fit, state, price)) if fit else -1
             if before == now:
                 continue
             if before >= 0:
@@ -129,7 +129,7 @@ class SortedNodes:
         self.leaves = attrs.evolve(self.leaves, kind=self.rank[kinds])
         return True
 
-    def _number(self, key: _Key) -> int:
+    def _kind_number(self, key: _Key) -> int:
         found = self.number.setdefault(key, len(self.counts))
         if found == len(self.counts):
             self.counts.append(0)
@@ -143,29 +143,29 @@ class SortedNodes:
         keys = np.array([key for key, _ in present], dtype=np.int64).reshape(-1, 3)
         self.rank = np.full(len(self.counts) + 1, -1, dtype=np.int64)
         self.rank[[n for _, n in present]] = np.arange(len(present))
-        self.leaves = self._leaves(keys, self.rank[self.of_node])
+        self.leaves = self._build_tables(keys, self.rank[self.of_node])
         return True
 
-    def _anew(self, one: IdenticalMembers) -> None:
+    def _sort_anew(self, one: IdenticalMembers) -> None:
         """Sort all nodes again by their costs."""
         fits, states, prices = self.facts
         assert fits is not None, "what fits always counts"
         rows = np.flatnonzero(fits)
-        known, state = _numbered(np.zeros_like(rows) if states is None else states[rows])
-        priced, price = _numbered(np.zeros_like(rows) if prices is None else prices[rows])
-        keys, kind = _numbered((fits[rows] * len(known) + state) * len(priced) + price)
+        known, state = _number_values(np.zeros_like(rows) if states is None else states[rows])
+        priced, price = _number_values(np.zeros_like(rows) if prices is None else prices[rows])
+        keys, kind = _number_values((fits[rows] * len(known) + state) * len(priced) + price)
         rest, price_of = np.divmod(keys, max(1, len(priced)))
         most, state_of = np.divmod(rest, max(1, len(known)))
         of_node = np.full(one.problem.nodes, -1, dtype=np.int64)
         of_node[rows] = kind
         kinds = np.stack([most, known[state_of], priced[price_of]], axis=1)
-        self.leaves = self._leaves(kinds, of_node)
+        self.leaves = self._build_tables(kinds, of_node)
         self.of_node = of_node
         self.number = {(a, b, c): n for n, (a, b, c) in enumerate(kinds.tolist())}
         self.counts = np.bincount(kind, minlength=len(keys)).tolist()
         self.rank = np.append(np.arange(len(keys)), -1)
 
-    def _leaves(self, keys: Ints, kind: Ints) -> NodeCostTables:
+    def _build_tables(self, keys: Ints, kind: Ints) -> NodeCostTables:
         """Of kinds, shape (kinds, 3), and of each node its kind."""
         most = keys[:, 0]
         width = int(most.max(initial=0)) + 1
@@ -175,7 +175,7 @@ class SortedNodes:
         for index, number in enumerate(states.tolist() if self.slots is not None else ()):
             assert self.slots is not None, "states count"
             for taken in range(1, int(most[state_of == index].max(initial=0)) + 1):
-                cost = self.slots.cost(number, (self.gpus,) * taken)
+                cost = self.slots.slot_cost(number, (self.gpus,) * taken)
                 span[index, taken], fragmentation[index, taken] = cost
         return NodeCostTables(
             kind=kind,
@@ -186,7 +186,7 @@ class SortedNodes:
         )
 
 
-def _numbered(values: Ints) -> tuple[Ints, Ints]:
+def _number_values(values: Ints) -> tuple[Ints, Ints]:
     """The values that occur, ascending, and of each the index of its value."""
     high = int(values.max(initial=0))
     if not len(values) or int(values.min()) < 0 or high > _DENSE * len(values) + 1024:

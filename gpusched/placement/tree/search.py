@@ -51,12 +51,12 @@ class TreeResult:
     base: tuple[int, ...]
     claim: tuple[int, ...]
 
-    def holds(self, values: Sequence[int]) -> bool:
+    def agrees_with(self, values: Sequence[int]) -> bool:
         """Whether an objective that was counted again is what the tables say."""
         hope = len(self.claim) - self.packing.words
         base = (*self.base, *(0 for _ in values[hope + len(self.base) :]))
         terms = [np.array(a - b) for a, b in zip(values[hope:], base, strict=True)]
-        return (*values[:hope], *self.packing.pack(terms).tolist()) == self.claim
+        return (*values[:hope], *self.packing.pack_terms(terms).tolist()) == self.claim
 
     @property
     def proven(self) -> int:
@@ -98,7 +98,7 @@ def place_identical_members(
     """
     problem = one.problem
     memory = memory or TableCache()
-    leaves = memory.sorting(problem.members, one.role.request).sort(one)
+    leaves = memory.find_sorting(problem.members, one.role.request).sort_nodes(one)
     packed = _lexicographic_weights(one, leaves, words)
     kept = memory.tables_for((problem.members, packed.places), packed.words)
     return _TreeSearch(one, leaves, packed, kept, _domains_by_level(problem)).solve()
@@ -111,7 +111,7 @@ def _lexicographic_weights(
     problem = one.problem
     entered = [min(problem.members, count) for count in _domains_by_level(problem)]
     spread = [max(entered, default=0)] if _has_parts(one) else []
-    ranges = leaves.ranges(problem.members)
+    ranges = leaves.term_ranges(problem.members)
     return lexicographic_weights((*entered, *spread, *ranges), words)
 
 
@@ -152,63 +152,65 @@ class _TreeSearch:
     def solve(self) -> TreeResult | None:
         """Build the tables from leaves to root, choose at the root, and read the choice back down."""
         one, tables = self.one, self.kept.tables
-        top = self._climb()
+        top = self._build_tables()
         units = one.unit if one.unit_level >= 0 else 1
         taken = one.problem.members // units
         if one.pin < 0:
-            if int(tables.most(top[:1])[0]) < taken:
+            if int(tables.largest_counts(top[:1])[0]) < taken:
                 return None
-            return self._found(0, taken, (), tables.at(top[:1], taken)[:, 0])
-        able = one.candidates() & (tables.most(top) >= taken)
+            return self._build_result(0, taken, (), tables.cost_at(top[:1], taken)[:, 0])
+        able = one.candidate_domains() & (tables.largest_counts(top) >= taken)
         around = one.caps_around()
         if around is not None:
             able &= around >= one.problem.members
         domains = np.flatnonzero(able)
         if not len(domains):
             return None
-        costs = tables.at(top[domains], taken) + self._above(domains)
-        hope = self._hope(domains)
+        costs = tables.cost_at(top[domains], taken) + self._outer_charges(domains)
+        hope = self._hope_terms(domains)
         chosen = int(np.lexsort((*costs[::-1], *hope))[0])
         lost = tuple(int(each[chosen]) for each in hope)
-        return self._found(int(domains[chosen]), taken, lost, costs[:, chosen])
+        return self._build_result(int(domains[chosen]), taken, lost, costs[:, chosen])
 
-    def _found(self, domain: int, taken: int, hope: tuple[int, ...], costs: Ints) -> TreeResult:
+    def _build_result(
+        self, domain: int, taken: int, hope: tuple[int, ...], costs: Ints
+    ) -> TreeResult:
         problem, part = self.one.problem, self.one.part
-        base = [len(problem.opened(level)) for level in problem.levels]
+        base = [len(problem.opened_domains(level)) for level in problem.levels]
         if _has_parts(self.one):
             base.append(len(set(part.near)) if part is not None else 0)
         claim = (*hope, *costs.tolist())
-        return TreeResult(self._walk(domain, taken), self.packing, tuple(base), claim)
+        return TreeResult(self._read_choice(domain, taken), self.packing, tuple(base), claim)
 
     # -- up ----------------------------------------------------------------------------------
-    def _climb(self) -> Ints:
+    def _build_tables(self) -> Ints:
         """Tables of the domains of the pinned level, or of the whole."""
         one, tables, levels = self.one, self.kept.tables, self.one.problem.levels
         leaves = self._leaf_tables()
         below = len(levels) - 1
-        domain, count = self._domains(below)
+        domain, count = self._level_domains(below)
         self.strata.append(_LevelTables(len(levels), leaves, domain, count))
-        numbers = self.kept.domains(leaves, domain, count)
+        numbers = self.kept.domain_tables(leaves, domain, count)
         for level in range(below, -1, -1):
             cap = one.cap_of_level(level)
             if cap is not None:
-                numbers = tables.cut(numbers, cap[: len(numbers)])
-            numbers = self._entered(level, numbers)
+                numbers = tables.cut_tables(numbers, cap[: len(numbers)])
+            numbers = self._charge_entering(level, numbers)
             if level == one.unit_level:
                 real = np.arange(len(numbers)) < levels[level].real
-                numbers = tables.strided(numbers, np.where(real, one.unit, 0))
+                numbers = tables.stride_tables(numbers, np.where(real, one.unit, 0))
             if level == one.pin:
                 break
-            wider, count = self._domains(level - 1)
+            wider, count = self._level_domains(level - 1)
             parent = np.zeros(len(numbers), dtype=np.int64)
             parent[levels[level].domain] = wider
             self.strata.append(_LevelTables(level, numbers, parent, count))
             used = np.flatnonzero(numbers != tables.none)
             used = used[np.argsort(parent[used], kind="stable")]
-            numbers = tables.merged(parent[used], numbers[used], count).numbers
+            numbers = tables.merge_tables(parent[used], numbers[used], count).numbers
         return numbers
 
-    def _domains(self, level: int) -> tuple[Ints, int]:
+    def _level_domains(self, level: int) -> tuple[Ints, int]:
         """Of each node the domain of a level, -1 for the whole, and how many there are."""
         problem = self.one.problem
         if level < 0:
@@ -233,38 +235,38 @@ class _TreeSearch:
         nodes = np.broadcast_to(np.arange(leaves.span.shape[1]) > 0, leaves.span.shape)
         before = [np.zeros_like(leaves.span)] * entered
         terms = [leaves.span, nodes.astype(np.int64), leaves.fragmentation, leaves.price]
-        costs = self.packing.pack([*before, *terms])
+        costs = self.packing.pack_terms([*before, *terms])
         made = [
-            tables.leaf(costs[:, kind, : most + 1])
+            tables.add_leaf(costs[:, kind, : most + 1])
             for kind, most in enumerate(leaves.most.tolist())
         ]
         return np.array([*made, tables.none], dtype=np.int64)
 
-    def _entered(self, level: int, numbers: Ints) -> Ints:
+    def _charge_entering(self, level: int, numbers: Ints) -> Ints:
         """Tables of a level's domains with what it costs to enter them."""
-        closed, apart = self._shut(level)
-        charges = [self._toll(level, domain, part) for part in (0, 1) for domain in (0, 1)]
-        return self.kept.tables.charged(numbers, closed + 2 * apart, charges)
+        closed, apart = self._unopened_domains(level)
+        charges = [self._entry_toll(level, domain, part) for part in (0, 1) for domain in (0, 1)]
+        return self.kept.tables.charge_tables(numbers, closed + 2 * apart, charges)
 
-    def _shut(self, level: int) -> tuple[Ints, Ints]:
+    def _unopened_domains(self, level: int) -> tuple[Ints, Ints]:
         """Of each domain whether it counts when entered: for the gang, for the sub-group."""
         problem, part = self.one.problem, self.one.part
         closed = np.ones(self.sizes[level], dtype=np.int64)
-        closed[problem.opened(problem.levels[level])] = 0
+        closed[problem.opened_domains(problem.levels[level])] = 0
         apart = np.zeros_like(closed)
         if part is not None and part.preferred == level:
             apart[:] = 1
             apart[[home for home in part.near if home < len(apart)]] = 0
         return closed, apart
 
-    def _charge(self, level: int, domains: Ints | int, parts: Ints | int) -> Ints:
+    def _entry_charges(self, level: int, domains: Ints | int, parts: Ints | int) -> Ints:
         """Packed: so many domains of a level, so many of the sub-group; shape (words, ...)."""
         domains, parts = np.asarray(domains, dtype=np.int64), np.asarray(parts, dtype=np.int64)
         terms = [np.zeros_like(domains)] * level + [domains]
         terms += [np.zeros_like(domains)] * (len(self.sizes) - level - 1)
-        return self.packing.pack([*terms, parts] if _has_parts(self.one) else terms)
+        return self.packing.pack_terms([*terms, parts] if _has_parts(self.one) else terms)
 
-    def _toll(self, level: int, domains: int, parts: int) -> tuple[int, ...]:
+    def _entry_toll(self, level: int, domains: int, parts: int) -> tuple[int, ...]:
         """The same for one domain, or for none: one int a word."""
         places = self.packing.places
         packed = [0] * self.packing.words
@@ -275,7 +277,7 @@ class _TreeSearch:
                 packed[word] += count << shift
         return tuple(packed)
 
-    def _above(self, domains: Ints) -> Ints:
+    def _outer_charges(self, domains: Ints) -> Ints:
         """What entering the wider domains of these costs, shape (words, domains)."""
         problem = self.one.problem
         pinned = problem.levels[self.one.pin].domain
@@ -285,12 +287,12 @@ class _TreeSearch:
         some = np.zeros(self.sizes[self.one.pin], dtype=np.int64)
         some[pinned] = np.arange(problem.nodes)
         for level in range(self.one.pin):
-            closed, apart = self._shut(level)
+            closed, apart = self._unopened_domains(level)
             wider = problem.levels[level].domain[some[domains]]
-            total += self._charge(level, closed[wider], apart[wider])
+            total += self._entry_charges(level, closed[wider], apart[wider])
         return total
 
-    def _hope(self, domains: Ints) -> tuple[Ints, ...]:
+    def _hope_terms(self, domains: Ints) -> tuple[Ints, ...]:
         """Of each pinned domain the term ``hope``, where the problem has it."""
         problem = self.one.problem
         if problem.required < 0:
@@ -304,7 +306,7 @@ class _TreeSearch:
         return (np.maximum(0, wanted - there[required[domains]]),)
 
     # -- down --------------------------------------------------------------------------------
-    def _walk(self, domain: int, taken: int) -> Ints:
+    def _read_choice(self, domain: int, taken: int) -> Ints:
         """Members by node, when a domain of the top takes so many."""
         tables, one = self.kept.tables, self.one
         takes = {domain: taken}
@@ -312,19 +314,21 @@ class _TreeSearch:
             inside = np.zeros(stratum.count, dtype=np.bool_)
             inside[list(takes)] = True
             among = np.flatnonzero(inside[stratum.parent] & (stratum.numbers != tables.none))
-            order = self._order(stratum, among)
-            merge = tables.merged(stratum.parent[order], stratum.numbers[order], stratum.count)
+            order = self._merge_order(stratum, among)
+            merge = tables.merge_tables(
+                stratum.parent[order], stratum.numbers[order], stratum.count
+            )
             found: dict[int, int] = {}
             unit = one.unit if stratum.level == one.unit_level else 1
             for parent, count in takes.items():
-                for place, part in tables.back(merge, parent, count):
+                for place, part in tables.trace_back(merge, parent, count):
                     found[int(order[place])] = part * unit
             takes = found
         row = np.zeros(one.problem.nodes, dtype=np.int64)
         row[list(takes)] = list(takes.values())
         return row
 
-    def _order(self, stratum: _LevelTables, among: Ints) -> Ints:
+    def _merge_order(self, stratum: _LevelTables, among: Ints) -> Ints:
         """These tables by parent; nodes that are alike side by side, else by number."""
         parent = stratum.parent[among]
         if stratum.level < len(self.sizes):

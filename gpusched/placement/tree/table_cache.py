@@ -62,7 +62,7 @@ class CachedTables:
     wholes: Ints = attrs.field(factory=lambda: np.zeros(0, dtype=np.int64))
     kinds: tuple[Ints, int, Ints] | None = None
 
-    def domains(self, leaves: Ints, domain: Ints, count: int) -> Ints:
+    def domain_tables(self, leaves: Ints, domain: Ints, count: int) -> Ints:
         """The table of each domain; only those with changed nodes are worked out.
 
         Args:
@@ -81,7 +81,7 @@ class CachedTables:
         if stale.any():
             # Nodes of one kind side by side: the same pairs come again and again.
             rows = useful_nodes_by_domain(rows, domain, leaves[rows], self.tables.members)
-            merge = self.tables.merged(domain[rows], leaves[rows], count)
+            merge = self.tables.merge_tables(domain[rows], leaves[rows], count)
             wholes = np.where(stale, merge.numbers, self.wholes if same else 0)
             self.leaves, self.domain, self.wholes = leaves, domain, wholes
         return self.wholes
@@ -94,7 +94,7 @@ class TableCache:
     _kinds: dict[Kind, CachedTables] = attrs.field(factory=dict)
     _sortings: dict[tuple[int, bytes], SortedNodes] = attrs.field(factory=dict)
 
-    def sorting(self, members: int, ask: Ints) -> SortedNodes:
+    def find_sorting(self, members: int, ask: Ints) -> SortedNodes:
         """How nodes were sorted last for so many members that ask for so much."""
         key = (members, ask.tobytes())
         found = self._sortings.pop(key, None) or SortedNodes()

@@ -47,7 +47,9 @@ class FreeAmounts:
         self.part_cost = 0
         """Cost of a group that loses parts, beside that of the parts."""
         self._lost: dict[int, list[int]] = {}
-        self.fits: dict[int, int] = {row: self.count(each) for row, each in self.free.items()}
+        self.fits: dict[int, int] = {
+            row: self.count_claimants(each) for row, each in self.free.items()
+        }
         self.room = sum(self.fits.values())
         """How many claimants fit now."""
         self.dead: set[int] = set()  # bundles that are out of the question
@@ -60,7 +62,7 @@ class FreeAmounts:
             sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
         ]
 
-    def count(self, free: Sequence[int]) -> int:
+    def count_claimants(self, free: Sequence[int]) -> int:
         """How many claimants these amounts hold."""
         least = -1
         for amount, ask in zip(free, self.request, strict=True):
@@ -71,12 +73,12 @@ class FreeAmounts:
                 least = fit
         return max(0, least)
 
-    def _recount(self, row: int) -> None:
-        fits = self.count(self.free[row])
+    def _recount_row(self, row: int) -> None:
+        fits = self.count_claimants(self.free[row])
         self.room += fits - self.fits[row]
         self.fits[row] = fits
 
-    def frees(self, number: int, row: int) -> list[int]:
+    def freed_amounts(self, number: int, row: int) -> list[int]:
         """What a bundle would free on a row."""
         freed = [0] * len(self.request)
         for m in self.bundles[number].members:
@@ -85,16 +87,16 @@ class FreeAmounts:
                 freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
         return freed
 
-    def draws(self, number: int) -> dict[int, int]:
+    def drawn_limits(self, number: int) -> dict[int, int]:
         """What a bundle would take from which limits."""
         bundle = self.bundles[number]
-        return self._draws((m for m in bundle.members if m not in self._gone), bundle.draws)
+        return self._count_draws((m for m in bundle.members if m not in self._gone), bundle.draws)
 
     def _draws_of(self, pick: ChosenBundle) -> dict[int, int]:
         """What a bundle that was taken drew."""
-        return self._draws(pick.members, self.bundles[pick.bundle].draws)
+        return self._count_draws(pick.members, self.bundles[pick.bundle].draws)
 
-    def _draws(self, members: Iterable[int], own: Iterable[int]) -> dict[int, int]:
+    def _count_draws(self, members: Iterable[int], own: Iterable[int]) -> dict[int, int]:
         draws: dict[int, int] = {}
         for limit in own:
             draws[limit] = draws.get(limit, 0) + 1
@@ -103,9 +105,9 @@ class FreeAmounts:
                 draws[limit] = draws.get(limit, 0) + 1
         return draws
 
-    def _shift(self, members: Iterable[int], number: int) -> None:
+    def _shift_amounts(self, members: Iterable[int], number: int) -> None:
         rows: set[int] = set()
-        self._charge(members, number, 1)
+        self._charge_limits(members, number, 1)
         for m in members:
             self._gone[m] = number
             member = self.members[m]
@@ -114,17 +116,17 @@ class FreeAmounts:
                 self.free[member.row] = [a + b for a, b in zip(free, member.frees, strict=True)]
                 rows.add(member.row)
         for row in sorted(rows):
-            self._recount(row)
+            self._recount_row(row)
 
-    def _charge(self, members: Iterable[int], number: int, sign: int) -> None:
+    def _charge_limits(self, members: Iterable[int], number: int, sign: int) -> None:
         accounts = self.bundles[number].loss.accounts
         if accounts and not self.loss_limits.empty:
             for m in members:
                 add_loss(self._lost, accounts, self.members[m].taken, sign)
 
-    def _unshift(self, members: Iterable[int], number: int) -> None:
+    def _unshift_amounts(self, members: Iterable[int], number: int) -> None:
         rows: set[int] = set()
-        self._charge(members, number, -1)
+        self._charge_limits(members, number, -1)
         for m in members:
             del self._gone[m]
             member = self.members[m]
@@ -133,7 +135,7 @@ class FreeAmounts:
                 self.free[member.row] = [a - b for a, b in zip(free, member.frees, strict=True)]
                 rows.add(member.row)
         for row in sorted(rows):
-            self._recount(row)
+            self._recount_row(row)
 
     def rows_of(self, number: int) -> Sequence[int]:
         """Rows on which a bundle frees anything."""
@@ -145,11 +147,11 @@ class FreeAmounts:
         lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
         return lost + each.extra
 
-    def stays(self, member: int) -> bool:
+    def is_staying(self, member: int) -> bool:
         """Whether the member has not left yet."""
         return member not in self._gone
 
-    def _gain(self, numbers: Iterable[int]) -> int:
+    def _count_gained(self, numbers: Iterable[int]) -> int:
         freed: dict[int, list[int]] = {}
         for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
             member = self.members[m]
@@ -157,13 +159,13 @@ class FreeAmounts:
                 continue
             known = freed.get(member.row) or self.free[member.row]
             freed[member.row] = [a + b for a, b in zip(known, member.frees, strict=True)]
-        return sum(self.count(free) - self.fits[row] for row, free in freed.items())
+        return sum(self.count_claimants(free) - self.fits[row] for row, free in freed.items())
 
-    def possible(self) -> list[int]:
+    def possible_bundles(self) -> list[int]:
         """Bundles that may be chosen, limits not counted."""
         return [n for n in range(len(self.bundles)) if n not in self.dead]
 
-    def _possible(self, number: int, drawn: Mapping[int, int]) -> bool:
+    def _is_possible(self, number: int, drawn: Mapping[int, int]) -> bool:
         if number in self.dead or number in self._picks:
             return False
         if all(m in self._gone for m in self.bundles[number].members):
@@ -173,7 +175,7 @@ class FreeAmounts:
         back = self._given_back(number)
         return all(
             self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
-            for limit, count in self.draws(number).items()
+            for limit, count in self.drawn_limits(number).items()
         )
 
     def _may_be_lost(self, number: int, before: Iterable[int] = ()) -> bool:
@@ -216,27 +218,29 @@ class FreeAmounts:
             losses.append(loss)
         return limits_hold(self.loss_limits, losses)
 
-    def _absorbs(self, number: int) -> list[int]:
+    def _absorbed_picks(self, number: int) -> list[int]:
         """Picks that a bundle would take over: they stand and fall with it then."""
         if len(self.bundles[number].members) == 1:
             return []
         group = self._of_group[self.bundles[number].group]
         picks = [other for other in group if other != number and other in self._picks]
-        return [other for other in picks if self._covers(number, other)]
+        return [other for other in picks if self._covers_bundle(number, other)]
 
     def _given_back(self, number: int) -> dict[int, int]:
         """What these drew for themselves."""
         if not self.bundles[number].draws:
             return {}
-        return self._draws((), (n for o in self._absorbs(number) for n in self.bundles[o].draws))
+        return self._count_draws(
+            (), (n for o in self._absorbed_picks(number) for n in self.bundles[o].draws)
+        )
 
-    def _take(self, number: int) -> None:
+    def _take_bundle(self, number: int) -> None:
         bundle = self.bundles[number]
-        for limit, count in self.draws(number).items():
+        for limit, count in self.drawn_limits(number).items():
             self.left[limit] -= count
         leaving = [m for m in bundle.members if m not in self._gone]
-        self._shift(leaving, number)
-        for other in self._absorbs(number):
+        self._shift_amounts(leaving, number)
+        for other in self._absorbed_picks(number):
             leaving += self._picks.pop(other).members
             for limit in self.bundles[other].draws:
                 self.left[limit] += 1
@@ -244,11 +248,11 @@ class FreeAmounts:
 
     def _put_back(self, number: int) -> None:
         pick = self._picks.pop(number)
-        self._unshift(pick.members, number)
+        self._unshift_amounts(pick.members, number)
         for limit, count in self._draws_of(pick).items():
             self.left[limit] += count
 
-    def _overlap(self, one: int, other: int) -> bool:
+    def _share_member(self, one: int, other: int) -> bool:
         """Whether two bundles have a member in common."""
         a, b = self.bundles[one], self.bundles[other]
         if a.group != b.group:
@@ -257,11 +261,11 @@ class FreeAmounts:
             return a.members == b.members
         return not set(a.members).isdisjoint(b.members)
 
-    def _covers(self, one: int, other: int) -> bool:
+    def _covers_bundle(self, one: int, other: int) -> bool:
         """Whether a bundle has every member of another."""
         return set(self.bundles[one].members).issuperset(self.bundles[other].members)
 
-    def _lessen(self, members: Iterable[int], bundles: Iterable[int]) -> None:
+    def _lower_limits(self, members: Iterable[int], bundles: Iterable[int]) -> None:
         """Members left for good: limits of bundles that went with them allow less."""
         left = set(members)
         for number in bundles:
@@ -277,9 +281,9 @@ class FreeAmounts:
             for limit in lessened:
                 self.left[limit] = max(0, self.left[limit] - 1)
 
-    def density(self, number: int, row: int) -> tuple[int, int]:
+    def cost_density(self, number: int, row: int) -> tuple[int, int]:
         """What a bundle costs for what it frees on a row, in parts of ``RATIO``; then its order."""
-        freed = self.frees(number, row)
+        freed = self.freed_amounts(number, row)
         share = sum(
             amount * COST_RATIO // ask for amount, ask in zip(freed, self.request, strict=True)
         )

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from gpusched.placement.victims.free_amounts import FreeAmounts
-from gpusched.placement.victims.loss_limits import NO_LIMITS, LossLimits, is_freed, stricter
+from gpusched.placement.victims.loss_limits import NO_LIMITS, LossLimits, is_freed, is_stricter
 from gpusched.placement.victims.model import (
     BundleEntry,
     BundleSlot,
@@ -62,24 +62,24 @@ class VictimSearchState(FreeAmounts):
         self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
         self._heaps: dict[int, list[BundleEntry]] = {}
         self._offered = False
-        self._look()
-        self._index()
+        self._refresh_moves()
+        self._build_index()
 
     def set_free(self, row: int, free: Sequence[int]) -> None:
         """What is free on a row now, without what a choice would free."""
         if row not in self.free:
             return
         self.free[row] = list(free)
-        self._recount(row)
-        self._offer(row)
+        self._recount_row(row)
+        self._offer_moves(row)
 
     def remove_evicted(self, members: Iterable[int]) -> None:
         """These members have left for good; ``set_free`` tells what came of their rooms."""
         left = list(members)
         self._gone |= dict.fromkeys(left, -1)
-        self._lessen(left, sorted({n for m in left for n in self._of_member.get(m, ())}))
+        self._lower_limits(left, sorted({n for m in left for n in self._of_member.get(m, ())}))
 
-    def drop(self, bundles: Iterable[int]) -> None:
+    def drop_bundles(self, bundles: Iterable[int]) -> None:
         """These bundles are out of the question from now on."""
         rows: set[int] = set()
         for number in bundles:
@@ -87,20 +87,20 @@ class VictimSearchState(FreeAmounts):
                 self.dead.add(number)
                 rows.update(self._rows_of[number])
         for row in sorted(rows):
-            self._offer(row)
+            self._offer_moves(row)
 
     def set_loss_limits(self, limits: LossLimits) -> None:
         """Take over what queues may lose now."""
         known, self.loss_limits = self.loss_limits, limits
-        if known != limits and not stricter(limits, known):
+        if known != limits and not is_stricter(limits, known):
             for row in sorted(self._of_row):
-                self._offer(row)
+                self._offer_moves(row)
 
     def bundles_of(self, group: int) -> Sequence[int]:
         """Bundles of one group."""
         return self._of_group.get(group, ())
 
-    def choose(
+    def choose_bundles(
         self, need: int, taken: Callable[[Sequence[int]], None] = lambda _members: None
     ) -> VictimChoice | None:
         """The members that leave so that ``need`` claimants fit; None when no choice does.
@@ -111,38 +111,40 @@ class VictimSearchState(FreeAmounts):
             need: claimants.
             taken: told the members of each step, before sources are asked for their keys again.
         """
-        self._look()
+        self._refresh_moves()
         self._lost.clear()
         self._offer_all()
         touched: set[int] = set()
         open_sides = self._open_sides()
-        while self.room < need and (move := self._best(need - self.room)) is not None:
+        while self.room < need and (move := self._best_move(need - self.room)) is not None:
             for number in move.bundles:
-                self._take(number)
+                self._take_bundle(number)
                 touched.update(self._rows_of[number])
                 if len(self._sources) > 1:
                     taken(self._picks[number].members)
             if len(self._sources) > 1 and self.room < need:
-                self._look()
+                self._refresh_moves()
             if open_sides != (open_sides := self._open_sides()):
                 for row in sorted(self._of_row):
-                    self._offer(row)  # what was freed inside a department lets it take elsewhere
+                    self._offer_moves(
+                        row
+                    )  # what was freed inside a department lets it take elsewhere
             for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
-                self._offer(row)
+                self._offer_moves(row)
         self.reach = self.room
-        chosen = self._spare(need) if self.room >= need else None
+        chosen = self._give_back_unneeded(need) if self.room >= need else None
         if chosen is not None and not self._limits_hold():
             chosen = None
         for number in sorted(self._picks):
             self._put_back(number)
         for row in sorted(touched):
-            self._offer(row)
+            self._offer_moves(row)
         for slot in sorted(self._again):
-            self._push(slot, self._move_of(slot))
+            self._push_move(slot, self._move_of(slot))
         self._again.clear()
         return chosen
 
-    def weigh(
+    def weigh_choice(
         self, picked: Iterable[int], need: int, holds: Callable[[], bool] | None = None
     ) -> VictimChoice | None:
         """The choice of these bundles, less those that are not needed; None where it is none.
@@ -156,16 +158,16 @@ class VictimSearchState(FreeAmounts):
         self._lost.clear()
         limits, self.loss_limits = self.loss_limits, NO_LIMITS  # they are about all together
         for number in picked:
-            possible = possible and self._possible(number, {})
+            possible = possible and self._is_possible(number, {})
             if not possible:
                 break
-            self._take(number)
+            self._take_bundle(number)
         self.loss_limits = limits
         possible = possible and self._limits_hold()
         if holds is not None:
-            chosen = self._choice() if possible and holds() else None
+            chosen = self._build_choice() if possible and holds() else None
         else:
-            chosen = self._spare(need) if possible and self.room >= need else None
+            chosen = self._give_back_unneeded(need) if possible and self.room >= need else None
         for number in sorted(self._picks):
             self._put_back(number)
         return chosen
@@ -175,7 +177,7 @@ class VictimSearchState(FreeAmounts):
         """How many sources there are."""
         return len(self._sources)
 
-    def cheapest(self) -> int:
+    def cheapest_cost(self) -> int:
         """What the cheapest bundle costs that may be chosen, whatever its rank; 0 for none."""
         while self._ascending:
             number = self._ascending[-1]
@@ -185,13 +187,13 @@ class VictimSearchState(FreeAmounts):
             self._ascending.pop()
         return 0
 
-    def ranks(self) -> list[VictimRank]:
+    def possible_ranks(self) -> list[VictimRank]:
         """Where bundles stand that may be chosen, smallest first."""
-        return sorted({self.rank_of(number) for number in self.possible()})
+        return sorted({self.rank_of(number) for number in self.possible_bundles()})
 
-    def alive(self, rank: VictimRank) -> list[int]:
+    def bundles_up_to(self, rank: VictimRank) -> list[int]:
         """Bundles that may be chosen, of this rank and smaller ones."""
-        return [n for n in self.possible() if self.rank_of(n) <= rank]
+        return [n for n in self.possible_bundles() if self.rank_of(n) <= rank]
 
     def _open_sides(self) -> tuple[bool, ...]:
         """Of each right, whether what it needs freed is freed by what is picked."""
@@ -199,7 +201,7 @@ class VictimSearchState(FreeAmounts):
             is_freed(right.frees, self._lost) for side in self.loss_limits.sides for right in side
         )
 
-    def _index(self) -> None:
+    def _build_index(self) -> None:
         for number, bundle in enumerate(self.bundles):
             for m in bundle.members:
                 self._of_member.setdefault(m, []).append(number)
@@ -218,12 +220,12 @@ class VictimSearchState(FreeAmounts):
             self._offer_row(row)
         for number, bundle in enumerate(self.bundles):
             if len(bundle.members) > 1:
-                self._push((-1 - number, 0), self._own_move(number))
+                self._push_move((-1 - number, 0), self._own_move(number))
 
     def _by_cost(self, number: int) -> tuple[Any, ...]:
         return (self.rank_of(number), self.cost_of(number), self.bundles[number].order)
 
-    def _look(self) -> None:
+    def _refresh_moves(self) -> None:
         self._keys = {source: self._source_key(source) for source in self._sources}
 
     def rank_of(self, number: int) -> VictimRank:
@@ -231,24 +233,24 @@ class VictimSearchState(FreeAmounts):
         bundle = self.bundles[number]
         return (self._keys[bundle.source], bundle.rank)
 
-    def _push(self, slot: BundleSlot, move: EvictionOption | None) -> None:
+    def _push_move(self, slot: BundleSlot, move: EvictionOption | None) -> None:
         """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
         stamp = self._stamps.get(slot, 0) + 1
         self._stamps[slot] = stamp
         if move is not None:
             heap = self._heaps.setdefault(move.source, [])
-            heappush(heap, (move.key(2**30, self.bundles), slot, stamp, move))
+            heappush(heap, (move.sort_key(2**30, self.bundles), slot, stamp, move))
 
-    def _offer(self, row: int) -> None:
+    def _offer_moves(self, row: int) -> None:
         """Work out again what a row and the bundles on it offer."""
         if not self._offered:
             return
         self._offer_row(row)
         for number in self._of_row.get(row, ()):
             if len(self.bundles[number].members) > 1:
-                self._push((-1 - number, 0), self._own_move(number))
+                self._push_move((-1 - number, 0), self._own_move(number))
 
-    def _best(self, need: int) -> EvictionOption | None:
+    def _best_move(self, need: int) -> EvictionOption | None:
         """The move that costs least for each place that is needed."""
         pure = sorted(
             (source for source in self._heaps if source != _MIXED),
@@ -272,11 +274,11 @@ class VictimSearchState(FreeAmounts):
             heappop(heap)
             if self._stamps[slot] != stamp:
                 continue
-            if not all(self._possible(number, {}) for number in move.bundles):
+            if not all(self._is_possible(number, {}) for number in move.bundles):
                 self._again.add(slot)
-                self._push(slot, self._move_of(slot))
+                self._push_move(slot, self._move_of(slot))
                 continue
-            exact = move.key(need, self.bundles)
+            exact = move.sort_key(need, self.bundles)
             held.append((exact, entry))
             if best is None or exact < best:
                 best, found = exact, move
@@ -285,9 +287,9 @@ class VictimSearchState(FreeAmounts):
         return found
 
     def _own_move(self, number: int) -> EvictionOption | None:
-        if not self._possible(number, {}):
+        if not self._is_possible(number, {}):
             return None
-        gain = self._gain([number])
+        gain = self._count_gained([number])
         if not gain:
             return None
         bundle = self.bundles[number]
@@ -297,9 +299,9 @@ class VictimSearchState(FreeAmounts):
         """A move of each source that has bundles on a row, and one of all of them together."""
         sources = sorted({self.bundles[number].source for number in self._of_row.get(row, ())})
         for source in sources:
-            self._push((row, source), self._row_move(row, source))
+            self._push_move((row, source), self._row_move(row, source))
         if len(sources) > 1:
-            self._push((row, _MIXED), self._row_move(row, _MIXED))
+            self._push_move((row, _MIXED), self._row_move(row, _MIXED))
 
     def _move_of(self, slot: BundleSlot) -> EvictionOption | None:
         place, source = slot
@@ -315,66 +317,66 @@ class VictimSearchState(FreeAmounts):
         found: list[EvictionOption] = []
         if source == _MIXED:
             numbers.sort(key=self._by_cost)
-        first = self._gather(row, numbers)
+        first = self._gather_bundles(row, numbers)
         if first is not None:
             found.append(first)
         if first is None or len(first.bundles) > 1:
-            dense = self._gather(
-                row, sorted(numbers, key=lambda n: (self.rank_of(n), *self.density(n, row)))
+            dense = self._gather_bundles(
+                row, sorted(numbers, key=lambda n: (self.rank_of(n), *self.cost_density(n, row)))
             )
             if dense is not None:
                 found.append(dense)
         if not found:
             return None
-        return min(found, key=lambda move: move.key(2**30, self.bundles))
+        return min(found, key=lambda move: move.sort_key(2**30, self.bundles))
 
-    def _gather(self, row: int, numbers: Sequence[int]) -> EvictionOption | None:
+    def _gather_bundles(self, row: int, numbers: Sequence[int]) -> EvictionOption | None:
         free = list(self.free[row])
         base = self.fits[row]
         drawn: dict[int, int] = {}
         taken: list[int] = []
         for number in numbers:
-            if not self._possible(number, drawn):
+            if not self._is_possible(number, drawn):
                 continue
-            freed = self.frees(number, row)
+            freed = self.freed_amounts(number, row)
             if not any(freed):
                 continue
             if not self._may_be_lost(number, taken):
                 continue
-            others = [other for other in taken if self._overlap(number, other)]
-            if not all(self._covers(number, other) for other in others):
+            others = [other for other in taken if self._share_member(number, other)]
+            if not all(self._covers_bundle(number, other) for other in others):
                 continue
             for other in others:  # a whole gang replaces those of it that were spare
                 taken.remove(other)
-                free = [a - b for a, b in zip(free, self.frees(other, row), strict=True)]
-            for limit, count in self.draws(number).items():
+                free = [a - b for a, b in zip(free, self.freed_amounts(other, row), strict=True)]
+            for limit, count in self.drawn_limits(number).items():
                 drawn[limit] = drawn.get(limit, 0) + count
             free = [a + b for a, b in zip(free, freed, strict=True)]
             taken.append(number)
-            if self.count(free) > base:
+            if self.count_claimants(free) > base:
                 break
         else:
             return None
-        taken = self._needed(row, taken, free, base)
+        taken = self._needed_bundles(row, taken, free, base)
         if len(taken) > 1:
             taken.sort(key=self._by_cost, reverse=True)
         rank = max(self.bundles[number].rank for number in taken)
         cost = sum(self.cost_of(number) for number in taken)
         sources = {self.bundles[number].source for number in taken}
         source = sources.pop() if len(sources) == 1 else _MIXED
-        return EvictionOption(rank, cost, max(1, self._gain(taken)), tuple(taken), source)
+        return EvictionOption(rank, cost, max(1, self._count_gained(taken)), tuple(taken), source)
 
-    def _needed(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
+    def _needed_bundles(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
         if len(taken) == 1:
             return taken
         for number in sorted(taken, key=self._by_cost, reverse=True):
-            less = [a - b for a, b in zip(free, self.frees(number, row), strict=True)]
-            if self.count(less) > base:
+            less = [a - b for a, b in zip(free, self.freed_amounts(number, row), strict=True)]
+            if self.count_claimants(less) > base:
                 free = less
                 taken.remove(number)
         return taken
 
-    def _spare(self, need: int) -> VictimChoice:
+    def _give_back_unneeded(self, need: int) -> VictimChoice:
         """Give back, dearest first, bundles that are not needed."""
 
         def dearest(number: int) -> tuple[Any, ...]:
@@ -387,15 +389,15 @@ class VictimSearchState(FreeAmounts):
             pick = self._picks[number]
             self._put_back(number)
             if self.room < need or (held and not self._limits_hold()):
-                self._shift(pick.members, number)
+                self._shift_amounts(pick.members, number)
                 self._picks[number] = pick
                 for limit, count in self._draws_of(pick).items():
                     self.left[limit] -= count
             elif not held:
                 held = self._limits_hold()
-        return self._choice()
+        return self._build_choice()
 
-    def _choice(self) -> VictimChoice:
+    def _build_choice(self) -> VictimChoice:
         picks = tuple(pick for _, pick in sorted(self._picks.items()))
         cost = sum(self._cost_of_pick(pick.bundle) for pick in picks)
         parts = {each.group for pick in picks if (each := self.bundles[pick.bundle]).part}

@@ -79,7 +79,7 @@ def greedy_victims(model: VictimModel) -> GreedyVictims | None:
         return None
     search.give_back(state)
     picked = frozenset(state.picked)
-    if not search.holds(state) or any(picked.issuperset(each) for each in model.forbidden):
+    if not search.keeps_limits(state) or any(picked.issuperset(each) for each in model.forbidden):
         return None
     counts = [[0] * len(model.requests) for _ in model.rows]
     for (row, role), count in state.counts.items():
@@ -109,7 +109,7 @@ class _RoleSearch:
         """As many sub-groups complete as are needed, the largest first."""
         model = self._model
         left = {number: part.count for number, part in enumerate(model.parts) if part.counted}
-        ordered = sorted(left, key=lambda n: (-self._size(model.parts[n]), n))
+        ordered = sorted(left, key=lambda n: (-self._part_size(model.parts[n]), n))
         missing = model.parts_least
         while missing:
             number = next((n for n in ordered if left[n]), None)
@@ -123,7 +123,7 @@ class _RoleSearch:
             left[number] -= 1
         return state
 
-    def _size(self, part: IncomingPart) -> int:
+    def _part_size(self, part: IncomingPart) -> int:
         requests = self._model.requests
         return sum(
             max(requests[role], default=0) * most
@@ -141,7 +141,7 @@ class _RoleSearch:
         best: tuple[int, _State] | None = None
         for _, inside in sorted(rows.items()):
             tried = state.copy()
-            cost = self._place(tried, wanted, inside)
+            cost = self._place_members(tried, wanted, inside)
             if cost is not None and (best is None or cost < best[0]):
                 best = cost, tried
         return None if best is None else best[1]
@@ -157,14 +157,14 @@ class _RoleSearch:
         for roles, least in model.minima:
             missing = least - sum(placed[role] for role in roles)
             missing -= sum(1 for role in wanted if role in roles)
-            wanted += self._some(roles, missing, placed, wanted, bound)
+            wanted += self._smallest_members(roles, missing, placed, wanted, bound)
         missing = model.members - sum(placed) - len(wanted)
-        wanted += self._some(range(len(placed)), missing, placed, wanted, bound)
+        wanted += self._smallest_members(range(len(placed)), missing, placed, wanted, bound)
         if sum(placed) + len(wanted) < model.members:
             return None
-        return None if self._place(state, wanted, range(len(model.rows))) is None else state
+        return None if self._place_members(state, wanted, range(len(model.rows))) is None else state
 
-    def _some(
+    def _smallest_members(
         self,
         roles: Iterable[int],
         missing: int,
@@ -181,14 +181,16 @@ class _RoleSearch:
             found += [role] * max(0, min(left, missing - len(found)))
         return found
 
-    def _place(self, state: _State, wanted: Sequence[int], inside: Sequence[int]) -> int | None:
+    def _place_members(
+        self, state: _State, wanted: Sequence[int], inside: Sequence[int]
+    ) -> int | None:
         """Place members, the largest first; what is lost by that, or None."""
         requests = self._model.requests
         cost = 0
         for role in sorted(wanted, key=lambda r: (-max(requests[r], default=0), r)):
             best: _Way | None = None
             for row in inside:
-                way = self._way(state, row, role)
+                way = self._cheapest_way(state, row, role)
                 if way is not None and (
                     best is None or (way.cost, way.spare) < (best.cost, best.spare)
                 ):
@@ -196,8 +198,8 @@ class _RoleSearch:
             if best is None:
                 return None
             for bundle in best.bundles:
-                self._pick(state, bundle)
-            free = self._touch(state, best.row)
+                self._pick_bundle(state, bundle)
+            free = self._touch_row(state, best.row)
             state.free[best.row] = [a - b for a, b in zip(free, requests[role], strict=True)]
             key = (best.row, role)
             state.counts[key] = state.counts.get(key, 0) + 1
@@ -205,21 +207,21 @@ class _RoleSearch:
         return cost
 
     # -- bundles -----------------------------------------------------------------------------
-    def _touch(self, state: _State, row: int) -> list[int]:
+    def _touch_row(self, state: _State, row: int) -> list[int]:
         return state.free.setdefault(row, list(self._model.rows[row].free))
 
-    def _way(self, state: _State, row: int, role: int) -> _Way | None:
+    def _cheapest_way(self, state: _State, row: int, role: int) -> _Way | None:
         if row in state.free:
-            return self._find(state, row, role)
+            return self._find_bundles(state, row, role)
         key = (row, role)
         if key not in self._untouched:
-            self._untouched[key] = self._find(state, row, role)
+            self._untouched[key] = self._find_bundles(state, row, role)
         way = self._untouched[key]
-        if way is not None and all(self._possible(state, each) for each in way.bundles):
+        if way is not None and all(self._is_possible(state, each) for each in way.bundles):
             return way
-        return self._find(state, row, role)
+        return self._find_bundles(state, row, role)
 
-    def _find(self, state: _State, row: int, role: int) -> _Way | None:
+    def _find_bundles(self, state: _State, row: int, role: int) -> _Way | None:
         """The bundles that cost least for what they free, until the member fits."""
         model = self._model
         if not model.rows[row].most[role]:
@@ -231,7 +233,7 @@ class _RoleSearch:
         columns = [column for column, amount in enumerate(request) if amount]
         keyed = []
         for bundle, freed in self._on_row[row].items():
-            if not self._possible(state, bundle):
+            if not self._is_possible(state, bundle):
                 continue
             share = sum(
                 min(freed[c], max(0, request[c] - free[c])) * COST_RATIO // request[c]
@@ -257,7 +259,7 @@ class _RoleSearch:
         cost = sum(model.costs[bundle] for bundle in taken)
         return _Way(cost, free[0] - request[0], row, tuple(taken))
 
-    def _possible(self, state: _State, bundle: int) -> bool:
+    def _is_possible(self, state: _State, bundle: int) -> bool:
         model = self._model
         if bundle in state.picked:
             return False
@@ -270,7 +272,7 @@ class _RoleSearch:
             model.loss_limits, state.lost, model.losses[bundle]
         )
 
-    def _pick(self, state: _State, bundle: int, sign: int = 1) -> None:
+    def _pick_bundle(self, state: _State, bundle: int, sign: int = 1) -> None:
         if sign > 0:
             state.picked[bundle] = None
         else:
@@ -282,7 +284,7 @@ class _RoleSearch:
             add_loss(state.lost, loss.accounts, loss.taken, sign)
         for row in self._rows_of.get(bundle, ()):
             freed = self._on_row[row][bundle]
-            free = self._touch(state, row)
+            free = self._touch_row(state, row)
             state.free[row] = [a + sign * b for a, b in zip(free, freed, strict=True)]
 
     # -- in the end --------------------------------------------------------------------------
@@ -299,26 +301,26 @@ class _RoleSearch:
             for bundle in inside:
                 if is_freed([(account, column, amount)], state.lost):
                     break
-                if self._possible(state, bundle):
-                    self._pick(state, bundle)
+                if self._is_possible(state, bundle):
+                    self._pick_bundle(state, bundle)
             if not is_freed([(account, column, amount)], state.lost):
                 return False
         return True
 
     def give_back(self, state: _State) -> None:
         """Let stay who is not needed, the dearest first."""
-        held = self.holds(state)
+        held = self.keeps_limits(state)
         for bundle in sorted(state.picked, key=lambda each: (-self._model.costs[each], each)):
-            self._pick(state, bundle, -1)
+            self._pick_bundle(state, bundle, -1)
             short = any(
                 min(state.free[row], default=0) < 0 for row in self._rows_of.get(bundle, ())
             )
-            if short or (held and not self.holds(state)):
-                self._pick(state, bundle)
+            if short or (held and not self.keeps_limits(state)):
+                self._pick_bundle(state, bundle)
             elif not held:
-                held = self.holds(state)
+                held = self.keeps_limits(state)
 
-    def holds(self, state: _State) -> bool:
+    def keeps_limits(self, state: _State) -> bool:
         """Whether queues may lose what is picked, as a whole."""
         limits = self._model.loss_limits
         return limits.empty or limits_hold(limits, [self._model.losses[n] for n in state.picked])

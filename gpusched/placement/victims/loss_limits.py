@@ -137,7 +137,7 @@ def may_go_next(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: Bun
     )
 
 
-def stricter(limits: LossLimits, known: LossLimits) -> bool:
+def is_stricter(limits: LossLimits, known: LossLimits) -> bool:
     """Whether limits of the same shape allow nothing that known ones did not."""
     if len(limits.sides) != len(known.sides) or not _amounts_within(limits.most, known.most):
         return False

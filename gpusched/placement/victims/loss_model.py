@@ -34,10 +34,10 @@ class _LossModel:
 
     def add(self, limits: LossLimits) -> None:
         """Add the limits, see ``add_loss_limits``."""
-        self._free(limits.frees)
+        self._free_amounts(limits.frees)
         for account, column, amount in limits.most:
-            if self._most(account, column) > amount:
-                self._model.add(self._lost(account, column) <= amount)
+            if self._largest_loss(account, column) > amount:
+                self._model.add(self._total_loss(account, column) <= amount)
         for side, rights in enumerate(limits.sides):
             members = [n for n, each in enumerate(self._losses) if each.side == side]
             if not members:
@@ -47,37 +47,37 @@ class _LossModel:
             for number in members:
                 self._model.add(self._leaves[number] <= sum(chosen))
             for literal, right in zip(chosen, rights, strict=True):
-                self._free(right.frees, literal)
-                self._above(right, members, literal)
-                self._returns(right, members, literal)
+                self._free_amounts(right.frees, literal)
+                self._limit_excess(right, members, literal)
+                self._forbid_returns(right, members, literal)
 
-    def _free(self, frees: tuple[Amount, ...], *enforced: Any) -> None:
+    def _free_amounts(self, frees: tuple[Amount, ...], *enforced: Any) -> None:
         for account, column, amount in frees:
             if amount > 0:
-                rule = self._model.add(self._lost(account, column) >= amount)
+                rule = self._model.add(self._total_loss(account, column) >= amount)
                 if enforced:
                     rule.only_enforce_if(*enforced)
 
-    def _most(self, account: int, column: int) -> int:
+    def _largest_loss(self, account: int, column: int) -> int:
         return sum(self._losses[n].taken[column] for n in self._inside.get(account, ()))
 
-    def _lost(self, account: int, column: int) -> Any:
+    def _total_loss(self, account: int, column: int) -> Any:
         """What an account loses in all, as one variable."""
         known = self._sums.get((account, column))
         if known is None:
-            known = self._model.new_int_var(0, self._most(account, column), "")
+            known = self._model.new_int_var(0, self._largest_loss(account, column), "")
             self._sums[account, column] = known
-            self._model.add(known == self._taken(self._inside.get(account, []), column))
+            self._model.add(known == self._taken_amount(self._inside.get(account, []), column))
         return known
 
-    def _taken(self, numbers: list[int], column: int) -> Any:
+    def _taken_amount(self, numbers: list[int], column: int) -> Any:
         return sum(
             self._losses[n].taken[column] * self._leaves[n]
             for n in numbers
             if self._losses[n].taken[column]
         )
 
-    def _above(self, right: LossRight, members: list[int], literal: Any) -> None:
+    def _limit_excess(self, right: LossRight, members: list[int], literal: Any) -> None:
         """All but the last step of an account take less than what it holds too much."""
         model, leaves, losses = self._model, self._leaves, self._losses
         for account, over in right.above:
@@ -92,7 +92,9 @@ class _LossModel:
                     for number in alike:
                         model.add(leaves[number] <= sum(by) + literal.negated())
                 for column, enforced in zip(columns, by, strict=True):
-                    rest = self._taken(alike, column) - self._largest_last_step(alike, column)
+                    rest = self._taken_amount(alike, column) - self._largest_last_step(
+                        alike, column
+                    )
                     model.add(rest <= over[column] - 1).only_enforce_if([literal, enforced])
 
     def _largest_last_step(self, numbers: list[int], column: int) -> Any:
@@ -110,7 +112,7 @@ class _LossModel:
             total += (size - smaller) * reached
         return total
 
-    def _returns(self, right: LossRight, members: list[int], literal: Any) -> None:
+    def _forbid_returns(self, right: LossRight, members: list[int], literal: Any) -> None:
         """No gang could claim back what it loses."""
         gangs: dict[int, list[int]] = {}
         for number in members if right.returns else ():
@@ -130,7 +132,7 @@ class _LossModel:
             for number in numbers:
                 self._model.add(self._leaves[number] <= sum(by) + literal.negated())
             for (account, column, limit), enforced in zip(ways, by, strict=True):
-                others = self._lost(account, column) - self._taken(numbers, column)
+                others = self._total_loss(account, column) - self._taken_amount(numbers, column)
                 self._model.add(others <= limit - 1).only_enforce_if([literal, enforced])
 
     def _never_more(self, account: int, column: int, limit: int, numbers: list[int]) -> bool:

@@ -31,7 +31,7 @@ class VictimLowerBound:
     rank: VictimRank
     cost: int
 
-    def allows(self, rank: VictimRank, cost: int) -> bool:
+    def allows_better(self, rank: VictimRank, cost: int) -> bool:
         """Whether something better than this rank and cost may exist."""
         return (self.rank, self.cost) < (rank, cost)
 
@@ -46,7 +46,7 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
     if field.room >= need:
         return VictimLowerBound((), 0)
     by_rank: dict[VictimRank, list[int]] = {}
-    for number in field.possible():
+    for number in field.possible_bundles():
         by_rank.setdefault(field.rank_of(number), []).append(number)
     numbers: list[int] = []
     gone: dict[int, None] = {}
@@ -60,7 +60,7 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
         room += _fits_gained(field, leaving, free, fits)
         if room >= need:
             parts = all(field.bundles[number].part for number in numbers)
-            least = _cost(field, numbers, need, fits) + parts * field.part_cost
+            least = _least_cost(field, numbers, need, fits) + parts * field.part_cost
             return VictimLowerBound(rank, least)
     return None
 
@@ -68,7 +68,7 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
 def claimants_that_fit_at_most(field: VictimSearchState) -> int:
     """Number of claimants that would fit if every possible victim left, limits not counted."""
     free = {row: list(amounts) for row, amounts in field.free.items()}
-    leaving = dict.fromkeys(m for n in field.possible() for m in field.bundles[n].members)
+    leaving = dict.fromkeys(m for n in field.possible_bundles() for m in field.bundles[n].members)
     return field.room + _fits_gained(field, leaving, free, dict(field.fits))
 
 
@@ -82,18 +82,20 @@ def _fits_gained(
     rows: dict[int, None] = {}
     for m in leaving:
         member = field.members[m]
-        if member.row in free and field.stays(m):
+        if member.row in free and field.is_staying(m):
             free[member.row] = [a + b for a, b in zip(free[member.row], member.frees, strict=True)]
             rows[member.row] = None
     gained = 0
     for row in rows:
-        count = field.count(free[row])
+        count = field.count_claimants(free[row])
         gained += count - fits[row]
         fits[row] = count
     return gained
 
 
-def _cost(field: VictimSearchState, numbers: Iterable[int], need: int, most: dict[int, int]) -> int:
+def _least_cost(
+    field: VictimSearchState, numbers: Iterable[int], need: int, most: dict[int, int]
+) -> int:
     of_row: dict[int, list[_Part]] = {}
     for m, share in _leaving_costs(field, numbers).items():
         member = field.members[m]
@@ -103,7 +105,7 @@ def _cost(field: VictimSearchState, numbers: Iterable[int], need: int, most: dic
     for row, parts in of_row.items():
         more = min(most[row] - field.fits[row], missing)
         if more > 0:
-            steps += _envelope(_row_costs(field, row, parts, more))
+            steps += _convex_envelope(_row_costs(field, row, parts, more))
     steps.sort()
     return -(-sum(steps[:missing]) // COST_RATIO)
 
@@ -115,7 +117,7 @@ def _leaving_costs(field: VictimSearchState, numbers: Iterable[int]) -> dict[int
         inside = [
             m
             for m in field.bundles[number].members
-            if field.stays(m) and field.members[m].row in field.free
+            if field.is_staying(m) and field.members[m].row in field.free
         ]
         if not inside:
             continue
@@ -154,7 +156,7 @@ def _row_costs(field: VictimSearchState, row: int, parts: list[_Part], more: int
     return costs
 
 
-def _envelope(costs: list[int]) -> list[int]:
+def _convex_envelope(costs: list[int]) -> list[int]:
     """Steps of the lower convex envelope of costs, from nothing on, rounded down."""
     hull = [(0, 0)]
     for count, cost in enumerate(costs, 1):

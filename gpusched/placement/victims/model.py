@@ -94,7 +94,7 @@ class EvictionOption:
     bundles: tuple[int, ...]
     source: int
 
-    def key(self, need: int, orders: Sequence[VictimBundle]) -> tuple[Any, ...]:
+    def sort_key(self, need: int, orders: Sequence[VictimBundle]) -> tuple[Any, ...]:
         """Among moves of one source."""
         gain = min(self.gain, need)
         order = orders[self.bundles[0]].order

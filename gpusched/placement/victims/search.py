@@ -180,13 +180,13 @@ def find_cheaper_victims_for_roles(
     Raises:
         SolverFault: as above.
     """
-    if incumbent is not None and not bound.allows(*incumbent):
+    if incumbent is not None and not bound.allows_better(*incumbent):
         return VictimSearchResult(SearchOutcome.INFEASIBLE)
     seconds = spent = 0.0
     outcome = SearchOutcome.INFEASIBLE
     ranks = [
         rank
-        for rank in field.ranks()
+        for rank in field.possible_ranks()
         if rank >= bound.rank and (incumbent is None or rank <= incumbent[0])
     ]
     for rank in ranks:
@@ -221,25 +221,25 @@ def _cheapest_up_to_rank(
     far = bool(field.loss_limits.empty)
     numbers = [
         number
-        for number in field.alive(rank)
+        for number in field.bundles_up_to(rank)
         if (cost is None or field.cost_of(number) < cost)
         and not (far and not field.rows_of(number))
     ]
     if len(numbers) > BUNDLES_MAX:
         return VictimSearchResult(SearchOutcome.UNKNOWN)
-    rows, still = _rows(field, wanted, numbers)
+    rows, still = _candidate_rows(field, wanted, numbers)
     if sum(len(row.most) for _, row in rows) > COUNTS_MAX:
         return VictimSearchResult(SearchOutcome.UNKNOWN)
-    model = _model(
+    model = _build_model(
         field, wanted, numbers, (rows, still), cost=cost, effort=effort, forbidden=forbidden
     )
 
     def weighed(picked: Sequence[int], counts: Sequence[Sequence[int]]) -> VictimChoice | None:
         bundles = [numbers[number] for number in picked if number < len(numbers)]
         if wanted.is_one_role:
-            return field.weigh(bundles, wanted.members)
+            return field.weigh_choice(bundles, wanted.members)
         found = [row for row, _ in rows]
-        return field.weigh(bundles, 0, lambda: _newcomers_fit(field, wanted, found, counts))
+        return field.weigh_choice(bundles, 0, lambda: _newcomers_fit(field, wanted, found, counts))
 
     first: VictimChoice | None = None
     if cost is None and (quick := greedy_victims(model)) is not None:
@@ -267,7 +267,7 @@ def _cheapest_up_to_rank(
     )
 
 
-def _model(
+def _build_model(
     field: VictimSearchState,
     wanted: IncomingRoles,
     numbers: Sequence[int],
@@ -279,7 +279,7 @@ def _model(
 ) -> VictimModel:
     """The model of these bundles; ``found`` has the rows and how many claimants fit without them."""
     rows, still = found
-    groups, lone = _groups(field, numbers)
+    groups, lone = _bundle_groups(field, numbers)
     costs = tuple(
         field.cost_of(number) + field.part_cost * (place in lone)
         for place, number in enumerate(numbers)
@@ -293,9 +293,9 @@ def _model(
         rows=tuple(row for _, row in rows),
         costs=costs,
         limits=_binding_limits(field, numbers),
-        exclusive=_exclusive(field, numbers),
+        exclusive=_exclusive_pairs(field, numbers),
         cost_max=cost - 1 if cost is not None else sum(costs) + field.part_cost * len(groups),
-        forbidden=_forbidden(numbers, forbidden),
+        forbidden=_forbidden_sets(numbers, forbidden),
         parts=tuple(_incoming_part(part, rows) for part in wanted.parts),
         parts_least=wanted.parts_least,
         holders=tuple(
@@ -312,7 +312,7 @@ def _model(
     )
 
 
-def _rows(
+def _candidate_rows(
     field: VictimSearchState, wanted: IncomingRoles, numbers: Sequence[int]
 ) -> tuple[list[tuple[int, CandidateRow]], int]:
     """Rows where claimants may fit; with one role, how many fit on rows without evictions."""
@@ -320,9 +320,9 @@ def _rows(
     leaving: dict[int, dict[int, None]] = {}
     for place, number in enumerate(numbers):
         for row in field.rows_of(number):
-            freed.setdefault(row, []).append((place, tuple(field.frees(number, row))))
+            freed.setdefault(row, []).append((place, tuple(field.freed_amounts(number, row))))
         for m in field.bundles[number].members:
-            if field.stays(m):
+            if field.is_staying(m):
                 leaving.setdefault(field.members[m].row, {})[m] = None
     if wanted.is_one_role:
         still = sum(fits for row, fits in field.fits.items() if row not in freed)
@@ -360,7 +360,7 @@ def _row_domains(
     return tuple(0 if known is None else known.get(row, -1) for row, _ in rows)
 
 
-def _groups(
+def _bundle_groups(
     field: VictimSearchState, numbers: Sequence[int]
 ) -> tuple[tuple[tuple[int, ...], ...], frozenset[int]]:
     """Parts of one group, where there are several; and those that are the only part of theirs."""
@@ -374,7 +374,7 @@ def _groups(
     return several, frozenset(each[0] for each in parts.values() if len(each) == 1)
 
 
-def _forbidden(
+def _forbidden_sets(
     numbers: Sequence[int], forbidden: Sequence[frozenset[int]]
 ) -> tuple[tuple[int, ...], ...]:
     """Forbidden sets by the places of their bundles; those that cannot be picked are left out."""
@@ -391,7 +391,7 @@ def _binding_limits(
 ) -> tuple[tuple[tuple[tuple[int, int], ...], int], ...]:
     drawn: dict[int, list[tuple[int, int]]] = {}
     for place, number in enumerate(numbers):
-        for limit, count in field.draws(number).items():
+        for limit, count in field.drawn_limits(number).items():
             drawn.setdefault(limit, []).append((place, count))
     return tuple(
         (tuple(terms), field.left[limit])
@@ -400,7 +400,9 @@ def _binding_limits(
     )
 
 
-def _exclusive(field: VictimSearchState, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def _exclusive_pairs(
+    field: VictimSearchState, numbers: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
     """Bundles that share members: one of them at most."""
     groups: dict[int, list[tuple[int, int]]] = {}
     for place, number in enumerate(numbers):

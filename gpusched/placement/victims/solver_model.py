@@ -151,8 +151,8 @@ class VictimModel:
 
         model = new_solver_model()
         leaves = [model.new_bool_var(f"b{number}") for number in range(len(self.costs))]
-        counts = [self._row(model, leaves, row, number) for number, row in enumerate(self.rows)]
-        self._totals(model, counts, leaves)
+        counts = [self._add_row(model, leaves, row, number) for number, row in enumerate(self.rows)]
+        self._require_totals(model, counts, leaves)
         for terms, left in self.limits:
             model.add(sum(count * leaves[number] for number, count in terms) <= left)
         for one, other in self.exclusive:
@@ -162,7 +162,7 @@ class VictimModel:
         self._sub_groups(model, counts)
         if not self.loss_limits.empty:
             add_loss_limits(model, leaves, self.loss_limits, self.losses)
-        self._minimize(model, leaves)
+        self._minimize_cost(model, leaves)
         solver = cp_model.CpSolver()
         configure_solver(solver, budget_s=self.budget_s, workers=self.workers, seed=self.seed)
         solver.parameters.cp_model_probing_level = 2  # a third of the work for sub-groups
@@ -178,7 +178,7 @@ class VictimModel:
             return VictimModelResult(SearchOutcome.UNKNOWN, seconds=solver.wall_time, spent=spent)
         optimal = status == cp_model.OPTIMAL
         picked = tuple(n for n, variable in enumerate(leaves) if solver.boolean_value(variable))
-        if self._cost(picked) > self.cost_max:
+        if self._picked_cost(picked) > self.cost_max:
             outcome = SearchOutcome.INFEASIBLE if optimal else SearchOutcome.UNKNOWN
             return VictimModelResult(outcome, seconds=solver.wall_time, spent=spent)
         return VictimModelResult(
@@ -189,7 +189,7 @@ class VictimModel:
             spent=spent,
         )
 
-    def _minimize(self, model: Any, leaves: list[Any]) -> None:
+    def _minimize_cost(self, model: Any, leaves: list[Any]) -> None:
         total = sum(cost * leaves[number] for number, cost in enumerate(self.costs))
         for numbers in self.groups:
             touched = model.new_bool_var("")
@@ -203,12 +203,12 @@ class VictimModel:
                 model.add(leaves[number] == 0)
         model.minimize(total)
 
-    def _cost(self, picked: Sequence[int]) -> int:
+    def _picked_cost(self, picked: Sequence[int]) -> int:
         gone = frozenset(picked)
         groups = sum(1 for each in self.groups if not gone.isdisjoint(each))
         return sum(self.costs[number] for number in picked) + groups * self.group_cost
 
-    def _row(self, model: Any, leaves: list[Any], row: CandidateRow, number: int) -> list[Any]:
+    def _add_row(self, model: Any, leaves: list[Any], row: CandidateRow, number: int) -> list[Any]:
         """One count for each role that fits the row; together they get what is free and freed."""
         counts = [
             model.new_int_var(0, min(fits, self.most[role]), f"x{number}_{role}") if fits else None
@@ -235,10 +235,12 @@ class VictimModel:
                 <= free // scale
                 + sum(freed[column] // scale * leaves[bundle] for bundle, freed in row.freed)
             )
-        self._tighten(model, leaves, row, counts)
+        self._tighten_row(model, leaves, row, counts)
         return counts
 
-    def _tighten(self, model: Any, leaves: list[Any], row: CandidateRow, counts: list[Any]) -> None:
+    def _tighten_row(
+        self, model: Any, leaves: list[Any], row: CandidateRow, counts: list[Any]
+    ) -> None:
         """Where few fit unless a certain bundle leaves, say so: sums of resources alone let halves fit.
 
         A pod that needs a whole node is there only when each bundle on it left.
@@ -249,7 +251,7 @@ class VictimModel:
             inside = {n for n, _ in others}
             room = list(row.free)
             for n, freed in others:
-                if not self._covered(n, freed, row, inside):
+                if not self._is_covered(n, freed, row, inside):
                     room = [a + b for a, b in zip(room, freed, strict=True)]
             for role, x in enumerate(counts):
                 if x is None:
@@ -260,7 +262,7 @@ class VictimModel:
                     here = sum(leaves[n] for n, _ in row.freed if n in either)
                     model.add(x <= least + (most - least) * here)
 
-    def _covered(
+    def _is_covered(
         self, bundle: int, freed: tuple[int, ...], row: CandidateRow, inside: set[int]
     ) -> bool:
         """Whether a partner that may leave in place of a bundle frees at least as much on the row."""
@@ -347,7 +349,7 @@ class VictimModel:
             groups -= 1
         return groups
 
-    def _totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
+    def _require_totals(self, model: Any, counts: list[list[Any]], leaves: list[Any]) -> None:
         by_role = [
             [each[role] for each in counts if each[role] is not None]
             for role in range(len(self.requests))

@@ -27,7 +27,7 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
     """By class, the verdict on its first gang: it holds for the others until one is let in."""
     for gang in in_queue_order(session, gangs):
         kind = quota_class_of(session, gang)
-        state = session.queue_accounts.state()
+        state = session.queue_accounts.state_key()
         answer = refused.get(kind) if kind is not None else None
         if answer is None or answer[0] != state:
             answer = (state, first_refusal(session.hooks.reserve_checks, gang))
@@ -41,10 +41,10 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
         if holds_nothing(gang):
             continue
         entry = (session.queue_path(gang), session.view.minimum(gang))
-        session.queue_accounts.nominate(*entry)
+        session.queue_accounts.charge_nominated(*entry)
         charged.append(entry)
     for path, amounts in charged:
-        session.queue_accounts.nominate(path, amounts, times=-1)
+        session.queue_accounts.charge_nominated(path, amounts, times=-1)
 
 
 def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
@@ -57,14 +57,14 @@ def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
         for alike in kinds.values()
     ]
     for path, amounts, count in entries:
-        session.queue_accounts.nominate(path, amounts, times=count)
+        session.queue_accounts.charge_nominated(path, amounts, times=count)
     agreed = True
     for alike, (path, amounts, _) in zip(kinds.values(), entries, strict=True):
-        session.queue_accounts.nominate(path, amounts, times=-1)
+        session.queue_accounts.charge_nominated(path, amounts, times=-1)
         agreed = not first_refusal(session.hooks.reserve_checks, alike[0]).refuses
-        session.queue_accounts.nominate(path, amounts)
+        session.queue_accounts.charge_nominated(path, amounts)
         if not agreed:
             break
     for path, amounts, count in entries:
-        session.queue_accounts.nominate(path, amounts, times=-count)
+        session.queue_accounts.charge_nominated(path, amounts, times=-count)
     return agreed

@@ -46,7 +46,7 @@ def may_start_later(session: Session, gang: Gang) -> bool:
     """Whether a gang waits for places for its minimum, whatever room there is; nothing is refused."""
     if not gang.pending or not (gang.missing_members or not gang.placed) or lacks_pods(gang):
         return False
-    if session.nominations.has(gang):
+    if session.nominations.has_nomination(gang):
         return False  # its room is held for it already
     if session.outcomes.has_admission(gang):
         admitted = session.outcomes.is_admitted(gang)

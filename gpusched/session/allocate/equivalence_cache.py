@@ -36,7 +36,7 @@ class EquivalenceCache:
         kind = equivalence_class_of(self._session, gang) if self._known else None
         if kind is None:
             return None
-        state = self._state()
+        state = self._cache_state()
         known = self._known.get(kind)
         if known is None or known[0] != state:
             known = self._no_room.get(kind.timeless)
@@ -45,7 +45,7 @@ class EquivalenceCache:
             self._known[kind] = known
         return known[1]
 
-    def remember(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
+    def remember_refusal(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
         """The gang found no room. What only a reservation or a fault kept it from is not remembered.
 
         Args:
@@ -56,7 +56,7 @@ class EquivalenceCache:
         kind = equivalence_class_of(self._session, gang)
         if kind is None or refusal.reason in (Reason.RESERVED, Reason.BACK_OFF):
             return
-        known = self._known[kind] = (self._state(), refusal)
+        known = self._known[kind] = (self._cache_state(), refusal)
         # Room that is becoming free, or is made by moving others, may depend on reservations.
         moves = self._session.node_usage.now_and_later_differ or bool(self._session.placements)
         if ways > 1 or moves or refusal.reason != Reason.INSUFFICIENT_RESOURCES:
@@ -67,7 +67,7 @@ class EquivalenceCache:
     def _quota_allows(self, gang: Gang) -> bool:
         return not first_refusal(self._session.hooks.quota_checks, gang).refuses
 
-    def _state(self) -> CacheState:
+    def _cache_state(self) -> CacheState:
         session = self._session
         return (
             session.queue_accounts.version,
@@ -83,7 +83,7 @@ def quota_class_of(session: Session, gang: Gang) -> EquivalenceClass | None:
     Those with promises have rooms of their own, and rules between pods read their labels.
     """
     kind = session.cache.equivalence.class_of(gang)
-    if kind is None or session.nominations.has(gang):
+    if kind is None or session.nominations.has_nomination(gang):
         return None
     if session.class_infos.concern_equivalence_class(kind) and has_inter_pod_rules(
         session, [(pod_set, len(pod_set.pods)) for pod_set in gang.pod_sets]

@@ -297,7 +297,7 @@ def solve_problem(session: Session, problem: Problem) -> Solution:
     solution = place_gang(
         problem, session.effort, search=session.search, memory=session.cache.tables
     )
-    return _recorded(session, problem, solution)
+    return _record_solution(session, problem, solution)
 
 
 def solve_most(session: Session, problem: Problem, extra: int) -> Solution:
@@ -305,14 +305,14 @@ def solve_most(session: Session, problem: Problem, extra: int) -> Solution:
     solution = place_most_members(
         problem, extra, session.effort, search=session.search, memory=session.cache.tables
     )
-    return _recorded(session, problem, solution)
+    return _record_solution(session, problem, solution)
 
 
-def _recorded(session: Session, problem: Problem, solution: Solution) -> Solution:
+def _record_solution(session: Session, problem: Problem, solution: Solution) -> Solution:
     session.record_search(SearchRecord.from_solution(solution, problem))
     size = problem.nodes * len(problem.roles) // limits.WORK_NODES_A_UNIT
     solver = int(solution.work * limits.WORK_SOLVER_S)
-    session.work_budget.spend(limits.WORK_CLASS + size + solver)
+    session.work_budget.spend_units(limits.WORK_CLASS + size + solver)
     return solution
 
 
@@ -322,7 +322,7 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
     A promise for fewer members than it needs, as a crash may leave one, is none; nor is one of a
     queue that the gang has left for another, which has no quota for it.
     """
-    if len(session.nominations.places(gang)) < gang.members_at_start:
+    if len(session.nominations.nominated_places(gang)) < gang.members_at_start:
         return False
     if not matches_devices(gang):
         return _nominated_places_fit(session, gang)
@@ -340,7 +340,7 @@ def _nominated_places_fit(session: Session, gang: Gang) -> bool:
     with session.pipelining():
         # Each is lifted and placed again, so that none is in the way of itself.
         session.nominations.take_back(gang, statement)
-        left = list(session.nominations.places(gang))
+        left = list(session.nominations.nominated_places(gang))
         found = not first_refusal(session.hooks.quota_checks, gang).refuses
         while left and found:
             # Members may wait for each other: whoever can go first does.

@@ -196,7 +196,7 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
     whole = with_stand_ins(gang)
     if since and session.snapshot.now - since > session.snapshot.limits.repair_timeout_s:
         return
-    if whole.pending < gang.missing_members or session.nominations.has(gang):
+    if whole.pending < gang.missing_members or session.nominations.has_nomination(gang):
         return
     with session.pipelining():
         statement = session.statement()

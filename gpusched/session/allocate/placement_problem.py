@@ -66,9 +66,9 @@ def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
     named = [bounds.required, wish.preferred]
     for part in (*gang.sub_groups, *gang.parent_groups):
         named += [part.topology.required, part.topology.preferred]
-    levels = session.cluster_map.levels(*(name for name in named if name))
+    levels = session.cluster_map.problem_levels(*(name for name in named if name))
     columns, roles = _problem_roles(session, gang, bounds)
-    caps = () if bounds.rules is None else bounds.rules.caps(session, levels)
+    caps = () if bounds.rules is None else bounds.rules.build_member_caps(session, levels)
     roles, caps = _with_own_node_caps(roles, caps)
     slotted = sorted({pod_set.pod_class.gpu for pod_set in gang.pod_sets if pod_set.pod_class.gpu})
     states, slots = (
@@ -76,7 +76,7 @@ def build_problem(session: Session, gang: Gang, bounds: NodeBounds) -> Problem:
     )
     parts, holders, least = _problem_sub_groups(session, gang, levels)
     return Problem(
-        free=session.cluster_map.free(columns, tuple(slotted)),
+        free=session.cluster_map.free_amounts(columns, tuple(slotted)),
         roles=roles,
         members=gang.members_at_start,
         minima=tuple(
@@ -105,7 +105,7 @@ def _problem_roles(
         sorted({c for info in infos for c in info.request.columns.tolist()}), np.int64
     )
     named = {part.name: number for number, part in enumerate(gang.sub_groups)}
-    tight = session.cluster_map.tightness()
+    tight = session.cluster_map.domain_tightness()
     roles = []
     for pod_set, info in zip(gang.pod_sets, infos, strict=True):
         ask = np.zeros(len(columns), dtype=np.int64)
@@ -124,7 +124,7 @@ def _problem_roles(
                 fits=fits,
                 gpus=gpus,
                 part=named.get(pod_set.sub_group, -1),
-                price=_node_prices(info.class_fit.scores(), tight, fits),
+                price=_node_prices(info.class_fit.row_scores(), tight, fits),
             )
         )
     return columns, tuple(roles)
@@ -210,7 +210,9 @@ def _problem_sub_groups(
         SubGroupMinimum(
             least=gang.missing_in_sub_group(part),
             parent=number.get(part.parent, -1),
-            **_places(session, gang, part, levels, preferred=part.topology.preferred or counted),
+            **_sub_group_places(
+                session, gang, part, levels, preferred=part.topology.preferred or counted
+            ),
         )
         for part in gang.sub_groups
     )
@@ -218,7 +220,7 @@ def _problem_sub_groups(
         SubGroupHolder(
             least=missing_inside(gang, each.name, each.min_sub_groups),
             parent=number.get(each.parent, -1),
-            **_places(session, gang, each, levels, preferred=each.topology.preferred),
+            **_sub_group_places(session, gang, each, levels, preferred=each.topology.preferred),
         )
         for each in ordered
     )
@@ -231,7 +233,7 @@ def missing_inside(gang: Gang, name: str, needed: int) -> int:
     return max(0, needed - sum(not gang.missing_in_sub_group(each) for each in inside))
 
 
-def _places(
+def _sub_group_places(
     session: Session, gang: Gang, part: SubGroup, levels: Sequence[DomainLevel], *, preferred: str
 ) -> dict[str, Any]:
     """Level that a sub-group requires, level that it prefers, and where its members are."""

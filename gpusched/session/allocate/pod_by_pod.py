@@ -55,7 +55,7 @@ def has_inter_pod_rules(session: Session, pod_sets: Sequence[tuple[PodSet, int]]
     return any(
         session.pod_info(pod).gate is not None
         for pod_set, _ in pod_sets
-        if session.class_infos.concern(pod_set.pod_class)
+        if session.class_infos.may_have_pod_rules(pod_set.pod_class)
         for pod in pod_set.pods
     )
 
@@ -95,7 +95,7 @@ class InterPodSearch:
             for pod in in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]
         ]
 
-    def first(self) -> UnplacedPod | None:
+    def place_in_one_pass(self) -> UnplacedPod | None:
         """One pass; leaves its places, also when a pod finds none.
 
         Returns:
@@ -109,32 +109,32 @@ class InterPodSearch:
         count = sum(1 for each in self._members if each.pod_set is member.pod_set)
         return UnplacedPod(member.pod_set, member.pod, count - waiting)
 
-    def others(self) -> bool:
+    def search_other_ways(self) -> bool:
         """All other ways, from a clean start; leaves the places of the first that works."""
-        self._back(self._start)
-        if self._one_pass_is_exact() or self._hopeless():
+        self._go_back_to(self._start)
+        if self._one_pass_is_exact() or self._has_hopeless_pod():
             return False
         budget = self._session.cycle_state.get_or_make(_InterPodSteps, _InterPodSteps)
         self._steps = granted = min(POD_RULES_STEPS_MAX, budget.left)
-        found = self._search()
+        found = self._search_ways()
         budget.left -= granted - max(0, self._steps)
         return found
 
-    def _search(self) -> bool:
-        for members, rows, emptiest in self._ways():
+    def _search_ways(self) -> bool:
+        for members, rows, emptiest in self._placement_ways():
             if self._steps <= 0:
                 return False
             if not self._one_pass(members, rows, emptiest=emptiest):
                 return True
-            self._back(self._start)
-        return self._backtrack(0)
+            self._go_back_to(self._start)
+        return self._place_members_from(0)
 
     def _one_pass_is_exact(self) -> bool:
         """Whether one pass said all: equal members whose rules leave nothing to the order."""
         infos = [self._session.pod_info(member.pod) for member in self._members]
         return all(info is infos[0] and info.gate is not None and info.gate.exact for info in infos)
 
-    def _hopeless(self) -> bool:
+    def _has_hopeless_pod(self) -> bool:
         """Whether a pod has no place even alone, without its rules about other pods."""
         need: dict[str, int] = {}
         for member in self._members:
@@ -143,11 +143,11 @@ class InterPodSearch:
         for member in self._members:
             count = need.pop(member.pod.pod_class.digest, 0)
             class_fit = self._session.class_info(member.pod.pod_class).class_fit
-            if count and class_fit.total(self._rows, most=count) < count:
+            if count and class_fit.count_fitting(self._rows, most=count) < count:
                 return True
         return False
 
-    def _ways(self) -> Iterator[tuple[list[_SearchedPod], Bools | None, bool]]:
+    def _placement_ways(self) -> Iterator[tuple[list[_SearchedPod], Bools | None, bool]]:
         keys = sorted(
             {
                 term.topology_key
@@ -156,15 +156,15 @@ class InterPodSearch:
             }
         )
         for key in keys:
-            for rows in self._domains(key):
+            for rows in self._domain_rows(key):
                 yield self._members, rows, False
         yield self._members, self._rows, True
         yield self._members[::-1], self._rows, False
         yield self._members[::-1], self._rows, True
 
-    def _domains(self, key: str) -> Iterator[Bools]:
+    def _domain_rows(self, key: str) -> Iterator[Bools]:
         """Rows of each domain, that with most room for the first member first."""
-        domains = self._session.pod_counts.domains(key)
+        domains = self._session.pod_counts.domain_numbers(key)
         class_fit = self._session.class_info(self._members[0].pod.pod_class).class_fit
         most = len(self._members)
         found: list[tuple[int, int, Bools]] = []
@@ -173,7 +173,7 @@ class InterPodSearch:
             if self._rows is not None:
                 rows &= self._rows
             if rows.any():
-                found.append((-class_fit.total(rows, most=most), number, rows))
+                found.append((-class_fit.count_fitting(rows, most=most), number, rows))
         found.sort(key=lambda each: each[:2])
         return iter([rows for _, _, rows in found[:POD_RULES_DOMAINS_MAX]])
 
@@ -184,17 +184,17 @@ class InterPodSearch:
         """Pods that find no place, after rounds that go on while each places another pod."""
         left = list(members)
         while left:
-            rest = [each for each in left if not self._seat(each, rows, emptiest=emptiest)]
+            rest = [each for each in left if not self._place_member(each, rows, emptiest=emptiest)]
             if len(rest) == len(left):
                 return rest
             left = rest
         return left
 
-    def _seat(self, member: _SearchedPod, rows: Bools | None, *, emptiest: bool) -> bool:
-        self._session.work_budget.spend(WORK_STEP)
+    def _place_member(self, member: _SearchedPod, rows: Bools | None, *, emptiest: bool) -> bool:
+        self._session.work_budget.spend_units(WORK_STEP)
         while True:
             info = self._session.pod_info(member.pod)
-            row = _emptiest_row(info.class_fit, rows) if emptiest else info.class_fit.best(rows)
+            row = _emptiest_row(info.class_fit, rows) if emptiest else info.class_fit.best_row(rows)
             if row < 0:
                 return False
             self._steps -= 1
@@ -202,7 +202,7 @@ class InterPodSearch:
                 return True
 
     # -- backtracking ------------------------------------------------------------------------
-    def _backtrack(self, number: int) -> bool:
+    def _place_members_from(self, number: int) -> bool:
         """Place the members from this one on, going back where one is stuck."""
         if number == len(self._members):
             return True
@@ -212,16 +212,16 @@ class InterPodSearch:
             if self._steps <= 0:
                 return False
             self._steps -= 1
-            self._session.work_budget.spend(WORK_STEP)
+            self._session.work_budget.spend_units(WORK_STEP)
             mark = self._statement.checkpoint()
             if not self._statement.try_assign(member.pod, row, info.request):
                 continue
-            if self._backtrack(number + 1):
+            if self._place_members_from(number + 1):
                 return True
-            self._back(mark)
+            self._go_back_to(mark)
         return False
 
-    def _back(self, mark: int) -> None:
+    def _go_back_to(self, mark: int) -> None:
         self._statement.rollback(mark)
 
 
@@ -291,10 +291,10 @@ def _place_all(
     for pod_set, count in pod_sets:
         info = session.class_info(pod_set.pod_class)
         for pod in in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]:
-            row = info.class_fit.best(area.rows)
+            row = info.class_fit.best_row(area.rows)
             while row >= 0 and not statement.try_assign(pod, row, info.request):
                 info.class_fit.refresh()
-                row = info.class_fit.best(area.rows)
+                row = info.class_fit.best_row(area.rows)
             if row < 0:
                 statement.rollback(start)
                 return explain_shortage(session, pod_set, count, area, pod=pod)
@@ -307,7 +307,7 @@ def _place_by_inter_pod_search(
 ) -> Unschedulable | None:
     start = statement.checkpoint()
     search = InterPodSearch(session, pod_sets, statement, area.rows)
-    stuck = search.first()
+    stuck = search.place_in_one_pass()
     if stuck is None:
         return None
     # Told as things stand with the others placed: their rules are part of the reason.
@@ -317,7 +317,7 @@ def _place_by_inter_pod_search(
         refusal = explain_shortage(
             session, stuck.pod_set, count, area, pod=stuck.pod, placed=stuck.placed
         )
-    if search.others():
+    if search.search_other_ways():
         return None
     statement.rollback(start)
     return refusal
@@ -338,10 +338,14 @@ def _node_sets_that_fit(
             continue
         spare = 0
         for pod_set, count in pod_sets:
-            fit = session.class_info(pod_set.pod_class).class_fit.total(area.rows, most=count)
+            fit = session.class_info(pod_set.pod_class).class_fit.count_fitting(
+                area.rows, most=count
+            )
             if fit < count:
                 break
-            spare += session.class_info(pod_set.pod_class).class_fit.total(area.rows, most=2**20)
+            spare += session.class_info(pod_set.pod_class).class_fit.count_fitting(
+                area.rows, most=2**20
+            )
         else:
             kept.append((rank, spare, area))
     kept.sort(key=lambda each: each[:2])

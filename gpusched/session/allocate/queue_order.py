@@ -40,21 +40,21 @@ class _QueueBranch:
         self._lent = False
         self._ordered: list[tuple[Any, _QueueBranch]] = []
 
-    def sort(self, session: Session) -> None:
+    def sort_children(self, session: Session) -> None:
         """Put everything below in order."""
         self.queued = sorted(_keyed_gangs(session, self.line), key=_SORT_KEY)
         for _, child in sorted(self.below.items()):
-            child.sort(session)
-            self._enter(session, child)
+            child.sort_children(session)
+            self._push_child(session, child)
 
-    def requeue(self, session: Session, gang: Gang, *, turn: int) -> None:
+    def requeue_gang(self, session: Session, gang: Gang, *, turn: int) -> None:
         """Let a gang of this queue have one more turn."""
         for entry in _keyed_gangs(session, [gang], turn=turn):
             insort_right(self.queued, entry, lo=self._next, key=_SORT_KEY)
 
-    def _enter(self, session: Session, child: _QueueBranch) -> None:
+    def _push_child(self, session: Session, child: _QueueBranch) -> None:
         while (gang := child.next_gang()) is not None:
-            key = child.key(session, gang)
+            key = child.sort_key(session, gang)
             if key is not None:
                 insort_right(self._ordered, (key, child), key=_SORT_KEY)
                 return
@@ -67,7 +67,7 @@ class _QueueBranch:
             return
         _, child = self._ordered.pop(0)
         child.leave_out_next(session)
-        self._enter(session, child)
+        self._push_child(session, child)
 
     def next_gang(self) -> Gang | None:
         """The gang that would be served next."""
@@ -75,12 +75,12 @@ class _QueueBranch:
             return self.queued[self._next][1]
         return self._ordered[0][1].next_gang() if self._ordered else None
 
-    def take(self) -> Gang:
+    def take_gang(self) -> Gang:
         """Serve one. ``put_back`` must follow before anything else is asked."""
         self.served += 1
         self._lent = self._next >= len(self.queued)
         if self._lent:
-            return self._ordered[0][1].take()
+            return self._ordered[0][1].take_gang()
         self._next += 1
         return self.queued[self._next - 1][1]
 
@@ -105,9 +105,9 @@ class _QueueBranch:
             return
         _, child = self._ordered.pop(0)
         child.update_keys(session)
-        self._enter(session, child)
+        self._push_child(session, child)
 
-    def key(self, session: Session, gang: Gang) -> tuple[Any, ...] | None:
+    def sort_key(self, session: Session, gang: Gang) -> tuple[Any, ...] | None:
         """Among its siblings; None when it has no turn with this gang."""
         if self.node is None:
             return (1, self.name)
@@ -137,16 +137,16 @@ def in_queue_order(
         if leaf is None:
             leaf = leaves[gang.queue] = _leaf_branch(session, root, gang.queue)
         leaf.line.append(gang)
-    root.sort(session)
+    root.sort_children(session)
     had: Counter[GangKey] = Counter()
     while root.next_gang() is not None:
-        gang = root.take()
+        gang = root.take_gang()
         session.on_gang(gang.key)
         session.order_keys.serving = root.turn_of
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1
-            leaves[gang.queue].requeue(session, gang, turn=had[gang.key])
+            leaves[gang.queue].requeue_gang(session, gang, turn=had[gang.key])
         root.update_keys(session)
 
 

@@ -101,7 +101,7 @@ class _StartSizes:
 
     def of_gang(self, need: int) -> set[int]:
         """Totals of sets of sub-groups with which the gang may start, of so many members at least."""
-        lacking = self._inside(-1)
+        lacking = self._completing_sizes(-1)
         # Those that a role's minimum calls for first; then the small ones.
         lacking.sort(key=lambda each: (not each[1], sorted(each[0])))
         least = self._problem.parts_least
@@ -114,10 +114,10 @@ class _StartSizes:
                 full = {each for each in states if each[0] >= least and each[1] >= need}
                 done |= {total for _, total in full}
                 states -= full
-            states = _largest(states)
+            states = _keep_largest(states)
         return done | {total for number, total in states if number >= least and total >= need}
 
-    def _inside(self, holder: int) -> list[tuple[set[int], bool]]:
+    def _completing_sizes(self, holder: int) -> list[tuple[set[int], bool]]:
         """Of each sub-group that lacks members: numbers that complete it, and if it must be."""
         found = []
         for number, part in enumerate(self._problem.parts):
@@ -127,7 +127,7 @@ class _StartSizes:
                 found.append(({max(part.least, forced)}, bool(forced)))
         for number, each in enumerate(self._problem.holders):
             if each.parent == holder and each.least:
-                inside = self._inside(number)
+                inside = self._completing_sizes(number)
                 sizes = self._of_holder(inside, each.least)
                 if sizes:
                     found.append((sizes, any(must for _, must in inside)))
@@ -139,7 +139,7 @@ class _StartSizes:
             more = {(number + 1, total + size) for number, total in states for size in sizes}
             if not self._more and not must:
                 more = {each for each in more if each[0] <= least}
-            states = _largest(more if must else states | more)
+            states = _keep_largest(more if must else states | more)
         return {total for number, total in states if number >= least}
 
 
@@ -149,7 +149,7 @@ def _with_one_more(
     return {(min(least, number + 1), total + size) for number, total in states for size in sizes}
 
 
-def _largest(states: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def _keep_largest(states: set[tuple[int, int]]) -> set[tuple[int, int]]:
     return states if len(states) <= _STATES_MAX else set(sorted(states)[-_STATES_MAX:])
 
 

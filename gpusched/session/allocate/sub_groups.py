@@ -58,13 +58,15 @@ class _SubGroupSearch:
     def run(self) -> bool:
         """Whether the gang's minimum got its places."""
         for sign in (-1, 1):
-            for _ in self._inside(None, self.rows, sign):
+            for _ in self._complete_inside(None, self.rows, sign):
                 self.minima = max(self.minima, len(self.statement.assignments))
-                if self._rest():
+                if self._place_spare_members():
                     return True
         return False
 
-    def _inside(self, around: SubGroup | None, rows: Bools | None, sign: int) -> Iterator[None]:
+    def _complete_inside(
+        self, around: SubGroup | None, rows: Bools | None, sign: int
+    ) -> Iterator[None]:
         """Each way of completing enough of the sub-groups in one; it is undone for the next."""
         gang = self.gang
         every = gang.sub_groups_in.get(around.name if around else "", ())
@@ -80,9 +82,9 @@ class _SubGroupSearch:
             return (not runs, sign * gang.missing_in_sub_group(part), part.name)
 
         lacking.sort(key=order)
-        yield from self._complete(around, lacking, len(every) - len(lacking), rows, sign)
+        yield from self._ways_to_complete(around, lacking, len(every) - len(lacking), rows, sign)
 
-    def _complete(
+    def _ways_to_complete(
         self,
         around: SubGroup | None,
         parts: Sequence[SubGroup],
@@ -100,15 +102,15 @@ class _SubGroupSearch:
         part, others = parts[0], parts[1:]
         if (placed := len(self.statement.assignments)) > self.best:
             self.best, self.stuck, self.around, self.completed = placed, part, around, done
-        for _ in self.ways(part, rows, sign):
-            yield from self._complete(around, others, done + 1, rows, sign)
-        yield from self._complete(around, others, done, rows, sign)
+        for _ in self.complete_sub_group(part, rows, sign):
+            yield from self._ways_to_complete(around, others, done + 1, rows, sign)
+        yield from self._ways_to_complete(around, others, done, rows, sign)
 
-    def ways(self, part: SubGroup, rows: Bools | None, sign: int) -> Iterator[None]:
+    def complete_sub_group(self, part: SubGroup, rows: Bools | None, sign: int) -> Iterator[None]:
         """Each way of completing one sub-group; it is undone for the next."""
         if part.name in self.gang.sub_groups_in:
             for inside in sub_group_rows(self.session, self.gang, part, rows, []):
-                yield from self._inside(part, inside, sign)
+                yield from self._complete_inside(part, inside, sign)
             return
         chosen = members_to_complete(self.gang, part)
         domains = sub_group_rows(self.session, self.gang, part, rows, chosen) if chosen else ()
@@ -121,7 +123,7 @@ class _SubGroupSearch:
                 yield
                 self.statement.rollback(mark)
 
-    def _rest(self) -> bool:
+    def _place_spare_members(self) -> bool:
         """Members beyond the sub-groups' minima: roles first, then any until there are enough."""
         taken = Counter(id(place.pod) for place in self.statement.assignments)
         placed = len(self.statement.assignments)
@@ -261,7 +263,7 @@ def complete_sub_group(
 ) -> bool:
     """Place what one sub-group lacks, which may hold others, or nothing; arguments as above."""
     search = _SubGroupSearch(session, gang, statement, rows, place_all)
-    return any(True for sign in (-1, 1) for _ in search.ways(part, rows, sign))
+    return any(True for sign in (-1, 1) for _ in search.complete_sub_group(part, rows, sign))
 
 
 def rows_around_sub_group(
@@ -339,7 +341,8 @@ def _roomiest_domain_text(session: Session, gang: Gang, part: SubGroup) -> str:
     lacks = gang.missing_in_sub_group(part)
     class_fit = session.class_info(pod_sets[0].pod_class).class_fit
     rooms = [
-        class_fit.total(level.domain == number, most=lacks) for number in range(len(level.names))
+        class_fit.count_fitting(level.domain == number, most=lacks)
+        for number in range(len(level.names))
     ]
     best = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
     if rooms[best] >= lacks:
@@ -395,8 +398,13 @@ def sub_group_rows(
             ]
             if not chosen and not _room_inside(session, gang, part, inside):
                 continue
-            if all(class_fit.total(inside, most=count) >= count for class_fit, count in class_fits):
-                spare = sum(class_fit.total(inside, most=2**20) for class_fit, _ in class_fits)
+            if all(
+                class_fit.count_fitting(inside, most=count) >= count
+                for class_fit, count in class_fits
+            ):
+                spare = sum(
+                    class_fit.count_fitting(inside, most=2**20) for class_fit, _ in class_fits
+                )
                 found.append((spare, number, inside))
         for _, _, inside in sorted(found, key=lambda each: each[:2]):
             yield inside
@@ -411,7 +419,7 @@ def _room_inside(session: Session, gang: Gang, part: SubGroup, rows: Bools) -> b
     for pod_set in gang.pod_sets:
         if pod_set.sub_group in below and lacks > 0:
             most = min(lacks, len(pod_set.pods))
-            lacks -= session.class_info(pod_set.pod_class).class_fit.total(rows, most=most)
+            lacks -= session.class_info(pod_set.pod_class).class_fit.count_fitting(rows, most=most)
     return lacks <= 0
 
 

@@ -65,7 +65,7 @@ class Reservation:
     path: tuple[str, ...] = ()
     requests: Resources = NOTHING
 
-    def active(self, time: int) -> bool:
+    def is_active_at(self, time: int) -> bool:
         """Whether the reservation counts at that moment."""
         return self.start <= time < self.end
 
@@ -91,7 +91,7 @@ class ReservationTable:
         )
         self.begins: list[int] = sorted(set(begins.tolist()))
 
-    def plus(self, reservations: Sequence[Reservation]) -> ReservationTable:
+    def with_reservations(self, reservations: Sequence[Reservation]) -> ReservationTable:
         """A table of these reservations, made from this one where some only came behind its own."""
         known, width = len(self.reservations), self.amounts.shape[1]
         if len(reservations) < known or any(map(is_not, self.reservations, reservations)):
@@ -111,7 +111,7 @@ class ReservationTable:
         )
         return more
 
-    def take(self, free: Ints, time: int) -> None:
+    def subtract_reserved(self, free: Ints, time: int) -> None:
         """Subtract what is reserved at a moment, in place."""
         active = (self.starts <= time) & (time < self.ends)
         np.subtract.at(free, self.rows[active], self.amounts[active])
@@ -124,7 +124,7 @@ class ReservationTable:
         if ended.any():
             np.add.at(free, self.rows[ended], self.amounts[ended])
 
-    def flat(self) -> tuple[Ints, Ints, Ints]:
+    def flatten_columns(self) -> tuple[Ints, Ints, Ints]:
         """Ends, rows and amounts of all reservations."""
         return self.ends, self.rows, self.amounts
 
@@ -153,7 +153,7 @@ class AvailabilityProfile:
         self.releases = sorted(releases, key=lambda each: (each.time, each.gang))
         self._flat: tuple[Ints, Ints, Ints] | None = None
         self._free: dict[int, Ints] = {}
-        """What is free once so many entries of ``flat`` have ended, beside no reservations."""
+        """What is free once so many entries of ``flatten_releases`` have ended, beside no reservations."""
         self._table = ReservationTable((), staying.shape[1])
         self._times: tuple[tuple[int, int], list[int]] = ((-1, 0), [])
         self._timeline: AvailabilityTimeline | None = None
@@ -193,10 +193,10 @@ class AvailabilityProfile:
         )
 
     # -- reading -----------------------------------------------------------------------------
-    def times(self, until: int) -> list[int]:
+    def release_times(self, until: int) -> list[int]:
         """When something ends, ascending, each once, after now and not after ``until``."""
         if self._times[0] != (self.version, until):
-            times = self.flat()[0]
+            times = self.flatten_releases()[0]
             low, high = np.searchsorted(times, (self.now, until), side="right").tolist()
             self._times = ((self.version, until), np.unique(times[low:high]).tolist())
         return self._times[1]
@@ -205,16 +205,16 @@ class AvailabilityProfile:
         """A gang that ends then."""
         return next((each.gang for each in self.releases if each.time == time), None)
 
-    def table(self, reservations: Sequence[Reservation]) -> ReservationTable:
+    def reservation_table(self, reservations: Sequence[Reservation]) -> ReservationTable:
         """Reservations as a table of this profile's width, made from the last one where they only grew."""
-        self._table = self._table.plus(reservations)
+        self._table = self._table.with_reservations(reservations)
         return self._table
 
-    def timeline(
+    def build_timeline(
         self, reservations: Sequence[Reservation], until: int
     ) -> AvailabilityTimeline | None:
         """Free amounts at all moments beside the reservations; None where those are too many numbers."""
-        moments = 1 + len(self.times(until)) + 2 * len(reservations)
+        moments = 1 + len(self.release_times(until)) + 2 * len(reservations)
         if moments * self.staying.size > TIMELINE_NUMBERS_MAX:
             return None
         if self._timeline is None or not self._timeline.add(reservations, until=until):
@@ -224,17 +224,19 @@ class AvailabilityProfile:
 
     def free_at(self, time: int, reservations: ReservationTable) -> Ints:
         """Free amounts at one moment beside the reservations; negative where too much is taken."""
-        free = self._free_of(int(np.searchsorted(self.flat()[0], time, side="right"))).copy()
-        reservations.take(free, time)
+        free = self._free_of(
+            int(np.searchsorted(self.flatten_releases()[0], time, side="right"))
+        ).copy()
+        reservations.subtract_reserved(free, time)
         return free
 
     def _free_of(self, count: int) -> Ints:
-        """Free amounts beside no reservations once the first so many entries of ``flat`` have ended."""
+        """Free amounts beside no reservations once the first so many entries of ``flatten_releases`` have ended."""
         free = self._free.get(count)
         if free is None:
             if len(self._free) * self.staying.size > _FREE_NUMBERS_KEPT_MAX:
                 self._free.clear()
-            _, rows, amounts = self.flat()
+            _, rows, amounts = self.flatten_releases()
             free = self._free[count] = self.allocatable - self.staying
             np.add.at(free, rows[:count], amounts[:count])
         return free
@@ -243,7 +245,7 @@ class AvailabilityProfile:
         """The least that is free in the whole of a span, its start included and its end not."""
         free = self.free_at(start, reservations)
         least = free.copy()
-        times, rows, amounts = self.flat()
+        times, rows, amounts = self.flatten_releases()
         here, seen = start, int(np.searchsorted(times, start, side="right"))
         for time in reservations.starts_between(start, end):
             count = int(np.searchsorted(times, time, side="right"))
@@ -254,7 +256,7 @@ class AvailabilityProfile:
             here, seen = time, count
         return least
 
-    def flat(self) -> tuple[Ints, Ints, Ints]:
+    def flatten_releases(self) -> tuple[Ints, Ints, Ints]:
         """Times, rows and amounts of all that ends, by time."""
         if self._flat is None:
             width = self.staying.shape[1]
@@ -332,12 +334,12 @@ class AvailabilityTimeline:
     """
 
     def __init__(self, profile: AvailabilityProfile, until: int) -> None:
-        self.times: list[int] = [profile.now, *profile.times(until)]
+        self.times: list[int] = [profile.now, *profile.release_times(until)]
         self.free: Ints = np.zeros((len(self.times), *profile.staying.shape), dtype=np.int64)
         self._until = until
         self._reservations: tuple[Reservation, ...] = ()
         self._begins: list[int] = []
-        ends, rows, amounts = profile.flat()
+        ends, rows, amounts = profile.flatten_releases()
         last = int(np.searchsorted(ends, until, side="right"))
         moments = np.searchsorted(np.array(self.times, dtype=np.int64), ends[:last])
         np.add.at(self.free, (moments, rows[:last]), amounts[:last])
@@ -354,13 +356,13 @@ class AvailabilityTimeline:
         ):
             return False
         for reservation in reservations[known:]:
-            first, last = self._index(reservation.start), self._index(reservation.end)
+            first, last = self._moment_index(reservation.start), self._moment_index(reservation.end)
             self.free[first:last, reservation.rows] -= reservation.amounts
             insort(self._begins, reservation.start)
         self._reservations = tuple(reservations)
         return True
 
-    def _index(self, time: int) -> int:
+    def _moment_index(self, time: int) -> int:
         """Of the first moment not before a time, which becomes one where it may be looked at."""
         index = bisect_left(self.times, time)
         if self.times[0] < time <= self._until and self.times[index : index + 1] != [time]:
@@ -392,7 +394,7 @@ class AvailabilityTimeline:
         """Whether the first moment is one of those."""
         return bool(_moments_that_fit(self.free[:1], ways)[0])
 
-    def least(self, index: int, end: int) -> Ints:
+    def least_free(self, index: int, end: int) -> Ints:
         """The least that is free from a moment on and before a time. Not to be changed.
 
         Args:

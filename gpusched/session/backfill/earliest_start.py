@@ -72,11 +72,11 @@ class StartSweep:
         self._time = time
         self._until = until
         self._seen: tuple[Reservation, ...] = ()
-        self._free = profile.free_at(time, profile.table(()))
+        self._free = profile.free_at(time, profile.reservation_table(()))
         self._fits: Ints = np.zeros(len(self._free), dtype=np.int64)
-        self._look(np.arange(len(self._free)))
+        self._recount_rows(np.arange(len(self._free)))
 
-    def next(
+    def find_next_start(
         self, reservations: Sequence[Reservation], allowed: Callable[[int], bool]
     ) -> SweepStart | None:
         """Find the next start; None where there is none until the last moment.
@@ -98,11 +98,11 @@ class StartSweep:
                 self._add(reservation.rows, -reservation.amounts)
         while True:
             if int(self._fits.sum()) >= self._part.count and allowed(self._time):
-                return self._time, self._taken()
+                return self._time, self._taken_amounts()
             if not self._continue_round():
                 return None
 
-    def _taken(self) -> tuple[Ints, Ints]:
+    def _taken_amounts(self) -> tuple[Ints, Ints]:
         """Rows and amounts of all members, the first rows first, as ``pack_first_rows`` has them."""
         rows = np.flatnonzero(self._fits)
         fits = self._fits[rows]
@@ -116,7 +116,7 @@ class StartSweep:
 
     def _continue_round(self) -> bool:
         """Go on to the next moment at which something ends; whether there is one."""
-        here, times = self._time, self._profile.times(self._until)
+        here, times = self._time, self._profile.release_times(self._until)
         number = bisect_right(times, here)
         moments = [
             reservation.end for reservation in self._seen if here < reservation.end <= self._until
@@ -125,7 +125,7 @@ class StartSweep:
         if not moments:
             return False
         self._time = min(moments)
-        ends, rows, amounts = self._profile.flat()
+        ends, rows, amounts = self._profile.flatten_releases()
         low, high = np.searchsorted(ends, (here, self._time), side="right").tolist()
         if high > low:
             self._add(rows[low:high], amounts[low:high])
@@ -136,9 +136,9 @@ class StartSweep:
 
     def _add(self, rows: Ints, amounts: Ints) -> None:
         np.add.at(self._free, rows, amounts)
-        self._look(rows)
+        self._recount_rows(rows)
 
-    def _look(self, rows: Ints) -> None:
+    def _recount_rows(self, rows: Ints) -> None:
         """Count again how many members fit on rows that changed, some perhaps named several times."""
         ask = self._part.request
         fits = how_many_fit(self._free[rows][:, ask.columns], ask.amounts)
@@ -201,7 +201,7 @@ class StartSearch:
         self._path = frozenset(session.queue_path(gang))
         self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
 
-    def like(self, gang: Gang) -> StartSearch:
+    def for_equal_gang(self, gang: Gang) -> StartSearch:
         """This search for an equal gang of the same walltime, as long as nothing has moved."""
         other = copy(self)
         other._gang = gang  # noqa: SLF001 - its own class
@@ -226,20 +226,25 @@ class StartSearch:
 
         Args:
             reservations: of others.
-            until: as for ``earliest``, which is asked next on the same profile; None for no.
+            until: as for ``find_earliest_start``, which is asked next on the same profile; None for no.
         """
-        line = self._profile.timeline(reservations, until) if until is not None else None
+        line = self._profile.build_timeline(reservations, until) if until is not None else None
         if line is not None and not line.has_room_now([way.parts for way in self._ways]):
             self._work.left -= 1
             return True
-        return self._at(self._profile.now, reservations, self._profile.table(reservations)) is None
+        return (
+            self._pack_at(
+                self._profile.now, reservations, self._profile.reservation_table(reservations)
+            )
+            is None
+        )
 
     @property
     def simple(self) -> bool:
         """Whether all members are of one class, so that more room never hurts."""
         return len(self._ways) == 1 and len(self._ways[0].parts) == 1
 
-    def earliest(
+    def find_earliest_start(
         self,
         reservations: Sequence[Reservation],
         *,
@@ -259,27 +264,27 @@ class StartSearch:
         before = EarlierResult() if before is None else before
         if before.start:
             with suppress(SweepLostError):
-                return self.behind(before, reservations, until=until)
+                return self.find_start_behind(before, reservations, until=until)
         if before.alone is None:
             return None
         profile = self._profile
-        line = profile.timeline(reservations, until)
+        line = profile.build_timeline(reservations, until)
         # When a gang stops holding out it may start though nothing has ended.
         if line is not None and not any(profile.now < time for time in self._preference_expiries()):
             return self._search_timeline(line, reservations, before, until=until)
-        times = self._times(reservations, until)
+        times = self._candidate_times(reservations, until)
         if before.alone == 0:
-            before.alone = self._alone(times)
+            before.alone = self._first_time_alone(times)
         if before.alone is None:
             return None
-        table = profile.table(reservations)
+        table = profile.reservation_table(reservations)
         first = bisect_left(times, before.alone)
         here = max(first, bisect_left(times, before.start))
         last = min(len(times), first + _MOMENTS_MAX)
         gains: Ints | None = None
         looks = 0
         while here < last and self._work.left > 0:
-            found = self._at(times[here], reservations, table)
+            found = self._pack_at(times[here], reservations, table)
             if found is not None:
                 before.start = times[here]
                 return self._reservation_at(times[here], found)
@@ -291,11 +296,11 @@ class StartSearch:
                 here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
         return None
 
-    def _times(self, reservations: Sequence[Reservation], until: int) -> list[int]:
+    def _candidate_times(self, reservations: Sequence[Reservation], until: int) -> list[int]:
         """Moments at which there may be more room than before, ascending."""
         moments = {*self._preference_expiries(), *(reservation.end for reservation in reservations)}
         later = {time for time in moments if self._profile.now < time <= until}
-        return sorted(later.union(self._profile.times(until)))
+        return sorted(later.union(self._profile.release_times(until)))
 
     def _search_timeline(
         self,
@@ -315,7 +320,9 @@ class StartSearch:
                 time = line.times[index]
                 if looks == 1 and not before.alone:
                     # Areas or quota are in the way, perhaps for long.
-                    before.alone = self._alone(self._times(reservations, until))
+                    before.alone = self._first_time_alone(
+                        self._candidate_times(reservations, until)
+                    )
                     if before.alone is None:
                         return None
                 if time < (before.alone or 0):
@@ -324,14 +331,14 @@ class StartSearch:
                     return None
                 self._work.left -= 1
                 looks += 1
-                found = self._packed(line.least(index, self._end(time)), time)
+                found = self._pack_members(line.least_free(index, self._end_of_start(time)), time)
                 if found is not None and self._within_quota(time, reservations):
                     before.start = time
                     return self._reservation_at(time, found)
         before.alone = None  # nor will there be any for those like it, beside more holds
         return None
 
-    def behind(
+    def find_start_behind(
         self, before: EarlierResult, reservations: Sequence[Reservation], *, until: int
     ) -> Reservation | None:
         """Find the earliest start behind that of an equal gang; see ``StartSweep``.
@@ -340,7 +347,7 @@ class StartSearch:
             SweepLostError: it has to be searched for.
         """
         if before.sweep is None:
-            part, areas = self._ways[0].parts[0], self._areas(self._gang, before.start)
+            part, areas = self._ways[0].parts[0], self._start_areas(self._gang, before.start)
             if len(areas) != 1 or part.request.missing:
                 raise SweepLostError
             before.sweep = StartSweep(self._profile, part, areas[0], time=before.start, until=until)
@@ -350,7 +357,7 @@ class StartSearch:
             return self._within_quota(time, reservations)
 
         try:
-            found = before.sweep.next(reservations, allowed)
+            found = before.sweep.find_next_start(reservations, allowed)
         except SweepLostError:
             before.sweep = None
             raise
@@ -359,13 +366,15 @@ class StartSearch:
         before.start = found[0]
         return self._reservation_at(*found)
 
-    def _alone(self, times: Sequence[int]) -> int | None:
+    def _first_time_alone(self, times: Sequence[int]) -> int | None:
         """The first of these times at which the gang could start, were nothing reserved."""
         nobody = ReservationTable((), self._profile.staying.shape[1])
-        if not times or self._at(times[-1], (), nobody) is None:
+        if not times or self._pack_at(times[-1], (), nobody) is None:
             return None
         # Without the holds of others there is only ever more room: halve up to where it suffices.
-        first = bisect_left(times, True, key=lambda time: self._at(time, (), nobody) is not None)
+        first = bisect_left(
+            times, True, key=lambda time: self._pack_at(time, (), nobody) is not None
+        )
         return times[first] if first < len(times) else None
 
     def _members_gained(self, times: Sequence[int], table: ReservationTable) -> Ints:
@@ -377,7 +386,7 @@ class StartSearch:
             return np.arange(len(times), dtype=np.int64) * GANG_PODS_MAX
         part = self._ways[0].parts[0]
         gained: Ints = np.zeros(len(times) + 1, dtype=np.int64)
-        for ends, rows, amounts in (self._profile.flat(), table.flat()):
+        for ends, rows, amounts in (self._profile.flatten_releases(), table.flatten_columns()):
             whole = -(-amounts[:, part.request.columns] // part.request.amounts)
             more = np.where(part.allowed[rows], whole.max(axis=1), 0)
             np.add.at(gained, np.searchsorted(times, ends), more)
@@ -385,7 +394,9 @@ class StartSearch:
 
     def start_at_once(self, reservations: Sequence[Reservation]) -> Reservation | None:
         """A start at once, on a profile without gangs that would be evicted."""
-        found = self._at(self._profile.now, reservations, self._profile.table(reservations))
+        found = self._pack_at(
+            self._profile.now, reservations, self._profile.reservation_table(reservations)
+        )
         return self._reservation_at(self._profile.now, found) if found else None
 
     @property
@@ -400,13 +411,13 @@ class StartSearch:
     def first_choice(self, choose: RowChooser) -> tuple[Ints, Ints] | None:
         """The first choice that is one, over the ways to start now and their areas."""
         for way in self._ways:
-            found = choose(way.parts, self._areas(way.gang, self._profile.now))
+            found = choose(way.parts, self._start_areas(way.gang, self._profile.now))
             if found is not None:
                 return found
         return None
 
     # -- one moment --------------------------------------------------------------------------
-    def _at(
+    def _pack_at(
         self, time: int, reservations: Sequence[Reservation], table: ReservationTable
     ) -> tuple[Ints, Ints] | None:
         found = self._rows_at(time, table)
@@ -420,21 +431,21 @@ class StartSearch:
         self._short = min((_missing_members(free, way.parts) for way in self._ways), default=1)
         if self._short:
             return None
-        begins = table.starts_between(time, self._end(time))
+        begins = table.starts_between(time, self._end_of_start(time))
         if begins:
             self._work.left -= len(begins)
-            free = self._profile.free_between(time, self._end(time), table)
-        return self._packed(free, time)
+            free = self._profile.free_between(time, self._end_of_start(time), table)
+        return self._pack_members(free, time)
 
-    def _packed(self, free: Ints, time: int) -> tuple[Ints, Ints] | None:
+    def _pack_members(self, free: Ints, time: int) -> tuple[Ints, Ints] | None:
         for way in self._ways:
-            for within in self._areas(way.gang, time):
+            for within in self._start_areas(way.gang, time):
                 found = pack_first_rows(free, way.parts, within)
                 if found is not None:
                     return found
         return None
 
-    def _areas(self, gang: Gang, time: int) -> Sequence[Bools | None]:
+    def _start_areas(self, gang: Gang, time: int) -> Sequence[Bools | None]:
         """Rows of each area in which it may start then; they change when it stops holding out."""
         key = tuple(time >= each for each in self._preference_expiries())
         known = self._areas_known.get(key)
@@ -444,7 +455,7 @@ class StartSearch:
         return known
 
     def _within_quota(self, time: int, reservations: Sequence[Reservation]) -> bool:
-        end = self._end(time)
+        end = self._end_of_start(time)
         moves = [
             (reservation.path, reservation.requests, 1)
             for reservation in reservations
@@ -461,7 +472,7 @@ class StartSearch:
         moves += [(each.path, each.requests, -1) for each in self._related if each.time <= time]
         return quota_allows_with(self._session, self._gang, moves)
 
-    def _end(self, time: int) -> int:
+    def _end_of_start(self, time: int) -> int:
         return FOREVER if self._length >= FOREVER else time + self._length
 
     def _preference_expiries(self) -> tuple[int, ...]:
@@ -475,7 +486,7 @@ class StartSearch:
         return Reservation(
             gang=self._gang.key,
             start=time,
-            end=self._end(time),
+            end=self._end_of_start(time),
             rows=found[0],
             amounts=found[1],
             path=session.queue_path(self._gang),
@@ -507,7 +518,7 @@ def quota_allows_with(
         known = sums.get((path, sign), NOTHING)
         sums[path, sign] = known.plus(parts[number], times=count)
     entries = [(path, amounts, sign) for (path, sign), amounts in sorted(sums.items())]
-    with session.queue_accounts.assuming(entries):
+    with session.queue_accounts.assume_moves(entries):
         return not first_refusal(session.hooks.quota_checks, gang).refuses
 
 
@@ -540,7 +551,7 @@ def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
                 devices = waiting_devices(session)
                 parts = tuple(
                     EqualMembers(
-                        devices.request(pod_class, seat.request.with_whole_gpus),
+                        devices.request_vector(pod_class, seat.request.with_whole_gpus),
                         seat.class_fit.allowed,
                         count,
                     )

@@ -52,7 +52,7 @@ class ReleaseForecast:
     def _width(self) -> int:
         return self._devices.width
 
-    def profile(self) -> AvailabilityProfile:
+    def build_profile(self) -> AvailabilityProfile:
         """Room over time as the session has it now, with what it placed and nominated."""
         session = self._session
         node_usage = session.node_usage
@@ -60,26 +60,26 @@ class ReleaseForecast:
             room
             for gang in session.snapshot.placed_gangs.values()
             if (end := self._walltimes.end_of_running(gang)) < FOREVER
-            and (room := self.running(gang, end)) is not None
+            and (room := self.release_of_running(gang, end)) is not None
         ]
         for gang, places in session.placements.by_gang_with_nominations():
             end = self._walltimes.end_if_started_now(gang)
             if end < FOREVER:
-                releases.append(self.placed(gang, places, end))
+                releases.append(self.release_of_placed(gang, places, end))
         return AvailabilityProfile(
-            self._devices.allocatable(session.snapshot.nodes.allocatable),
-            self._devices.staying(node_usage.staying),
+            self._devices.allocatable_amounts(session.snapshot.nodes.allocatable),
+            self._devices.staying_amounts(node_usage.staying),
             now=self._walltimes.now,
             releases=releases,
         )
 
-    def running(self, gang: Gang, time: int) -> Release | None:
+    def release_of_running(self, gang: Gang, time: int) -> Release | None:
         """Release of a gang's members that stay, at a time; None when none stay."""
         room = self._kept(gang) if self._is_cacheable(gang) else self._room(gang)
         if room is None:
             return None
         path = self._session.queue_path(gang)
-        amounts = self._devices.freed(room.amounts, self._members(gang))
+        amounts = self._devices.freed_amounts(room.amounts, self._staying_members(gang))
         return Release(time, room.rows, amounts, gang.key, path, room.charged)
 
     def _is_cacheable(self, gang: Gang) -> bool:
@@ -99,16 +99,16 @@ class ReleaseForecast:
         )
 
     def _room(self, gang: Gang) -> GangUsage | None:
-        members = [(row, pod.pod_class) for row, pod in self._members(gang)]
+        members = [(row, pod.pod_class) for row, pod in self._staying_members(gang)]
         if not members:
             return None
         return GangUsage(
             np.array([row for row, _ in members], dtype=np.int64),
             np.array([self._amounts_of_pod(each, row) for row, each in members]),
-            self._charged(members),
+            self._charged_amounts(members),
         )
 
-    def _members(self, gang: Gang) -> list[tuple[int, Pod]]:
+    def _staying_members(self, gang: Gang) -> list[tuple[int, Pod]]:
         """Members that stay, with the rows of their nodes."""
         row_of = self._session.snapshot.nodes.row
         evicted = self._session.nominations.evicted
@@ -118,12 +118,12 @@ class ReleaseForecast:
             if member.node in row_of and member.pod.uid not in evicted
         ]
 
-    def placed(self, gang: Gang, places: Sequence[Assignment], time: int) -> Release:
+    def release_of_placed(self, gang: Gang, places: Sequence[Assignment], time: int) -> Release:
         """Release of places given in this session, at a time."""
         return Release(
             time,
             np.array([place.row for place in places], dtype=np.int64),
-            self._devices.freed(
+            self._devices.freed_amounts(
                 np.array(
                     [self._amounts_of_pod(place.pod.pod_class, place.row) for place in places]
                 ),
@@ -131,10 +131,10 @@ class ReleaseForecast:
             ),
             gang.key,
             self._session.queue_path(gang),
-            self._charged([(place.row, place.pod.pod_class) for place in places]),
+            self._charged_amounts([(place.row, place.pod.pod_class) for place in places]),
         )
 
-    def _charged(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
+    def _charged_amounts(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
         """Amounts charged to queues for pods on these rows, in node pools too."""
         charged = total(pod_class.charged for _, pod_class in seats)
         pools = self._session.queue_accounts.pools
@@ -147,7 +147,7 @@ class ReleaseForecast:
         found: dict[int, Ints] = {}
         for place in places:
             row = place.row
-            ask = self._devices.request(place.pod.pod_class, place.request.with_whole_gpus)
+            ask = self._devices.request_vector(place.pod.pod_class, place.request.with_whole_gpus)
             amounts = found.get(row)
             if amounts is None:
                 amounts = found[row] = np.zeros(self._width, dtype=np.int64)
@@ -163,7 +163,7 @@ class ReleaseForecast:
                 amounts = found[each.row] = np.zeros(self._width, dtype=np.int64)
             pod = each.member.pod
             left = self._amounts_of_pod(pod.pod_class, each.row)[np.newaxis]
-            amounts += self._devices.freed(left, [(each.row, pod)])[0]
+            amounts += self._devices.freed_amounts(left, [(each.row, pod)])[0]
         return found
 
     def amounts_held_by_gangs(self) -> Ints:
@@ -180,14 +180,14 @@ class ReleaseForecast:
         """Running gangs by queue; the time of each release is when the gang began."""
         found: dict[str, list[tuple[Release, Gang]]] = {}
         for _, gang in sorted(self._session.snapshot.placed_gangs.items()):
-            room = self.running(gang, int(gang.started_at) or self._walltimes.now)
+            room = self.release_of_running(gang, int(gang.started_at) or self._walltimes.now)
             if room is not None:
                 found.setdefault(gang.queue, []).append((room, gang))
         return found
 
     def _releases_of_running_gangs(self) -> Iterable[Release]:
         for gang in self._session.snapshot.placed_gangs.values():
-            room = None if _serves(gang) else self.running(gang, FOREVER)
+            room = None if _serves(gang) else self.release_of_running(gang, FOREVER)
             if room is not None:
                 yield room
 
@@ -243,7 +243,7 @@ class PreemptibleReleases:
             return None
         return began + -(-self._protected_ns(gang) // 10**9)
 
-    def releases(
+    def find_releases(
         self, reserved: Gang, known: dict[str, list[tuple[Release, Gang]]]
     ) -> list[Release]:
         """Releases of running gangs that preemption could evict for the reserved gang.

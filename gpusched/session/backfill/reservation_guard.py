@@ -81,13 +81,13 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unsched
         refusal = place_ignoring_reservations(session, gang, statement)
     if refusal is not None:
         return refusal
-    reserved = reservations.conflict(gang, statement)
+    reserved = reservations.find_conflict(gang, statement)
     if reserved is None:
         return None
     statement.rollback(before)
-    with reservations.around(gang, statement):
+    with reservations.exclude_reserved_room(gang, statement):
         elsewhere = place_ignoring_reservations(session, gang, statement)
-    if elsewhere is None and reservations.conflict(gang, statement) is None:
+    if elsewhere is None and reservations.find_conflict(gang, statement) is None:
         return None
     statement.rollback(before)
     return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, reserved))

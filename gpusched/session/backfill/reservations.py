@@ -83,7 +83,7 @@ class Reservations:
     def _reset(self) -> None:
         self._forecast = ReleaseForecast(self.session, self.walltimes)
         self._start_cache = StartCache(self.session.cache.equivalence)
-        self._pools.changed()
+        self._pools.forget_reserved_gangs()
         self._profile: AvailabilityProfile | None = None
         self._running: dict[str, list[tuple[Release, Gang]]] | None = None
         self.reserved_gangs = []
@@ -93,7 +93,7 @@ class Reservations:
     def profile(self) -> AvailabilityProfile:
         """Room over time, made when it is first needed."""
         if self._profile is None:
-            self._profile = self._forecast.profile()
+            self._profile = self._forecast.build_profile()
         return self._profile
 
     @property
@@ -113,7 +113,7 @@ class Reservations:
         search, before = self._search_and_earlier_result(gang, work)
         if not before.start and not search.lacks_room_or_quota_now(reservations, until=until):
             return None
-        return search.earliest(reservations, until=until, before=before)
+        return search.find_earliest_start(reservations, until=until, before=before)
 
     def _search_and_earlier_result(
         self, gang: Gang, work: SearchBudget
@@ -123,7 +123,7 @@ class Reservations:
         state = (self.profile.version, self.session.queue_accounts.version, id(work))
         before = self._start_cache.get_or_make(gang, length=length, state=state)
         if before.search is not None:
-            return before.search.like(gang), before
+            return before.search.for_equal_gang(gang), before
         search = StartSearch(self.session, gang, self.profile, length=length, work=work)
         if not search.simple:
             return search, EarlierResult()
@@ -135,7 +135,7 @@ class Reservations:
         return next((each for each in self.reserved_gangs if each.gang.key == gang.key), None)
 
     # -- what happens in the session -----------------------------------------------------------
-    def blocked(self, gang: Gang, *, passed: bool) -> ReservedGang | None:
+    def note_blocked(self, gang: Gang, *, passed: bool) -> ReservedGang | None:
         """Note that a gang did not start in its turn, and reserve room for it if its start is known.
 
         Args:
@@ -152,7 +152,7 @@ class Reservations:
             self.turns[gang.key] = turn
         if passed:
             self._held_up.add(gang.key)
-        return self._consider(gang)
+        return self._consider_gang(gang)
 
     @property
     def may_reserve(self) -> bool:
@@ -173,33 +173,33 @@ class Reservations:
         for gang in gangs:
             if self._work.left <= 0:
                 return
-            if self._pools.closed(gang):
+            if self._pools.is_closed_for(gang):
                 continue
             search, _ = self._search_and_earlier_result(gang, self._work)
             if search.lacks_room_or_quota_now(self.reservations):
-                self.blocked(gang, passed=not search.lacks_room_or_quota_now(()))
+                self.note_blocked(gang, passed=not search.lacks_room_or_quota_now(()))
 
-    def started(self, gang: Gang, places: Sequence[Assignment]) -> None:
+    def note_started(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Note that a gang, or a part of one, was given or nominated for places."""
         if self._profile is None or not places:
             return
-        self._drop(gang.key)
-        self._charge(gang, places, sign=1)
+        self._drop_reservation(gang.key)
+        self._charge_places(gang, places, sign=1)
 
-    def unassigned(self, gang: Gang, places: Sequence[Assignment]) -> None:
-        """Note that places of a gang that never waited are free again: the reverse of ``started``."""
+    def note_unassigned(self, gang: Gang, places: Sequence[Assignment]) -> None:
+        """Note that places of a gang that never waited are free again: the reverse of ``note_started``."""
         if self._profile is not None:
-            self._charge(gang, places, sign=-1)
+            self._charge_places(gang, places, sign=-1)
 
-    def _charge(self, gang: Gang, places: Sequence[Assignment], *, sign: int) -> None:
+    def _charge_places(self, gang: Gang, places: Sequence[Assignment], *, sign: int) -> None:
         end = self.walltimes.end_if_started_now(gang)
-        room = self._forecast.placed(gang, places, end)
+        room = self._forecast.release_of_placed(gang, places, end)
         (self.profile.start if sign > 0 else self.profile.forget)(room)
         for reserved in self.reserved_gangs:
             if reserved.reservation.start < end:
-                reserved.change(room.rows, room.amounts, sign=-sign)
+                reserved.change_spare_room(room.rows, room.amounts, sign=-sign)
 
-    def settle(self) -> bool:
+    def recompute_if_evicted(self) -> bool:
         """Work out all reservations again when evictions have changed what they rest on.
 
         Returns:
@@ -213,32 +213,32 @@ class Reservations:
         self._settled = True
         self._reset()
         for gang in self.waiting:
-            if not self.session.placements.assigned(gang) and not self.session.nominations.has(
+            if not self.session.placements.assigned(
                 gang
-            ):
-                self._consider(gang)
+            ) and not self.session.nominations.has_nomination(gang):
+                self._consider_gang(gang)
         return True
 
-    def _drop(self, key: GangKey) -> None:
+    def _drop_reservation(self, key: GangKey) -> None:
         gone = next(
             (reserved for reserved in self.reserved_gangs if reserved.gang.key == key), None
         )
         if gone is None:
             return
         self.reserved_gangs.remove(gone)
-        self._pools.changed()
+        self._pools.forget_reserved_gangs()
         for reserved in self.reserved_gangs:
-            if gone.reservation.active(reserved.reservation.start):
-                reserved.change(gone.reservation.rows, gone.reservation.amounts, sign=1)
+            if gone.reservation.is_active_at(reserved.reservation.start):
+                reserved.change_spare_room(gone.reservation.rows, gone.reservation.amounts, sign=1)
 
     # -- reserving ----------------------------------------------------------------------------
-    def _consider(self, gang: Gang) -> ReservedGang | None:
-        if self._pools.closed(gang):
+    def _consider_gang(self, gang: Gang) -> ReservedGang | None:
+        if self._pools.is_closed_for(gang):
             return None
         # Who is held up by the head itself is not the head of another pool.
         in_line = (node := self.session.queue_of(gang)) and node.queue.ordering == "StrictFifo"
         strict = in_line and gang.key not in self._held_up
-        usable = self._pools.usable(gang)
+        usable = self._pools.known_usable_rows(gang)
         if usable is not None and not strict and not self._may_reserve_more(usable):
             if not in_line:
                 self._pools.close(gang)
@@ -248,17 +248,17 @@ class Reservations:
         if not known and not strict and not overdue:
             return None
         search, before = self._search_and_earlier_result(gang, self._work)
-        usable = self._pools.learn(gang, lambda: search.usable)
+        usable = self._pools.learn_usable_rows(gang, lambda: search.usable)
         reserved = None
         if self._may_reserve_more(usable):
-            reserved = self._find(gang, search, before, overdue=overdue)
+            reserved = self._find_reservation(gang, search, before, overdue=overdue)
         if reserved is not None:
-            self._enter(reserved)
+            self._enter_reservation(reserved)
         elif strict:
             self._strict.append(StrictFifoHead(gang, self._order[gang.key], search.feasible_rows))
         return reserved
 
-    def _find(
+    def _find_reservation(
         self, gang: Gang, search: StartSearch, before: EarlierResult, *, overdue: bool
     ) -> ReservedGang | None:
         reservations, until = self.reservations, self.walltimes.now + self.window_s
@@ -266,9 +266,11 @@ class Reservations:
             return None
         reservation = self._reservation_with_evictions(gang, reservations, until=until)
         due = reservation is not None and reservation.start == self.walltimes.now
-        reservation = reservation or search.earliest(reservations, until=until, before=before)
+        reservation = reservation or search.find_earliest_start(
+            reservations, until=until, before=before
+        )
         if reservation is None and overdue:
-            reservation = self._nearest(gang, search)
+            reservation = self._find_nearest(gang, search)
         return (
             self._make_reserved_gang(gang, reservation, search.usable, due=due)
             if reservation
@@ -285,18 +287,18 @@ class Reservations:
         """
         if self._running is None:
             self._running = self._forecast.by_queue()
-        given = self._preemptible.releases(gang, self._running)
+        given = self._preemptible.find_releases(gang, self._running)
         if not given:
             return None
         with_evictions = self._start_search(gang, self.profile.with_release_times(given))
         if with_evictions.lacks_room_or_quota_now(reservations):
-            return with_evictions.earliest(reservations, until=until)
+            return with_evictions.find_earliest_start(reservations, until=until)
         known = bool(self.profile.releases) or has_published_start(gang)
         return None if self._settled or not known else with_evictions.start_at_once(reservations)
 
-    def _nearest(self, gang: Gang, search: StartSearch) -> Reservation | None:
+    def _find_nearest(self, gang: Gang, search: StartSearch) -> Reservation | None:
         profile = self.profile
-        free = profile.free_at(profile.now, profile.table(self.reservations))
+        free = profile.free_at(profile.now, profile.reservation_table(self.reservations))
         chosen = search.first_choice(
             lambda parts, areas: nearest_rows(
                 free, free + self._forecast.amounts_held_by_gangs(), parts, areas
@@ -312,7 +314,7 @@ class Reservations:
         self, gang: Gang, reservation: Reservation, usable: Bools, *, due: bool
     ) -> ReservedGang:
         rows = reservation.rows
-        table = self.profile.table([*self.reservations, reservation])
+        table = self.profile.reservation_table([*self.reservations, reservation])
         slack = self.profile.free_at(reservation.start, table)[rows]
         basis = None
         if reservation.start > self.walltimes.now:
@@ -329,15 +331,17 @@ class Reservations:
             due,
         )
 
-    def _enter(self, entered: ReservedGang) -> None:
+    def _enter_reservation(self, entered: ReservedGang) -> None:
         for reserved in self.reserved_gangs:
-            if entered.reservation.active(reserved.reservation.start):
-                reserved.change(entered.reservation.rows, entered.reservation.amounts, sign=-1)
+            if entered.reservation.is_active_at(reserved.reservation.start):
+                reserved.change_spare_room(
+                    entered.reservation.rows, entered.reservation.amounts, sign=-1
+                )
         self.reserved_gangs.append(entered)
-        self._pools.changed()
+        self._pools.forget_reserved_gangs()
 
     def _may_reserve_more(self, usable: Bools) -> bool:
-        return self._work.left > 0 and self._pools.room(usable, self.reserved_gangs)
+        return self._work.left > 0 and self._pools.has_room_for_one(usable, self.reserved_gangs)
 
     def _start_search(self, gang: Gang, profile: AvailabilityProfile) -> StartSearch:
         return StartSearch(
@@ -345,7 +349,9 @@ class Reservations:
         )
 
     # -- respecting reservations ----------------------------------------------------------------
-    def conflict(self, gang: Gang, statement: Statement) -> ReservedGang | StrictFifoHead | None:
+    def find_conflict(
+        self, gang: Gang, statement: Statement
+    ) -> ReservedGang | StrictFifoHead | None:
         """The reservation that a statement would break; None when it breaks none.
 
         Args:
@@ -357,7 +363,7 @@ class Reservations:
         places = statement.assignments
         taken = self._forecast.sum_by_row(places)
         asked = total(place.pod.pod_class.charged for place in places)
-        for reserved in self._binding(gang):
+        for reserved in self._binding_gangs(gang):
             left = self._amounts_left_by_evictions(statement, reserved.reservation.start)
             for row, amounts in taken.items():
                 number = reserved.index.get(row)
@@ -370,10 +376,15 @@ class Reservations:
                     return reserved
             if not self._leaves_quota(reserved, gang, asked):
                 return reserved
-        return next((each for each in self._before(gang) if each.usable[list(taken)].any()), None)
+        return next(
+            (each for each in self._strict_heads_before(gang) if each.usable[list(taken)].any()),
+            None,
+        )
 
     @contextmanager
-    def around(self, gang: Gang, statement: Statement | None = None) -> Iterator[None]:
+    def exclude_reserved_room(
+        self, gang: Gang, statement: Statement | None = None
+    ) -> Iterator[None]:
         """Inside, the gang finds only room that breaks no reservation.
 
         Args:
@@ -387,7 +398,7 @@ class Reservations:
         node_usage = self.session.node_usage
         allocatable = node_usage.nodes.allocatable
         width = allocatable.shape[1]  # of devices only the conflict tells
-        for reserved in self._binding(gang):
+        for reserved in self._binding_gangs(gang):
             left = (
                 self._amounts_left_by_evictions(statement, reserved.reservation.start)
                 if statement
@@ -401,7 +412,7 @@ class Reservations:
                 held = np.where(reserved.requested_columns[number][:width], held, _NOTHING_HELD)
                 known = back.get(row)
                 back[row] = held if known is None else np.maximum(known, held)
-        for strict in self._before(gang):
+        for strict in self._strict_heads_before(gang):
             for row in np.flatnonzero(strict.usable).tolist():
                 back[row] = allocatable[row]
         node_usage.count_as_used(back)
@@ -437,7 +448,7 @@ class Reservations:
         finally:
             node_usage.count_as_used({})
 
-    def _binding(self, gang: Gang) -> Iterator[ReservedGang]:
+    def _binding_gangs(self, gang: Gang) -> Iterator[ReservedGang]:
         """Gangs whose reservations bind the gang when it starts now."""
         if not self.reserved_gangs:
             return
@@ -456,7 +467,7 @@ class Reservations:
             if ready is None or ready > reserved.reservation.start or reserved.due:
                 yield reserved
 
-    def _before(self, gang: Gang) -> Iterator[StrictFifoHead]:
+    def _strict_heads_before(self, gang: Gang) -> Iterator[StrictFifoHead]:
         turn = self._order.get(gang.key, _LAST_IN_ORDER)
         for strict in self._strict:
             if strict.gang.queue == gang.queue and strict.position < turn:
@@ -479,7 +490,7 @@ class Reservations:
         moves += [
             (reservation.path, reservation.requests, 1)
             for reservation in self.reservations
-            if reservation.active(start)
+            if reservation.is_active_at(start)
             and reservation.gang != reserved.gang.key
             and not mine.isdisjoint(reservation.path)
         ]

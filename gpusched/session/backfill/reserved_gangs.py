@@ -42,7 +42,7 @@ class ReservedGang:
 
     index: dict[int, int] = attrs.field(factory=dict, init=False)
 
-    def change(self, rows: Ints, amounts: Ints, *, sign: int) -> None:
+    def change_spare_room(self, rows: Ints, amounts: Ints, *, sign: int) -> None:
         """Raise (1) or lower (-1) what others may take of some rows when the reservation begins."""
         for row, amount in zip(rows.tolist(), amounts, strict=True):
             number = self.index.get(row)
@@ -79,19 +79,19 @@ class ReservationPools:
         self._closed: set[EquivalenceClass] = set()
         """Classes, whatever their walltimes, for which nothing is reserved, while reservations are the same."""
 
-    def usable(self, gang: Gang) -> Bools | None:
+    def known_usable_rows(self, gang: Gang) -> Bools | None:
         """Rows that any member could ever use; None when they were not worked out yet."""
-        return self._usable.get(self._who(gang))
+        return self._usable.get(self._equivalence_key(gang))
 
-    def learn(self, gang: Gang, usable: Callable[[], Bools]) -> Bools:
+    def learn_usable_rows(self, gang: Gang, usable: Callable[[], Bools]) -> Bools:
         """The same, asked once for gangs whose members are of the same classes."""
-        who = self._who(gang)
+        who = self._equivalence_key(gang)
         known = self._usable.get(who)
         if known is None:
             known = self._usable[who] = usable()
         return known
 
-    def changed(self) -> None:
+    def forget_reserved_gangs(self) -> None:
         """Forget what depends on which gangs have reservations."""
         self._crowded.clear()
         self._closed.clear()
@@ -102,13 +102,13 @@ class ReservationPools:
         if kind is not None:
             self._closed.add(kind.timeless)
 
-    def closed(self, gang: Gang) -> bool:
+    def is_closed_for(self, gang: Gang) -> bool:
         """Whether nothing is to be reserved for gangs equal to this one."""
         kind = self._kinds.class_of(gang)
         return kind is not None and kind.timeless in self._closed
 
-    def room(self, usable: Bools, reserved_gangs: Sequence[ReservedGang]) -> bool:
-        """Whether one more gang may reserve some of these rows, which ``learn`` returned."""
+    def has_room_for_one(self, usable: Bools, reserved_gangs: Sequence[ReservedGang]) -> bool:
+        """Whether one more gang may reserve some of these rows, which ``learn_usable_rows`` returned."""
         if len(reserved_gangs) >= self._total:
             return False
         crowded = self._crowded.get(id(usable))
@@ -117,7 +117,7 @@ class ReservationPools:
             crowded = self._crowded[id(usable)] = same_pool >= self._per_pool
         return not crowded
 
-    def _who(self, gang: Gang) -> Hashable:
+    def _equivalence_key(self, gang: Gang) -> Hashable:
         kind = self._kinds.class_of(gang)
         if kind is not None:
             return kind.timeless

@@ -36,19 +36,19 @@ class WaitingDevices:
             self._columns: DeviceColumns = device_columns(session, asked, rows)
         self.width: int = self.nodes_width + len(self._columns.requests)
 
-    def allocatable(self, amounts: Ints) -> Ints:
+    def allocatable_amounts(self, amounts: Ints) -> Ints:
         """Amounts of nodes, shape (nodes, resources), with the devices that each reaches."""
         return self._with_columns(
             amounts, [self._columns.all_of(row) for row in self._rows(amounts)]
         )
 
-    def staying(self, amounts: Ints) -> Ints:
+    def staying_amounts(self, amounts: Ints) -> Ints:
         """Amounts in use once pods that leave are gone, with the devices in use then."""
         return self._with_columns(
             amounts, [self._columns.in_use(row) for row in self._rows(amounts)]
         )
 
-    def freed(self, amounts: Ints, pods: list[tuple[int, Pod]]) -> Ints:
+    def freed_amounts(self, amounts: Ints, pods: list[tuple[int, Pod]]) -> Ints:
         """Amounts that pods free, shape (pods, resources), with their devices.
 
         Args:
@@ -64,7 +64,7 @@ class WaitingDevices:
         ]
         return self._with_columns(amounts, freed)
 
-    def request(self, pod_class: PodClass, request: RequestVector) -> RequestVector:
+    def request_vector(self, pod_class: PodClass, request: RequestVector) -> RequestVector:
         """What one pod of a class requests, with its devices."""
         if self.width == self.nodes_width or not pod_class.claims:
             return request

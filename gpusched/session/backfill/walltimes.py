@@ -36,7 +36,7 @@ class Walltimes:
 
     def end_if_started_now(self, gang: Gang) -> int:
         """When what starts now will end: with its gang, where that runs already."""
-        return self.end_of_running(gang) if gang.placed else self._after(self.now, gang)
+        return self.end_of_running(gang) if gang.placed else self._walltime_from(self.now, gang)
 
     def end_of_running(self, gang: Gang) -> int:
         """When a gang that has members with a place will end; FOREVER when that is unknown.
@@ -45,7 +45,7 @@ class Walltimes:
         soon after their time. A gang that runs twice its time, and ten minutes over it, is not
         believed any more: no node stays idle for an end that is unknown.
         """
-        end = self._after(int(self._start_of_running(gang)), gang)
+        end = self._walltime_from(int(self._start_of_running(gang)), gang)
         if end > self.now:
             return end
         late = self.now - end
@@ -61,6 +61,6 @@ class Walltimes:
         times = [member.pod.scheduled for member in gang.placed if member.pod.scheduled]
         return min(times) if times and len(times) == len(gang.placed) else float(self.now)
 
-    def _after(self, began: int, gang: Gang) -> int:
+    def _walltime_from(self, began: int, gang: Gang) -> int:
         length = self.seconds_of(gang)
         return FOREVER if length >= UNKNOWN_WALLTIME else began + length

@@ -167,7 +167,7 @@ def describe_exception(error: Exception, snapshot: Snapshot, stage: str) -> Sess
         says=shorten(str(error)),
         stage=stage,
         place=source_location(error),
-        suspects=SuspectIndex(snapshot).suspects(error),
+        suspects=SuspectIndex(snapshot).suspects_in_error(error),
         story="".join(traceback.format_exception(error))[-limits.FAULT_STORY_MAX :],
         loud=isinstance(error, InvariantBroken),
     )
@@ -185,18 +185,18 @@ def _run_session(
     skipped: set[str] = set()
     faults: list[str] = []
     while True:
-        stage.enter(OPEN_STAGE)
+        stage.enter_stage(OPEN_STAGE)
         session = Session(
             snapshot, policy.plugins, policy.capabilities, guard=setting.guard,
             session_cache=setting.session_cache, placement=placement, search=setting.search,
             on_gang=setting.on_gang,
         )  # fmt: skip
-        stage.enter(STOPS_STAGE)
+        stage.enter_stage(STOPS_STAGE)
         if STOPS_STAGE not in mode.skipped:
             stop_gangs(session)
         failed = _run_actions(session, policy.actions, skipped, stage, setting.ended)
         if not failed:
-            stage.enter(LATE_CLAIMS_STAGE)
+            stage.enter_stage(LATE_CLAIMS_STAGE)
             if LATE_CLAIMS_STAGE not in mode.skipped:
                 late_claims(session).make()
                 setting.ended(LATE_CLAIMS_STAGE)
@@ -207,21 +207,21 @@ def _run_session(
         session.dissolve()
     parts: dict[str, Any] = {}
     for name, build in _PLAN_PARTS:
-        stage.enter(name)
+        stage.enter_stage(name)
         if name not in mode.skipped:
             parts[_PLAN_FIELDS[name]] = build(session)
-    stage.enter(WAITING_STAGE)
+    stage.enter_stage(WAITING_STAGE)
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
-    stage.enter(RESERVED_STAGE)
+    stage.enter_stage(RESERVED_STAGE)
     reserved = () if RESERVED_STAGE in mode.skipped else reserved_rooms(session)
-    setting.session_cache.only(snapshot.gangs, snapshot.placed_gangs)
+    setting.session_cache.keep_only(snapshot.gangs, snapshot.placed_gangs)
     result = AttemptResult(
         snapshot=snapshot,
         plan=Plan(revision=snapshot.revision, **parts),
         waiting=waiting,
         faults=(*faults, *session.hooks.faults),
         searches=tuple(session.searches),
-        rounds=session.gang_selection.rounds(),
+        rounds=session.gang_selection.tenant_rounds(),
         closed=session.outcomes.closed,
         untold=tuple(
             (name, describe_exception(error, snapshot, "queue statuses"))
@@ -253,8 +253,8 @@ def _run_actions(
     for action in actions:
         if action.name in skipped:
             continue
-        stage.enter(action.name)
-        session.work_budget.begin()
+        stage.enter_stage(action.name)
+        session.work_budget.begin_action()
         if _action_failed(session, action):
             return action.name
         ended(action.name)
@@ -288,5 +288,5 @@ def _action_failed(session: Session, action: Action) -> bool:
         session.hooks.faults.append(str(fault))
 
     reserve_ahead(session)
-    session.hooks.guard.wrap(action.name, "run", run, blame)()
+    session.hooks.guard.wrap_hook(action.name, "run", run, blame)()
     return failed

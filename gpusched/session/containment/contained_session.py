@@ -33,7 +33,7 @@ def decide_contained(
     snapshot: Snapshot, setting: AttemptSetting, memory: Containment
 ) -> ContainedResult:
     """Decide; what raises is contained and remembered."""
-    known, mode = memory.begin(snapshot)
+    known, mode = memory.begin_session(snapshot)
     if not mode.decides and memory.degraded is not None and memory.degraded.fault is None:
         # Processes died of whatever was tried: this one waits until it is time to try again.
         return ContainedResult(decided=_empty_result(snapshot))
@@ -45,7 +45,7 @@ def decide_contained(
         snapshot, aside, attrs.evolve(setting, session_cache=session_cache), mode=mode
     )
     if isinstance(outcome, AttemptResult):
-        memory.settle(snapshot, mode, None)
+        memory.note_outcome(snapshot, mode, None)
         outcome, mode = _without_needless_orders(
             snapshot, setting, memory, aside=aside, mode=mode, decided=outcome
         )
@@ -62,9 +62,9 @@ def decide_contained(
     if found.decided is None:
         plain = attrs.evolve(found.mode, together=False)
         return _gang_by_gang(snapshot, setting, memory, known=known, mode=plain, fault=found.last)
-    memory.pardon(found.pardoned)
+    memory.readmit_suspects(found.pardoned)
     new = memory.set_aside(snapshot, found.culprits)
-    memory.settle(snapshot, found.mode, found.last)
+    memory.note_outcome(snapshot, found.mode, found.last)
     return ContainedResult(decided=found.decided, contained=new)
 
 
@@ -91,7 +91,7 @@ def _without_needless_orders(
         return decided, mode
     # A quarantined hook is asked about one of many only: it is known to fail for all.
     lasting = not failing.keys().isdisjoint(memory.lasting_mode.unordered)
-    memory.settle(snapshot, plain, next(iter(failing.values())), lasting=lasting)
+    memory.note_outcome(snapshot, plain, next(iter(failing.values())), lasting=lasting)
     said = tuple(dict.fromkeys((*decided.faults, *outcome.faults)))
     return attrs.evolve(outcome, faults=said), plain
 
@@ -111,7 +111,7 @@ def _without_failing_hooks(
         return _attempt_without(snapshot, setting, memory, aside=more.union(known), mode=mode)
 
     found = HookCulpritSearch(snapshot, memory, attempt).run(decided)
-    memory.pardon(found.pardoned)
+    memory.readmit_suspects(found.pardoned)
     new = memory.set_aside(snapshot, found.culprits)
     return ContainedResult(decided=found.decided, contained=new, again=bool(found.pardoned))
 
@@ -137,11 +137,11 @@ def _without_failing_orders(
     if not failing:
         return held
     plain = attrs.evolve(mode, unordered=tuple(sorted({*mode.unordered, *failing})))
-    aside = frozenset(each.suspect for each in memory.aside)
+    aside = frozenset(each.suspect for each in memory.objects_set_aside)
     outcome = _attempt_without(snapshot, setting, memory, aside=aside, mode=plain)
     if isinstance(outcome, SessionFault):
         return held
-    memory.settle(snapshot, plain, next(iter(failing.values())))
+    memory.note_outcome(snapshot, plain, next(iter(failing.values())))
     said = tuple(dict.fromkeys((*held.decided.faults, *outcome.faults)))
     return attrs.evolve(held, decided=attrs.evolve(outcome, faults=said))
 
@@ -241,7 +241,7 @@ def _gang_by_gang(
         mode = attrs.evolve(mode, decides=False)
         culprits = {}
     new = memory.set_aside(snapshot, culprits)
-    memory.settle(snapshot, mode, fault)
+    memory.note_outcome(snapshot, mode, fault)
     return ContainedResult(
         decided=attrs.evolve(base, plan=plan),
         contained=new,

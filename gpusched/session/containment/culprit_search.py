@@ -109,7 +109,7 @@ class CulpritSearch:
         Args:
             first: what the session raised as it was to be held.
         """
-        found = self._down(first)
+        found = self._degrade_stepwise(first)
         if found.decided is None and self._unsure:
             self._trusting, self._mode = True, self._begin
             self._known.update(self._pardoned)
@@ -117,7 +117,7 @@ class CulpritSearch:
             self._culprits.clear()
             self._forget_all()
             self.left = self._budget()
-            found = self._down(first)
+            found = self._degrade_stepwise(first)
         return found
 
     def _budget(self) -> int:
@@ -126,7 +126,7 @@ class CulpritSearch:
         most = limits.CONTAIN_WORK_MAX // max(1, size)
         return min(limits.CONTAIN_TRIES_MAX, max(limits.CONTAIN_TRIES_MIN, most))
 
-    def _down(self, first: SessionFault) -> CulpritSearchResult:
+    def _degrade_stepwise(self, first: SessionFault) -> CulpritSearchResult:
         """Step by step plainer, until the session can be held."""
         last: SessionFault | None = None
         outcome: AttemptResult | SessionFault = first
@@ -139,10 +139,10 @@ class CulpritSearch:
                         decided=None, culprits={}, mode=self._mode, last=outcome
                     )
                 self._mode = plainer
-                self._drop(outcome.signature)
+                self._clear_suspects(outcome.signature)
                 self._forget_all()
                 self.left = max(self.left, _STEP_TRIES)
-            outcome = self._try(self._culprits)
+            outcome = self._try_without(self._culprits)
         outcome = self._with_evictions_again(self._readmit_innocent(outcome), last)
         return CulpritSearchResult(
             decided=outcome,
@@ -164,13 +164,13 @@ class CulpritSearch:
         ):
             return outcome
         plain, self._mode = self._mode, attrs.evolve(self._mode, evictions=True)
-        again = self._try(self._culprits)
+        again = self._try_without(self._culprits)
         if isinstance(again, AttemptResult):
             return again
         self._mode = plain
         return outcome
 
-    def _try(self, culprits: Iterable[Suspect]) -> AttemptResult | SessionFault:
+    def _try_without(self, culprits: Iterable[Suspect]) -> AttemptResult | SessionFault:
         self.left -= 1
         aside = frozenset({*self._known, *culprits})
         session_cache = self._containment.session_cache(self._setting.session_cache, aside)
@@ -190,7 +190,7 @@ class CulpritSearch:
         if common is not None:
             # The object in all faults is rather to blame than objects in some of them.
             self._cleared.add(common)
-            self._drop(signature)
+            self._clear_suspects(signature)
             self._culprits[common] = fault
             return True
         if len(alike) >= _SAME_FAULTS and signature not in self._asked and not self._trusting:
@@ -203,7 +203,7 @@ class CulpritSearch:
         if named is None and fault.stage in SKIPPABLE_STAGES:
             return False
         if named is None or len(alike) > limits.CONTAIN_TRIES_MAX // 2:
-            named = self._bisect()
+            named = self._bisect_suspects()
         if named is None:
             return False
         self._culprits[named] = fault
@@ -223,7 +223,7 @@ class CulpritSearch:
                 return each
         return None
 
-    def _drop(self, signature: tuple[str, str, str]) -> None:
+    def _clear_suspects(self, signature: tuple[str, str, str]) -> None:
         """The object blamed for a defect was not to blame after all."""
         for suspect, fault in list(self._culprits.items()):
             if fault.signature == signature:
@@ -258,24 +258,26 @@ class CulpritSearch:
         every = [gang_suspect(gang.key) for gang in self._snapshot.gangs]
         for gang in others[:_PROBED_GANGS]:
             rest = {each for each in every if each.key != gang.key}
-            outcome = self._try({*self._culprits, *rest})
+            outcome = self._try_without({*self._culprits, *rest})
             if isinstance(outcome, AttemptResult) or outcome.signature != fault.signature:
                 return False
         return True
 
     # -- by halves ---------------------------------------------------------------------------
-    def _bisect(self) -> Suspect | None:
+    def _bisect_suspects(self) -> Suspect | None:
         """The last object of the shortest row of objects with which it fails."""
-        for row in self._rows():
+        for row in self._suspect_rows():
             row = [each for each in row if each not in self._culprits and each not in self._known]  # noqa: PLW2901
             if not row or self.left <= 0:
                 continue
-            if not isinstance(self._try({*self._culprits, *row}), AttemptResult):
+            if not isinstance(self._try_without({*self._culprits, *row}), AttemptResult):
                 continue  # it fails without all of them
             low, high = 0, len(row)
             while high - low > 1 and self.left > 0:
                 middle = (low + high) // 2
-                good = isinstance(self._try({*self._culprits, *row[middle:]}), AttemptResult)
+                good = isinstance(
+                    self._try_without({*self._culprits, *row[middle:]}), AttemptResult
+                )
                 low, high = (middle, high) if good else (low, middle)
             found = row[low] if high - low == 1 else None
             return None if found is None or self._fails_only_with_others(found) else found
@@ -287,9 +289,9 @@ class CulpritSearch:
         if suspect not in every or len(every) == 1:
             return False
         others = every - {suspect}
-        return isinstance(self._try({*self._culprits, *others}), AttemptResult)
+        return isinstance(self._try_without({*self._culprits, *others}), AttemptResult)
 
-    def _rows(self) -> Iterable[list[Suspect]]:
+    def _suspect_rows(self) -> Iterable[list[Suspect]]:
         snapshot = self._snapshot
         yield [gang_suspect(gang.key) for gang in snapshot.gangs]
         yield sorted(
@@ -314,7 +316,7 @@ class CulpritSearch:
         for suspect in list(self._culprits)[:_READMITTED_MAX]:
             if self.left <= 0 or len(self._culprits) < 2:
                 break
-            again = self._try({each for each in self._culprits if each != suspect})
+            again = self._try_without({each for each in self._culprits if each != suspect})
             if isinstance(again, AttemptResult):
                 del self._culprits[suspect]
                 outcome = again

@@ -73,14 +73,14 @@ class HookCulpritSearch:
         Args:
             first: the session with them.
         """
-        self._hear(first)
+        self._note_hook_faults(first)
         outcome: AttemptResult | None = first
         while outcome is not None and (faults := self._open_faults(outcome)):
             if self._left:
-                self._choose(faults)
+                self._choose_culprits(faults)
             else:
                 self._give_up(*faults)
-            outcome = self._try(self._found) if self._found else first
+            outcome = self._try_without(self._found) if self._found else first
         proven = frozenset() if outcome is None else outcome.answers
         for place in {fault.place: None for fault in self._found.values()}:
             if outcome is None:
@@ -88,24 +88,24 @@ class HookCulpritSearch:
             elif place not in proven:
                 outcome = self._settle_unproven(place) or outcome
         if not self._found or outcome is None:
-            return HookSearchResult(decided=first, pardoned=self._blame())
+            return HookSearchResult(decided=first, pardoned=self._give_up_hooks())
         said = tuple(dict.fromkeys((*first.faults, *outcome.faults)))
         return HookSearchResult(
             decided=attrs.evolve(outcome, faults=said),
             culprits=self._found,
-            pardoned=self._blame(),
+            pardoned=self._give_up_hooks(),
         )
 
     # -- attempts ----------------------------------------------------------------------------
-    def _try(self, culprits: Iterable[Suspect]) -> AttemptResult | None:
+    def _try_without(self, culprits: Iterable[Suspect]) -> AttemptResult | None:
         self._left = max(0, self._left - 1)
         found = self._attempt(frozenset(culprits))
         if isinstance(found, SessionFault):
             return None
-        self._hear(found)
+        self._note_hook_faults(found)
         return found
 
-    def _hear(self, outcome: AttemptResult) -> None:
+    def _note_hook_faults(self, outcome: AttemptResult) -> None:
         self._answered |= outcome.answers
         for place in outcome.answers:
             self._memory.unproven_faults.pop(place, None)
@@ -124,14 +124,14 @@ class HookCulpritSearch:
         blame = self._memory.blamed_hooks.get(place)
         if blame is None or self._snapshot.now >= blame.until:
             return False
-        return self._gangs() <= blame.gangs
+        return self._failing_gangs() <= blame.gangs
 
-    def _gangs(self) -> frozenset[Suspect]:
+    def _failing_gangs(self) -> frozenset[Suspect]:
         keys = {*self._snapshot.placed_gangs, *(gang.key for gang in self._snapshot.gangs)}
         return frozenset(gang_suspect(key) for key in keys)
 
     # -- blame -------------------------------------------------------------------------------
-    def _choose(self, faults: Mapping[str, Sequence[SessionFault]]) -> None:
+    def _choose_culprits(self, faults: Mapping[str, Sequence[SessionFault]]) -> None:
         """Leave out the objects that hooks failed for, or give hooks up that answer for none."""
         for place, same in faults.items():
             chosen = _object_of_all(same) or {fault.suspects[0]: fault for fault in same}
@@ -163,7 +163,7 @@ class HookCulpritSearch:
         others = [each for each in first.suspects if each not in self._found]
         rest = {each: fault for each, fault in self._found.items() if fault.place != place}
         for other in others[:_ALTERNATIVES_MAX]:
-            outcome = self._try({*rest, other}) if self._left else None
+            outcome = self._try_without({*rest, other}) if self._left else None
             if outcome and place in outcome.answers and not self._open_faults(outcome):
                 self._found = {**rest, other: first}
                 return outcome
@@ -173,14 +173,14 @@ class HookCulpritSearch:
             unproven.update(culprits)
             return None
         self._give_up(place)
-        return self._try(self._found) if self._found else None
+        return self._try_without(self._found) if self._found else None
 
-    def _blame(self) -> frozenset[Suspect]:
+    def _give_up_hooks(self) -> frozenset[Suspect]:
         """Remember the hooks that are given up; the objects that are let in again."""
         until = self._snapshot.now + limits.SET_ASIDE_RETRY_S
         pardoned: set[Suspect] = set()
         for place in sorted(self._given_up):
-            self._memory.blamed_hooks[place] = HookBlame(until, self._gangs())
+            self._memory.blamed_hooks[place] = HookBlame(until, self._failing_gangs())
             pardoned |= self._memory.unproven_faults.pop(place, set())
         return frozenset(pardoned)
 

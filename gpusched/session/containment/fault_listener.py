@@ -38,7 +38,7 @@ class AttemptStage:
     name: str = "open"
     entered: Callable[[str], None] = lambda _name: None
 
-    def enter(self, name: str) -> None:
+    def enter_stage(self, name: str) -> None:
         """Note that the attempt enters a stage."""
         self.name = name
         self.entered(name)
@@ -113,11 +113,11 @@ class FaultListener:
         """Begin a session of the guard below."""
         self._guard.begin_session()
 
-    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
+    def is_quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the guard below answers the hook by its fallback."""
-        return self._guard.quarantined(plugin, hook, part)
+        return self._guard.is_quarantined(plugin, hook, part)
 
-    def wrap(
+    def wrap_hook(
         self,
         plugin: str,
         hook: str,
@@ -132,9 +132,9 @@ class FaultListener:
         if hook in ORDERING_HOOKS:
             if name in self._unordered:
                 return cast("Callable[P, R]", lambda *_args, **_named: ())
-            fn = self._ordering(HookCall(plugin, hook, name), fn)
+            fn = self._wrap_ordering(HookCall(plugin, hook, name), fn)
         if plugin not in self._ours:
-            return self._guard.wrap(plugin, hook, fn, fallback, part=part)
+            return self._guard.wrap_hook(plugin, hook, fn, fallback, part=part)
 
         def observed(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
@@ -147,7 +147,7 @@ class FaultListener:
             self.answers.add(name)
             return answer
 
-        return self._guard.wrap(plugin, hook, observed, fallback, part=part)
+        return self._guard.wrap_hook(plugin, hook, observed, fallback, part=part)
 
     def failing_orders(self) -> tuple[FailingOrder, ...]:
         """Orders that failed and answered for nothing, by name."""
@@ -157,7 +157,7 @@ class FaultListener:
             if record.fault is not None and not record.answered
         )
 
-    def _ordering(self, call: HookCall, fn: Callable[P, R]) -> Callable[P, R]:
+    def _wrap_ordering(self, call: HookCall, fn: Callable[P, R]) -> Callable[P, R]:
         """The order; whether it answers for anything is noted."""
         record = self._orders[call.place] = _OrderRecord()
 
@@ -167,7 +167,7 @@ class FaultListener:
             except (InvariantBroken, Fenced):
                 raise
             except Exception as error:
-                about = self._suspect_index().among(args)
+                about = self._suspect_index().suspects_among(args)
                 record.failed_for.update(about[:1])
                 if record.fault is None:
                     record.fault = self._fault_of(call, error, about=about, suspects=about)
@@ -206,7 +206,7 @@ class FaultListener:
         if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or call.hook in ("open", "run"):
             return
         index = self._suspect_index()
-        suspects = index.suspects(error)
+        suspects = index.suspects_in_error(error)
         if suspects:
-            about = index.among(args)
+            about = index.suspects_among(args)
             self.faults.append(self._fault_of(call, error, about=about, suspects=suspects))

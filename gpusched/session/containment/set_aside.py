@@ -58,7 +58,7 @@ class SessionMode:
     unordered: tuple[str, ...] = ()
 
     @property
-    def off(self) -> tuple[str, ...]:
+    def omitted_parts(self) -> tuple[str, ...]:
         """Names of what is not done, for metrics and sentences; empty for a full session."""
         steps = (
             (DECISIONS_OFF, self.decides),
@@ -120,7 +120,7 @@ class Degraded:
     @property
     def message(self) -> str:
         """For readiness, event and log."""
-        off = ", ".join(self.mode.off)
+        off = ", ".join(self.mode.omitted_parts)
         why = self.why
         if self.fault is not None:
             why = f"the scheduler failed in {self.fault.stage} ({self.fault.message})"
@@ -176,7 +176,7 @@ class Containment:
         self._session_cache: tuple[frozenset[Suspect], SessionCache] | None = None
 
     @property
-    def aside(self) -> tuple[SetAside, ...]:
+    def objects_set_aside(self) -> tuple[SetAside, ...]:
         """Objects that are left out of sessions, sorted."""
         return tuple(each for _, each in sorted(self._aside.items()))
 
@@ -186,7 +186,7 @@ class Containment:
         before = self._before
         return before.mode if before is not None and before.again > before.since else FULL_MODE
 
-    def begin(self, snapshot: Snapshot) -> tuple[dict[Suspect, SessionFault], SessionMode]:
+    def begin_session(self, snapshot: Snapshot) -> tuple[dict[Suspect, SessionFault], SessionMode]:
         """Objects left out of this session with their faults, and the mode in which it begins."""
         self._tried = {}
         if self._aside:
@@ -228,12 +228,12 @@ class Containment:
                 new.append(entry)
         return tuple(new)
 
-    def pardon(self, suspects: Iterable[Suspect]) -> None:
+    def readmit_suspects(self, suspects: Iterable[Suspect]) -> None:
         """Let objects in again, as what they were set aside for happens to all."""
         for suspect in suspects:
             self._aside.pop(suspect, None)
 
-    def settle(
+    def note_outcome(
         self,
         snapshot: Snapshot,
         mode: SessionMode,

@@ -145,26 +145,26 @@ class SuspectIndex:
         self._members: dict[UID, GangKey] | None = None
         self._snapshot = snapshot
 
-    def suspects(self, error: BaseException) -> tuple[Suspect, ...]:
+    def suspects_in_error(self, error: BaseException) -> tuple[Suspect, ...]:
         """Objects in the frames of an exception; the innermost frame's first, gangs before others."""
         found: dict[Suspect, None] = {}
         for depth, frame in enumerate(_frames(error)):
-            values = _values(frame, arguments=depth < _INNERMOST)
-            found.update(dict.fromkeys(self.among(values)))
+            values = _frame_values(frame, arguments=depth < _INNERMOST)
+            found.update(dict.fromkeys(self.suspects_among(values)))
         return tuple(found)
 
-    def among(self, values: Iterable[object]) -> tuple[Suspect, ...]:
+    def suspects_among(self, values: Iterable[object]) -> tuple[Suspect, ...]:
         """The objects that some values are, or are about."""
         here: dict[Suspect, None] = {}
         for value in values:
             # What broke may break again when it is looked at.
             with suppress(Exception):
-                here.update(dict.fromkeys(self._of(value)))
+                here.update(dict.fromkeys(self._suspects_in_value(value)))
         return tuple(sorted(here, key=lambda each: _SUSPECT_RANK[each.what]))
 
-    def _of(self, value: object) -> Iterator[Suspect]:
+    def _suspects_in_value(self, value: object) -> Iterator[Suspect]:
         if isinstance(value, str):
-            yield from self._named(value)
+            yield from self._suspects_named(value)
         elif isinstance(value, Gang | GangKey):
             yield from self._gang(value if isinstance(value, GangKey) else value.key)
         elif isinstance(value, Pod | Placed):
@@ -184,9 +184,9 @@ class SuspectIndex:
             for name in ("gang", "pod"):
                 inner = _field(value, name)
                 if isinstance(inner, Gang | GangKey | Pod):
-                    yield from self._of(inner)
+                    yield from self._suspects_in_value(inner)
 
-    def _named(self, name: str) -> Iterator[Suspect]:
+    def _suspects_named(self, name: str) -> Iterator[Suspect]:
         if name in self._queues:
             yield queue_suspect(name)
         if name in self._nodes:
@@ -263,7 +263,7 @@ def _frames_of_traceback(stack: TracebackType | None) -> list[FrameType]:
     return frames[::-1]
 
 
-def _values(frame: FrameType, *, arguments: bool) -> Iterator[Any]:
+def _frame_values(frame: FrameType, *, arguments: bool) -> Iterator[Any]:
     for value in list(frame.f_locals.values()):
         yield value
         if arguments and isinstance(value, tuple | Mapping) and len(value) <= _ITEMS_MAX:

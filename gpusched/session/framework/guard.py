@@ -17,7 +17,7 @@ class Guard(Protocol):
     def begin_session(self) -> None:
         """Called once before the plugins of a session are opened."""
 
-    def wrap(
+    def wrap_hook(
         self,
         plugin: str,
         hook: str,
@@ -32,5 +32,5 @@ class Guard(Protocol):
         See ``gpusched.pluginhost.guard`` for faults, blame and quarantine.
         """
 
-    def quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
+    def is_quarantined(self, plugin: str, hook: str, part: str = "") -> bool:
         """Whether the hook failed so often that it is not called any more."""

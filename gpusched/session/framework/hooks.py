@@ -133,7 +133,7 @@ class Filter:
     """Error of a filter that gave no answer, so that no node is accepted; empty for none."""
     detail: FilterDetail | None = None
 
-    def words(self, pod_class: PodClass, refused: Sequence[Node]) -> str:
+    def refusal_text(self, pod_class: PodClass, refused: Sequence[Node]) -> str:
         """The reason with what is in the way of the pods on these nodes, which it refuses."""
         told = self.detail(pod_class, refused[:_DETAIL_NODES_MAX]) if self.detail else ""
         return f"{self.reason} ({told})" if told else self.reason
@@ -194,7 +194,7 @@ class Hooks:
         self.topology = TopologyHooks()
         self.stop_checks: list[tuple[Check, QueueTest]] = []
 
-    def _wrap(
+    def _wrap_hook(
         self,
         hook: str,
         fn: Callable[P, R],
@@ -204,19 +204,19 @@ class Hooks:
         number = self._parts[self.plugin, hook]
         self._parts[self.plugin, hook] += 1
         part = str(number + 1) if number else ""
-        return self.guard.wrap(self.plugin, hook, fn, fallback, part=part)
+        return self.guard.wrap_hook(self.plugin, hook, fn, fallback, part=part)
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
         """Order queues of one parent, inner ones too: smaller keys are served first."""
-        of_queue = self._keyed("queue_order", key)
+        of_queue = self._wrap_key("queue_order", key)
         self.queue_orders.append(
             SortKeyHook(lambda node, _gang: of_queue(node), alike=True, plugin=self.plugin)
         )
 
     def queue_turn(self, key: QueueTurn, *, alike: bool = False) -> None:
         """As ``queue_order``, with the gang that is next in the queue; ``alike`` as in ``gang_order``."""
-        self.queue_orders.append(SortKeyHook(self._keyed("queue_turn", key), alike, self.plugin))
+        self.queue_orders.append(SortKeyHook(self._wrap_key("queue_turn", key), alike, self.plugin))
 
     def gang_order(self, key: GangOrder, *, alike: bool = False) -> None:
         """Order gangs of one queue: smaller keys are tried first.
@@ -225,11 +225,11 @@ class Hooks:
         priority, terms and minima, and the classes and roles of its waiting members, beside what
         the view shows: one key is then computed for all gangs that are equal in these.
         """
-        self.gang_orders.append(SortKeyHook(self._keyed("gang_order", key), alike, self.plugin))
+        self.gang_orders.append(SortKeyHook(self._wrap_key("gang_order", key), alike, self.plugin))
 
     def pod_order(self, key: PodOrder) -> None:
         """Order pods of one gang and class: smaller keys get places first."""
-        self.pod_orders.append(self._keyed("pod_order", key))
+        self.pod_orders.append(self._wrap_key("pod_order", key))
 
     def node_filter(
         self, reason: str, allows: NodeFilter, *, detail: FilterDetail | None = None
@@ -269,13 +269,19 @@ class Hooks:
                 raise PluginFault(plugin, "node_filter", f"{found}, not {len(nodes)} bools")
             return mask.astype(np.bool_, copy=False)
 
-        wrapped = self._wrap("node_filter", sound, refuse_all)
-        told = detail and self.guard.wrap(
-            plugin, "node_filter", _text_of(plugin, detail), self._untold, part=f"{number} detail"
+        wrapped = self._wrap_hook("node_filter", sound, refuse_all)
+        told = detail and self.guard.wrap_hook(
+            plugin,
+            "node_filter",
+            _text_of(plugin, detail),
+            self._detail_untold,
+            part=f"{number} detail",
         )
         self.filters.append(Filter(self.plugin, reason, wrapped, detail=told))
 
-    def _untold(self, fault: PluginFault, _pod_class: PodClass, _nodes: Sequence[Node]) -> str:
+    def _detail_untold(
+        self, fault: PluginFault, _pod_class: PodClass, _nodes: Sequence[Node]
+    ) -> str:
         """The reason stands without a detail that cannot be told."""
         self.faults.append(str(fault))
         return ""
@@ -306,7 +312,7 @@ class Hooks:
             return None
 
         self_plugin = self.plugin
-        self.scores.append(self._wrap("node_score", weighed, neutral))
+        self.scores.append(self._wrap_hook("node_score", weighed, neutral))
 
     def pair_filter(self, reason: str, rule: RuleOf, *, concerns: Concerns) -> None:
         """Which nodes may take a pod, where that depends on where other pods are.
@@ -325,18 +331,18 @@ class Hooks:
 
     def enqueue_check(self, check: Check) -> None:
         """May the gang be admitted from Pending to Inqueue?"""
-        self.enqueue_checks.append(self._judged("enqueue_check", check, _RETRIED))
+        self.enqueue_checks.append(self._wrap_check("enqueue_check", check, _RETRIED))
 
     def quota_check(self, check: Check) -> None:
         """May the gang's minimum be charged to its queue now?"""
-        self.quota_checks.append(self._judged("quota_check", check, _RETRIED))
+        self.quota_checks.append(self._wrap_check("quota_check", check, _RETRIED))
 
     def gang_ready(self, check: Check, *, concerns: Concerns | None = None) -> None:
         """Does the gang have what an attempt to place it needs?
 
         Asked of gangs with waiting members of classes that it ``concerns``; None for all.
         """
-        judged = self._judged("gang_ready", check, _RETRIED)
+        judged = self._wrap_check("gang_ready", check, _RETRIED)
         self.ready_checks.append(limited_to_concerned_gangs(self, judged, concerns))
 
     # -- eviction ----------------------------------------------------------------------------
@@ -346,7 +352,7 @@ class Hooks:
         The same question as ``quota_check``, but on what its queues will hold once every pod
         that is leaving has left: ``view.staying`` in place of ``view.allocated``.
         """
-        self.reserve_checks.append(self._judged("reserve_check", check, _RETRIED))
+        self.reserve_checks.append(self._wrap_check("reserve_check", check, _RETRIED))
 
     def reclaim_check(self, check: Check) -> None:
         """May the gang reclaim from other queues at all? Called once, before victims are sought.
@@ -354,7 +360,7 @@ class Hooks:
         A refusal costs nothing but a sentence; ALLOW settles nothing yet: each victim is
         checked with ``victim_filter`` and the whole with ``reclaim_gate``.
         """
-        self.reclaim_checks.append(self._judged("reclaim_check", check, _RETRIED))
+        self.reclaim_checks.append(self._wrap_check("reclaim_check", check, _RETRIED))
 
     def growth_check(self, check: GrowthCheck) -> None:
         """May a gang that has its minimum take spare members of other queues' gangs, to grow?
@@ -364,7 +370,7 @@ class Hooks:
         wait. Without any such check no gang is asked to give for another one's growth. What
         ``victim_filter`` and ``reclaim_gate`` say counts as well.
         """
-        self.growth_checks.append(self._judged("growth_check", check, _NO_EVICTION))
+        self.growth_checks.append(self._wrap_check("growth_check", check, _NO_EVICTION))
 
     def victim_filter(self, allows: VictimFilter) -> None:
         """May any part of a running gang be evicted for the claimant?
@@ -374,7 +380,7 @@ class Hooks:
         are; how much of the victim may go is ``reclaim_gate``'s to say. A refusal is final:
         no other policy can allow the victim again.
         """
-        self.victim_filters.append(self._judged("victim_filter", allows, _NO_EVICTION))
+        self.victim_filters.append(self._wrap_check("victim_filter", allows, _NO_EVICTION))
 
     def stop_filter(self, allows: VictimFilter) -> None:
         """May a running gang be stopped as a whole for the claimant?
@@ -382,7 +388,7 @@ class Hooks:
         Asked as ``victim_filter``, of gangs that it allowed; a refusal leaves those members
         that the gang can spare, and its minimum stands.
         """
-        self.stop_filters.append(self._judged("stop_filter", allows, _NO_EVICTION))
+        self.stop_filters.append(self._wrap_check("stop_filter", allows, _NO_EVICTION))
 
     def victim_order(self, key: VictimOrder, *, fixed: bool = False) -> None:
         """Smaller keys are taken first, whatever that costs; called as ``key(claimant, victim, action)``.
@@ -391,11 +397,11 @@ class Hooks:
         least, and proven to be, only where all keys are fixed.
         """
         self.victim_orders_fixed = self.victim_orders_fixed and fixed
-        self.victim_orders.append(self._keyed("victim_order", key))
+        self.victim_orders.append(self._wrap_key("victim_order", key))
 
     def victim_preference(self, key: VictimOrder) -> None:
         """Smaller keys are taken first among victims whose leaving costs the same."""
-        self.victim_preferences.append(self._keyed("victim_preference", key))
+        self.victim_preferences.append(self._wrap_key("victim_preference", key))
 
     def eviction_limits(self, limits: LimitsOf) -> None:
         """What a claimant's victims must respect, as amounts, so that the cheapest can be searched.
@@ -417,7 +423,7 @@ class Hooks:
             self.faults.append(str(fault))
             return None
 
-        self.limits_of.append(self._wrap("eviction_limits", sound, unknown))
+        self.limits_of.append(self._wrap_hook("eviction_limits", sound, unknown))
 
     def reclaim_gate(self, check: ProposalCheck) -> None:
         """May exactly these chunks go, in this order, for this claimant? See ``Proposal``.
@@ -425,7 +431,7 @@ class Hooks:
         Asked by ``reclaim`` for every set of victims that it means to evict, before it moves
         anything; a refusal names the queue level and the numbers.
         """
-        self.reclaim_gates.append(self._judged("reclaim_gate", check, _NO_EVICTION))
+        self.reclaim_gates.append(self._wrap_check("reclaim_gate", check, _NO_EVICTION))
 
     def stop_check(self, check: Check, *, queues: QueueTest | None = None) -> None:
         """Must a gang that runs be stopped as a whole, for its own sake?
@@ -435,8 +441,10 @@ class Hooks:
         queues that ``queues`` selects: few, as thousands may run.
         """
         picks: QueueTest = queues or (lambda _node: False)
-        selected = self._provided("stop_check", picks, lambda said: isinstance(said, bool), False)
-        self.stop_checks.append((self._judged("stop_check", check, ALLOW), selected))
+        selected = self._wrap_provider(
+            "stop_check", picks, lambda said: isinstance(said, bool), False
+        )
+        self.stop_checks.append((self._wrap_check("stop_check", check, ALLOW), selected))
 
     def fair_share(self, provider: FairShare) -> None:
         """What each queue is due now, in base units, for ``view.fair_share``; the first provides.
@@ -444,18 +452,22 @@ class Hooks:
         The answer for a queue does not change during a session.
         """
         self.fair_shares.append(
-            self._provided("fair_share", provider, lambda due: isinstance(due, Resources), NOTHING)
+            self._wrap_provider(
+                "fair_share", provider, lambda due: isinstance(due, Resources), NOTHING
+            )
         )
 
     # -- reservations --------------------------------------------------------------------------
     def walltime(self, provider: Walltime) -> None:
         """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts."""
-        self.walltimes.append(self._provided("walltime", provider, _are_seconds, 0))
+        self.walltimes.append(self._wrap_provider("walltime", provider, _are_seconds, 0))
 
     def waits_too_long(self, provider: Overdue) -> None:
         """Whether nodes are reserved for a blocked gang even if its start cannot be forecast."""
         self.overdue.append(
-            self._provided("waits_too_long", provider, lambda said: isinstance(said, bool), False)
+            self._wrap_provider(
+                "waits_too_long", provider, lambda said: isinstance(said, bool), False
+            )
         )
 
     def usage(self, provider: UsageOf) -> None:
@@ -465,7 +477,7 @@ class Hooks:
         not more often than ``limits.USAGE_PERIOD_S``; other plugins read it in ``view.usage``.
         """
         self.usages.append(
-            self._provided(
+            self._wrap_provider(
                 "usage", provider, lambda said: isinstance(said, QueueUsage), QueueUsage()
             )
         )
@@ -477,7 +489,7 @@ class Hooks:
         Gangs with a request always do. Where no policy says yes, members of other gangs take their
         places one by one, each on the node with the best score.
         """
-        said = self._provided("compact", provider, lambda said: isinstance(said, bool), False)
+        said = self._wrap_provider("compact", provider, lambda said: isinstance(said, bool), False)
         self.topology.compacts.append(said)
 
     def choose_gpu_types(self, *, one_where_possible: bool, for_all_gangs: bool) -> None:
@@ -494,7 +506,7 @@ class Hooks:
         """Spare so many empty GPU nodes of each domain of a level for gangs that run there."""
         self.topology.spares.append(SpareNodes(level, nodes))
 
-    def _provided(
+    def _wrap_provider(
         self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
     ) -> Callable[..., T]:
         """A hook that gives a value: one that does not fit is a fault, and ``nothing`` stands."""
@@ -510,9 +522,9 @@ class Hooks:
             self.faults.append(str(fault))
             return nothing
 
-        return self._wrap(hook, sound, unknown)
+        return self._wrap_hook(hook, sound, unknown)
 
-    def _judged(
+    def _wrap_check(
         self, hook: str, check: Callable[..., Verdict], otherwise: Verdict | str
     ) -> Callable[..., Verdict]:
         """A check; ``otherwise`` is what a fault means: a verdict, or what its refusal entails."""
@@ -530,9 +542,9 @@ class Hooks:
                 return otherwise
             return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
 
-        return self._wrap(hook, sound, failed)
+        return self._wrap_hook(hook, sound, failed)
 
-    def _keyed(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
+    def _wrap_key(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
         def exclude(fault: PluginFault, *items: Any) -> Key:
             self.faults.append(str(fault))
             for item in items:
@@ -553,7 +565,7 @@ class Hooks:
             answer: Key = parts
             return answer
 
-        return self._wrap(hook, sound, exclude)
+        return self._wrap_hook(hook, sound, exclude)
 
 
 def _are_seconds(answer: object) -> bool:
@@ -579,7 +591,7 @@ def limited_to_concerned_gangs(
 
     sound = validated_concerns(hooks.plugin, "gang_ready", concerns)
     part = f"concerns {len(hooks.ready_checks)}"
-    contained = hooks.guard.wrap(hooks.plugin, "gang_ready", sound, all_of_them, part=part)
+    contained = hooks.guard.wrap_hook(hooks.plugin, "gang_ready", sound, all_of_them, part=part)
     known: dict[str, bool] = {}
 
     def concerned(gang: Gang) -> Verdict:

@@ -51,7 +51,7 @@ class PairRule:
         once: whether two pods with this key never share a node.
         exact: whether pods with this key, placed one by one, find places if there are any: where
             the first goes never decides how many can follow.
-        limits: limits of domains that say, with ``allows`` as it stands, all that the rule means
+        limits: limits of domains that say, with ``allowed_rows`` as it stands, all that the rule means
             for several of its pods that are placed together; no callable, or an answer of None,
             where limits cannot say it: such gangs are placed pod by pod, and nothing is proven.
     """
@@ -146,25 +146,27 @@ class PairHooks:
                 self._faults.append(str(fault))
                 return np.zeros(1, dtype=np.bool_)
 
-            allows = self._guard.wrap(plugin, "pair_filter", checked, refuse, part=f"{part} allows")
+            allows = self._guard.wrap_hook(
+                plugin, "pair_filter", checked, refuse, part=f"{part} allows"
+            )
             return PairRule(
                 made.key,
                 allows,
                 bool(made.once),
                 bool(made.exact),
-                limits=self._limits(plugin, made, part),
+                limits=self._wrap_limits(plugin, made, part),
                 failed=lambda: last,
-                detail=self._detail(plugin, made, part),
+                detail=self._wrap_detail(plugin, made, part),
             )
 
-        wrapped = self._guard.wrap(plugin, "pair_filter", sound, nowhere, part=part)
+        wrapped = self._guard.wrap_hook(plugin, "pair_filter", sound, nowhere, part=part)
         sure = validated_concerns(plugin, "pair_filter", concerns)
-        concerned = self._guard.wrap(
+        concerned = self._guard.wrap_hook(
             plugin, "pair_filter", sure, self._all, part=f"{part} concerns"
         )
         self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
 
-    def _limits(
+    def _wrap_limits(
         self, plugin: str, made: PairRule, part: str
     ) -> Callable[[], Sequence[DomainLimit] | None] | None:
         """The rule's limits, contained; None where it has none."""
@@ -175,9 +177,11 @@ class PairHooks:
             self._faults.append(str(fault))
             return None
 
-        return self._guard.wrap(plugin, "pair_filter", made.limits, unknown, part=f"{part} limits")
+        return self._guard.wrap_hook(
+            plugin, "pair_filter", made.limits, unknown, part=f"{part} limits"
+        )
 
-    def _detail(self, plugin: str, made: PairRule, part: str) -> Callable[[], str] | None:
+    def _wrap_detail(self, plugin: str, made: PairRule, part: str) -> Callable[[], str] | None:
         """The rule's detail, contained; None where it has none."""
         detail: Callable[[], object] | None = made.detail
         if detail is None:
@@ -194,7 +198,7 @@ class PairHooks:
             self._faults.append(str(fault))
             return ""
 
-        return self._guard.wrap(plugin, "pair_filter", text, untold, part=f"{part} detail")
+        return self._guard.wrap_hook(plugin, "pair_filter", text, untold, part=f"{part} detail")
 
     def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
         """Register a score, see ``Hooks.pair_score``."""
@@ -224,12 +228,14 @@ class PairHooks:
                 clamped: Ints = np.minimum(np.maximum(points, -POINTS_MAX), POINTS_MAX)
                 return clamped * weight
 
-            points_of = self._guard.wrap(plugin, "pair_score", weighed, zero, part=f"{part} points")
+            points_of = self._guard.wrap_hook(
+                plugin, "pair_score", weighed, zero, part=f"{part} points"
+            )
             return PairScore(made.key, points_of)
 
-        wrapped = self._guard.wrap(plugin, "pair_score", sound, silent, part=part)
+        wrapped = self._guard.wrap_hook(plugin, "pair_score", sound, silent, part=part)
         sure = validated_concerns(plugin, "pair_score", concerns)
-        concerned = self._guard.wrap(
+        concerned = self._guard.wrap_hook(
             plugin, "pair_score", sure, self._none, part=f"{part} concerns"
         )
         self.scorers.append(PairScorer(wrapped, concerned))
@@ -289,7 +295,7 @@ class InterPodGate:
         """What changes when the answer may, see ``PodDependentRules``."""
         return self._pod_counts.version
 
-    def limits(self) -> list[DomainLimit] | None:
+    def domain_limits(self) -> list[DomainLimit] | None:
         """Limits of all rules as things stand; None where one cannot be said by limits."""
         found: list[DomainLimit] = []
         for _, rule in self._rules:
@@ -299,14 +305,14 @@ class InterPodGate:
             found += limits
         return found
 
-    def allows(self) -> Bools:
+    def allowed_rows(self) -> Bools:
         """Nodes that the rules admit, bool of shape (nodes,)."""
         allowed = np.ones(self._size, dtype=np.bool_)
         for _, rule in self._rules:
             allowed &= rule.allows()
         return allowed
 
-    def points(self) -> Ints | None:
+    def row_points(self) -> Ints | None:
         """Points of each node, int64 of shape (nodes,); None for no opinion."""
         if not self._scores:
             return None
@@ -315,7 +321,7 @@ class InterPodGate:
             total += score.points()
         return total
 
-    def refused(self) -> list[tuple[str, Bools, str]]:
+    def refused_rows(self) -> list[tuple[str, Bools, str]]:
         """Words of each rule, rows that it refuses as things stand, and its error."""
         full = np.ones(self._size, dtype=np.bool_)
         refused = [~(full & rule.allows()) for _, rule in self._rules]

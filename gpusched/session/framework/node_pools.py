@@ -110,25 +110,25 @@ class NodePoolCache:
         self._epoch, self._generation, self._defined = nodes.epoch, nodes.generation, defined
         return self._of_row
 
-    def candidates(self, pod_class: PodClass, nodes: NodeColumns) -> Bools | None:
+    def candidate_rows(self, pod_class: PodClass, nodes: NodeColumns) -> Bools | None:
         """Rows that the class's node selector and affinity admit; None for all."""
         if not pod_class.node_selector and pod_class.affinity is None:
             return None
         known = self._classes.get(pod_class.digest)
         if known is None or known.epoch != nodes.epoch:
-            rows = np.array([_admits(pod_class, node) for node in nodes.nodes], dtype=np.bool_)
+            rows = np.array([_admits_node(pod_class, node) for node in nodes.nodes], dtype=np.bool_)
             known = _Candidates(nodes.epoch, nodes.generation, rows)
             self._classes[pod_class.digest] = known
         elif known.generation is not nodes.generation:
             for row in np.flatnonzero(known.generation != nodes.generation).tolist():
-                known.rows[row] = _admits(pod_class, nodes.nodes[row])
+                known.rows[row] = _admits_node(pod_class, nodes.nodes[row])
             known.generation = nodes.generation
         self._classes.move_to_end(pod_class.digest)
         if len(self._classes) > CANDIDATE_CLASSES_MAX:
             self._classes.popitem(last=False)
         return known.rows
 
-    def gangs(
+    def gang_amounts(
         self, limited: Mapping[str, frozenset[str]]
     ) -> dict[Gang, tuple[Resources, Resources]]:
         """Amounts that gangs were found to hold and to leave, as long as the same is limited."""
@@ -236,22 +236,24 @@ class NodePoolAccounts:
         """
         number = self._pins.get(pod_class.digest)
         if number is None:
-            number = self._pins[pod_class.digest] = self._pin(pod_class)
+            number = self._pins[pod_class.digest] = self._pinned_number(pod_class)
         return self.names[number] if number >= 0 else ""
 
     def where(self, pod_class: PodClass) -> tuple[str, ...]:
         """Pools of the nodes that selector and affinity of a class admit; empty for no pool."""
-        return tuple(self.names[number] if number >= 0 else "" for number in self._where(pod_class))
+        return tuple(
+            self.names[number] if number >= 0 else "" for number in self._pool_numbers(pod_class)
+        )
 
-    def _where(self, pod_class: PodClass) -> list[int]:
-        rows = self._cache.candidates(pod_class, self._snapshot.nodes)
+    def _pool_numbers(self, pod_class: PodClass) -> list[int]:
+        rows = self._cache.candidate_rows(pod_class, self._snapshot.nodes)
         found: list[int] = np.unique(
             self._numbers if rows is None else self._numbers[rows]
         ).tolist()
         return found
 
-    def _pin(self, pod_class: PodClass) -> int:
-        found = self._where(pod_class)
+    def _pinned_number(self, pod_class: PodClass) -> int:
+        found = self._pool_numbers(pod_class)
         if found:
             return found[0] if len(found) == 1 else -1
         selected = set(pod_class.node_selector)
@@ -267,21 +269,21 @@ class NodePoolAccounts:
     def requested(self, pod_class: PodClass) -> Resources:
         """Amounts that one pod of a class requests by dimension, wherever it is placed."""
         self.pin(pod_class)
-        amounts = self._charge(self._pins[pod_class.digest], pod_class)
+        amounts = self._pool_charge(self._pins[pod_class.digest], pod_class)
         if not self._weights or not pod_class.gpu_thousandths:
             return amounts
         weight = self._assumed_weight or self._least_weight(pod_class)
-        return amounts.plus(self._surcharge(weight, pod_class))
+        return amounts.plus(self._gpu_surcharge(weight, pod_class))
 
     def charge(self, pod_class: PodClass, row: int) -> Resources:
         """Amounts that one pod of a class holds on a row, by dimension, beside its requests.
 
         What a GPU of a type weighs above 1 stands beside them as more of the same resource.
         """
-        amounts = self._charge(self._of_row[row], pod_class)
+        amounts = self._pool_charge(self._of_row[row], pod_class)
         if not self._weights:
             return amounts
-        return amounts.plus(self._surcharge(self._weights[row], pod_class))
+        return amounts.plus(self._gpu_surcharge(self._weights[row], pod_class))
 
     def gpu_weight(self, row: int) -> int:
         """How much a GPU of a row weighs, in thousandths."""
@@ -305,7 +307,7 @@ class NodePoolAccounts:
         """Of the GPUs of nodes that its selector and affinity admit: what it requests at least."""
         known = self._least_weights.get(pod_class.digest)
         if known is None:
-            rows = self._cache.candidates(pod_class, self._snapshot.nodes)
+            rows = self._cache.candidate_rows(pod_class, self._snapshot.nodes)
             admitted = self._has_gpus if rows is None else self._has_gpus & rows
             weights = np.array(self._weights, dtype=np.int64)[admitted]
             known = int(weights.min(initial=_HEAVIEST)) if weights.size else EVEN_WEIGHT
@@ -322,7 +324,7 @@ class NodePoolAccounts:
                 found[nodes.row[name]] = True
         return found
 
-    def _surcharge(self, weight: int, pod_class: PodClass) -> Resources:
+    def _gpu_surcharge(self, weight: int, pod_class: PodClass) -> Resources:
         """What one pod's GPUs weigh above 1, in GPUs."""
         if weight == EVEN_WEIGHT:
             return NOTHING
@@ -358,7 +360,7 @@ class NodePoolAccounts:
                     found[name] = found.get(name, 0) + amount * more // EVEN_WEIGHT
         return Resources.of(found)
 
-    def _charge(self, number: int, pod_class: PodClass) -> Resources:
+    def _pool_charge(self, number: int, pod_class: PodClass) -> Resources:
         if number < 0:
             return NOTHING
         known = self._charges.get((number, pod_class.digest))
@@ -421,7 +423,7 @@ class NodePoolAccounts:
 
     def _count_gangs(self) -> dict[Gang, tuple[Resources, Resources]]:
         """Amounts that gangs hold and leave, which are also summed by queue."""
-        known, counted = self._cache.gangs(self._limited), {}
+        known, counted = self._cache.gang_amounts(self._limited), {}
         held: dict[str, list[Resources]] = {}
         leaving: dict[str, list[Resources]] = {}
         row = self._snapshot.nodes.row
@@ -462,7 +464,7 @@ def _pool_number(node: Node, defined: Defined) -> int:
     return -1
 
 
-def _admits(pod_class: PodClass, node: Node) -> bool:
+def _admits_node(pod_class: PodClass, node: Node) -> bool:
     if not all(node.labels.get(key) == value for key, value in pod_class.node_selector):
         return False
     terms = pod_class.affinity

@@ -35,7 +35,7 @@ class Plugin(Protocol):
     def open(self, hooks: Hooks, view: View, /) -> None:
         """Register hooks for one session; what belongs to a session is a local here.
 
-        Called through ``Guard.wrap`` like every hook, under the name ``open``.
+        Called through ``Guard.wrap_hook`` like every hook, under the name ``open``.
         """
 
 

@@ -91,7 +91,9 @@ class PodCountCache:
         self._bases: OrderedDict[PodQuery, _SnapshotCounts] = OrderedDict()
         self._domains: dict[str, _DomainNumbers] = {}
 
-    def base(self, query: PodQuery, nodes: NodeColumns, residents: NodePods) -> _SnapshotCounts:
+    def count_snapshot(
+        self, query: PodQuery, nodes: NodeColumns, residents: NodePods
+    ) -> _SnapshotCounts:
         """Pods of the snapshot that the query counts, by row."""
         known = self._bases.get(query)
         if known is None or known.epoch != nodes.epoch:
@@ -113,7 +115,7 @@ class PodCountCache:
             self._bases.popitem(last=False)
         return known
 
-    def domains(self, key: str, nodes: NodeColumns) -> Ints:
+    def domain_numbers(self, key: str, nodes: NodeColumns) -> Ints:
         """Number of each row's domain of a label key, -1 where the node lacks the label."""
         known = self._domains.get(key)
         if known is None or known.epoch != nodes.epoch or known.generation is not nodes.generation:
@@ -198,30 +200,30 @@ class PodCounts:
         """Pods on nodes as the snapshot has them, before any move of this session."""
         return self._residents
 
-    def place(self, pod: Pod, row: int, *, times: int = 1) -> None:
+    def count_placed(self, pod: Pod, row: int, *, times: int = 1) -> None:
         """Count a pod that takes its place; ``times=-1`` undoes that."""
         self._log.append(_CountChange(pod, row, times, times, 0))
         if self._watch is not None:
             self._watch.change_count(pod, row, now=times, later=times)
 
-    def nominate(self, pod: Pod, row: int, *, times: int = 1) -> None:
+    def count_nominated(self, pod: Pod, row: int, *, times: int = 1) -> None:
         """Count a pod that will take a place once it is free; ``times=-1`` undoes that."""
         self._log.append(_CountChange(pod, row, 0, times, times))
         if self._watch is not None:
             self._watch.change_count(pod, row, now=0, later=times)
 
-    def leave(self, pod: Pod, row: int, *, times: int = 1) -> None:
+    def count_leaving(self, pod: Pod, row: int, *, times: int = 1) -> None:
         """Count a pod out that will leave its place; ``times=-1`` undoes that."""
         if not pod.deleting:
             self._log.append(_CountChange(pod, row, 0, -times, 0))
             if self._watch is not None:
                 self._watch.change_count(pod, row, now=0, later=-times, leaves=True)
 
-    def count(self, query: PodQuery) -> Ints:
+    def count_by_row(self, query: PodQuery) -> Ints:
         """Pods that count, by row, int64, shape (nodes,). Read-only, and good until the next move."""
         column = self._columns.get(query)
         if column is None:
-            base = self._cache.base(query, self.node_usage.nodes, self._residents)
+            base = self._cache.count_snapshot(query, self.node_usage.nodes, self._residents)
             column = self._columns[query] = _SessionCounts(base.now.copy(), base.later.copy())
         for move in self._log[column.seen :]:
             if query.counts(move.pod):
@@ -230,7 +232,7 @@ class PodCounts:
         column.seen = len(self._log)
         return column.later if self.node_usage.later else column.now
 
-    def pods(self, query: PodQuery) -> list[Pod]:
+    def counted_pods(self, query: PodQuery) -> list[Pod]:
         """Pods that count, a hundred or some more at most, by key; one that was evicted is left out.
 
         They are looked up, not counted: for sentences.
@@ -243,7 +245,7 @@ class PodCounts:
                 gone[move.pod.key] = gone.get(move.pod.key, 0) + change
                 moved[move.pod.key] = move.pod
         found = {key: pod for key, pod in moved.items() if gone[key] > 0}
-        for row in np.flatnonzero(self.count(query)).tolist():
+        for row in np.flatnonzero(self.count_by_row(query)).tolist():
             if len(found) >= PODS_NAMED_FROM_MAX:
                 break
             for pod in self._residents.pods[row]:
@@ -251,6 +253,6 @@ class PodCounts:
                     found[pod.key] = pod
         return [found[key] for key in sorted(found)]
 
-    def domains(self, key: str) -> Ints:
+    def domain_numbers(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without it, shape (nodes,)."""
-        return self._cache.domains(key, self.node_usage.nodes)
+        return self._cache.domain_numbers(key, self.node_usage.nodes)

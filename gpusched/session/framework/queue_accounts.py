@@ -45,7 +45,7 @@ class _QueueAccount:
         names = self.now.keys() | self.later.keys()
         return any(self.now.get(name, 0) != self.later.get(name, 0) for name in names)
 
-    def answer(self, *, later: bool) -> Resources:
+    def amounts_at(self, *, later: bool) -> Resources:
         """Amounts that the queue is charged with, as seen now or later."""
         known = self.answers[later]
         if known is None:
@@ -79,7 +79,7 @@ class QueueAccounts:
         """Grows with every move: what was worked out under another version is stale."""
         self._supposing = False
 
-    def state(self) -> tuple[int, bool]:
+    def state_key(self) -> tuple[int, bool]:
         """Answers are the same while this is: number of moves, and the view where the two differ."""
         if not self.counts_after_evictions:
             return (self.version, False)
@@ -96,13 +96,13 @@ class QueueAccounts:
 
     def allocated(self, queue: str) -> Resources:
         """Amounts charged to the queue's subtree, as the session looks at it: now or later."""
-        account = self._account(queue)
-        return account.answer(later=self.counts_after_evictions) if account else NOTHING
+        account = self._find_account(queue)
+        return account.amounts_at(later=self.counts_after_evictions) if account else NOTHING
 
     def staying(self, queue: str) -> Resources:
         """Amounts charged to the queue's subtree once the pods that leave are gone."""
-        account = self._account(queue)
-        return account.answer(later=True) if account else NOTHING
+        account = self._find_account(queue)
+        return account.amounts_at(later=True) if account else NOTHING
 
     def fixed(self, queue: str) -> Resources:
         """Amounts given in this session to gangs of the subtree that are not preemptible."""
@@ -115,20 +115,20 @@ class QueueAccounts:
         for name in path:
             self._fixed[name] = self._fixed.get(name, NOTHING).plus(amounts, times=times)
 
-    def place(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+    def charge_placed(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
         """Charge the queues of a path, from the leaf up, with amounts that are held from now on."""
-        self._move(path, amounts, now=times, later=times)
+        self._move_amounts(path, amounts, now=times, later=times)
 
-    def nominate(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+    def charge_nominated(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
         """Charge the queues of a path with amounts that will be held once the room is free."""
-        self._move(path, amounts, now=0, later=times)
+        self._move_amounts(path, amounts, now=0, later=times)
 
-    def release(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
+    def release_amounts(self, path: Sequence[str], amounts: Resources, *, times: int = 1) -> None:
         """Take amounts off the queues of a path, which will be free once their pods are gone."""
-        self._move(path, amounts, now=0, later=-times)
+        self._move_amounts(path, amounts, now=0, later=-times)
 
     @contextmanager
-    def assuming(self, moves: Sequence[tuple[Sequence[str], Resources, int]]) -> Iterator[None]:
+    def assume_moves(self, moves: Sequence[tuple[Sequence[str], Resources, int]]) -> Iterator[None]:
         """Inside, so much more or less is nominated, and ``allocated`` answers as it will be.
 
         The version stays, as afterwards all is as it was: nothing that is worked out inside may
@@ -140,12 +140,12 @@ class QueueAccounts:
         before = self.counts_after_evictions, self._supposing
         self.counts_after_evictions = self._supposing = True
         for path, amounts, times in moves:
-            self.nominate(path, amounts, times=times)
+            self.charge_nominated(path, amounts, times=times)
         try:
             yield
         finally:
             for path, amounts, times in moves:
-                self.nominate(path, amounts, times=-times)
+                self.charge_nominated(path, amounts, times=-times)
             self.counts_after_evictions, self._supposing = before
 
     def change_count(
@@ -157,14 +157,16 @@ class QueueAccounts:
         if not amounts.items:
             return
         owner = self.pools.owner_of(pod.uid)
-        self._move(owner.path, amounts, now=now, later=later)
+        self._move_amounts(owner.path, amounts, now=now, later=later)
         if owner.gang is not None and owner.gang.is_lasting and not leaves:
             self.charge_not_preemptible(owner.path, amounts, times=later)
 
-    def _move(self, path: Sequence[str], amounts: Resources, *, now: int, later: int) -> None:
+    def _move_amounts(
+        self, path: Sequence[str], amounts: Resources, *, now: int, later: int
+    ) -> None:
         self.version += not self._supposing
         for name in path:
-            account = self._account(name)
+            account = self._find_account(name)
             if account is None:
                 continue
             for resource, amount in amounts.items:
@@ -173,7 +175,7 @@ class QueueAccounts:
                 account.later[resource] = account.later.get(resource, 0) + amount * later
             account.answers = [None, None]
 
-    def _account(self, queue: str) -> _QueueAccount | None:
+    def _find_account(self, queue: str) -> _QueueAccount | None:
         known = self._accounts.get(queue)
         if known is None:
             node = self._queues.get(queue)
@@ -243,7 +245,7 @@ class QueueDemand:
             for name in path:
                 parts.setdefault(name, []).append(asked)
         return {
-            name: self._staying(name, node).plus(total(parts.get(name, ())))
+            name: self._staying_amounts(name, node).plus(total(parts.get(name, ())))
             for name, node in self._snapshot.queues.queues.items()
         }
 
@@ -267,7 +269,7 @@ class QueueDemand:
         staying = less(gang.allocated, gang.leaving_allocated)
         return staying if self._pools is None else staying.plus(self._pools.held_by(gang))
 
-    def _staying(self, name: str, node: QueueNode) -> Resources:
+    def _staying_amounts(self, name: str, node: QueueNode) -> Resources:
         staying = less(node.allocated, node.leaving)
         if self._pools is None:
             return staying

@@ -321,7 +321,7 @@ class View:
         It follows the session: pods that are placed count, and while an action is pipelining
         pods that leave do not.
         """
-        return self._pod_counts.count(query)
+        return self._pod_counts.count_by_row(query)
 
     def names_of_pods(self, query: PodQuery) -> str:
         """Two of the pods that the query counts, and how many more there are, for sentences.
@@ -329,10 +329,10 @@ class View:
         Such as ``default/a, default/b and 3 more``; empty where none counts. Members of the gang
         that the sentence is about, which only tried places, are not called by name.
         """
-        pods = self._pod_counts.pods(query)
+        pods = self._pod_counts.counted_pods(query)
         others = [pod for pod in pods if pod.uid not in self._told]
         own = [_OWN_MEMBERS] if len(others) < len(pods) else []
-        count = int(self._pod_counts.count(query).sum()) - (len(pods) - len(others))
+        count = int(self._pod_counts.count_by_row(query).sum()) - (len(pods) - len(others))
         named = [shorten(str(pod.key)) for pod in others][: _PODS_NAMED_MAX - len(own)]
         more = count - len(named)
         told = own + named
@@ -350,7 +350,7 @@ class View:
 
     def domain_numbers(self, key: str) -> Ints:
         """Number of each row's domain of a node label, -1 without the label, shape (nodes,)."""
-        return self._pod_counts.domains(key)
+        return self._pod_counts.domain_numbers(key)
 
     def pods_with_anti_affinity(self) -> Iterator[Pod]:
         """Pods with required anti-affinity: those on nodes, and those that wait for a place."""

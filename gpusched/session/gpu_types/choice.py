@@ -23,7 +23,7 @@ from gpusched.session.gpu_types.competition import type_competition
 from gpusched.session.gpu_types.options import (
     GpuTypeOption,
     GpuTypeRefusal,
-    contradiction,
+    find_contradiction,
     gpu_type_options,
     must_be_of_one_type,
     placed_gpu_rows,
@@ -77,7 +77,7 @@ def place_on_best_types(
     options = gpu_type_options(session, gang)
     if isinstance(options, GpuTypeRefusal):
         return options
-    refusal = contradiction(session, gang, options)
+    refusal = find_contradiction(session, gang, options)
     if refusal is not None:
         return refusal
     search = _TypeSearch(session, gang, statement, place, options)
@@ -122,7 +122,7 @@ class _TypeSearch:
         self._options = options
         lost = type_competition(session).lost_by_option(gang, options)
         self._lost = dict(zip(options, lost, strict=True))
-        taken = session.gpu_types.on(placed_gpu_rows(session, gang))
+        taken = session.gpu_types.types_on(placed_gpu_rows(session, gang))
         self._base = tuple(each for each in options if not set(taken).isdisjoint(each.types))
         """Types of members that have places already."""
         session.types_given.pop(gang.key, None)
@@ -139,20 +139,22 @@ class _TypeSearch:
 
     def few_types_first(self) -> GpuTypeRefusal | None:
         """Sets of types from the fewest on; that of placed members alone, if it must be of one."""
-        if self._take_first([[self._set_of(self._base)]] if self._base else self._sets(1)):
+        if self._take_first(
+            [[self._set_of(self._base)]] if self._base else self._candidate_sets(1)
+        ):
             return None
         if must_be_of_one_type(self._session, self._gang, self._options):
             return self._refusal_of_one_type()
         every = self._set_of(self._options)
-        if every not in self._refused and self._try(every) is not None:
+        if every not in self._refused and self._try_types(every) is not None:
             # There is room on all of them: as few as possible, as long as that is searched for.
             for more in range(1 if self._base else 2, len(self._options) - len(self._base) + 1):
-                if self._take_first(self._sets(more)):
+                if self._take_first(self._candidate_sets(more)):
                     return None
             self._proven = False
-            found = self._try(every)
+            found = self._try_types(every)
             if found is not None:
-                self._finish(found, [found])
+                self._complete_result(found, [found])
                 return None
         return self._refused[every]
 
@@ -165,9 +167,9 @@ class _TypeSearch:
             if count == len(ranked) or self._lost[ranked[count]] > self._lost[ranked[count - 1]]
         ]
         for each in sets:
-            found = self._try(each)
+            found = self._try_types(each)
             if found is not None:
-                self._finish(found, [found])
+                self._complete_result(found, [found])
                 return None
         return self._refused[sets[-1]]
 
@@ -181,7 +183,7 @@ class _TypeSearch:
             weight=max(weights[number] for each in ordered for number in each.types),
         )
 
-    def _sets(self, more: int) -> Iterator[list[TypeSet]]:
+    def _candidate_sets(self, more: int) -> Iterator[list[TypeSet]]:
         """Sets with so many types beside those of placed members; those that lose equally together."""
         others = [each for each in self._options if each not in self._base]
         found = [self._set_of((*self._base, *chosen)) for chosen in combinations(others, more)]
@@ -196,11 +198,11 @@ class _TypeSearch:
             if len(group) > 1 and len(group[0].options) == 1:
                 # Where the best place of all is on one of them, it is the best of each.
                 every = self._set_of([option for each in group for option in each.options])
-                together = self._try(every)
+                together = self._try_types(every)
                 if together is None:
                     continue
                 if together.used == 1:
-                    self._finish(together, [together])
+                    self._complete_result(together, [together])
                     return True
             found = [each for each in map(self._try_mixture, group) if each is not None]
             if found:
@@ -208,8 +210,8 @@ class _TypeSearch:
                     found, key=lambda each: (-each.members, [term.value for term in each.terms])
                 )
                 if best is not found[-1] or len(found) < len(group):
-                    self._try(best.types)
-                self._finish(best, found)
+                    self._try_types(best.types)
+                self._complete_result(best, found)
                 return True
             if self._mixtures_left <= 0:
                 return False
@@ -221,9 +223,9 @@ class _TypeSearch:
             if self._mixtures_left < 0:
                 self._proven = False
                 return None
-        return self._try(types)
+        return self._try_types(types)
 
-    def _try(self, types: TypeSet) -> _Found | None:
+    def _try_types(self, types: TypeSet) -> _Found | None:
         """Place the gang on these types, in place of where it was; None and no place where it cannot be."""
         session, statement = self._session, self._statement
         statement.rollback(self._start)
@@ -261,10 +263,10 @@ class _TypeSearch:
     def _types_used(self) -> tuple[int, ...]:
         rows = [each.row for each in self._statement.assignments if takes_gpus(each.pod.pod_class)]
         rows += placed_gpu_rows(self._session, self._gang)
-        return self._session.gpu_types.on(rows)
+        return self._session.gpu_types.types_on(rows)
 
     # -- the answer ------------------------------------------------------------------------
-    def _finish(self, best: _Found, equal: Sequence[_Found]) -> None:
+    def _complete_result(self, best: _Found, equal: Sequence[_Found]) -> None:
         """Put the terms of types before the others, and say what is proven of them all.
 
         Args:

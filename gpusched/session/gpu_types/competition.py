@@ -52,7 +52,7 @@ class TypeCompetition:
         if not session.hooks.topology.fast_gpus_shared:
             return
         for gang in (*session.snapshot.placed_gangs.values(), *session.gangs):
-            found = self._competitor(gang)
+            found = self._build_competitor(gang)
             if found is not None:
                 self._competitors[gang.key] = found
 
@@ -67,14 +67,16 @@ class TypeCompetition:
         key = (own, self._competitors.get(gang.key), tuple(sorted(merged.items())))
         lost = self._lost.get(key)
         if lost is None:
-            others = self._others(gang, merged)
-            lost = self._lost[key] = lost_throughput(own, others, self._gpus(merged, free=False))
-        free = self._gpus(merged, free=True)
+            others = self._other_demands(gang, merged)
+            lost = self._lost[key] = lost_throughput(
+                own, others, self._gpu_thousandths(merged, free=False)
+            )
+        free = self._gpu_thousandths(merged, free=True)
         fits = [free[number] >= own.gpus for number, _ in own.speeds]
         least = min((each for each, fit in zip(lost, fits, strict=True) if fit), default=0)
         return tuple(max(0, each - least) for each in lost)
 
-    def _others(self, gang: Gang, merged: dict[int, int]) -> list[TypeDemand]:
+    def _other_demands(self, gang: Gang, merged: dict[int, int]) -> list[TypeDemand]:
         """The competitors but one gang, those of equal speeds together, those with most GPUs first."""
         sums: dict[tuple[tuple[int, int], ...], int] = {}
         for key, each in self._competitors.items():
@@ -84,7 +86,7 @@ class TypeCompetition:
         ranked = sorted(sums.items(), key=lambda each: (-each[1], each[0]))
         return [TypeDemand(gpus, speeds) for speeds, gpus in ranked[:DEMANDS_MAX]]
 
-    def _competitor(self, gang: Gang) -> _Competitor | None:
+    def _build_competitor(self, gang: Gang) -> _Competitor | None:
         """The gang as one that competes; None where all types are the same to it, or none will do."""
         session = self._session
         members = [each.pod.pod_class for each in gang.placed if takes_gpus(each.pod.pod_class)]
@@ -107,7 +109,7 @@ class TypeCompetition:
         held = sum(pod_class.gpu_thousandths for pod_class in members)
         return _Competitor(held + start_gpus(gang), speeds)
 
-    def _gpus(self, merged: dict[int, int], *, free: bool) -> list[int]:
+    def _gpu_thousandths(self, merged: dict[int, int], *, free: bool) -> list[int]:
         """GPUs of each type in thousandths, all or free ones; those of one name at its first."""
         session = self._session
         columns = session.snapshot.nodes.columns
@@ -122,7 +124,7 @@ class TypeCompetition:
             amounts = session.snapshot.nodes.allocatable[:, numbers]
         by_row = amounts.sum(axis=1)
         for number in range(len(found)):
-            rows = session.gpu_types.rows((number,)) & self._usable
+            rows = session.gpu_types.rows_of_types((number,)) & self._usable
             found[merged.get(number, number)] += int(by_row[rows].sum())
         return found
 

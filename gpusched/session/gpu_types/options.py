@@ -56,7 +56,7 @@ def chooses_gpu_types(session: Session, gang: Gang) -> bool:
         return False
     if request.speeds:
         return True
-    if not session.gpu_types.several:
+    if not session.gpu_types.has_several_types:
         return False
     return bool(request.same_type) or (
         request.same_type is None and session.hooks.topology.one_gpu_type
@@ -69,7 +69,7 @@ def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] 
     A type that the node selectors of no member with GPUs admit is none of them.
     """
     types, request = session.gpu_types, gang.terms.gpu_types
-    named = _names(types, request)
+    named = _types_by_name(types, request)
     if not named:
         return GpuTypeRefusal(Reason.NO_FEASIBLE_NODE, _unknown_types_message(types, request))
     admitted = set[int]()
@@ -81,7 +81,7 @@ def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] 
         return options
     if not admitted and not request.speeds:
         return GpuTypeRefusal(Reason.NO_FEASIBLE_NODE, _none_admitted_message(gang, list(named)))
-    there = list_gpu_types([types.shown(number) for number in sorted(admitted)]) or "none"
+    there = list_gpu_types([types.type_text(number) for number in sorted(admitted)]) or "none"
     return GpuTypeRefusal(
         Reason.INVALID_SPEC if admitted else Reason.NO_FEASIBLE_NODE,
         truncate_message(
@@ -110,7 +110,7 @@ def relative_options(
     types: NodeGpuTypes, request: GpuTypeRequest, admitted: Collection[int]
 ) -> tuple[GpuTypeOption, ...]:
     """The types among some that a gang takes, with speeds relative to the fastest of them."""
-    named = _names(types, request)
+    named = _types_by_name(types, request)
     open_to = {
         name: (speed, tuple(number for number in numbers if number in admitted))
         for name, (speed, numbers) in named.items()
@@ -123,12 +123,14 @@ def relative_options(
     )
 
 
-def _names(types: NodeGpuTypes, request: GpuTypeRequest) -> dict[str, tuple[int, list[int]]]:
+def _types_by_name(
+    types: NodeGpuTypes, request: GpuTypeRequest
+) -> dict[str, tuple[int, list[int]]]:
     """Speed and numbers of the products by the name of each type that the gang takes."""
     found: dict[str, tuple[int, list[int]]] = {}
     for number, product in enumerate(types.names):
         if not request.speeds:
-            found[types.shown(number)] = (FULL_SPEED, [number])
+            found[types.type_text(number)] = (FULL_SPEED, [number])
             continue
         named = named_value(request.speeds, product)
         if named is not None:
@@ -149,16 +151,16 @@ def admitted_types(session: Session, pod_class: PodClass) -> tuple[int, ...]:
     known = cached.get(pod_class.digest)
     if known is None:
         types = session.gpu_types
-        rows = session.cache.node_pools.candidates(pod_class, session.snapshot.nodes)
+        rows = session.cache.node_pools.candidate_rows(pod_class, session.snapshot.nodes)
         every = tuple(range(len(types.names)))
-        known = every if rows is None else types.on(np.flatnonzero(rows).tolist())
+        known = every if rows is None else types.types_on(np.flatnonzero(rows).tolist())
         cached[pod_class.digest] = known
     return known
 
 
 def _unknown_types_message(types: NodeGpuTypes, request: GpuTypeRequest) -> str:
     named = list_gpu_types([name for name, _ in request.speeds])
-    there = list_gpu_types([types.shown(number) for number in range(len(types.names))])
+    there = list_gpu_types([types.type_text(number) for number in range(len(types.names))])
     known = f"nodes have {there}" if there else "no node has GPUs"
     return truncate_message(f"no node has a GPU type that gpuTypes.speeds names ({named}); {known}")
 
@@ -187,10 +189,12 @@ def must_be_of_one_type(session: Session, gang: Gang, options: Sequence[GpuTypeO
     columns = [nodes.columns[name] for name in gpu_resources().names if name in nodes.columns]
     gpus = nodes.allocatable[:, columns].sum(axis=1)
     needed = start_gpus(gang)
-    return any(int(gpus[session.gpu_types.rows(each.types)].sum()) >= needed for each in options)
+    return any(
+        int(gpus[session.gpu_types.rows_of_types(each.types)].sum()) >= needed for each in options
+    )
 
 
-def contradiction(
+def find_contradiction(
     session: Session, gang: Gang, options: tuple[GpuTypeOption, ...]
 ) -> GpuTypeRefusal | None:
     """Why a gang that must be of one type cannot be, whatever room there is; None when it can.
@@ -261,7 +265,7 @@ def placed_gpu_rows(session: Session, gang: Gang) -> list[int]:
 def on_types_of_members(session: Session, gang: Gang) -> Iterator[None]:
     """Inside, pods with GPUs fit the types that members of a gang have already, where types matter to it."""
     placed = placed_gpu_rows(session, gang) if chooses_gpu_types(session, gang) else []
-    types = session.gpu_types.on(placed)
+    types = session.gpu_types.types_on(placed)
     if not types:
         yield
         return
@@ -284,7 +288,7 @@ def types_to_start_on(session: Session, gang: Gang) -> list[tuple[int, ...]]:
         return []
     if not must_be_of_one_type(session, gang, options):
         return [tuple(sorted(number for each in options for number in each.types))]
-    members = session.gpu_types.on(placed_gpu_rows(session, gang))
+    members = session.gpu_types.types_on(placed_gpu_rows(session, gang))
     if members:
         return [members]
     return [each.types for each in sorted(options, key=lambda each: (-each.speed, each.types))]

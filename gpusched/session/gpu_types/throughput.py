@@ -100,7 +100,7 @@ def _best_path(
             for number, speed in each.speeds:
                 if speed > value[number]:
                     value[number], reached[number] = speed, (demand, -1)
-    while _improve(demands, given, value, reached):
+    while _improve_assignment(demands, given, value, reached):
         pass
     free = [number for number, amount in enumerate(left) if amount and value[number] > 0]
     if not free:
@@ -115,7 +115,7 @@ def _best_path(
     return gain, path[::-1]
 
 
-def _improve(
+def _improve_assignment(
     demands: Sequence[TypeDemand],
     given: Sequence[Sequence[int]],
     value: list[int],

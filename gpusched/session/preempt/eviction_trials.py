@@ -89,7 +89,7 @@ class EvictionSteps:
         sources: dict[Any, _StepSource] = {}
         for gang in gangs:
             running = self._victims.running(gang)
-            key = self._key(gang)
+            key = self._running_key(gang)
             preference: tuple[Any, ...] | None = joined_sort_key(
                 self._session.hooks.victim_preferences, self._claimant, gang, self._action
             )
@@ -97,12 +97,12 @@ class EvictionSteps:
                 continue
             place = ("" if self._fixed else gang.queue, key)
             source = sources.setdefault(place, _StepSource(len(sources), key, gang))
-            source.steps += self._steps(running, preference)
+            source.steps += self._build_steps(running, preference)
         for source in sources.values():
             source.steps.sort(key=lambda step: step.rank)
         return self._in_policy_order([source for source in sources.values() if source.steps])
 
-    def _key(self, gang: Gang) -> tuple[Any, ...] | None:
+    def _running_key(self, gang: Gang) -> tuple[Any, ...] | None:
         self.work += 1
         orders = self._session.hooks.victim_orders
         key: tuple[Any, ...] | None = joined_sort_key(orders, self._claimant, gang, self._action)
@@ -149,10 +149,10 @@ class EvictionSteps:
         all_of_them = not touched.isdisjoint(path(self._claimant.queue))
         for source in waiting:
             if all_of_them or not touched.isdisjoint(path(source.first.queue)):
-                key = self._key(source.first)
+                key = self._running_key(source.first)
                 source.key = source.key if key is None else key
 
-    def _steps(self, running: RunningGang, preference: tuple[Any, ...]) -> list[EvictionStep]:
+    def _build_steps(self, running: RunningGang, preference: tuple[Any, ...]) -> list[EvictionStep]:
         gang = running.gang
         tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
         spares = SpareMembers(running)
@@ -219,44 +219,44 @@ class EvictionTrials:
         steps = EvictionSteps(session, victims, claimant, action)
         ordered = steps.steps_for(gangs)
         self.work += steps.work
-        self._all = self._allowed(ordered, accounts)[: limits.VICTIM_TRIALS_MAX]
+        self._all = self._allowed_steps(ordered, accounts)[: limits.VICTIM_TRIALS_MAX]
 
-    def fewest(self) -> list[VictimGroup] | None:
+    def find_fewest_victims(self) -> list[VictimGroup] | None:
         """Victims in order; None when even all of them do not make room."""
         steps = self._all
-        rows = self._rows(steps)
+        rows = self._claimant_rows(steps)
         if rows is None:
             return None
         low, high = 0, 1
-        while high < len(steps) and self._rows(steps[:high]) is None:
+        while high < len(steps) and self._claimant_rows(steps[:high]) is None:
             low, high = high, high * 2
         high = min(high, len(steps))
         while high - low > 1:
             middle = (low + high) // 2
-            if self._rows(steps[:middle]) is None:
+            if self._claimant_rows(steps[:middle]) is None:
                 low = middle
             else:
                 high = middle
-        return [VictimGroup(step.gang, step.seats) for step in self._spared(steps[:high])]
+        return [VictimGroup(step.gang, step.seats) for step in self._spare_unneeded(steps[:high])]
 
-    def _spared(self, steps: list[EvictionStep]) -> list[EvictionStep]:
+    def _spare_unneeded(self, steps: list[EvictionStep]) -> list[EvictionStep]:
         """Without victims that are not needed: first all whose rooms are not used, then each."""
-        rows = self._rows(steps)
+        rows = self._claimant_rows(steps)
         if rows is not None:
             near = {step.gang.key for step in steps if any(s.row in rows for s in step.seats)}
             fewer = [step for step in steps if step.gang.key in near]
-            if len(fewer) < len(steps) and self._rows(fewer) is not None:
+            if len(fewer) < len(steps) and self._claimant_rows(fewer) is not None:
                 steps = fewer
         for step in reversed(steps):
             ended = any(other.last and other.gang.key == step.gang.key for other in steps)
             if ended and not step.last:
                 continue  # the gang ends as a whole, whoever was spare before
             fewer = [other for other in steps if other is not step]
-            if self._rows(fewer) is not None:
+            if self._claimant_rows(fewer) is not None:
                 steps = fewer
         return steps
 
-    def _rows(self, steps: Sequence[EvictionStep]) -> set[int] | None:
+    def _claimant_rows(self, steps: Sequence[EvictionStep]) -> set[int] | None:
         """Rows on which the claimant would be after these steps; None where it finds no place."""
         session = self._session
         statement = session.statement()
@@ -272,7 +272,7 @@ class EvictionTrials:
         statement.discard()
         return rows
 
-    def _allowed(
+    def _allowed_steps(
         self, ordered: Sequence[EvictionStep], accounts: LossAccounts
     ) -> list[EvictionStep]:
         """Steps that budgets and queues allow one after another.
@@ -287,17 +287,17 @@ class EvictionTrials:
             found, later = False, []
             for step in waiting:
                 taken = [accounts.taken_with(seat) for seat in step.seats]
-                loss = accounts.loss(step.gang, [taken])
+                loss = accounts.bundle_loss(step.gang, [taken])
                 if not may_go_next(accounts.limits, lost, loss):
                     later.append(step)
-                elif self._draw(step):
+                elif self._draw_budgets(step):
                     add_loss(lost, loss.accounts, loss.taken)
                     allowed.append(step)
                     found = True
             waiting = later if accounts.limits.sides else []
         return allowed
 
-    def _draw(self, step: EvictionStep) -> bool:
+    def _draw_budgets(self, step: EvictionStep) -> bool:
         """Whether disruption budgets allow the step after those before it."""
         drawn = Counter(number for seat in step.seats for number in seat.budgets)
         short = any(self._left[number] < count for number, count in drawn.items())

@@ -90,7 +90,7 @@ def with_sub_groups(
                 count=len(alike),
                 least=kind.lacks,
                 most=tuple(count for _, _, count in kind.shape),
-                domain=_domains(session, kind.level, kind.homes),
+                domain=_domain_of_rows(session, kind.level, kind.homes),
                 counted=kind.lacks > 0,
                 parent=number_of.get(kind.parent, -1),
             )
@@ -106,7 +106,7 @@ def with_sub_groups(
         tuple(
             IncomingHolderGroup(
                 missing_inside(claimant, each.name, each.min_sub_groups),
-                _domains(
+                _domain_of_rows(
                     session, each.topology.required, _required_domains(session, claimant, each)
                 ),
                 number_of.get(each.parent, -1),
@@ -146,7 +146,7 @@ def _required_domains(session: Session, claimant: Gang, part: SubGroup) -> tuple
     )
 
 
-def _domains(session: Session, name: str, homes: tuple[int, ...]) -> dict[int, int] | None:
+def _domain_of_rows(session: Session, name: str, homes: tuple[int, ...]) -> dict[int, int] | None:
     """Domain of each row of a level; nothing where there is no such level."""
     if not name:
         return None

@@ -53,9 +53,9 @@ class LossAccounts:
         """Whether policies say all that they ask for in amounts."""
         self.limits = NO_LIMITS
         self._name_columns(claimant)
-        self.renew(claimant)
+        self.renew_limits(claimant)
 
-    def _answers(self, claimant: Gang) -> list[EvictionLimits]:
+    def _ask_limits(self, claimant: Gang) -> list[EvictionLimits]:
         hooks = self._session.hooks
         answers = [of(claimant, self._action, self._queues) for of in hooks.limits_of]
         found = [each for each in answers if each is not None]
@@ -65,7 +65,7 @@ class LossAccounts:
     def _name_columns(self, claimant: Gang) -> None:
         counted: dict[str, None] = {}
         judging: dict[str, None] = {}
-        for each in self._answers(claimant):
+        for each in self._ask_limits(claimant):
             self._groups = self._groups or each.decide
             judging.update(dict.fromkeys(name for group in each.decide for name in group))
             for _, kept in each.keeps:
@@ -77,53 +77,57 @@ class LossAccounts:
         self._judging = {name: column for column, name in enumerate(judging)}
         self._counted = {name: len(judging) + column for column, name in enumerate(counted)}
 
-    def renew(self, claimant: Gang) -> None:
+    def renew_limits(self, claimant: Gang) -> None:
         """Ask policies again: what is held changes with every claim."""
         frees: list[Amount] = []
         most: list[Amount] = []
         sides: tuple[tuple[LossRight, ...], ...] = ()
         staying = self._session.view.staying
-        for each in self._answers(claimant):
-            frees += self._amounts(each.frees)
+        for each in self._ask_limits(claimant):
+            frees += self._freed_amounts(each.frees)
             for queue, kept in each.keeps:
                 held = staying(queue)
                 most += [
-                    (self._account(queue), self._counted[name], max(0, held.get(name) - amount))
+                    (
+                        self._account_number(queue),
+                        self._counted[name],
+                        max(0, held.get(name) - amount),
+                    )
                     for name, amount in kept.items
                     if name in self._counted
                 ]
             if each.sides:
-                sides = tuple(tuple(map(self._right, rights)) for _, rights in each.sides)
+                sides = tuple(tuple(map(self._loss_right, rights)) for _, rights in each.sides)
         limits = LossLimits(tuple(frees), tuple(most), sides)
         self.limits = limits if self.known else NO_LIMITS
         if not self.known:
             # A policy that failed once is not asked by amounts: no side of it is known either.
             self._side.clear()
 
-    def _right(self, right: EvictionRight) -> LossRight:
+    def _loss_right(self, right: EvictionRight) -> LossRight:
         return LossRight(
-            tuple(self._amounts(right.frees)),
-            tuple(self._above(queue, limits) for queue, limits in right.above),
-            tuple(self._above(queue, limits) for queue, limits in right.returns),
+            tuple(self._freed_amounts(right.frees)),
+            tuple(self._amount_above(queue, limits) for queue, limits in right.above),
+            tuple(self._amount_above(queue, limits) for queue, limits in right.returns),
         )
 
-    def _above(self, queue: str, limits: Resources) -> tuple[int, tuple[int, ...]]:
+    def _amount_above(self, queue: str, limits: Resources) -> tuple[int, tuple[int, ...]]:
         """How much a queue holds above limits, by column; 0 where they do not name a resource."""
         held = self._session.view.staying(queue)
         over = [0] * (len(self._judging) + len(self._counted))
         for name, amount in limits.items:
             if name in self._judging:
                 over[self._judging[name]] = max(0, held.get(name) - amount)
-        return self._account(queue), tuple(over)
+        return self._account_number(queue), tuple(over)
 
-    def _amounts(self, frees: Iterable[tuple[str, str, int]]) -> list[Amount]:
+    def _freed_amounts(self, frees: Iterable[tuple[str, str, int]]) -> list[Amount]:
         return [
-            (self._account(queue), self._counted[name], amount)
+            (self._account_number(queue), self._counted[name], amount)
             for queue, name, amount in frees
             if name in self._counted
         ]
 
-    def _account(self, queue: str) -> int:
+    def _account_number(self, queue: str) -> int:
         return self._accounts.setdefault(queue, len(self._accounts))
 
     # -- what leaves -------------------------------------------------------------------------
@@ -132,10 +136,10 @@ class LossAccounts:
         pod_class = seat.member.pod.pod_class
         known = self._vectors.get(pod_class.digest)
         if known is None:
-            known = self._vectors[pod_class.digest] = self._vector(pod_class.charged)
+            known = self._vectors[pod_class.digest] = self._amount_vector(pod_class.charged)
         return known
 
-    def _vector(self, requests: Resources) -> tuple[int, ...]:
+    def _amount_vector(self, requests: Resources) -> tuple[int, ...]:
         amounts = [0] * (len(self._judging) + len(self._counted))
         for group in self._groups:
             if any(requests.get(name) for name in group):
@@ -146,11 +150,11 @@ class LossAccounts:
             amounts[column] = requests.get(name)
         return tuple(amounts)
 
-    def loss(self, gang: Gang, steps: Sequence[Sequence[tuple[int, ...]]]) -> BundleLoss:
+    def bundle_loss(self, gang: Gang, steps: Sequence[Sequence[tuple[int, ...]]]) -> BundleLoss:
         """What is lost when a gang loses these steps, each of some members' amounts."""
         sums = [tuple(map(sum, zip(*step, strict=True))) for step in steps]
         number = self._gangs.setdefault(gang.key, len(self._gangs))
-        side, accounts = self._side.get(gang.queue, -1), self._path(gang.queue)
+        side, accounts = self._side.get(gang.queue, -1), self._account_path(gang.queue)
         if not sums or not sums[0]:
             return BundleLoss(side, number, accounts)
         taken = tuple(map(sum, zip(*sums, strict=True)))
@@ -161,10 +165,10 @@ class LossAccounts:
                 break
         return BundleLoss(side, number, accounts, judged, taken, sums[-1])
 
-    def _path(self, queue: str) -> tuple[int, ...]:
+    def _account_path(self, queue: str) -> tuple[int, ...]:
         known = self._paths.get(queue)
         if known is None:
             node = self._session.snapshot.queues.get(queue)
             names = (*(node.path if node is not None else ()), ROOT)
-            known = self._paths[queue] = tuple(self._account(name) for name in names)
+            known = self._paths[queue] = tuple(self._account_number(name) for name in names)
         return known

@@ -223,14 +223,16 @@ class Preemption:
         if known is None:  # thousands of equal claimants ask: the longer key only where it decides
             without = sizes_compared(claimant)
             known = self._hopeless.get((kind, placement_key(claimant, without=without)))
-        self._session.work_budget.spend(limits.WORK_GANG)
+        self._session.work_budget.spend_units(limits.WORK_GANG)
         self._serving = kind
         if known is None or need < known[0]:
             before = self._chooser.work
             self._placed_on_trial = False
             reach = self._try_on_types(gang, claimant, kind, need)
             looked_at = self._chooser.work - before
-            self._session.work_budget.spend(limits.WORK_CLASS + limits.WORK_VICTIM * looked_at)
+            self._session.work_budget.spend_units(
+                limits.WORK_CLASS + limits.WORK_VICTIM * looked_at
+            )
             if reach is None:
                 return True
             known = (need, reach)
@@ -252,7 +254,7 @@ class Preemption:
             if reach is None:
                 return True
         if not self._late:  # it was told before
-            self._tell(gang, need, known[1], unstable, self._takers.get(kind))
+            self._explain_failure(gang, need, known[1], unstable, self._takers.get(kind))
         return False
 
     def _late_key(self, kind: ClaimantClass) -> Hashable:
@@ -280,7 +282,7 @@ class Preemption:
     def _try_on_types(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
     ) -> int | None:
-        """As ``_try``, on each set of GPU types and for each value of devices with which the gang could start."""
+        """As ``_try_preemption``, on each set of GPU types and for each value of devices with which the gang could start."""
         if not matches_devices(claimant):
             return self._try_on_gpu_types(gang, claimant, kind, need)
         most = -1
@@ -298,15 +300,17 @@ class Preemption:
         most = -1
         for types in types_to_start_on(self._session, claimant):
             if not types:
-                return self._try(gang, claimant, kind, need)
+                return self._try_preemption(gang, claimant, kind, need)
             with self._session.confined_to_gpu_types(types):
-                reach = self._try(gang, claimant, (kind, types), need)
+                reach = self._try_preemption(gang, claimant, (kind, types), need)
             if reach is None:
                 return None
             most = max(most, reach)
         return most
 
-    def _try(self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int) -> int | None:
+    def _try_preemption(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
+    ) -> int | None:
         """None when room was made; else how many would have fitted, -1 when that is not known."""
         session = self._session
         wheres, refusal = candidate_node_sets(session, claimant)
@@ -328,18 +332,18 @@ class Preemption:
             if by_trial:
                 chosen = self._victims_by_trial(claimant, kind)
             else:
-                chosen = self._chooser.choose(claimant, kind, need, wheres)
+                chosen = self._chooser.choose_victims(claimant, kind, need, wheres)
                 if chosen is None and (refused or session.snapshot.nodes.shared):
                     # The cheapest may not go together; those in the order of policies may. And
                     # only a trial sees that shares leave a GPU together.
                     by_trial = True
-                    self._chooser.pardon(kind)
+                    self._chooser.lift_loss_limits(kind)
                     chosen = self._victims_by_trial(claimant, kind)
                 elif chosen is not None:
                     chosen = self._or_shares(claimant, kind, chosen)
             if chosen is None:
                 break
-            result = self._claim(gang, claimant, kind, chosen)
+            result = self._claim_victims(gang, claimant, kind, chosen)
             if result in _ENDS_SEARCH:
                 return None
             refused = refused or result is _PreemptionResult.REFUSED
@@ -347,7 +351,7 @@ class Preemption:
                 if by_trial:
                     break
                 by_trial = True
-        return self._chooser.reach(kind)
+        return self._chooser.best_reach(kind)
 
     def _columns_suffice(self, claimant: Gang) -> bool:
         """Whether numbers say all of the devices that its pods claim."""
@@ -355,31 +359,31 @@ class Preemption:
         if not pod_class.claims:
             return True
         allowed = self._session.class_info(pod_class).class_fit.allowed
-        return self._chooser.devices(claimant, allowed).exact
+        return self._chooser.device_columns(claimant, allowed).exact
 
     def _serve_by_model(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, wheres: Sequence[NodeSet]
     ) -> bool:
         """Evict the cheapest that a model finds, where models say all that counts for the gang."""
-        accounts = self._chooser.accounts(claimant, kind)
+        accounts = self._chooser.loss_accounts(claimant, kind)
         pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
         if claimant.requests_gpu_share or has_inter_pod_rules(self._session, pod_sets):
             return False
-        accounts.renew(claimant)
-        gangs = self._chooser.allowed(claimant, kind) if accounts.known else []
+        accounts.renew_limits(claimant)
+        gangs = self._chooser.allowed_victims(claimant, kind) if accounts.known else []
         refused: list[frozenset[UID]] = []
         while gangs and len(refused) < _MODEL_TRIES_MAX:
-            chosen = self._roles.cheapest(
+            chosen = self._roles.find_cheapest(
                 claimant, gangs, wheres, accounts=accounts, refused=refused
             )
             if chosen is None:
                 return False
             chosen = self._or_shares(claimant, kind, chosen)
-            if self._claim(gang, claimant, kind, chosen) in _ENDS_SEARCH:
+            if self._claim_victims(gang, claimant, kind, chosen) in _ENDS_SEARCH:
                 return True
             refused.append(frozenset(seat.member.pod.uid for part in chosen for seat in part.seats))
-            gangs = self._chooser.allowed(claimant, kind)
-        self._chooser.pardon(kind)
+            gangs = self._chooser.allowed_victims(claimant, kind)
+        self._chooser.lift_loss_limits(kind)
         return False
 
     def _or_shares(
@@ -391,7 +395,7 @@ class Preemption:
         """
         if not self._session.snapshot.nodes.shared or not any(
             member.pod.pod_class.share is not None
-            for gang in self._chooser.allowed(claimant, kind)
+            for gang in self._chooser.allowed_victims(claimant, kind)
             for member in gang.placed
         ):
             return list(chosen)
@@ -403,7 +407,7 @@ class Preemption:
         return found if found is not None and rank(found) < rank(chosen) else list(chosen)
 
     def _victims_by_trial(self, claimant: Gang, kind: ClaimantClass) -> list[VictimGroup] | None:
-        gangs = self._chooser.allowed(claimant, kind)
+        gangs = self._chooser.allowed_victims(claimant, kind)
         if not gangs:
             return None
         self._placed_on_trial = True
@@ -413,14 +417,14 @@ class Preemption:
             claimant,
             action=self._rules.action,
             gangs=gangs,
-            accounts=self._chooser.accounts(claimant, kind),
+            accounts=self._chooser.loss_accounts(claimant, kind),
         )
-        found = prover.fewest()
+        found = prover.find_fewest_victims()
         self._chooser.work += prover.work
         return found
 
     # -- claiming ----------------------------------------------------------------------------
-    def _claim(
+    def _claim_victims(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
     ) -> _PreemptionResult:
         session = self._session
@@ -447,7 +451,7 @@ class Preemption:
         unstable = self._unstable_victim(claimant, statement)
         if unstable is not None:
             statement.discard()
-            self._chooser.exclude(kind, unstable)
+            self._chooser.exclude_gang(kind, unstable)
             self._unstable[self._serving] = unstable
             return _PreemptionResult.REFUSED
         taker = self._chain_check().gang_that_takes_over(claimant, statement) if stable else None
@@ -464,7 +468,7 @@ class Preemption:
             message=truncate_message(self._message(gang, evictions)),
         )
         self._victims.claimed(evictions, withdrawn)
-        self._withdraw(gang, withdrawn)
+        self._withdraw_starts(gang, withdrawn)
         self._evicted += len(evictions)
         session.outcomes.refuse(
             gang,
@@ -495,7 +499,7 @@ class Preemption:
         withdrawn = statement.withdrawn
         statement.commit()
         self._victims.claimed((), withdrawn)
-        self._withdraw(gang, withdrawn)
+        self._withdraw_starts(gang, withdrawn)
         return True
 
     def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
@@ -511,7 +515,7 @@ class Preemption:
         state = self._session.cycle_state
         return state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
 
-    def _withdraw(self, gang: Gang, withdrawn: Sequence[WithdrawOperation]) -> None:
+    def _withdraw_starts(self, gang: Gang, withdrawn: Sequence[WithdrawOperation]) -> None:
         """Gangs that would have been evicted at once do not start."""
         of: dict[GangKey, list[WithdrawOperation]] = {}
         for each in withdrawn:
@@ -535,7 +539,7 @@ class Preemption:
         hooks, action = self._session.hooks, self._rules.action
         for part in chosen:
             if first_refusal(hooks.victim_filters, claimant, part.gang, action).refuses:
-                self._chooser.exclude(kind, part.gang)
+                self._chooser.exclude_gang(kind, part.gang)
                 return False
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True
@@ -561,7 +565,7 @@ class Preemption:
         return False
 
     # -- telling -----------------------------------------------------------------------------
-    def _tell(
+    def _explain_failure(
         self, gang: Gang, need: int, reach: int, unstable: Gang | None, taker: Gang | None
     ) -> None:
         """Add to its message why no gang is evicted for it."""
@@ -599,7 +603,7 @@ def preemption_in_progress_message(
     session: Session, gang: Gang, evictions: Sequence[EvictOperation]
 ) -> str:
     """The sentence for a gang for which room is being made."""
-    places = session.nominations.places(gang)
+    places = session.nominations.nominated_places(gang)
     rows = {place.row for place in places}
     gangs = {each.gang.key for each in evictions}
     whose = "1 gang" if len(gangs) == 1 else f"{len(gangs)} gangs"

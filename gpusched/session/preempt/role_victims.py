@@ -51,7 +51,7 @@ class RoleVictimSearch:
         self._action = action
         self.budget = budget_s
 
-    def cheapest(
+    def find_cheapest(
         self,
         claimant: Gang,
         gangs: Sequence[Gang],
@@ -87,9 +87,9 @@ class RoleVictimSearch:
             )
             if not place.pool.fixed:
                 return None  # whose turn it is to lose comes before what is lost
-            bound = place.floor()
+            bound = place.lower_bound()
             if known is not None and best is None:
-                best = place.pool.weighed(known)
+                best = place.pool.weigh_parts(known)
             if bound is not None:
                 found.append((bound, number, place))
         if known is not None and best is None:
@@ -97,14 +97,14 @@ class RoleVictimSearch:
         found.sort(key=lambda each: (each[0].rank, each[0].cost, each[1]))
         chosen: list[VictimGroup] | None = None
         for bound, _, place in found:
-            if self.budget <= 0 or (best is not None and not bound.allows(*best)):
+            if self.budget <= 0 or (best is not None and not bound.allows_better(*best)):
                 continue
-            better = self._search(place, best, bound, refused, alone=len(found) == 1)
+            better = self._search_node_set(place, best, bound, refused, alone=len(found) == 1)
             if better is not None:
                 chosen, best = better
         return chosen
 
-    def _search(
+    def _search_node_set(
         self,
         place: _NodeSetVictims,
         best: tuple[VictimRank, int] | None,
@@ -118,7 +118,7 @@ class RoleVictimSearch:
         effort = attrs.evolve(session.effort, budget_s=budget_s)
         try:
             answer = find_cheaper_victims_for_roles(
-                place.pool.field,
+                place.pool.search_state,
                 place.wanted,
                 best,
                 effort,
@@ -134,7 +134,7 @@ class RoleVictimSearch:
         record_victim_search(session, answer)
         if answer.choice is None:
             return None
-        return place.pool.leaving(answer.choice), (answer.choice.rank, answer.choice.cost)
+        return place.pool.victim_groups(answer.choice), (answer.choice.rank, answer.choice.cost)
 
 
 class _NodeSetVictims:
@@ -175,7 +175,7 @@ class _NodeSetVictims:
         columns = together.columns.tolist()
         incoming = [
             IncomingMembers(
-                (*_amounts(ask, columns), *claimed),
+                (*_amount_columns(ask, columns), *claimed),
                 len(pod_set.pods),
                 frozenset(np.flatnonzero(where).tolist()),
             )
@@ -192,29 +192,29 @@ class _NodeSetVictims:
         ]
         self.wanted = with_sub_groups(session, claimant, incoming, minima)
 
-    def floor(self) -> VictimLowerBound | None:
+    def lower_bound(self) -> VictimLowerBound | None:
         """What victims cost at least: the dearest bound of any single role."""
         worst = VictimLowerBound((), 0)
         for number, role in enumerate(self.wanted.roles):
-            needed = self._needed(number)
+            needed = self._needed_members(number)
             if needed <= 0:
                 continue
-            bound = victim_lower_bound(self._alone(role), needed)
+            bound = victim_lower_bound(self._state_for_role(role), needed)
             if bound is None:
                 return None
             if (bound.rank, bound.cost) > (worst.rank, worst.cost):
                 worst = bound
         return worst
 
-    def _needed(self, number: int) -> int:
+    def _needed_members(self, number: int) -> int:
         """How many of a role any choice must place."""
         others = sum(role.most for n, role in enumerate(self.wanted.roles) if n != number)
         least = max((m for roles, m in self.wanted.minima if roles == (number,)), default=0)
         return max(least, self.wanted.members - others)
 
-    def _alone(self, role: IncomingMembers) -> VictimSearchState:
+    def _state_for_role(self, role: IncomingMembers) -> VictimSearchState:
         """The same victims, for members of one role."""
-        field = self.pool.field
+        field = self.pool.search_state
         columns = [column for column, amount in enumerate(role.request) if amount]
         rows = field.free.keys() & (role.rows or frozenset())
         members = [
@@ -254,6 +254,6 @@ def _largest_demand(asks: Sequence[RequestVector]) -> RequestVector:
     )
 
 
-def _amounts(ask: RequestVector, columns: Sequence[int]) -> list[int]:
+def _amount_columns(ask: RequestVector, columns: Sequence[int]) -> list[int]:
     known = dict(zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True))
     return [known.get(column, 0) for column in columns]

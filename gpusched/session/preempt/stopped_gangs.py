@@ -71,7 +71,7 @@ def _gangs_to_check(session: Session) -> Iterator[Gang]:
 def _stop_verdict(session: Session, gang: Gang) -> Verdict:
     node = session.queue_of(gang)
     # Room that is being freed for its repair is waited for: a promise has its own end.
-    broken = is_broken(gang) and not session.nominations.has(gang)
+    broken = is_broken(gang) and not session.nominations.has_nomination(gang)
     for check, queues in session.hooks.stop_checks:
         if broken or (node is not None and queues(node)):
             verdict = check(gang)

@@ -121,15 +121,15 @@ class VictimPool:
         bundles: list[tuple[tuple[Any, ...], VictimBundle]] = []
         for gang in gangs:
             running, source = victims.running(gang), self._source_number(gang)
-            preference = self._preference(gang)
+            preference = self._preference_key(gang)
             if running is not None and source is not None and preference is not None:
-                self._enter(running, source, members, bundles, preference=preference)
+                self._enter_bundles(running, source, members, bundles, preference=preference)
         free = session.node_usage.free(slice(None), self._request.columns)
         allowed = np.flatnonzero(rows).tolist()
         order = {index: rank for rank, index in enumerate(_bundles_in_order(bundles))}
         self._field = VictimSearchState(
-            [*self._request.amounts.tolist(), *devices.together],
-            {row: [*free[row].tolist(), *devices.free(row)] for row in allowed},
+            [*self._request.amounts.tolist(), *devices.largest_amounts],
+            {row: [*free[row].tolist(), *devices.free_devices(row)] for row in allowed},
             members,
             [attrs.evolve(bundle, order=order[index]) for index, (_, bundle) in enumerate(bundles)],
             limits=self._limits,
@@ -142,7 +142,7 @@ class VictimPool:
         self._seen_rows = len(session.node_usage.touched_rows)
 
     # -- building ----------------------------------------------------------------------------
-    def _enter(
+    def _enter_bundles(
         self,
         running: RunningGang,
         source: int,
@@ -153,9 +153,13 @@ class VictimPool:
     ) -> None:
         gang = running.gang
         group = self._groups[gang.key] = len(self._groups)
-        roles = {role: self._limit(count) for role, count in sorted(running.spare_roles.items())}
-        parts = {name: self._limit(count) for name, count in sorted(running.spare_parts.items())}
-        total = self._limit(running.surplus)
+        roles = {
+            role: self._limit_bundles(count) for role, count in sorted(running.spare_roles.items())
+        }
+        parts = {
+            name: self._limit_bundles(count) for name, count in sorted(running.spare_parts.items())
+        }
+        total = self._limit_bundles(running.surplus)
         first = len(members)
         for seat in running.seats:
             self._number[seat.member.pod.uid] = len(members)
@@ -173,7 +177,7 @@ class VictimPool:
             pod = seat.member.pod
             draws = (total, *_limit_of(roles, pod.role), *_limit_of(parts, pod.sub_group))
             self._part(running)
-            loss = self._accounts.loss(gang, [[members[first + place].taken]])
+            loss = self._accounts.bundle_loss(gang, [[members[first + place].taken]])
             bundle = attrs.evolve(made, members=(first + place,), draws=draws, loss=loss)
             bundles.append(((*tie, place), bundle))
         if running.surplus and any(running.spare_sub_groups.values()):
@@ -185,13 +189,13 @@ class VictimPool:
                 members=tuple(range(first, len(members))),
                 extra=COST_OF_GANG,
                 rank=(gang.priority, _RANK_WHOLE_GANG),
-                loss=self._accounts.loss(gang, self._steps(running, members[first:])),
+                loss=self._accounts.bundle_loss(gang, self._bundle_steps(running, members[first:])),
                 part=False,
             )
             bundles.append(((*tie, -1), whole))
 
     @staticmethod
-    def _steps(
+    def _bundle_steps(
         running: RunningGang, members: Sequence[EvictablePod]
     ) -> list[list[tuple[int, ...]]]:
         """Amounts of the steps in which a gang ends: spare members one by one, then the rest."""
@@ -211,7 +215,8 @@ class VictimPool:
         """Sub-groups that may leave as a whole, because enough others are complete."""
         total, roles = limits
         wholes = {
-            parent: self._limit(count) for parent, count in sorted(running.spare_sub_groups.items())
+            parent: self._limit_bundles(count)
+            for parent, count in sorted(running.spare_sub_groups.items())
         }
         for place, (parent, seats) in enumerate(complete_sub_groups(running, list(running.seats))):
             if len(seats) == 1 and running.spare_parts[seats[0].member.pod.sub_group]:
@@ -221,7 +226,7 @@ class VictimPool:
             members = tuple(sorted(self._number[seat.member.pod.uid] for seat in seats))
             self._part(running)
             steps = [[self._accounts.taken_with(seat)] for seat in seats]
-            loss = self._accounts.loss(running.gang, steps)
+            loss = self._accounts.bundle_loss(running.gang, steps)
             bundle = attrs.evolve(made, members=members, draws=tuple(draws), loss=loss)
             bundles.append(((*tie, len(running.seats) + place), bundle))
 
@@ -235,7 +240,7 @@ class VictimPool:
         checks = self._session.hooks.stop_filters
         return not first_refusal(checks, self._claimant, running.gang, self._action).refuses
 
-    def _limit(self, count: int) -> int:
+    def _limit_bundles(self, count: int) -> int:
         self._limits.append(count)
         return len(self._limits) - 1
 
@@ -260,7 +265,7 @@ class VictimPool:
         fixed = self._session.hooks.victim_orders_fixed
         return self._sources.setdefault(("" if fixed else gang.queue, key), len(self._sources))
 
-    def _preference(self, gang: Gang) -> tuple[Any, ...] | None:
+    def _preference_key(self, gang: Gang) -> tuple[Any, ...] | None:
         """What decides among victims that cost the same; None where it cannot be computed."""
         orders = self._session.hooks.victim_preferences
         key: tuple[Any, ...] | None = joined_sort_key(orders, self._claimant, gang, self._action)
@@ -275,7 +280,7 @@ class VictimPool:
 
     # -- use ---------------------------------------------------------------------------------
     @property
-    def field(self) -> VictimSearchState:
+    def search_state(self) -> VictimSearchState:
         """The ints, up to date since the last ``refresh``."""
         return self._field
 
@@ -286,7 +291,7 @@ class VictimPool:
 
     def refresh(self, claimant: Gang) -> None:
         """Take in what happened since the last claim."""
-        self._accounts.renew(claimant)
+        self._accounts.renew_limits(claimant)
         self._field.set_loss_limits(self._accounts.limits)
         gone = [
             self._number[uid] for uid in self._victims.log[self._seen_log :] if uid in self._number
@@ -300,16 +305,16 @@ class VictimPool:
         self._seen_rows = len(touched)
         for row in rows:
             free = self._session.node_usage.free_on(row, self._request.columns)
-            self._field.set_free(row, [*free.tolist(), *self._devices.free(row)])
+            self._field.set_free(row, [*free.tolist(), *self._devices.free_devices(row)])
 
-    def floor(self, need: int) -> VictimLowerBound | None:
+    def lower_bound(self, need: int) -> VictimLowerBound | None:
         """What any choice costs at least; None when there is none, and the field knows its reach."""
         bound = victim_lower_bound(self._field, need)
         if bound is None:
             self._field.reach = claimants_that_fit_at_most(self._field)
         return bound
 
-    def weighed(self, parts: Iterable[VictimGroup]) -> tuple[VictimRank, int] | None:
+    def weigh_parts(self, parts: Iterable[VictimGroup]) -> tuple[VictimRank, int] | None:
         """Lane and cost of a choice that was found elsewhere; None for one of others' bundles."""
         of: dict[GangKey, list[int]] = {}
         for part in parts:
@@ -357,8 +362,8 @@ class VictimPool:
                 found.append(number)
         return [] if left else found
 
-    def choose(self, need: int) -> VictimChoice | None:
-        """As ``Field.choose``; a victim that was taken counts as gone while the next is sought."""
+    def choose_victims(self, need: int) -> VictimChoice | None:
+        """As ``VictimSearchState.choose_bundles``; a victim that was taken counts as gone while the next is sought."""
         statement = self._session.statement()
 
         def taken(members: Sequence[int]) -> None:
@@ -366,11 +371,11 @@ class VictimPool:
                 seat = self._seats[m]
                 self._session.evict(statement, self._gangs[m], seat.member)
 
-        choice = self._field.choose(need, taken)
+        choice = self._field.choose_bundles(need, taken)
         statement.discard()
         return choice
 
-    def leaving(self, choice: VictimChoice) -> list[VictimGroup]:
+    def victim_groups(self, choice: VictimChoice) -> list[VictimGroup]:
         """Victims of these bundles, in the order in which they would go."""
         picks = sorted(choice.picks, key=lambda p: (self._field.rank_of(p.bundle), p.bundle))
         return [
@@ -381,14 +386,14 @@ class VictimPool:
             for pick in picks
         ]
 
-    def exclude(self, gang: Gang) -> None:
+    def exclude_gang(self, gang: Gang) -> None:
         """A policy refuses this victim after all."""
-        self._field.drop(self._field.bundles_of(self._groups[gang.key]))
+        self._field.drop_bundles(self._field.bundles_of(self._groups[gang.key]))
 
     def exclude_queue(self, queue: str, keep: Collection[GangKey]) -> None:
         """Nothing may be taken from a queue but what these gangs lose."""
         numbers = self._of_queue.get(queue, ())
-        self._field.drop(n for n in numbers if self._parts[n].gang.key not in keep)
+        self._field.drop_bundles(n for n in numbers if self._parts[n].gang.key not in keep)
 
 
 def _limit_of(limits: Mapping[str, int], name: str) -> tuple[int, ...]:

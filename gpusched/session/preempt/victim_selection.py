@@ -103,7 +103,7 @@ class VictimSelector:
         self.work = 0
         """Steps taken, in units of a few microseconds; bounded by the caller."""
 
-    def choose(
+    def choose_victims(
         self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]
     ) -> list[VictimGroup] | None:
         """The cheapest victims over all areas; None when no area can be made to hold the gang.
@@ -115,14 +115,14 @@ class VictimSelector:
             return self._choose_in_one_node_set(claimant, kind, need, areas[0])
         bounds: list[tuple[VictimLowerBound, int]] = []
         for number, area in enumerate(areas):
-            bound = self._bound(claimant, kind, need, number=number, area=area)
+            bound = self._lower_bound(claimant, kind, need, number=number, area=area)
             if bound is not None:
                 bounds.append((bound, number))
         bounds.sort(key=lambda each: (each[0].rank, each[0].cost, each[1]))
         best: tuple[VictimChoice, int] | None = None
         found: list[tuple[VictimChoice, int]] = []
         for bound, number in bounds:
-            if best is not None and not self._promising(kind, bound, number, best):
+            if best is not None and not self._is_promising(kind, bound, number, best):
                 continue
             choice = self._in_area(claimant, kind, need, number=number, area=areas[number])
             if choice is not None:
@@ -135,7 +135,7 @@ class VictimSelector:
                 best = min(found, key=_choice_cost)
         if best is None:
             return None
-        return self._stages[kind, best[1]].pool.leaving(best[0])
+        return self._stages[kind, best[1]].pool.victim_groups(best[0])
 
     def _choose_in_one_node_set(
         self, claimant: Gang, kind: ClaimantClass, need: int, area: NodeSet
@@ -146,12 +146,12 @@ class VictimSelector:
         self._stages[kind, 0].pool.refresh(claimant)
         choice = self._in_area(claimant, kind, need, number=0, area=area)
         pool = self._stages[kind, 0].pool
-        if choice is None and pool.floor(need) is None:
+        if choice is None and pool.lower_bound(need) is None:
             return None
         best = self._solve_for_cheaper(pool, need, choice, alone=True) or choice
-        return None if best is None else pool.leaving(best)
+        return None if best is None else pool.victim_groups(best)
 
-    def _promising(
+    def _is_promising(
         self,
         kind: ClaimantClass,
         bound: VictimLowerBound,
@@ -164,24 +164,24 @@ class VictimSelector:
         choice, where = best
         return (bound.rank, bound.cost, number) < (choice.rank, choice.cost, where)
 
-    def reach(self, kind: ClaimantClass) -> int:
+    def best_reach(self, kind: ClaimantClass) -> int:
         """How many claimants would have fitted at most when nothing was found; -1: no victims."""
         pools = [stage.pool for (of, _), stage in self._stages.items() if of == kind]
-        return max((pool.field.reach for pool in pools if pool.size), default=-1)
+        return max((pool.search_state.reach for pool in pools if pool.size), default=-1)
 
-    def allowed(self, claimant: Gang, kind: ClaimantClass) -> list[Gang]:
+    def allowed_victims(self, claimant: Gang, kind: ClaimantClass) -> list[Gang]:
         """Every gang of which some part may be evicted for the claimant."""
         return [
             gang
-            for queue in self._ordered(claimant)
+            for queue in self._queues_in_order(claimant)
             for gang in self._of_queue(claimant, kind, queue)
         ]
 
-    def exclude(self, kind: ClaimantClass, gang: Gang) -> None:
+    def exclude_gang(self, kind: ClaimantClass, gang: Gang) -> None:
         """A policy refuses this victim after all."""
         self._excluded.setdefault(kind, _ExcludedVictims()).gangs.add(gang.key)
-        for pool in self._pools(kind):
-            pool.exclude(gang)
+        for pool in self._victim_pools(kind):
+            pool.exclude_gang(gang)
 
     def cap_queue(self, kind: ClaimantClass, allowed: Sequence[VictimGroup], gang: Gang) -> None:
         """A queue gives no more than what was allowed before this victim was refused.
@@ -194,20 +194,20 @@ class VictimSelector:
         before = {part.gang.key for part in allowed if part.gang.queue == gang.queue}
         kept = self._excluded.setdefault(kind, _ExcludedVictims()).kept
         keep = kept[gang.queue] = kept.get(gang.queue, before) & before - {gang.key}
-        for pool in self._pools(kind):
+        for pool in self._victim_pools(kind):
             pool.exclude_queue(gang.queue, keep)
 
-    def pardon(self, kind: ClaimantClass) -> None:
+    def lift_loss_limits(self, kind: ClaimantClass) -> None:
         """Queues are not held to what one choice of victims may take from them any more."""
         excluded = self._excluded.get(kind)
         if excluded is not None:
             excluded.kept.clear()
 
-    def _pools(self, kind: ClaimantClass) -> list[VictimPool]:
+    def _victim_pools(self, kind: ClaimantClass) -> list[VictimPool]:
         return [stage.pool for (of, _), stage in self._stages.items() if of == kind]
 
     # -- pools -------------------------------------------------------------------------------
-    def _bound(
+    def _lower_bound(
         self, claimant: Gang, kind: ClaimantClass, need: int, *, number: int, area: NodeSet
     ) -> VictimLowerBound | None:
         """What victims in an area cost at least, of as many queues as it takes."""
@@ -216,7 +216,7 @@ class VictimSelector:
             stage = self._add_queues(claimant, kind, number=number, area=area)
         while True:
             stage.pool.refresh(claimant)
-            bound = stage.pool.floor(need)
+            bound = stage.pool.lower_bound(need)
             if bound is not None or stage.every:
                 return bound
             stage = self._add_queues(claimant, kind, number=number, area=area)
@@ -226,7 +226,7 @@ class VictimSelector:
     ) -> VictimChoice | None:
         stage = self._stages[kind, number]
         while True:
-            choice = stage.pool.choose(need)
+            choice = stage.pool.choose_victims(need)
             if choice is not None or stage.every:
                 return choice
             stage = self._add_queues(claimant, kind, number=number, area=area)
@@ -238,16 +238,18 @@ class VictimSelector:
         """Victims of the first queues, or of more than before."""
         known = self._stages.get((kind, number))
         most = _GANGS_AT_FIRST if known is None else known.gangs * 4
-        stage = self._stages[kind, number] = self._stage(claimant, kind, area, most)
+        stage = self._stages[kind, number] = self._pool_stage(claimant, kind, area, most)
         return stage
 
-    def _stage(self, claimant: Gang, kind: ClaimantClass, area: NodeSet, most: int) -> _PoolStage:
+    def _pool_stage(
+        self, claimant: Gang, kind: ClaimantClass, area: NodeSet, most: int
+    ) -> _PoolStage:
         session = self._session
         seat = session.class_info(claimant.pod_sets[0].pod_class)
         allowed = seat.class_fit.allowed
         rows = allowed if area.rows is None else allowed & area.rows
         gangs: list[Gang] = []
-        ordered = self._ordered(claimant)
+        ordered = self._queues_in_order(claimant)
         taken_in = 0
         for queue in ordered:
             if len(gangs) >= most:
@@ -259,20 +261,20 @@ class VictimSelector:
             self._victims,
             claimant,
             seat.request,
-            devices=self.devices(claimant, rows),
+            devices=self.device_columns(claimant, rows),
             action=self._rules.action,
             rows=rows,
             gangs=gangs,
-            accounts=self.accounts(claimant, kind),
+            accounts=self.loss_accounts(claimant, kind),
         )
         self.work += 2 * pool.size + len(rows) // 8
         return _PoolStage(pool, most, taken_in >= len(ordered))
 
-    def devices(self, claimant: Gang, rows: Bools) -> DeviceColumns:
+    def device_columns(self, claimant: Gang, rows: Bools) -> DeviceColumns:
         """Columns for devices that pods of a claimant's first class claim on some rows."""
         return device_columns(self._session, [claimant.pod_sets[0].pod_class], rows)
 
-    def accounts(self, claimant: Gang, kind: ClaimantClass) -> LossAccounts:
+    def loss_accounts(self, claimant: Gang, kind: ClaimantClass) -> LossAccounts:
         """What queues may lose to a class of claimants; kept, and asked for again with each claim."""
         known = self._accounts.get(kind)
         if known is None:
@@ -281,7 +283,7 @@ class VictimSelector:
             self._accounts[kind] = known
         return known
 
-    def _ordered(self, claimant: Gang) -> list[str]:
+    def _queues_in_order(self, claimant: Gang) -> list[str]:
         """Queues with victims, in the order in which they are taken from."""
         hooks = self._session.hooks
         orders = (*hooks.victim_orders, *hooks.victim_preferences)
@@ -322,13 +324,14 @@ class VictimSelector:
         if not pool.fixed:
             return None  # whose turn it is to lose comes before what is lost
         if best is not None and (
-            not best.picks or (len(best.picks) == 1 and best.cost <= pool.field.cheapest())
+            not best.picks
+            or (len(best.picks) == 1 and best.cost <= pool.search_state.cheapest_cost())
         ):
             return None
         budget_s = self._budget if alone else min(self._budget, limits.VICTIM_MODEL_S)
         try:
             answer = find_cheaper_victims(
-                pool.field,
+                pool.search_state,
                 need,
                 best,
                 attrs.evolve(self._session.effort, budget_s=budget_s),

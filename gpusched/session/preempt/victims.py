@@ -137,7 +137,7 @@ class Victims:
         }
         for draft in (*session.nominations.plans.values(), *session.nominations.stops.values()):
             for each in draft.evictions:
-                self._budgets.take(each)
+                self._budgets.count_eviction(each)
 
     def _running_gangs(self) -> dict[GangKey, Gang]:
         """Gangs that run and may lose members, those included that this session starts."""
@@ -185,7 +185,7 @@ class Victims:
     def running(self, gang: Gang) -> RunningGang | None:
         """What the gang could lose; None when nothing. Valid until a member of it is claimed."""
         if gang.key not in self._running:
-            self._running[gang.key] = self._examine(gang)
+            self._running[gang.key] = self._examine_gang(gang)
         running = self._running[gang.key]
         only_spare = self._only_spare or not gang.terms.preemptible
         return _spare_part(running) if running is not None and only_spare else running
@@ -201,10 +201,10 @@ class Victims:
         for each in evictions:
             self.log.append(each.member.pod.uid)
             self._gone.add(each.member.pod.uid)
-            self._budgets.take(each)
+            self._budgets.count_eviction(each)
             self._running.pop(each.gang.key, None)
 
-    def _examine(self, gang: Gang) -> RunningGang | None:
+    def _examine_gang(self, gang: Gang) -> RunningGang | None:
         session = self._session
         gone = session.nominations.evicted | self._gone
         staying = [each for each in gang.placed if each.pod.uid not in gone]
@@ -214,7 +214,7 @@ class Victims:
             budgets = self._budgets.numbers_of(member)
             if row < 0 or not self._may_go(gang, member) or len(budgets) > 1:
                 continue  # the API evicts no pod that two budgets count
-            seats.append(CandidateVictim(member, row, self._cost(gang, member), budgets))
+            seats.append(CandidateVictim(member, row, self._member_cost(gang, member), budgets))
         if not seats:
             return None
         seats.sort(key=_eviction_order)
@@ -270,7 +270,7 @@ class Victims:
             return self._session.hooks.stable.starts
         return gang.key in self._nominated and not member.pod.node
 
-    def _cost(self, gang: Gang, member: Placed) -> int:
+    def _member_cost(self, gang: Gang, member: Placed) -> int:
         # A second at least: of those who have just started, the smaller one is missed less.
         lost = max(1, lost_gpu_seconds(gang, member.pod.scheduled, self._session.snapshot.now))
         thousandths = member.pod.pod_class.gpu_thousandths
@@ -335,7 +335,7 @@ class DisruptionBudgets:
             if budget.selector is not None and budget.selector.matches(pod.labels)
         )
 
-    def take(self, each: EvictOperation) -> None:
+    def count_eviction(self, each: EvictOperation) -> None:
         """Count one member's eviction in its budgets."""
         for number in self.numbers_of(each.member):
             self.left[number] = max(0, self.left[number] - 1)
@@ -362,14 +362,14 @@ class SpareMembers:
         singles: list[tuple[CandidateVictim, ...]] = []
         staying: list[CandidateVictim] = []
         for seat in self._running.seats:
-            if self._left and self._one(seat):
+            if self._left and self._take_member(seat):
                 self._left -= 1
                 singles.append((seat,))
             else:
                 staying.append(seat)
         return singles + self._sub_groups(staying)
 
-    def _one(self, seat: CandidateVictim) -> bool:
+    def _take_member(self, seat: CandidateVictim) -> bool:
         """Take a member from its role and its sub-group, if both can spare it."""
         running, pod = self._running, seat.member.pod
         role_bound, part_bound = pod.role in running.spare_roles, pod.sub_group in self._known

@@ -140,7 +140,7 @@ class Reassignment:
                 self._cleared.unassign(place)
             session.placements.replace(gang, (), proof="")
 
-    def settle(self, gang: Gang, statement: Statement) -> bool:
+    def assign_places(self, gang: Gang, statement: Statement) -> bool:
         """Give a gang the places of a statement; False, and nothing done, for other members."""
         before = sorted(place.pod.uid for place in self._before[gang.key])
         places = statement.assignments
@@ -215,7 +215,7 @@ class BatchAdmission:
         # What pools of queues hold depends on where pods sit: nobody moves where that counts.
         self._on = session.effort.solver and session.queue_accounts.pools is None
 
-    def started(self, gang: Gang, *, promised: bool) -> None:
+    def note_started(self, gang: Gang, *, promised: bool) -> None:
         """A gang was given its minimum; one that was promised its room stays there."""
         has_places = bool(self._session.placements.assigned(gang))  # else its minimum is done
         if self._on and not promised and has_places and self._may_move(gang):
@@ -229,7 +229,7 @@ class BatchAdmission:
         if not self._on or refusal.reason not in _REASONS_WITHOUT_ROOM or not self._movable:
             return False
         session = self._session
-        if session.nominations.has(gang) or not self._may_move(gang):
+        if session.nominations.has_nomination(gang) or not self._may_move(gang):
             return False
         key = self._class_key(gang)
         state = (session.queue_accounts.version, len(self._movable))
@@ -240,10 +240,14 @@ class BatchAdmission:
         chosen = with_start_members(session, gang)
         if chosen is None or first_refusal(session.hooks.quota_checks, chosen).refuses:
             return False
-        room = nullcontext() if session.reservations is None else session.reservations.around(gang)
+        room = (
+            nullcontext()
+            if session.reservations is None
+            else session.reservations.exclude_reserved_room(gang)
+        )
         with room:
             who, everybody = choose_movable_gangs(session, chosen, self._movable)
-            seats, proven = self._solved(chosen, who) if who else (None, True)
+            seats, proven = self._solve_batch(chosen, who) if who else (None, True)
         if seats is not None and self._apply_assignment(gang, chosen, seats):
             return True
         state = (session.queue_accounts.version, len(self._movable))
@@ -279,7 +283,9 @@ class BatchAdmission:
         return placement_key(attrs.evolve(gang, topology=now), without=Omit.NAMESPACE)
 
     # -- where everybody would sit ---------------------------------------------------------------
-    def _solved(self, gang: Gang, movable: Sequence[Gang]) -> tuple[_BatchAssignment | None, bool]:
+    def _solve_batch(
+        self, gang: Gang, movable: Sequence[Gang]
+    ) -> tuple[_BatchAssignment | None, bool]:
         """Seats for all, or none and whether that is proven."""
         session = self._session
         self._tries -= 1
@@ -331,16 +337,16 @@ class BatchAdmission:
         for each in seats.moved:
             own = left.pop(each.key)
             with self._held_to(seats.types[each.key]):
-                statement = self._placed(each, own, [*left.values()])
+                statement = self._place_beside(each, own, [*left.values()])
             if statement is None:
                 moves.discard()
                 return False
-            if not moves.settle(each, statement):
+            if not moves.assign_places(each, statement):
                 statement.discard()
                 moves.discard()
                 return False
         with self._held_to(seats.types[chosen.key]):
-            statement = self._placed(chosen, left[chosen.key], ())
+            statement = self._place_beside(chosen, left[chosen.key], ())
         if statement is None:
             moves.discard()
             return False
@@ -351,11 +357,11 @@ class BatchAdmission:
     def _held_to(self, types: tuple[int, ...] | None) -> AbstractContextManager[None]:
         return nullcontext() if types is None else self._session.confined_to_gpu_types(types)
 
-    def _placed(
+    def _place_beside(
         self, gang: Gang, own: Mapping[int, Ints], others: Sequence[Mapping[int, Ints]]
     ) -> Statement | None:
         """Places as good as any beside the rooms of others; at worst those that are its own."""
-        for back in (self._beside(others), all_but(self._session, own)):
+        for back in (self._amounts_beside(others), all_but(self._session, own)):
             statement = self._session.statement()
             with holding_back(self._session, back):
                 refusal = place_ignoring_reservations(self._session, gang, statement)
@@ -368,9 +374,9 @@ class BatchAdmission:
 
     def _breaks_reservation(self, gang: Gang, statement: Statement) -> bool:
         reservations = self._session.reservations
-        return reservations is not None and reservations.conflict(gang, statement) is not None
+        return reservations is not None and reservations.find_conflict(gang, statement) is not None
 
-    def _beside(self, others: Sequence[Mapping[int, Ints]]) -> dict[int, Ints]:
+    def _amounts_beside(self, others: Sequence[Mapping[int, Ints]]) -> dict[int, Ints]:
         back: dict[int, Ints] = {}
         for room in others:
             for row, amounts in room.items():

@@ -184,7 +184,7 @@ def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> Admi
     spare = session.cluster_map.spared_rows(gang)
     usable = np.ones(len(session.node_usage.nodes), dtype=np.bool_) if spare is None else ~spare
     types = types_in_batch(session, gang, ground)
-    on_types = usable if types is None else usable & session.gpu_types.rows(types)
+    on_types = usable if types is None else usable & session.gpu_types.rows_of_types(types)
     roles = tuple(
         _problem_role(
             session, pod_set, ground, names, on_types if takes_gpus(pod_set.pod_class) else usable
@@ -215,7 +215,7 @@ def types_in_batch(session: Session, gang: Gang, ground: BatchResources) -> tupl
     if not chooses_gpu_types(session, gang):
         return None
     types = session.gpu_types
-    placed = types.on(placed_gpu_rows(session, gang))
+    placed = types.types_on(placed_gpu_rows(session, gang))
     if placed:
         return placed
     options = gpu_type_options(session, gang)
@@ -226,7 +226,7 @@ def types_in_batch(session: Session, gang: Gang, ground: BatchResources) -> tupl
     gpus = [number for number, column in enumerate(ground.columns.tolist()) if column in wanted]
     free = ground.free[:, gpus].sum(axis=1)
     return max(
-        options, key=lambda each: (int(free[types.rows(each.types)].sum()), each.speed)
+        options, key=lambda each: (int(free[types.rows_of_types(each.types)].sum()), each.speed)
     ).types
 
 

@@ -112,14 +112,14 @@ class Consolidation:
     def _serve(self, gang: Gang) -> None:
         """Choose, prove, and carry out what costs least."""
         cost_max = self._cost_max(gang)
-        movables = list(self._movables(gang, cost_max))
-        chosen = self._cheapest(gang, movables, cost_max) if movables else None
+        movables = list(self._movable_gangs(gang, cost_max))
+        chosen = self._find_cheapest(gang, movables, cost_max) if movables else None
         if chosen is None:
             return
-        statement, places = self._placed(gang, chosen)
+        statement, places = self._place_all(gang, chosen)
         if statement is None:
             return
-        self._claim(gang, chosen.gangs, statement, places)
+        self._claim_moves(gang, chosen.gangs, statement, places)
 
     # -- who could be moved --------------------------------------------------------------------
     def _cost_max(self, gang: Gang) -> int:
@@ -127,7 +127,7 @@ class Consolidation:
         work = sum(max(1, pod_set.pod_class.gpus) * len(pod_set.pods) for pod_set in gang.pod_sets)
         return (work * self._bounds.lost_s + 1) * _COST_OF_GPU_SECOND - 1
 
-    def _movables(self, claimant: Gang, cost_max: int) -> Iterator[MovableGang]:
+    def _movable_gangs(self, claimant: Gang, cost_max: int) -> Iterator[MovableGang]:
         for queue in sorted(self._victims.queues):
             if queue != claimant.queue and self._would_exceed_fair_share(claimant):
                 continue
@@ -135,16 +135,16 @@ class Consolidation:
             if node is None or node.queue.ordering == "StrictFifo":
                 continue  # behind a head that is blocked it might not come back
             for gang in self._victims.of_queue(queue):
-                movable = self._movable(claimant, gang, cost_max)
+                movable = self._as_movable(claimant, gang, cost_max)
                 if movable is not None:
                     yield movable
 
-    def _movable(self, claimant: Gang, gang: Gang, cost_max: int) -> MovableGang | None:
+    def _as_movable(self, claimant: Gang, gang: Gang, cost_max: int) -> MovableGang | None:
         session = self._session
         running = self._victims.running(gang)
         if running is None or not self._is_complete_and_movable(gang) or not running.may_end:
             return None
-        cost = self._cost(gang, running)
+        cost = self._move_cost(gang, running)
         if cost > cost_max:
             return None
         drawn = [number for seat in running.seats for number in seat.budgets]
@@ -156,14 +156,14 @@ class Consolidation:
                 return None
         if self._admission(session, gang).refuses:
             return None
-        return MovableGang(gang, running.seats, cost, self._types(gang))
+        return MovableGang(gang, running.seats, cost, self._allowed_types(gang))
 
-    def _types(self, gang: Gang) -> tuple[int, ...]:
+    def _allowed_types(self, gang: Gang) -> tuple[int, ...]:
         """Types of GPUs to which its members may move; of one that must be of one type, any of these."""
         open_to = types_to_start_on(self._session, as_pending_gang(gang))
         return tuple(sorted({number for types in open_to for number in types}))
 
-    def _cost(self, gang: Gang, running: RunningGang) -> int:
+    def _move_cost(self, gang: Gang, running: RunningGang) -> int:
         now = self._session.snapshot.now
         lost = sum(
             lost_gpu_seconds(gang, seat.member.pod.scheduled, now)
@@ -187,7 +187,7 @@ class Consolidation:
             (own_group or own_job)
             and comes_back
             and gang.key not in self._recent
-            and not session.nominations.has(gang)
+            and not session.nominations.has_nomination(gang)
             and gang.key not in session.nominations.stops
             and not (gang.pod_sets or gang.gated or gang.leaving)
             and gang.ready_members >= gang.min_member
@@ -215,11 +215,11 @@ class Consolidation:
         return any(held.get(name) + asked.get(name) > due.get(name) for name in names)
 
     # -- choosing --------------------------------------------------------------------------------
-    def _cheapest(
+    def _find_cheapest(
         self, gang: Gang, movables: Sequence[MovableGang], cost_max: int
     ) -> _Moves | None:
         if not self._session.effort.solver:
-            return self._single(gang, movables)
+            return self._find_single(gang, movables)
         areas, refusal = candidate_node_sets(self._session, gang)
         if refusal is not None:
             return None
@@ -235,11 +235,12 @@ class Consolidation:
                 model = build_consolidation_model(
                     self._session, gang, area, near, cost_max=cost_max, forbidden=forbidden
                 )
-                answer = self._solved(model.ints) if model is not None else None
+                answer = self._solve_model(model.ints) if model is not None else None
                 if model is None or answer is None or not answer.picked:
                     break
                 chosen = _Moves(
-                    tuple(near[number] for number in answer.picked), model.rooms(answer.counts)
+                    tuple(near[number] for number in answer.picked),
+                    model.split_rooms(answer.counts),
                 )
                 few = len(chosen.gangs) <= self._bounds.gangs_max
                 if few and self._holds(gang, chosen):
@@ -266,7 +267,7 @@ class Consolidation:
         found.sort(key=lambda each: each[:2])
         return found
 
-    def _single(self, gang: Gang, movables: Sequence[MovableGang]) -> _Moves | None:
+    def _find_single(self, gang: Gang, movables: Sequence[MovableGang]) -> _Moves | None:
         """The cheapest gang that does alone."""
         ordered = sorted(movables, key=lambda each: (each.cost, each.gang.key))
         for each in ordered[: limits.MOVE_TRIES_MAX]:
@@ -275,7 +276,7 @@ class Consolidation:
                 return moves
         return None
 
-    def _solved(self, model: VictimModel) -> VictimModelResult | None:
+    def _solve_model(self, model: VictimModel) -> VictimModelResult | None:
         session = self._session
         self._models += 1
         try:
@@ -296,7 +297,7 @@ class Consolidation:
 
     # -- proving ---------------------------------------------------------------------------------
     def _holds(self, gang: Gang, chosen: _Moves) -> bool:
-        statement, places = self._placed(gang, chosen)
+        statement, places = self._place_all(gang, chosen)
         if statement is None:
             return False
         for _, other in reversed(places):
@@ -304,7 +305,7 @@ class Consolidation:
         statement.discard()
         return True
 
-    def _placed(
+    def _place_all(
         self, gang: Gang, chosen: _Moves
     ) -> tuple[Statement | None, list[tuple[MovableGang, Statement]]]:
         """Places of all gangs on what will be, or none at all.
@@ -328,12 +329,12 @@ class Consolidation:
             for seat in each.seats:
                 session.evict(statement, each.gang, seat.member)
         places: list[tuple[MovableGang, Statement]] = []
-        held = self._place(gang, statement, own) and bool(statement.assignments)
+        held = self._place_gang(gang, statement, own) and bool(statement.assignments)
         for each in sorted(chosen.gangs, key=lambda one: (-len(one.seats), one.gang.key)):
             if not held:
                 break
             other = session.statement()
-            held = self._place(as_pending_gang(each.gang), other, _room_of(each, left))
+            held = self._place_gang(as_pending_gang(each.gang), other, _room_of(each, left))
             held = held and len(other.assignments) == len(each.seats)
             places.append((each, other))
             if left is not None:
@@ -345,7 +346,7 @@ class Consolidation:
         statement.discard()
         return None, []
 
-    def _place(self, gang: Gang, statement: Statement, room: Room | None) -> bool:
+    def _place_gang(self, gang: Gang, statement: Statement, room: Room | None) -> bool:
         """Place a gang anywhere, or in this room alone; whether it has places."""
         session = self._session
         if room is None:
@@ -355,10 +356,10 @@ class Consolidation:
                 return False
         statement.proof = ""  # it is the best in the room that was left to it
         reservations = session.reservations
-        return reservations is None or reservations.conflict(gang, statement) is None
+        return reservations is None or reservations.find_conflict(gang, statement) is None
 
     # -- carrying out ----------------------------------------------------------------------------
-    def _claim(
+    def _claim_moves(
         self,
         gang: Gang,
         chosen: Sequence[MovableGang],
@@ -394,7 +395,7 @@ def _areas_by_type(session: Session, gang: Gang, areas: Sequence[NodeSet]) -> It
             if not types or not every:
                 yield area
             else:
-                rows = session.gpu_types.rows(types)
+                rows = session.gpu_types.rows_of_types(types)
                 yield attrs.evolve(area, rows=rows if area.rows is None else area.rows & rows)
 
 
@@ -422,7 +423,7 @@ def _take_room(moved: MovableGang, left: dict[PodKind, Room], places: Sequence[A
 
 
 def _claimant_message(session: Session, gang: Gang, chosen: Sequence[MovableGang]) -> str:
-    places = session.nominations.places(gang)
+    places = session.nominations.nominated_places(gang)
     rows = {place.row for place in places}
     pods = sum(len(each.seats) for each in chosen)
     whose = "1 gang" if len(chosen) == 1 else f"{len(chosen)} gangs"

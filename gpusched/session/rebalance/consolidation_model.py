@@ -109,7 +109,7 @@ class ConsolidationModel:
     own: int
     kinds: tuple[PodKind, ...]
 
-    def rooms(self, counts: Sequence[Sequence[int]]) -> tuple[Room, dict[PodKind, Room]]:
+    def split_rooms(self, counts: Sequence[Sequence[int]]) -> tuple[Room, dict[PodKind, Room]]:
         """Room of the claimant, and by their kinds of those that move.
 
         Args:
@@ -146,7 +146,7 @@ def build_consolidation_model(
         cost_max: no answer may cost more.
         forbidden: sets of numbers that were tried.
     """
-    return _ModelBuilder(session, claimant, area, movables).model(cost_max, forbidden)
+    return _ModelBuilder(session, claimant, area, movables).build_model(cost_max, forbidden)
 
 
 class _ModelBuilder:
@@ -173,7 +173,8 @@ class _ModelBuilder:
         self._requests = [seat.request for seat in seats]
         everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
         limits = [everywhere if area.rows is None else area.rows for _ in own] + [
-            session.gpu_types.rows(types) if types else everywhere for _, types in self._kinds
+            session.gpu_types.rows_of_types(types) if types else everywhere
+            for _, types in self._kinds
         ]
         self._allowed = [
             seat.class_fit.allowed & (not seat.request.missing) & rows
@@ -181,17 +182,17 @@ class _ModelBuilder:
         ]
         self._columns = sorted({c for ask in self._requests for c in ask.columns.tolist()})
 
-    def model(
+    def build_model(
         self, cost_max: int, forbidden: Collection[frozenset[int]]
     ) -> ConsolidationModel | None:
         """The model as ints, see ``build_consolidation_model``."""
         own = len(self._claimant.pod_sets)
-        free = self._free()
-        freed = self._freed()
+        free = self._free_amounts()
+        freed = self._freed_amounts()
         everything = free.copy()
         for row, _, amounts in freed:
             everything[row] += amounts
-        asks = [self._amounts(ask) for ask in self._requests]
+        asks = [self._amount_columns(ask) for ask in self._requests]
         fits = np.stack(
             [
                 np.where(allowed, _pods_that_fit(everything, ask), 0)
@@ -256,21 +257,23 @@ class _ModelBuilder:
             amounts[ask.columns] = ask.amounts
             yield amounts
 
-    def _free(self) -> Ints:
+    def _free_amounts(self) -> Ints:
         columns = np.array(self._columns, dtype=np.int64)
         return self._session.node_usage.free(slice(None), columns).astype(np.int64)
 
-    def _freed(self) -> list[tuple[int, int, Ints]]:
+    def _freed_amounts(self) -> list[tuple[int, int, Ints]]:
         """Row, number of the gang, and what it frees there."""
         found: dict[tuple[int, int], Ints] = {}
         for number, each in enumerate(self._movables):
             for seat in each.seats:
-                ask = self._amounts(self._session.class_info(seat.member.pod.pod_class).request)
+                ask = self._amount_columns(
+                    self._session.class_info(seat.member.pod.pod_class).request
+                )
                 key = (seat.row, number)
                 found[key] = found[key] + ask if key in found else ask
         return [(row, number, amounts) for (row, number), amounts in sorted(found.items())]
 
-    def _amounts(self, ask: RequestVector) -> Ints:
+    def _amount_columns(self, ask: RequestVector) -> Ints:
         amounts = np.zeros(len(self._columns), dtype=np.int64)
         for column, amount in zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True):
             amounts[self._columns.index(column)] = amount

@@ -66,14 +66,14 @@ class _Extras:
 
 def place_extras(session: Session, gang: Gang) -> None:
     """Give a gang the most compact places for as many members as fit and its quota allows."""
-    made = _movable(session, gang)
+    made = _find_rearrangement(session, gang)
     if made is None or not _any_room(session, gang, made.before):
         return
-    made.clear()
-    if made.settle(more=True):
-        made.commit()
+    made.free_own_places()
+    if made.find_places(more=True):
+        made.keep_found_places()
     else:
-        made.restore()
+        made.restore_own_places()
 
 
 def place_all_extras(session: Session, gangs: Sequence[Gang]) -> bool:
@@ -84,7 +84,7 @@ def place_all_extras(session: Session, gangs: Sequence[Gang]) -> bool:
     """
     if len(gangs) * limits.WORK_CLASS * 2 > ARRANGE_WORK_MAX:
         return False
-    made = [each for gang in gangs if (each := _movable(session, gang)) is not None]
+    made = [each for gang in gangs if (each := _find_rearrangement(session, gang)) is not None]
     return len(made) == len(gangs) and _settle_all(made, more=True)
 
 
@@ -110,7 +110,7 @@ def arrange_together(
         made = [
             each
             for gang in together
-            if (each := _movable(session, gang)) is not None and each.before
+            if (each := _find_rearrangement(session, gang)) is not None and each.before
         ]
         if not made:
             continue
@@ -123,24 +123,24 @@ def arrange_together(
 def _settle_all(made: Sequence[_Rearrangement], *, more: bool) -> bool:
     """Let gangs make way, and settle them in turn; where one cannot, all are where they were."""
     for each in made:
-        each.clear()
+        each.free_own_places()
     settled: list[_Rearrangement] = []
     for each in made:
-        if not each.settle(more=more, every=more):
+        if not each.find_places(more=more, every=more):
             break
         settled.append(each)
     if len(settled) == len(made):
         for each in settled:
-            each.commit()
+            each.keep_found_places()
         return True
     for each in reversed(settled):
-        each.unsettle()
+        each.free_found_places()
     for each in reversed(made):
-        each.restore()
+        each.restore_own_places()
     return False
 
 
-def _movable(session: Session, gang: Gang) -> _Rearrangement | None:
+def _find_rearrangement(session: Session, gang: Gang) -> _Rearrangement | None:
     """The gang with the places that may change; None where it is not placed by the search."""
     if session.queue_accounts.pools is not None:
         return None  # what pools of queues hold depends on where pods are
@@ -164,7 +164,9 @@ def _any_room(session: Session, gang: Gang, before: Sequence[Assignment]) -> boo
     )
 
 
-def _extras(session: Session, gang: Gang, before: Sequence[Assignment], *, more: bool) -> _Extras:
+def _collect_extras(
+    session: Session, gang: Gang, before: Sequence[Assignment], *, more: bool
+) -> _Extras:
     """Members with places that may change, and those that the quota allows on top."""
     whole = session.placements.variant(gang).gang
     kept = {place.pod.uid for place in before}
@@ -176,7 +178,7 @@ def _extras(session: Session, gang: Gang, before: Sequence[Assignment], *, more:
         ordered = in_pod_order(pod_set.pods, session.hooks.pod_orders)
         waiting = [pod for pod in ordered if pod.uid not in placed]
         asked = waiting[: max(0, session.placements.binds_left - added)] if more else []
-        allowed = _allowed(session, gang, charged, pod_set, asked)
+        allowed = _allowed_by_quota(session, gang, charged, pod_set, asked)
         if allowed:
             charged.append(attrs.evolve(pod_set, pods=tuple(waiting[:allowed])))
             added += allowed
@@ -188,7 +190,7 @@ def _extras(session: Session, gang: Gang, before: Sequence[Assignment], *, more:
     return _Extras(attrs.evolve(whole, pod_sets=tuple(pod_sets)), added, every)
 
 
-def _allowed(
+def _allowed_by_quota(
     session: Session, gang: Gang, charged: Sequence[PodSet], pod_set: PodSet, waiting: Sequence[Pod]
 ) -> int:
     """How many of these pods, beside those that are to be charged, quotas allow."""
@@ -233,21 +235,21 @@ class _Rearrangement:
         self._cleared = session.statement()
         self._statement: Statement | None = None
 
-    def clear(self) -> None:
-        """Free its places; ``restore`` or ``settle`` and ``commit`` must follow."""
+    def free_own_places(self) -> None:
+        """Free its places; ``restore_own_places``, or ``find_places`` and ``keep_found_places``, must follow."""
         for place in reversed(self.before):
             self._cleared.unassign(place)
         if self.before:
             self._session.placements.replace(self.gang, self._stay, proof="")
 
-    def restore(self) -> None:
+    def restore_own_places(self) -> None:
         """Give it its own places again."""
         self._cleared.discard()
         if self.before:
             places = (*self._stay, *self.before)
             self._session.placements.replace(self.gang, places, proof=self._proof)
 
-    def settle(self, *, more: bool, every: bool = False) -> bool:
+    def find_places(self, *, more: bool, every: bool = False) -> bool:
         """Find places for all that had some; whether it has them now.
 
         Args:
@@ -255,17 +257,19 @@ class _Rearrangement:
             every: whether it is to be all of them or none.
         """
         session = self._session
-        self._extras = extras = _extras(session, self.gang, self.before, more=more)
+        self._extras = extras = _collect_extras(session, self.gang, self.before, more=more)
         if not extras.gang.pending or (every and not extras.every) or (more and not extras.more):
             return False
         reservations = session.reservations
         statement = session.statement()
-        with nullcontext() if reservations is None else reservations.around(self.gang):
+        with (
+            nullcontext() if reservations is None else reservations.exclude_reserved_room(self.gang)
+        ):
             found = self._find_places(statement)
         if every and len(statement.assignments) < extras.gang.pending:
             found = False
         if found and reservations is not None:
-            found = reservations.conflict(self.gang, statement) is None
+            found = reservations.find_conflict(self.gang, statement) is None
         if not found:
             statement.discard()
             return False
@@ -275,15 +279,15 @@ class _Rearrangement:
         session.placements.charge_replaced(self.gang, self.before, places)
         return True
 
-    def unsettle(self) -> None:
-        """Free what it found again; ``restore`` must follow."""
+    def free_found_places(self) -> None:
+        """Free what it found again; ``restore_own_places`` must follow."""
         assert self._statement is not None, "it has settled"
         places = self._statement.assignments
         self._session.placements.charge_replaced(self.gang, places, self.before)
         self._session.placements.replace(self.gang, self._stay, proof="")
         self._statement.discard()
 
-    def commit(self) -> None:
+    def keep_found_places(self) -> None:
         """Keep what it found."""
         assert self._statement is not None, "it has settled"
         self._cleared.commit()
@@ -309,19 +313,19 @@ class _Rearrangement:
         """Place the members on the types of GPUs that are best for them all; on those of running ones."""
         session, gang = self._session, self._extras.gang
         if not chooses_gpu_types(session, gang):
-            return self._place(statement)
+            return self._place_members(statement)
         if gang.placed or self._stay:
             with on_types_of_members(session, gang):
-                return self._place(statement)
+                return self._place_members(statement)
 
         def place() -> GpuTypeRefusal | None:
-            if self._place(statement):
+            if self._place_members(statement):
                 return None
             return GpuTypeRefusal(Reason.INSUFFICIENT_RESOURCES, "")
 
         return place_on_best_types(session, gang, statement, place) is None
 
-    def _place(self, statement: Statement) -> bool:
+    def _place_members(self, statement: Statement) -> bool:
         """Place as many members as fit, not fewer than have places, or none."""
         session, extras = self._session, self._extras
         confines = level_constraint_now(session, extras.gang)
@@ -330,7 +334,7 @@ class _Rearrangement:
         bounds = whole_bounds(session, extras.gang, confines)
         if bounds is None:
             return False
-        problem = self._problem(bounds)
+        problem = self._build_problem(bounds)
         solution = solve_most(session, problem, extras.more)
         count = int(solution.counts.sum())
         if not count or count < len(self.before):
@@ -342,7 +346,7 @@ class _Rearrangement:
         statement.proof, statement.terms = self._proof_of(bounds, solution), solution.terms
         return True
 
-    def _problem(self, bounds: NodeBounds) -> Problem:
+    def _build_problem(self, bounds: NodeBounds) -> Problem:
         """As many members as have places already; what a gang lacks is in them."""
         problem = build_problem(self._session, self._extras.gang, bounds)
         if self.before:

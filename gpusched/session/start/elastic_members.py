@@ -155,7 +155,7 @@ def _place_extra(
     info = session.pod_info(pod)
     statement = session.statement()
     while True:
-        row = next((r for area in areas if (r := info.class_fit.best(area.rows)) >= 0), -1)
+        row = next((r for area in areas if (r := info.class_fit.best_row(area.rows)) >= 0), -1)
         if row < 0:
             area = areas[-1] if areas else ALL_NODES
             return explain_shortage(session, pod_set, left, area, pod=pod)

@@ -39,12 +39,12 @@ class GangStarts:
         session = self._session
         known = self._refusals.refusal_of(gang)
         if known is not None:
-            session.work_budget.spend(limits.WORK_GANG)
+            session.work_budget.spend_units(limits.WORK_GANG)
             refuse_and_reserve(session, gang, known)
             return False
-        session.work_budget.spend(limits.WORK_GANG + limits.WORK_CLASS * len(gang.pod_sets))
-        nominated = session.nominations.has(gang)
-        refusal, variants = self._place(gang, nominated=nominated)
+        session.work_budget.spend_units(limits.WORK_GANG + limits.WORK_CLASS * len(gang.pod_sets))
+        nominated = session.nominations.has_nomination(gang)
+        refusal, variants = self._place_gang(gang, nominated=nominated)
         if refusal is None or (self._batch is not None and self._batch.start(gang, refusal)):
             return True
         if nominated and nomination_still_fits(session, gang):
@@ -53,12 +53,12 @@ class GangStarts:
             return False
         if not nominate_for_leaving_room(session, gang):
             refuse_and_reserve(session, gang, refusal)
-            self._refusals.remember(gang, refusal, ways=variants)
+            self._refusals.remember_refusal(gang, refusal, ways=variants)
         if nominated:
             self.lost_nominations.append(gang)
         return False
 
-    def _place(self, gang: Gang, *, nominated: bool) -> tuple[Unschedulable | None, int]:
+    def _place_gang(self, gang: Gang, *, nominated: bool) -> tuple[Unschedulable | None, int]:
         """Place the gang in the first node pool that takes it; else the last refusal."""
         session = self._session
         refusal: Unschedulable | None = None
@@ -70,7 +70,7 @@ class GangStarts:
             if refusal is None:
                 session.placements.commit(gang, statement, variant=variant)
                 if self._batch is not None:
-                    self._batch.started(gang, promised=nominated)
+                    self._batch.note_started(gang, promised=nominated)
                 return None, len(variants)
             statement.discard()
         assert refusal is not None, "a gang has at least one variant"
@@ -92,8 +92,8 @@ def refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> 
         session.outcomes.refuse(gang, refusal.reason, message)
         return
     before = reservations.looked_at
-    reserved = reservations.blocked(gang, passed=refusal.reason == Reason.RESERVED)
-    session.work_budget.spend(limits.WORK_MOMENT * (reservations.looked_at - before))
+    reserved = reservations.note_blocked(gang, passed=refusal.reason == Reason.RESERVED)
+    session.work_budget.spend_units(limits.WORK_MOMENT * (reservations.looked_at - before))
     if reserved is not None:
         message = truncate_message(f"{message}; {own_reservation_message(reservations, reserved)}")
     session.outcomes.refuse(gang, refusal.reason, message)
@@ -117,7 +117,7 @@ def nominate_for_leaving_room(session: Session, gang: Gang) -> bool:
 
 def nominated_message(session: Session, gang: Gang) -> str:
     """The message for a gang that is nominated for room which is not free yet."""
-    places = session.nominations.places(gang)
+    places = session.nominations.nominated_places(gang)
     rows = {place.row for place in places}
     return truncate_message(
         f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))} and is held for it"
@@ -130,5 +130,5 @@ def withdraw_idle_nominations(session: Session, ready: list[Gang]) -> None:
         return
     trying = {gang.key for gang in ready}
     for gang in session.gangs:
-        if session.nominations.has(gang) and gang.key not in trying:
+        if session.nominations.has_nomination(gang) and gang.key not in trying:
             session.nominations.cancel(gang)

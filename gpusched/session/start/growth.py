@@ -32,7 +32,7 @@ def grow(session: Session, gang: Gang) -> Unschedulable | None:
         Why some stay without a place; None when all have one.
     """
     grow_into_nominations(session, gang)
-    if session.nominations.has(gang):
+    if session.nominations.has_nomination(gang):
         message = nominated_message(session, gang)
         return Unschedulable(Reason.PREEMPTION_IN_PROGRESS, message)
     place_extras(session, gang)
@@ -93,7 +93,7 @@ def _grow_one_by_one(session: Session, gangs: Sequence[Gang]) -> None:
         if not session.has_budget_for(gang):
             finished.add(gang.key)
             continue
-        session.work_budget.spend(limits.WORK_CLASS)
+        session.work_budget.spend_units(limits.WORK_CLASS)
         if gang.key not in growing:
             growing[gang.key] = _growth_steps(session, gang)
         count = 1 if len(finished) < len(gangs) - 1 else None
@@ -120,7 +120,7 @@ def _grow_by(
 ) -> tuple[bool, Unschedulable | None]:
     """Place so many more members, all of them for None; whether no more follow, and the refusal."""
     reservations = session.reservations
-    room = nullcontext() if reservations is None else reservations.around(gang)
+    room = nullcontext() if reservations is None else reservations.exclude_reserved_room(gang)
     with room, on_types_of_members(session, gang), held_as_members(session, gang):
         while count is None or count > 0:
             try:

@@ -22,26 +22,26 @@ def grow_into_nominations(session: Session, gang: Gang) -> None:
     The others stay nominated while their room is to become free, and the gang does not grow
     elsewhere meanwhile. A nomination whose room is gone is given up.
     """
-    if not session.nominations.has(gang) or gang.missing_members or not gang.placed:
+    if not session.nominations.has_nomination(gang) or gang.missing_members or not gang.placed:
         return
-    places = session.nominations.places(gang)
+    places = session.nominations.nominated_places(gang)
     statement = session.statement()
     session.nominations.take_back(gang, statement)
-    left = _assign(session, gang, statement, places)
+    left = _assign_nominated(session, gang, statement, places)
     session.placements.commit(gang, statement)
     with session.pipelining():
         statement = session.statement()
-        _assign(session, gang, statement, left)
+        _assign_nominated(session, gang, statement, left)
         if statement.assignments:
             session.nominations.nominate_for_session(gang, statement)
         else:
             statement.discard()
-    if session.nominations.has(gang):
+    if session.nominations.has_nomination(gang):
         message = nominated_message(session, gang)
         session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
 
 
-def _assign(
+def _assign_nominated(
     session: Session, gang: Gang, statement: Statement, places: Sequence[Assignment]
 ) -> list[Assignment]:
     """Assign members where they are nominated; those for which there is no room or no quota."""

@@ -51,4 +51,4 @@ def number_positions(session: Session, waiting: Sequence[Gang]) -> None:
 
 
 def _is_waiting(session: Session, gang: Gang) -> bool:
-    return not session.placements.assigned(gang) and not session.nominations.has(gang)
+    return not session.placements.assigned(gang) and not session.nominations.has_nomination(gang)

@@ -40,7 +40,7 @@ class GangCache(Generic[V]):
         """Drop all values of the cache."""
         self.known.clear()
 
-    def only(self, gangs: Iterable[Gang], count: int) -> None:
+    def keep_only(self, gangs: Iterable[Gang], count: int) -> None:
         """Forget all other gangs, to bound memory; ``count`` is the number of these."""
         if len(self.known) > max(_GANGS_KEPT_MIN, 2 * count):
             known = self.known
@@ -88,15 +88,15 @@ class EquivalenceClasses:
         known = self._by_gang.known.get(id(gang))  # called several times for every gang that waits
         if known is not None:
             return known[1] or None
-        kind = self._kind(gang)
+        kind = self._find_class(gang)
         self._by_gang.set(gang, kind or False)
         return kind
 
-    def only(self, gangs: Sequence[Gang]) -> None:
+    def keep_only(self, gangs: Sequence[Gang]) -> None:
         """Forget all other gangs, to bound memory."""
-        self._by_gang.only(gangs, len(gangs))
+        self._by_gang.keep_only(gangs, len(gangs))
 
-    def _kind(self, gang: Gang) -> EquivalenceClass | None:
+    def _find_class(self, gang: Gang) -> EquivalenceClass | None:
         if (
             gang.placed
             or gang.succeeded_counted

@@ -133,7 +133,7 @@ class Session:
         self.class_infos = PodClassInfos(
             self.node_usage, self.pod_counts, self.hooks, session_cache, lambda: self.devices
         )
-        self.view.ask_filters(self.class_infos.accepting)
+        self.view.ask_filters(self.class_infos.accepting_rows)
         self.types_given: dict[GangKey, tuple[int, ...]] = {}
         """Types of GPUs that gangs were given places on last in this session."""
         self.view.ask_gpu_speed(self._gpu_speed)
@@ -146,7 +146,7 @@ class Session:
             gang.key: with_unknown_types_told(
                 resolve_level_names(
                     without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
-                    lambda: session_cache.levels(
+                    lambda: session_cache.topology_levels(
                         snapshot.nodes, snapshot.topologies, snapshot.devices.slices
                     ),
                 ),
@@ -162,7 +162,7 @@ class Session:
         )
         self.outcomes = Outcomes(self.nominations.stops)
         self._open(plugins)
-        self.nominations.restore(
+        self.nominations.restore_nominations(
             snapshot, self._gangs, self.node_usage, self.pod_counts, lambda: self.devices
         )
 
@@ -170,7 +170,7 @@ class Session:
         self.hooks.filters.append(REFUSED_LATELY)
         for plugin in plugins:
             self.hooks.plugin = plugin.name
-            opened = self.hooks.guard.wrap(plugin.name, "open", plugin.open, self._not_opened)
+            opened = self.hooks.guard.wrap_hook(plugin.name, "open", plugin.open, self._not_opened)
             opened(self.hooks, self.view)
 
     def dissolve(self) -> None:
@@ -238,9 +238,9 @@ class Session:
 
     def has_budget_for(self, gang: Gang) -> bool:
         """Whether the gang's tenant may use more of this session; else the next one goes on."""
-        if self.work_budget.may(tenant_of_gang(gang, self.snapshot.queues)):
+        if self.work_budget.may_spend(tenant_of_gang(gang, self.snapshot.queues)):
             return True
-        self.gang_selection.defer(gang)
+        self.gang_selection.defer_gang(gang)
         return False
 
     def queue_of(self, gang: Gang) -> QueueNode | None:
@@ -256,7 +256,7 @@ class Session:
     def levels(self) -> tuple[TopologyLevel, ...]:
         """Topology levels, widest first, with the node labels that gangs name as levels."""
         snapshot, slices = self.snapshot, self.snapshot.devices.slices
-        levels = self.cache.levels(snapshot.nodes, snapshot.topologies, slices)
+        levels = self.cache.topology_levels(snapshot.nodes, snapshot.topologies, slices)
         if self._labels is None:
             self._labels = named_labels(self._gangs.values(), levels)
         if not self._labels:
@@ -286,7 +286,7 @@ class Session:
             return FULL_SPEED
         row_of = self.snapshot.nodes.row
         placed = [row_of[each.node] for each in gang.placed if each.node in row_of]
-        types = self.gpu_types.on(placed) or self.types_given.get(gang.key)
+        types = self.gpu_types.types_on(placed) or self.types_given.get(gang.key)
         return slowest_speed(gang.terms.gpu_types, self.gpu_types, types)
 
     @contextmanager
@@ -298,7 +298,9 @@ class Session:
         if len(types) == len(self.gpu_types.names):
             yield
             return
-        with self.class_infos.confined(ConfinedTypes(types, ~self.gpu_types.rows(types))):
+        with self.class_infos.confine_to_types(
+            ConfinedTypes(types, ~self.gpu_types.rows_of_types(types))
+        ):
             yield
 
     # -- searching ---------------------------------------------------------------------------
@@ -344,13 +346,13 @@ class Session:
 
         Places of statements are nominations then; pods that a statement evicts leave at once.
         """
-        self._look(later=True)
+        self._look_later(later=True)
         try:
             yield
         finally:
-            self._look(later=False)
+            self._look_later(later=False)
 
-    def _look(self, *, later: bool) -> None:
+    def _look_later(self, *, later: bool) -> None:
         self.node_usage.look(later=later)
         self.queue_accounts.counts_after_evictions = later
 

@@ -69,9 +69,9 @@ class GangUsageCache:
             self._by_gang.set(gang, known)
         return known or None
 
-    def only(self, gangs: Mapping[GangKey, Gang]) -> None:
+    def keep_only(self, gangs: Mapping[GangKey, Gang]) -> None:
         """Forget all other gangs, to bound memory."""
-        self._by_gang.only(gangs.values(), len(gangs))
+        self._by_gang.keep_only(gangs.values(), len(gangs))
 
 
 StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float]
@@ -134,7 +134,7 @@ class SessionCache:
         ) = None
         self._verdicts: tuple[tuple[TopologyLevel, ...], tuple[TopologyVerdict, ...]] | None = None
 
-    def refusals(
+    def refused_rows(
         self, pod_class: PodClass, nodes: NodeColumns, filters: Sequence[Filter]
     ) -> list[Bools]:
         """Rows that each filter refuses, bool, shape (nodes,), read-only."""
@@ -157,7 +157,7 @@ class SessionCache:
             self._refusals.popitem(last=False)
         return known.refused
 
-    def levels(
+    def topology_levels(
         self,
         nodes: NodeColumns,
         topologies: Sequence[Topology],
@@ -189,7 +189,7 @@ class SessionCache:
 
         Args:
             nodes: of the session.
-            levels: of the cluster, as ``levels`` gave them.
+            levels: of the cluster, as ``topology_levels`` gave them.
             labels: that gangs name, sorted.
             slices: of the cluster.
         """
@@ -201,14 +201,14 @@ class SessionCache:
             known = self._label_levels = (levels, asked, with_labels)
         return known[2]
 
-    def verdicts(
+    def topology_verdicts(
         self,
         nodes: NodeColumns,
         topologies: Sequence[Topology],
         slices: Sequence[ResourceSlice] = (),
     ) -> tuple[TopologyVerdict, ...]:
         """Verdict on each Topology, worked out again only when something changed."""
-        levels = self.levels(nodes, topologies, slices)
+        levels = self.topology_levels(nodes, topologies, slices)
         if self._verdicts is None or self._verdicts[0] is not levels:
             named = active_topology(topologies).levels if topologies else ()
             located = self._domains.labelled(nodes, slices, [label for _, label in named])
@@ -216,11 +216,11 @@ class SessionCache:
             self._verdicts = (levels, topology_verdicts(counted, topologies, levels))
         return self._verdicts[1]
 
-    def only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
+    def keep_only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
         """Forget gangs that are neither waiting nor active."""
-        self.equivalence.only(waiting)
-        self.statuses.only(waiting, len(waiting))
-        self.gang_usage.only(active)
+        self.equivalence.keep_only(waiting)
+        self.statuses.keep_only(waiting, len(waiting))
+        self.gang_usage.keep_only(active)
         if len(self.sort_keys) > SORT_KEYS_CACHED_MAX:
             self.sort_keys.clear()
 

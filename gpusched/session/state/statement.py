@@ -173,12 +173,12 @@ class Statement:
         if (free < request.amounts).any():
             raise InvariantBroken(f"pod {pod.key} does not fit {node_usage.nodes.nodes[row].name}")
         if pod.pod_class.claims:
-            self._devices().take(pod, row, nominated=node_usage.later)
+            self._devices().take_devices(pod, row, nominated=node_usage.later)
         share = request.share is not None
         gpu = node_usage.gpu_to_join(row, request) if share else None
         if node_usage.later:
             node_usage.reserve(row, request, gpu=gpu or 0)
-            self._pod_counts.nominate(pod, row)
+            self._pod_counts.count_nominated(pod, row)
             self._moves.append(Assignment(pod, row, 0, request, is_nomination=True, gpu=gpu or 0))
             return
         slots = 0 if gpu is None else 1 << gpu
@@ -192,7 +192,7 @@ class Statement:
             )
         elif pod.pod_class.gpus:
             slots = choose_slots(
-                node_usage.free_slots[row] & self._range(row, pod.pod_class.gpu),
+                node_usage.free_slots[row] & self._gpu_range(row, pod.pod_class.gpu),
                 pod.pod_class.gpus,
                 node_usage.nodes.nodes[row].layout,
                 slots=node_usage.slots_on(row),
@@ -203,7 +203,7 @@ class Statement:
                 else (),
             )
         node_usage.add(row, request, slots=slots)
-        self._pod_counts.place(pod, row)
+        self._pod_counts.count_placed(pod, row)
         self._moves.append(Assignment(pod, row, slots, request))
 
     def try_assign(self, pod: Pod, row: int, request: RequestVector) -> bool:
@@ -226,9 +226,9 @@ class Statement:
         self._must_be_open()
         self._node_usage.release(row, request, slots=member.slots)
         if member.pod.pod_class.claims:
-            self._devices().taken.leave(member.pod)
-        self._pod_counts.leave(member.pod, row)
-        self._accounts.release(path, member.pod.pod_class.charged)
+            self._devices().taken.note_leaving(member.pod)
+        self._pod_counts.count_leaving(member.pod, row)
+        self._accounts.release_amounts(path, member.pod.pod_class.charged)
         self._moves.append(EvictOperation(gang, member, row, request, tuple(path)))
 
     def unnominate(self, place: Assignment, *, path: Sequence[str], lasting: bool = False) -> None:
@@ -243,8 +243,8 @@ class Statement:
         self._node_usage.reserve(place.row, place.request, gpu=place.gpu, times=-1)
         if place.pod.pod_class.claims:
             self._devices().give_back(place.pod, nominated=True)
-        self._pod_counts.nominate(place.pod, place.row, times=-1)
-        self._accounts.nominate(path, place.pod.pod_class.charged, times=-1)
+        self._pod_counts.count_nominated(place.pod, place.row, times=-1)
+        self._accounts.charge_nominated(path, place.pod.pod_class.charged, times=-1)
         if lasting:
             self._accounts.charge_not_preemptible(path, place.pod.pod_class.charged, times=-1)
         self._moves.append(UnnominateOperation(place, tuple(path), lasting))
@@ -252,37 +252,37 @@ class Statement:
     def unassign(self, place: Assignment) -> None:
         """Free a place that an earlier statement of this session gave; see ``Placements.replace``."""
         self._must_be_open()
-        self._undo(place)
+        self._undo_move(place)
         self._moves.append(UnassignOperation(place))
 
     def withdraw(self, gang: Gang, place: Assignment, *, path: Sequence[str]) -> None:
         """Take back a place that the session gave a preemptible gang; see ``Placements.withdraw``."""
         self._must_be_open()
-        self._undo(place)
-        self._accounts.place(path, place.pod.pod_class.charged, times=-1)
+        self._undo_move(place)
+        self._accounts.charge_placed(path, place.pod.pod_class.charged, times=-1)
         self._moves.append(WithdrawOperation(gang, place, tuple(path)))
 
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything behind the checkpoint."""
         self._must_be_open()
         while len(self._moves) > checkpoint:
-            self._undo(self._moves.pop())
+            self._undo_move(self._moves.pop())
 
-    def _undo(self, move: Operation) -> None:
+    def _undo_move(self, move: Operation) -> None:
         self._undo_devices(move)
         node_usage = self._node_usage
         if isinstance(move, EvictOperation):
             node_usage.release(move.row, move.request, slots=move.member.slots, times=-1)
             if move.member.pod.pod_class.claims:
-                self._devices().taken.leave(move.member.pod, times=-1)
-            self._pod_counts.leave(move.member.pod, move.row, times=-1)
-            self._accounts.release(move.path, move.member.pod.pod_class.charged, times=-1)
+                self._devices().taken.note_leaving(move.member.pod, times=-1)
+            self._pod_counts.count_leaving(move.member.pod, move.row, times=-1)
+            self._accounts.release_amounts(move.path, move.member.pod.pod_class.charged, times=-1)
         elif isinstance(move, UnnominateOperation):
             node_usage.reserve(
                 move.assignment.row, move.assignment.request, gpu=move.assignment.gpu
             )
-            self._pod_counts.nominate(move.assignment.pod, move.assignment.row)
-            self._accounts.nominate(move.path, move.assignment.pod.pod_class.charged)
+            self._pod_counts.count_nominated(move.assignment.pod, move.assignment.row)
+            self._accounts.charge_nominated(move.path, move.assignment.pod.pod_class.charged)
             if move.not_preemptible:
                 self._accounts.charge_not_preemptible(
                     move.path, move.assignment.pod.pod_class.charged
@@ -290,15 +290,15 @@ class Statement:
         elif isinstance(move, UnassignOperation | WithdrawOperation):
             place = move.assignment
             node_usage.add(place.row, place.request, slots=place.slots)
-            self._pod_counts.place(place.pod, place.row)
+            self._pod_counts.count_placed(place.pod, place.row)
             if isinstance(move, WithdrawOperation):
-                self._accounts.place(move.path, place.pod.pod_class.charged)
+                self._accounts.charge_placed(move.path, place.pod.pod_class.charged)
         elif move.is_nomination:
             node_usage.reserve(move.row, move.request, gpu=move.gpu, times=-1)
-            self._pod_counts.nominate(move.pod, move.row, times=-1)
+            self._pod_counts.count_nominated(move.pod, move.row, times=-1)
         else:
             node_usage.remove(move.row, move.request, slots=move.slots)
-            self._pod_counts.place(move.pod, move.row, times=-1)
+            self._pod_counts.count_placed(move.pod, move.row, times=-1)
 
     def _undo_devices(self, move: Operation) -> None:
         """The devices of a pod with claims follow its place."""
@@ -321,7 +321,7 @@ class Statement:
         self.rollback()
         self._open = False
 
-    def _range(self, row: int, gpu: str) -> int:
+    def _gpu_range(self, row: int, gpu: str) -> int:
         return self._node_usage.slot_range(row, gpu)
 
     def _must_be_open(self) -> None:

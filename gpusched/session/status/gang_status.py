@@ -67,7 +67,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         known = cache.get(gang)
         if known is None or known[0] != about:
             known = (about, _gang_status(session, gang))
-            if not known[1].is_scheduled and not session.nominations.has(gang):
+            if not known[1].is_scheduled and not session.nominations.has_nomination(gang):
                 cache.set(gang, known)
         found.append(known[1])
         found += statuses_of_tree(gang, known[1])
@@ -121,7 +121,7 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
     whole = bool(gang.placed or gang.succeeded_counted) and not gang.missing_members
     admission = session.outcomes.admission(gang)
     reason = session.outcomes.refusal(gang)
-    held = session.nominations.places(gang)
+    held = session.nominations.nominated_places(gang)
     nodes = session.snapshot.nodes.nodes
     if whole:
         scheduled = PendingReason(reason=Reason.SCHEDULED, message=_running_message(gang))
@@ -210,8 +210,8 @@ def _placement_domains(session: Session, gang: Gang) -> tuple[tuple[str, str], .
         return ()
     found = []
     types = session.gpu_types
-    if types.several and (used := types.on(rows)):
-        found.append(("gpuType", list_gpu_types([types.shown(number) for number in used])))
+    if types.has_several_types and (used := types.types_on(rows)):
+        found.append(("gpuType", list_gpu_types([types.type_text(number) for number in used])))
     for level in session.levels:
         domains = sorted({int(level.domain[row]) for row in rows})
         asked = gang.topology.required, gang.topology.preferred

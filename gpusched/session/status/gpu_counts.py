@@ -78,7 +78,7 @@ def count_gpus(snapshot: Snapshot, types: NodeGpuTypes) -> GpuCounts:
         _add_by_type(total, types, nodes.allocatable[:, column] // unit)
         _add_by_type(idle, types, left)
         closed = np.where(open_rows, 0, left)
-        fragmented, starved = _unusable(nodes, free, left, classes.get(resource, ()))
+        fragmented, starved = _count_unusable(nodes, free, left, classes.get(resource, ()))
         reasons = {
             NODE_UNAVAILABLE: closed,
             FRAGMENTED: np.where(open_rows, fragmented, 0),
@@ -90,7 +90,7 @@ def count_gpus(snapshot: Snapshot, types: NodeGpuTypes) -> GpuCounts:
             for name, count in by_type.items():
                 stranded[name, reason] += count
     return GpuCounts(
-        total=dict(total), idle=dict(idle), stranded=dict(stranded), held=_held(gangs.values())
+        total=dict(total), idle=dict(idle), stranded=dict(stranded), held=_held_gpus(gangs.values())
     )
 
 
@@ -118,7 +118,7 @@ def _pods_by_class(gang: Gang) -> Iterator[tuple[PodClass, int]]:
         yield member.pod.pod_class, 1
 
 
-def _unusable(
+def _count_unusable(
     nodes: NodeColumns, free: Ints, left: Ints, classes: Iterable[PodClass]
 ) -> tuple[Ints, Ints]:
     """Idle GPUs of each node that are too few for a pod, and for which too little else is left.
@@ -150,7 +150,7 @@ def _add_by_type(counts: dict[str, int], types: NodeGpuTypes, pieces: Ints) -> N
             counts[name or UNKNOWN_TYPE] += int(pieces[rows].sum())
 
 
-def _held(gangs: Iterable[Gang]) -> dict[tuple[str, str], float]:
+def _held_gpus(gangs: Iterable[Gang]) -> dict[tuple[str, str], float]:
     held: dict[tuple[str, str], int] = defaultdict(int)
     for gang in gangs:
         if gang.missing_members:

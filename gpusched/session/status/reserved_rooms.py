@@ -45,7 +45,10 @@ def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
     for gang in session.snapshot.gangs:
         if gang.key not in held or session.placements.assigned(gang):
             continue
-        places = (*session.nominations.places(gang), *session.nominations.moved_places(gang))
+        places = (
+            *session.nominations.nominated_places(gang),
+            *session.nominations.moved_places(gang),
+        )
         if places:
             names = {nodes[place.row].name for place in places}
             found[gang.key] = ReservedRoom(gang=gang.key, nodes=tuple(sorted(names)))

@@ -13,7 +13,9 @@ IN_USE_REASON = "InUse"
 def topology_statuses(session: Session) -> tuple[TopologyStatus, ...]:
     """The status of every Topology, sorted by name."""
     snapshot = session.snapshot
-    found = session.cache.verdicts(snapshot.nodes, snapshot.topologies, snapshot.devices.slices)
+    found = session.cache.topology_verdicts(
+        snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+    )
     return tuple(
         TopologyStatus(
             name=each.topology.name,

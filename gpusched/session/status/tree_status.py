@@ -43,7 +43,7 @@ def statuses_of_tree(gang: Gang, status: GangStatus) -> Iterator[GangStatus]:
             generation=group.generation,
             scheduled=said,
             is_scheduled=placed,
-            phase=_phase(group, status, placed=placed),
+            phase=_tree_phase(group, status, placed=placed),
             waiting_pods=(),
             told_members=(),
             nominated=(),
@@ -55,7 +55,7 @@ def statuses_of_tree(gang: Gang, status: GangStatus) -> Iterator[GangStatus]:
         )
 
 
-def _phase(group: PodGroup, status: GangStatus, *, placed: bool) -> str:
+def _tree_phase(group: PodGroup, status: GangStatus, *, placed: bool) -> str:
     if status.phase == "Completed":
         return "Completed"
     if placed:

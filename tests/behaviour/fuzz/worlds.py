@@ -198,7 +198,7 @@ class FuzzedCluster:
 
     # -- sessions ----------------------------------------------------------------------------
     def _session(self) -> None:
-        snapshot = self._cache.snapshot(self._now)
+        snapshot = self._cache.take_snapshot(self._now)
         for _, error in self._cache.take_count_errors():
             self._find("contained while counting", error)
         next_wakeup(snapshot)

@@ -29,7 +29,7 @@ class TakeRoom:
             if (
                 gang.missing_members
                 and session.outcomes.is_admitted(gang)
-                and not session.nominations.has(gang)
+                and not session.nominations.has_nomination(gang)
             ):
                 self._take(session, gang)
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.contains
 
 WHERE = {
     "placement_error": (Cache, "placement_error", lambda a: a[1]),
-    "confirm": (Cache, "confirm", lambda a: a[2]),
+    "confirm": (Cache, "confirm_binding", lambda a: a[2]),
     "enqueue": (Binder, "_enqueue", lambda a: a[1]),
     "bind": (Binder, "_bind", lambda a: a[1]),
     "read_group": (Binder, "_read_group", lambda a: a[1]),

@@ -231,8 +231,8 @@ AROUND = [
     ),
     (
         gang_index.GangIndex,
-        "held",
-        lambda patch, planted: patch.setattr(gang_index.GangIndex, "held", planted),
+        "held_by_queue",
+        lambda patch, planted: patch.setattr(gang_index.GangIndex, "held_by_queue", planted),
     ),
 ]
 
@@ -289,7 +289,7 @@ def test_a_commit_that_cannot_begin_stops_nobody_else(play, monkeypatch, kind):
 
 
 @KINDS
-@pytest.mark.parametrize("where", ["assume", "decision"])
+@pytest.mark.parametrize("where", ["assume_binding", "decision"])
 def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypatch, kind, where):
     """What was assumed of it is forgotten: one node is enough for somebody else."""
 
@@ -297,7 +297,7 @@ def test_a_commit_that_breaks_off_in_its_beginning_keeps_no_room(play, monkeypat
         await w.start(nodes=2)
         daemon = w.daemon()
         await w.until(lambda: daemon.leading)
-        owner = Cache if where == "assume" else type(daemon.app.telemetry)
+        owner = Cache if where == "assume_binding" else type(daemon.app.telemetry)
         original, calls = getattr(owner, where), []
 
         def planted(*args):
@@ -359,10 +359,10 @@ def planted_for(original, name, fired, kind):
     "where",
     [
         "gpusched.cache.gangs.gang_builder.build_gang",
-        "gpusched.cache.gangs.gang_builder.GangBuilder._charged",
+        "gpusched.cache.gangs.gang_builder.GangBuilder._charge_queue",
         "gpusched.cache.cache.Cache.put_pod",
         "gpusched.cache.cache.Cache._enter_pod",
-        "gpusched.cache.gangs.gang_index.GangIndex.join",
+        "gpusched.cache.gangs.gang_index.GangIndex.add_member",
         "gpusched.io.write.binder.Binder.observe",
         "gpusched.io.write.status.object_writes.GroupWrite.request",
         "gpusched.api.serializer.requests.event_body",
@@ -380,7 +380,7 @@ def test_one_object_that_raises_elsewhere_stops_nobody_else(play, monkeypatch, k
         for part in parts[3:-1]:
             owner = getattr(owner, part)
         original = getattr(owner, parts[-1])
-        if parts[-1] in {"build_gang", "_charged"}:
+        if parts[-1] in {"build_gang", "_charge_queue"}:
 
             def planted(*args, **how):
                 key = next(each for each in (getattr(a, "key", None) for a in args) if each)
@@ -449,14 +449,14 @@ def test_a_gang_that_does_not_say_how_it_stands_stops_nobody_else(play, monkeypa
 @KINDS
 def test_a_gang_whose_room_cannot_be_counted_stops_nobody_else(play, monkeypatch, kind):
     """What it holds is charged to its nodes all the same."""
-    enter = gang_index.GangIndex._enter
+    enter = gang_index.GangIndex._count_gang
 
     def planted(self, gang):
         if gang.key.name == "bad":
             raise kind("entered")
         enter(self, gang)
 
-    monkeypatch.setattr(gang_index.GangIndex, "_enter", planted)
+    monkeypatch.setattr(gang_index.GangIndex, "_count_gang", planted)
 
     async def scenario(w):
         await w.start(nodes=3)

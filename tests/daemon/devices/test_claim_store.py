@@ -41,7 +41,7 @@ def stores():
 
 
 def shown(stores):
-    return stores.view().claims[NEW.key]
+    return stores.build_catalog().claims[NEW.key]
 
 
 def test_an_older_form_does_not_replace_an_answer(stores):
@@ -65,7 +65,7 @@ def test_an_answer_does_not_replace_a_later_form_or_another_claim(stores):
     assert shown(stores).uid == "again"
     stores.claims.drop(NEW.key)
     stores.claims.record_answer(GIVEN)
-    assert NEW.key not in stores.view().claims
+    assert NEW.key not in stores.build_catalog().claims
 
 
 def test_a_claim_made_again_or_rejected_counts_whatever_its_version(stores):
@@ -78,12 +78,12 @@ def test_a_claim_made_again_or_rejected_counts_whatever_its_version(stores):
         kind="ResourceClaim", key=NEW.key, uid=UID("again"), resource_version="12", field="f", why="w"
     )  # fmt: skip
     stores.claims.put(NEW.key, bad)
-    assert NEW.key not in stores.view().claims
+    assert NEW.key not in stores.build_catalog().claims
 
 
 def test_what_is_assumed_shows_until_it_is_there(stores):
-    stores.assume(NEW.key, AssumedClaim(NEW.uid, ALLOCATION, (FIRST,)))
-    stores.assume(NEW.key, AssumedClaim(NEW.uid, None, (SECOND,)))
+    stores.assume_claim(NEW.key, AssumedClaim(NEW.uid, ALLOCATION, (FIRST,)))
+    stores.assume_claim(NEW.key, AssumedClaim(NEW.uid, None, (SECOND,)))
     assert (shown(stores).allocation, shown(stores).reserved_for) == (ALLOCATION, (FIRST, SECOND))
     stores.forget(NEW.key, SECOND.uid)
     assert shown(stores).reserved_for == (FIRST,)
@@ -93,7 +93,7 @@ def test_what_is_assumed_shows_until_it_is_there(stores):
 
 
 def test_nothing_is_assumed_of_a_claim_that_is_gone(stores):
-    stores.assume(NEW.key, AssumedClaim(NEW.uid, ALLOCATION, (FIRST,)))
+    stores.assume_claim(NEW.key, AssumedClaim(NEW.uid, ALLOCATION, (FIRST,)))
     stores.claims.drop(NEW.key)
-    assert not stores.view().claims
+    assert not stores.build_catalog().claims
     assert not stores.is_assumed(NEW.key)

@@ -48,7 +48,7 @@ def user_of_mine(w):
 
 def assumed_pool(daemon):
     """The pool of the device that the daemon has chosen for its claim."""
-    claim = daemon.app.cache.devices.view().claims[ObjectKey("default", "mine")]
+    claim = daemon.app.cache.devices.build_catalog().claims[ObjectKey("default", "mine")]
     return claim.allocation.devices[0].pool if claim.allocation else ""
 
 

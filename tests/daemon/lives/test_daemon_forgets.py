@@ -94,7 +94,7 @@ def test_of_gangs_that_are_gone_a_few_dozen_are_remembered():
         known.set(object(), number)
         for each in waiting:
             known.set(each, -1)
-        known.only(waiting, len(waiting))
+        known.keep_only(waiting, len(waiting))
         most = max(most, len(known.known))
     assert most <= 64
     assert all(known.get(each) == -1 for each in waiting)

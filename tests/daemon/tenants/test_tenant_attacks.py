@@ -245,7 +245,7 @@ def test_the_next_daemon_knows_what_this_one_bound(play):
         await w.until(lambda: second.leading)
         await w.clock.sleep(2)
         ledger = second.app.cache.ledger
-        held = {each.uid: ledger.slots_of(each) for each in ledger.on("node-0")}
+        held = {each.uid: ledger.slots_of(each) for each in ledger.holdings_on("node-0")}
         ours = w.bound("honest")[0]["metadata"]["uid"]
         copy = w.client.get("pods", "mallory", "a-copy")["metadata"]["uid"]
         assert held == {ours: 0b1111, copy: 0}

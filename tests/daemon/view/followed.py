@@ -24,7 +24,9 @@ def follow(w, daemon, looks):
             plan=plan,
             order=decision.order,
             reserved=decision.reserved,
-            levels=app.cycle.rules.session_cache.levels(snapshot.nodes, snapshot.topologies),
+            levels=app.cycle.rules.session_cache.topology_levels(
+                snapshot.nodes, snapshot.topologies
+            ),
             unreadable=[each for each in app.cache.charged.values() if each.pending],
             plugins=app.cycle.rules.policy.plugins,
             is_there=app.cache.families.is_active,

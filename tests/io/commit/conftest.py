@@ -194,7 +194,7 @@ class Ledger:
     def withdraw_nomination(self, uid, reason):
         """No pod here is promised room."""
 
-    def pod(self, uid):
+    def find_pod(self, uid):
         """See ``CommitCache``."""
         return self.pods.get(uid)
 
@@ -203,7 +203,7 @@ class Ledger:
         assert uid not in self.confirmed
         self.forgotten.append(uid)
 
-    def confirm(self, uid, node, slots, plan):
+    def confirm_binding(self, uid, node, slots, plan):
         """See ``CommitCache``."""
         assert uid not in self.forgotten
         assert uid not in self.confirmed

@@ -327,14 +327,14 @@ def test_a_crash_in_the_cache_costs_its_gang_alone(play, gang):
 
     async def scenario(given):
         given.cluster.add("a", "b")
-        original = given.ledger.confirm
+        original = given.ledger.confirm_binding
 
         def crash(uid, *rest):
             if uid == "u-a":
                 raise ZeroDivisionError
             original(uid, *rest)
 
-        given.ledger.confirm = crash
+        given.ledger.confirm_binding = crash
         given.binder.submit(gang(["a"], "Pod"))
         given.binder.submit(gang(["b"], "Pod", name="h"))
         given.ledger.pods[UID("u-a")] = make_pod("a", "u-a", 1)
@@ -342,7 +342,7 @@ def test_a_crash_in_the_cache_costs_its_gang_alone(play, gang):
         await given.clock.sleep(20)
         assert given.cluster.bound() == {"a", "b"}
         assert given.binder.has_open_commit(GangKey("Pod", "ns", "g"))  # until the books say so too
-        given.ledger.confirm = original
+        given.ledger.confirm_binding = original
         await given.until(lambda: not given.binder.has_open_commit(GangKey("Pod", "ns", "g")))
         assert set(given.ledger.confirmed) == {"u-a", "u-b"}
         assert given.ledger.forgotten == []

@@ -51,7 +51,7 @@ class Shown:
     def withdraw_nomination(self, uid, reason):
         """No pod here is promised room."""
 
-    def pod(self, uid):
+    def find_pod(self, uid):
         """See ``StatusCache``."""
         return self.pods.get(uid)
 

@@ -60,11 +60,11 @@ class ApiCache:
     def withdraw_nomination(self, uid, reason):
         """No pod here is promised room."""
 
-    def pod(self, uid):
+    def find_pod(self, uid):
         """See ``StatusCache``."""
         return self.pods.get(uid)
 
-    def confirm(self, uid, node, slots, plan):
+    def confirm_binding(self, uid, node, slots, plan):
         """See ``CommitCache``."""
         self.confirmed.add(uid)
 

@@ -139,7 +139,7 @@ def conflicts_are_successes():
 @plant
 def assumptions_expire():
     """What is assumed is free again after a second, whatever became of the binding."""
-    original = Cache.assume
+    original = Cache.assume_binding
 
     def assume(self, pod, node, slots):
         original(self, pod, node, slots)
@@ -151,7 +151,7 @@ def assumptions_expire():
 
         asyncio.get_running_loop().call_later(1.0, expire)
 
-    yield (Cache, "assume", assume)
+    yield (Cache, "assume_binding", assume)
 
 
 @plant
@@ -197,7 +197,7 @@ def victims_go_before_the_promise():
         return ""
 
     yield (PreemptionExecutor, "_promise", promise)
-    yield (Cache, "nominate", lambda *_args: None)
+    yield (Cache, "assume_nomination", lambda *_args: None)
 
 
 # -- leadership ----------------------------------------------------------------------------------
@@ -329,26 +329,26 @@ def who_leaves_holds_nothing():
 @plant
 def assumed_slots_are_free():
     """GPUs of pods that are being bound can be given again."""
-    original = ledger._NodeSums.take
+    original = ledger._NodeSums.add_holding
 
     def take(self, holding):
         if holding.hold is HoldingState.ASSUMED and holding.share is None:
             holding = attrs.evolve(holding, slots=0, gpus=0, requests=holding.requests)
         original(self, holding)
 
-    yield (ledger._NodeSums, "take", take)
+    yield (ledger._NodeSums, "add_holding", take)
 
 
 @plant
 def other_schedulers_pods_do_not_count():
     """Only what we bound takes room."""
-    original = Cache._charge
+    original = Cache._charge_pod
 
     def charge(self, pod):
         if pod.scheduler in self.schedulers:
             original(self, pod)
 
-    yield (Cache, "_charge", charge)
+    yield (Cache, "_charge_pod", charge)
 
 
 @plant
@@ -523,7 +523,7 @@ def devices_in_use_are_free():
 @plant
 def claims_on_their_way_are_free():
     """Devices that are being given, or were just now, can be given again before the watch shows them."""
-    yield (DeviceObjectStores, "assume", lambda *_args: None)
+    yield (DeviceObjectStores, "assume_claim", lambda *_args: None)
     yield (ClaimStore, "record_answer", lambda *_args: None)
 
 

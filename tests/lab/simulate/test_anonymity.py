@@ -308,7 +308,7 @@ def decided(objects: dict[str, list[dict[str, Any]]]) -> Plan:
         into[kind].replace(codec.decode_page(msgspec.json.encode(page)).items)
     assert wrong == []
     return decide(
-        cache.snapshot(1_767_226_000.0),
+        cache.take_snapshot(1_767_226_000.0),
         load_policy(DEFAULT),
         guard=PluginGuard(SystemClock()),
         session_cache=SessionCache(),

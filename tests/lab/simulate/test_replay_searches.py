@@ -118,7 +118,7 @@ def test_hooks_that_were_set_aside_are_so_again() -> None:
         def refused(fault: Exception, _who: str) -> str:
             return str(fault)
 
-        return guard.wrap("cap", "filter", broken, refused)(who)
+        return guard.wrap_hook("cap", "filter", broken, refused)(who)
 
     first = PluginGuard(CLOCK)
     first.begin_session()
@@ -135,7 +135,7 @@ def test_hooks_that_were_set_aside_are_so_again() -> None:
     ]
     # Each is asked what it was not asked before, and not every time.
     assert 0 < calls.count("first") == calls.count("second") < 3
-    assert second.quarantined("cap", "filter")
+    assert second.is_quarantined("cap", "filter")
 
 
 async def test_who_decides_faster_than_files_are_written_is_told_what_is_left_out(

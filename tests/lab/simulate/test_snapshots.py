@@ -274,7 +274,7 @@ def cache_of(objects: dict[str, tuple[Obj, ...]]) -> Cache:
 
 def view_of(cache: Cache, now: float) -> Obj:
     """What a decision sees, and what it decides."""
-    snapshot = cache.snapshot(now)
+    snapshot = cache.take_snapshot(now)
     policy = load_policy(DEFAULT)
     decision = decide(
         snapshot, policy, guard=PluginGuard(SystemClock()), session_cache=SessionCache(),

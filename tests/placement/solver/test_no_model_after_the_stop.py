@@ -47,7 +47,7 @@ def counted(monkeypatch):
 
             return counted_build
 
-        solve = SolverBudget.solve
+        solve = SolverBudget.solve_model
 
         def counted_solve(self, model, *, most):
             answer = solve(self, model, most=most)
@@ -58,7 +58,7 @@ def counted(monkeypatch):
 
         for module in (exact_search, rack_search):
             monkeypatch.setattr(module, "build_gang_model", counting(module.build_gang_model))
-        monkeypatch.setattr(SolverBudget, "solve", counted_solve)
+        monkeypatch.setattr(SolverBudget, "solve_model", counted_solve)
         return counts
 
     yield at

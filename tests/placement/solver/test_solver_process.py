@@ -166,12 +166,12 @@ def test_a_stopped_process_of_searches_gives_later_solvers_no_time():
             self.stops += 1
 
     stopping, first, second, third = SearchStopper(), Solver(), Solver(), Solver()
-    stopping.begun(first)
+    stopping.enter_search(first)
     stopping.stop()
-    stopping.begun(second)
+    stopping.enter_search(second)
     assert (first.stops, second.parameters.max_time_in_seconds) == (1, 0.001)
     stopping.reset()
-    stopping.begun(third)
+    stopping.enter_search(third)
     assert third.parameters.max_time_in_seconds == 10.0
 
 

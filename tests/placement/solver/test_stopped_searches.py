@@ -19,7 +19,7 @@ def stopped_after(monkeypatch):
 
     def at(count):
         left = [count]
-        begun = SEARCH_STOPPER.begun
+        begun = SEARCH_STOPPER.enter_search
 
         def counted(solver):
             if not left[0]:
@@ -27,7 +27,7 @@ def stopped_after(monkeypatch):
             left[0] -= 1
             begun(solver)
 
-        monkeypatch.setattr(SEARCH_STOPPER, "begun", counted)
+        monkeypatch.setattr(SEARCH_STOPPER, "enter_search", counted)
         if not count:
             SEARCH_STOPPER.stop()
 

@@ -38,12 +38,12 @@ def refuse(fault, number):
 
 def test_an_answer_goes_through(guard):
     """A hook that works is called with its arguments and answers for itself."""
-    assert guard.wrap("cap", "quota_check", reciprocal, refuse)(4) == 0.25
+    assert guard.wrap_hook("cap", "quota_check", reciprocal, refuse)(4) == 0.25
 
 
 def test_a_fault_is_contained_and_blamed(guard):
     """The fallback answers with the same arguments and knows plugin, hook and cause."""
-    check = guard.wrap("cap", "quota_check", reciprocal, refuse)
+    check = guard.wrap_hook("cap", "quota_check", reciprocal, refuse)
     message = "plugin cap failed in hook quota_check: ZeroDivisionError: division by zero"
     assert check(0) == f"{message} (0)"
     assert guard.records()[HookId("cap", "quota_check")].last_fault == message
@@ -53,7 +53,9 @@ def test_a_fault_is_contained_and_blamed(guard):
 def test_the_first_fault_of_a_hook_leaves_its_story_and_no_stack(guard):
     """An author sees the line; frames, and the snapshot they hold, are let go."""
     faults = []
-    check = guard.wrap("cap", "quota_check", reciprocal, lambda fault, number: faults.append(fault))
+    check = guard.wrap_hook(
+        "cap", "quota_check", reciprocal, lambda fault, number: faults.append(fault)
+    )
     check(0)
     check(0)
     story = guard.records()[HookId("cap", "quota_check")].story
@@ -71,7 +73,7 @@ def test_an_answer_that_the_hook_does_not_allow_is_a_fault(guard):
     def wrong(number):
         raise PluginFault("cap", "quota_check", "None is no verdict")
 
-    check = guard.wrap("cap", "quota_check", wrong, refuse)
+    check = guard.wrap_hook("cap", "quota_check", wrong, refuse)
     assert check(1) == "plugin cap failed in hook quota_check: None is no verdict (1)"
 
 
@@ -83,7 +85,7 @@ def test_our_own_faults_go_through(guard, ours):
         raise ours
 
     with pytest.raises(type(ours)):
-        guard.wrap("cap", "quota_check", broken, refuse)(1)
+        guard.wrap_hook("cap", "quota_check", broken, refuse)(1)
     assert guard.records()[HookId("cap", "quota_check")].faults == 0
     with pytest.raises(type(ours)):
         run_foreign_code("cap", "load", lambda: broken(1))
@@ -91,8 +93,8 @@ def test_our_own_faults_go_through(guard, ours):
 
 def test_calls_are_counted_and_timed(guard):
     """Calls, seconds and faults by plugin and hook; a call that raises is timed too."""
-    check = guard.wrap("cap", "quota_check", reciprocal, refuse)
-    guard.wrap("bare", "node_score", reciprocal, refuse)(1)
+    check = guard.wrap_hook("cap", "quota_check", reciprocal, refuse)
+    guard.wrap_hook("bare", "node_score", reciprocal, refuse)(1)
     for number in (1, 0, 2):
         check(number)
     records = guard.records()
@@ -108,7 +110,7 @@ def failing(guard, faults):
         calls.append(number)
         return 1 / number
 
-    guarded = guard.wrap("cap", "quota_check", check, refuse)
+    guarded = guard.wrap_hook("cap", "quota_check", check, refuse)
     for _ in range(faults):
         guarded(0)
     return guarded, calls
@@ -117,13 +119,13 @@ def failing(guard, faults):
 def test_a_hook_that_keeps_failing_is_quarantined(guard):
     """After so many faults in a row the hook refuses without being called, and that is shown."""
     guarded, calls = failing(guard, PLUGIN_FAULTS_MAX)
-    assert guard.quarantined("cap", "quota_check")
+    assert guard.is_quarantined("cap", "quota_check")
     assert guarded(1).startswith("plugin cap failed in hook quota_check: ZeroDivisionError")
     assert len(calls) == PLUGIN_FAULTS_MAX
     (message,) = guard.degraded()
     assert message.startswith("plugin cap failed in hook quota_check")
-    assert not guard.quarantined("cap", "enqueue_check")
-    assert not guard.quarantined("other", "quota_check")
+    assert not guard.is_quarantined("cap", "enqueue_check")
+    assert not guard.is_quarantined("other", "quota_check")
 
 
 def test_faults_with_successes_between_do_not_add_up(guard):
@@ -131,7 +133,7 @@ def test_faults_with_successes_between_do_not_add_up(guard):
     guarded, _ = failing(guard, PLUGIN_FAULTS_MAX - 1)
     guarded(1)
     failing(guard, PLUGIN_FAULTS_MAX - 1)
-    assert not guard.quarantined("cap", "quota_check")
+    assert not guard.is_quarantined("cap", "quota_check")
 
 
 def test_a_session_gives_one_more_try(guard):
@@ -144,7 +146,7 @@ def test_a_session_gives_one_more_try(guard):
     guard.begin_session()
     assert guarded(2) == 0.5
     assert guarded(4) == 0.25
-    assert not guard.quarantined("cap", "quota_check")
+    assert not guard.is_quarantined("cap", "quota_check")
 
 
 def test_the_next_session_inherits_the_record(guard):
@@ -152,7 +154,7 @@ def test_the_next_session_inherits_the_record(guard):
     failing(guard, PLUGIN_FAULTS_MAX - 1)
     guard.begin_session()
     failing(guard, 1)
-    assert guard.quarantined("cap", "quota_check")
+    assert guard.is_quarantined("cap", "quota_check")
 
 
 def test_what_a_fallback_raises_goes_through(guard):
@@ -162,7 +164,7 @@ def test_what_a_fallback_raises_goes_through(guard):
         raise KeyError(number)
 
     with pytest.raises(KeyError):
-        guard.wrap("cap", "quota_check", reciprocal, bug)(0)
+        guard.wrap_hook("cap", "quota_check", reciprocal, bug)(0)
 
 
 def test_a_faults_text_is_one_short_line():
@@ -183,7 +185,7 @@ def test_a_plugin_cannot_end_the_process(guard, kind):
     def leave(number):
         raise kind(number)
 
-    assert f"{kind.__name__}: 3 (3)" in guard.wrap("cap", "quota_check", leave, refuse)(3)
+    assert f"{kind.__name__}: 3 (3)" in guard.wrap_hook("cap", "quota_check", leave, refuse)(3)
     with pytest.raises(PluginFault, match=kind.__name__):
         run_foreign_code("cap", "load", lambda: leave(1))
 
@@ -195,7 +197,7 @@ def test_a_person_at_the_terminal_can(guard):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        guard.wrap("cap", "quota_check", interrupted, refuse)(1)
+        guard.wrap_hook("cap", "quota_check", interrupted, refuse)(1)
     assert guard.running is None
 
 
@@ -209,10 +211,10 @@ def test_the_call_under_way_is_named(guard):
 
     def outer(number):
         seen.append(guard.running)
-        guard.wrap("bare", "node_score", inner, refuse)(0)
+        guard.wrap_hook("bare", "node_score", inner, refuse)(0)
         seen.append(guard.running)
 
-    guard.wrap("cap", "quota_check", outer, refuse)(1)
+    guard.wrap_hook("cap", "quota_check", outer, refuse)(1)
     names = [running.who for running in seen]
     assert names == [("cap", "quota_check"), ("bare", "node_score"), ("cap", "quota_check")]
     assert seen[0] == seen[2]
@@ -222,13 +224,13 @@ def test_the_call_under_way_is_named(guard):
 
 def test_each_callable_of_a_hook_is_counted_alone(guard):
     """What one filter of a plugin answers does not hide that another always fails."""
-    fails = guard.wrap("cap", "node_filter", reciprocal, refuse)
-    answers = guard.wrap("cap", "node_filter", reciprocal, refuse, part="2")
+    fails = guard.wrap_hook("cap", "node_filter", reciprocal, refuse)
+    answers = guard.wrap_hook("cap", "node_filter", reciprocal, refuse, part="2")
     for _ in range(PLUGIN_FAULTS_MAX):
         fails(0)
         answers(1)
-    assert guard.quarantined("cap", "node_filter")
-    assert not guard.quarantined("cap", "node_filter", "2")
+    assert guard.is_quarantined("cap", "node_filter")
+    assert not guard.is_quarantined("cap", "node_filter", "2")
     assert answers(4) == 0.25
     assert isinstance(fails(4), str)
     assert guard.records()[HookId("cap", "node_filter")].quarantined
@@ -236,7 +238,7 @@ def test_each_callable_of_a_hook_is_counted_alone(guard):
     second = PluginGuard(SteppingClock())
     second.resume(guard.failing())
     assert second.failing() == guard.failing()
-    assert second.quarantined("cap", "node_filter")
+    assert second.is_quarantined("cap", "node_filter")
 
 
 def test_a_quarantined_hook_is_tried_for_what_it_did_not_fail_for(guard):
@@ -249,21 +251,21 @@ def test_a_quarantined_hook_is_tried_for_what_it_did_not_fail_for(guard):
             raise LookupError(name)
         return name
 
-    wrapped = guard.wrap("cap", "quota_check", check, lambda fault, name: f"refused {name}")
+    wrapped = guard.wrap_hook("cap", "quota_check", check, lambda fault, name: f"refused {name}")
     for _ in range(PLUGIN_FAULTS_MAX + 1):
         guard.begin_session()
         wrapped("odd")
-    assert guard.quarantined("cap", "quota_check")
+    assert guard.is_quarantined("cap", "quota_check")
     guard.begin_session()
     assert [wrapped("odd"), wrapped("odd"), wrapped("fine")] == ["refused odd"] * 2 + ["fine"]
     assert asked[-2:] == ["odd", "fine"]
-    assert not guard.quarantined("cap", "quota_check")
+    assert not guard.is_quarantined("cap", "quota_check")
 
 
 def test_a_hook_that_fails_for_all_is_tried_for_few_of_them(guard):
     """A session does not pay for thousands of calls that fail."""
     calls = []
-    wrapped = guard.wrap(
+    wrapped = guard.wrap_hook(
         "cap", "quota_check", lambda name: calls.append(name) or 1 / 0, lambda fault, name: None
     )
     guard.begin_session()
@@ -279,9 +281,9 @@ def test_a_hook_that_fails_for_all_is_tried_for_few_of_them(guard):
 
 def test_another_guard_goes_on_with_what_a_hook_failed_for(guard):
     """A session that is replayed makes the same tries."""
-    wrapped = guard.wrap("cap", "quota_check", reciprocal, refuse)
+    wrapped = guard.wrap_hook("cap", "quota_check", reciprocal, refuse)
     for _ in range(PLUGIN_FAULTS_MAX):
-        guard.wrap("cap", "named", lambda name: 1 / 0, lambda fault, name: None)("odd")
+        guard.wrap_hook("cap", "named", lambda name: 1 / 0, lambda fault, name: None)("odd")
         wrapped(0)
     later = PluginGuard(SteppingClock())
     later.resume(guard.failing())

@@ -80,12 +80,12 @@ def test_an_action_that_keeps_failing_is_set_aside_and_tried_once_a_session():
     c = under(run)
     for _ in range(PLUGIN_FAULTS_MAX):
         c.when.one_session()
-    assert c.guard.quarantined("odd", "run")
+    assert c.guard.is_quarantined("odd", "run")
     c.when.one_session()
     assert len(begun) == PLUGIN_FAULTS_MAX + 1
-    assert c.guard.quarantined("odd", "run")
+    assert c.guard.is_quarantined("odd", "run")
     c.when.one_session()
-    assert not c.guard.quarantined("odd", "run")
+    assert not c.guard.is_quarantined("odd", "run")
     assert c.then.started() == ["g", "h"]
 
 

@@ -51,7 +51,7 @@ def test_a_gang_is_not_called_scheduled_before_its_bindings_were_accepted(given)
     plan = c.when.one_session()
     assert [status for status in plan.gangs if status.gang.name == "g"] == []
     pod = c.cache.pods[ObjectKey("default", "g-0")]
-    c.cache.assume(pod, "node-0", 0b1111)
+    c.cache.assume_binding(pod, "node-0", 0b1111)
     later = c.when.one_session()
     assert [status for status in later.gangs if status.gang.name == "g"] == []
 

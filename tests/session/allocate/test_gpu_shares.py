@@ -289,7 +289,7 @@ def test_statements_are_taken_back_exactly(seed):
         kind = chance.choice(({"gpus": 1}, *({"share": each} for each in ASKED)))
         c.gang(f"new-{number}", pods=1, **kind)
     session = Session(
-        c.cache.snapshot(c.now),
+        c.cache.take_snapshot(c.now),
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,
@@ -299,7 +299,7 @@ def test_statements_are_taken_back_exactly(seed):
     before = everything(session)
     news = [gang for gang in session.gangs if gang.key.name.startswith("new")]
     olds = [gang for gang in session.snapshot.placed_gangs.values() if gang.placed]
-    session._look(later=chance.random() < 0.5)
+    session._look_later(later=chance.random() < 0.5)
     statement = session.statement()
     for gang in chance.sample(olds, min(len(olds), 3)):
         session.evict(statement, gang, gang.placed[0])
@@ -308,8 +308,8 @@ def test_statements_are_taken_back_exactly(seed):
         if index == 4:
             point, middle = statement.checkpoint(), session.node_usage.used.tolist()
         seat = session.class_info(gang.pod_sets[0].pod_class)
-        row = seat.class_fit.best()
-        assert (row < 0) == (seat.class_fit.total(most=9) == 0)
+        row = seat.class_fit.best_row()
+        assert (row < 0) == (seat.class_fit.count_fitting(most=9) == 0)
         if row >= 0:
             statement.assign(gang.pod_sets[0].pods[0], row, seat.request)
     statement.rollback(point)

@@ -33,7 +33,7 @@ def gang_of(made_by, *bound, waiting=(), phase="Inqueue"):
         )  # fmt: skip
     for number, created in enumerate(waiting):
         c.pod(f"w{number}", gpus=1, created=created, **fields)
-    gangs = c.cache.snapshot(now=c.now).gangs
+    gangs = c.cache.take_snapshot(now=c.now).gangs
     return next(gang for gang in gangs if gang.key.name == "g")
 
 

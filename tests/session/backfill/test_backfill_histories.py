@@ -157,7 +157,7 @@ def test_the_least_that_is_free_in_a_span_is_the_least_of_every_second(seed):
     end = start + rng.randint(1, 15)
     seconds = [free_by_hand(profile, holds, time) for time in range(start, end)]
     least = np.minimum.reduce(seconds)
-    assert np.array_equal(profile.free_between(start, end, profile.table(holds)), least)
+    assert np.array_equal(profile.free_between(start, end, profile.reservation_table(holds)), least)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -150,7 +150,7 @@ def test_each_way_finds_the_first_moment_that_fits(
     for _ in range(SESSIONS):
         plan = crowd.c.when.one_session()
         with monkeypatch.context() as patched:
-            patched.setattr(StartSearch, "earliest", first_moment_that_fits)
+            patched.setattr(StartSearch, "find_earliest_start", first_moment_that_fits)
             exhaustive = decided(crowd.c.snapshot, crowd.c.policy)
         assert stripped(plan) == stripped(exhaustive)
         told += sum(bool(gang.estimated_start) for gang in plan.gangs)
@@ -164,13 +164,13 @@ def test_a_queue_at_its_cap_is_told_of_the_end_that_frees_it(
 ) -> None:
     """Room is there all the time, quota is not: the search halves and does not walk."""
     looks: list[int] = []
-    least = availability_profile.AvailabilityTimeline.least
+    least = availability_profile.AvailabilityTimeline.least_free
 
     def counted(self: availability_profile.AvailabilityTimeline, index: int, end: int) -> object:
         looks.append(index)
         return least(self, index, end)
 
-    monkeypatch.setattr(availability_profile.AvailabilityTimeline, "least", counted)
+    monkeypatch.setattr(availability_profile.AvailabilityTimeline, "least_free", counted)
     c = Given().nodes(20, gpus=8).queue("a").queue("b", limits={"capability": {entities.GPU: 8}})
     for number in range(40):
         c.group(f"a{number}", queue="a", min_member=1, expected_duration_ns=(number + 10) * S)

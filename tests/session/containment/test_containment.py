@@ -100,7 +100,7 @@ def test_wherever_it_raises_for_a_gang_the_others_go_on(monkeypatch, pods):
 def test_a_gang_that_runs_is_set_aside_and_stays_charged(monkeypatch):
     """It is no victim, its pods keep their room, and it is told that it runs."""
     c = crowd()
-    plant(monkeypatch, victims.Victims, "_examine", on="runs")
+    plant(monkeypatch, victims.Victims, "_examine_gang", on="runs")
     c.when.one_session()
     assert set_aside(c) == ["runs"]
     assert c.then.evicted() == []
@@ -337,12 +337,12 @@ def test_what_is_broken_for_everybody_makes_sessions_plainer(monkeypatch):
                 patch.setattr(attempt, "_PLAN_PARTS", parts)
             c.when.one_session()
             assert c.decision.degraded is not None, name
-            assert c.decision.degraded.mode.off == off, name
+            assert c.decision.degraded.mode.omitted_parts == off, name
             assert c.decision.set_aside == (), name
             if name != "build_gang_binds":
                 assert "good" in c.then.started(), name
             c.when.one_session()
-            assert c.decision.degraded.mode.off == off, name
+            assert c.decision.degraded.mode.omitted_parts == off, name
         c.now += limits.DEGRADED_RETRY_S + 1
         c.when.one_session()
         assert c.decision.degraded is None, name
@@ -363,7 +363,7 @@ def test_a_solver_that_always_raises_is_gone_without(monkeypatch):
         monkeypatch.setattr(module, known_as, effort)
     c = crowd("bad")
     c.when.one_session()
-    assert c.decision.degraded.mode.off == ("solver",)
+    assert c.decision.degraded.mode.omitted_parts == ("solver",)
     assert c.then.started()
 
 
@@ -386,7 +386,7 @@ def test_where_gangs_fail_only_together_each_is_decided_alone(monkeypatch):
         started += c.then.started()
         assert c.decision.again
     assert started == ["g0", "g1", "g2"]
-    assert "gangs together" in c.decision.degraded.mode.off
+    assert "gangs together" in c.decision.degraded.mode.omitted_parts
     assert c.decision.set_aside == ()
 
 
@@ -395,7 +395,7 @@ def test_where_nothing_can_be_decided_everybody_is_told(monkeypatch):
     c = crowd("bad")
     plant(monkeypatch, allocate.Allocate, "run", on=None)
     c.when.one_session()
-    assert "decisions" in c.decision.degraded.mode.off
+    assert "decisions" in c.decision.degraded.mode.omitted_parts
     assert c.decision.set_aside == ()
     assert c.then.started() == []
     for name in ("bad", "good", "late", "needs", "huge"):

@@ -43,7 +43,7 @@ def test_shares_that_nobody_can_compute(monkeypatch, place):
         assert {"good", "late"} == set(c.then.started())
         assert c.then.evicted() == []
         assert set_aside(c) == []
-        assert c.decision.degraded.mode.off == ("fairshare.queue_turn",)
+        assert c.decision.degraded.mode.omitted_parts == ("fairshare.queue_turn",)
         assert "sessions go without fairshare.queue_turn" in c.decision.degraded.message
         assert "Planted: planted in" in c.decision.degraded.message
         assert "needs 9 pods" in c.then.why("huge")
@@ -91,7 +91,7 @@ def test_orders_of_whatever_policy(hook, kind):
     c.gang("two", pods=1, gpus=8, queue="b", created=2.0)
     for _ in sessions(c, 8):
         assert {"one", "two"} == set(c.then.started())
-        assert c.decision.degraded.mode.off == (f"asked.{hook}",)
+        assert c.decision.degraded.mode.omitted_parts == (f"asked.{hook}",)
 
 
 def test_an_order_of_others_that_fails_for_one_gang_leaves_it_out_and_says_so():
@@ -124,7 +124,7 @@ def test_a_gang_that_waits_alone_needs_no_order(hook, kind):
     for _ in sessions(c, 4):
         assert c.then.started() == ["only"]
         assert set_aside(c) == []
-        assert c.decision.degraded.mode.off == (f"asked.{hook}",)
+        assert c.decision.degraded.mode.omitted_parts == (f"asked.{hook}",)
         assert "tried in full again in the next session" in c.decision.degraded.message
 
 

@@ -76,7 +76,7 @@ class Claimants:
             if pod is None
             else (ClaimConsumer(group="", resource="pods", name=pod.key.name, uid=pod.uid),)
         )
-        self.given.cache.devices.assume(key, AssumedClaim(claim.uid, allocation, users))
+        self.given.cache.devices.assume_claim(key, AssumedClaim(claim.uid, allocation, users))
 
     def go_on(self, plan):
         """What was decided is carried out, some end, some come."""
@@ -151,7 +151,7 @@ def test_pods_that_name_one_claim_are_no_equal_gangs(given, devices):
     devices.template("one", exactly("r", "gpu"))
     devices.gang("a", 1, template="one").gang("b", 1, template="one")
     classes = given.session_cache.equivalence
-    first, second = given.cache.snapshot(given.now).gangs
+    first, second = given.cache.take_snapshot(given.now).gangs
     assert classes.class_of(first) is classes.class_of(second) is not None
     named = attrs.evolve(first.pod_sets[0].pod_class, claims=(PodClaim(name="c", claim="shared"),))
     pod_set = attrs.evolve(first.pod_sets[0], pod_class=named)

@@ -96,11 +96,11 @@ def cluster(seed):
 
 def witness(c, pods):
     """Whether all pods can run, and how many run when they are taken one after another."""
-    catalog = c.cache.snapshot(c.now).devices
+    catalog = c.cache.take_snapshot(c.now).devices
     inventory = DeviceInventory(catalog)
     (template,) = catalog.templates.values()
     claim = make_ready("c", template.spec, inventory.classes)
-    names = [node.name for node in c.cache.snapshot(c.now).nodes.nodes]
+    names = [node.name for node in c.cache.take_snapshot(c.now).nodes.nodes]
     room = {}
     for name in names:
         fitting = 0

@@ -64,7 +64,7 @@ def node_of(seed):
     for number, each in enumerate(asked):
         request = {"name": "r", "exactly": {"deviceClassName": "gpu", **each}}
         devices.template(f"t{number}", request)
-    catalog = c.cache.snapshot(c.now).devices
+    catalog = c.cache.take_snapshot(c.now).devices
     inventory = DeviceInventory(catalog)
     named = {key.name: each for key, each in catalog.templates.items()}
     claims = [make_ready("c", named[name].spec, inventory.classes) for name in sorted(named)]

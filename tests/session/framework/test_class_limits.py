@@ -37,7 +37,7 @@ def quota(*terms, name="q", **left):
 
 def priority(limits, *priorities):
     """Of a gang that names class high."""
-    return limits.count(HIGH, pods(*priorities), field="priorityClassName").priority
+    return limits.count_priority(HIGH, pods(*priorities), field="priorityClassName").priority
 
 
 LIMITED = PriorityClassLimits([quota(QuotaScope("In", ("high",)))])
@@ -111,30 +111,30 @@ def test_pods_to_come_have_a_class_while_the_quota_has_room_for_all():
     room = PriorityClassLimits(
         [quota(QuotaScope("Exists"), pods=2, **{"requests.nvidia.com/gpu": 4000})]
     )
-    assert room.admits("high", pods(1000, 1000, gpus=2)) == ""
-    assert "not enough pods left" in room.admits("high", pods(1000, 1000, 1000, gpus=1))
-    assert "requests.nvidia.com/gpu" in room.admits("high", pods(1000, 1000, gpus=3))
-    assert FREE.admits("high", pods(1000)) == ""
+    assert room.admission_clause("high", pods(1000, 1000, gpus=2)) == ""
+    assert "not enough pods left" in room.admission_clause("high", pods(1000, 1000, 1000, gpus=1))
+    assert "requests.nvidia.com/gpu" in room.admission_clause("high", pods(1000, 1000, gpus=3))
+    assert FREE.admission_clause("high", pods(1000)) == ""
 
 
 def test_what_a_namespace_limits_changes_with_its_quotas():
     """Put, changed, rejected, dropped; other namespaces are not touched."""
     shelf, key = QuotaStore(), ObjectKey("default", "q")
     shelf.put(key, quota(QuotaScope("Exists")))
-    assert priority(shelf.limits("default"), 0) == 0
-    assert priority(shelf.limits("other"), 0) == 1000
+    assert priority(shelf.namespace_limits("default"), 0) == 0
+    assert priority(shelf.namespace_limits("other"), 0) == 1000
     shelf.put(key, quota())
-    assert priority(shelf.limits("default"), 0) == 1000
+    assert priority(shelf.namespace_limits("default"), 0) == 1000
     bad = Rejected(
         kind="ResourceQuota", key=key, uid=UID("q"), resource_version=ResourceVersion("2"),
         field="f", why="odd",
     )  # fmt: skip
     shelf.put(key, bad)
-    assert priority(shelf.limits("default"), 0) == 0
+    assert priority(shelf.namespace_limits("default"), 0) == 0
     shelf.drop(key)
-    assert priority(shelf.limits("default"), 0) == 1000
+    assert priority(shelf.namespace_limits("default"), 0) == 1000
     shelf.use_rule("ofPods")
-    assert priority(shelf.limits("default"), 0) == 0
+    assert priority(shelf.namespace_limits("default"), 0) == 0
 
 
 def test_what_is_used_matters_only_where_classes_are_limited():

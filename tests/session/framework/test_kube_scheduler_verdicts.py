@@ -64,7 +64,7 @@ def given(case: dict[str, Any]) -> Given:
 
 def cordoned(c: Given, *, but: str) -> None:
     """Every node but one takes no pods."""
-    for name in c.cache.rows.names():
+    for name in c.cache.rows.node_names():
         node = c.cache.rows.get(name)
         assert node is not None
         c.cache.put_node(attrs.evolve(node, unschedulable=name != but))

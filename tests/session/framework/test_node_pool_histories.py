@@ -94,7 +94,7 @@ class PoolHistory(History):
 
     def over(self) -> list[str]:
         """Queues that hold more in a pool than they may."""
-        snapshot = self.c.cache.snapshot(self.c.now)
+        snapshot = self.c.cache.take_snapshot(self.c.now)
         held: dict[tuple[str, str], int] = {}
         for gang in snapshot.placed_gangs.values():
             for member in (*gang.placed, *gang.leaving_placed):

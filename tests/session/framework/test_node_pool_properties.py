@@ -77,7 +77,7 @@ def cluster(tree, nodes, *, only=""):
 def opened(c):
     """A session in which nothing happened yet."""
     return Session(
-        c.cache.snapshot(c.now),
+        c.cache.take_snapshot(c.now),
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,

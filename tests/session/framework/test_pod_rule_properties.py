@@ -113,7 +113,7 @@ def cluster(rng: random.Random, nodes: int, residents: int) -> Given:
 
 def as_plain(c: Given) -> pod_rules.Cluster:
     """The same cluster for the plain evaluator."""
-    snapshot = c.cache.snapshot(c.now)
+    snapshot = c.cache.take_snapshot(c.now)
     return pod_rules.Cluster(
         {node.name: node for node in snapshot.nodes.nodes},
         tuple((pod, pod.node) for _, pod in sorted(c.cache.pods.items()) if pod.node),
@@ -125,7 +125,7 @@ def session(c: Given) -> Session:
     """On the cluster as it is."""
     c.guard.begin_session()
     return Session(
-        c.cache.snapshot(c.now),
+        c.cache.take_snapshot(c.now),
         c.policy.plugins,
         c.policy.capabilities,
         guard=c.guard,

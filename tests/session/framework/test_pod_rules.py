@@ -223,7 +223,7 @@ def test_assumed_pods_are_residents(given):
     c = hosts(given, 2).gang("a", pods=1, **APART)
     (bind,) = c.when.one_session().binds[0].binds
     pod = c.cache.pods[ObjectKey("default", "a-0")]
-    c.cache.assume(pod, bind.node, 0)
+    c.cache.assume_binding(pod, bind.node, 0)
     c.gang("b", pods=1, **APART)
     plan = c.when.one_session()
     assert {each.node for gang in plan.binds for each in gang.binds} == {"h0", "h1"} - {bind.node}

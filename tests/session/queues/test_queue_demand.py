@@ -9,7 +9,7 @@ from gpusched.testing.entities import GPU, NOW
 
 def view(c):
     """The view of a session on the cluster."""
-    snapshot = c.cache.snapshot(c.now)
+    snapshot = c.cache.take_snapshot(c.now)
     return Session(
         snapshot,
         c.policy.plugins,

@@ -36,7 +36,7 @@ def c():
 
 def order(c):
     """Names of all gangs in the order of their turns."""
-    snapshot = c.cache.snapshot(c.now)
+    snapshot = c.cache.take_snapshot(c.now)
     session = Session(
         snapshot,
         c.policy.plugins,

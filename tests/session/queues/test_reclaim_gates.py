@@ -41,7 +41,7 @@ class Court:
 
     def __init__(self, c):
         self.c = c
-        snapshot = c.cache.snapshot(c.now)
+        snapshot = c.cache.take_snapshot(c.now)
         self.session = Session(
             snapshot,
             c.policy.plugins,

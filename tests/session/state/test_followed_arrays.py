@@ -20,7 +20,7 @@ def bench_of(given):
     """A workbench of nodes with GPUs and two without."""
     given.nodes(NODES - 2, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
     given.nodes(2)
-    return NodeUsage(given.cache.snapshot(0.0).nodes)
+    return NodeUsage(given.cache.take_snapshot(0.0).nodes)
 
 
 def level(label, domain):
@@ -53,7 +53,7 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
     """Nothing is forgotten that was touched, and what was handed out before stays as it was."""
     node_usage = bench_of(given)
     followed = ClusterMap(node_usage, LEVELS, ())
-    narrow = [each.domain.tolist() for each in followed.levels()]
+    narrow = [each.domain.tolist() for each in followed.problem_levels()]
     rng = random.Random(5)
     ask = request_vector(Resources.of({entities.GPU: 1, "cpu": 500}), node_usage.nodes.columns)
     slotted = (entities.GPU,)
@@ -66,16 +66,16 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
         if rng.random() < 0.3:
             continue
         fresh = ClusterMap(node_usage, LEVELS, ())
-        free = followed.free(ask.columns, slotted)
+        free = followed.free_amounts(ask.columns, slotted)
         before = free.tolist()
-        assert before == fresh.free(ask.columns, slotted).tolist()
-        assert followed.tightness().tolist() == as_counted(node_usage, narrow)
+        assert before == fresh.free_amounts(ask.columns, slotted).tolist()
+        assert followed.domain_tightness().tolist() == as_counted(node_usage, narrow)
         for size in (1, 3):
             assert (
                 followed.pods_by_free_slots(size).tolist()
                 == fresh.pods_by_free_slots(size).tolist()
             )
         node_usage.add(0, ask, slots=0)
-        followed.free(ask.columns, slotted)
+        followed.free_amounts(ask.columns, slotted)
         assert free.tolist() == before
         node_usage.remove(0, ask, slots=0)

@@ -44,7 +44,7 @@ def cluster(seed: int) -> Given:
 
 def session_of(c: Given) -> Session:
     """A session with reservations, in which nothing has happened."""
-    snapshot = c.cache.snapshot(c.now)
+    snapshot = c.cache.take_snapshot(c.now)
     session = Session(
         snapshot,
         c.policy.plugins,
@@ -99,7 +99,7 @@ def one_is_held(session: Session) -> None:
     assert reservations is not None
     gpus = session.node_usage.nodes.columns["nvidia.com/gpu"]
     whole = int((session.node_usage.used[:, gpus] == 0).sum())
-    reservations.blocked(named(session, f"long-{whole + 1}"), passed=False)
+    reservations.note_blocked(named(session, f"long-{whole + 1}"), passed=False)
     assert len(reservations.reserved_gangs) == 1
 
 
@@ -114,7 +114,7 @@ def state(session: Session) -> dict[str, object]:
         "used": node_usage.used.tolist(),
         "slots": list(node_usage.free_slots),
         "staying": node_usage.staying.tolist(),
-        "pod_counts": session.pod_counts.count(query).tolist(),
+        "pod_counts": session.pod_counts.count_by_row(query).tolist(),
         "accounts": [session.queue_accounts.allocated(name) for name in ("root", "one", "two")],
         "staying accounts": [session.queue_accounts.staying(name) for name in ("root", "one", "two")],
         "fixed": [session.queue_accounts.fixed(name) for name in ("root", "one", "two")],
@@ -158,7 +158,7 @@ def counted_slack(session: Session) -> list[list[list[int]]]:
     reservations = session.reservations
     assert reservations is not None
     profile = reservations.profile
-    table = profile.table(reservations.reservations)
+    table = profile.reservation_table(reservations.reservations)
     found: list[Ints] = [
         profile.free_at(reserved.reservation.start, table)[reserved.reservation.rows]
         for reserved in reservations.reserved_gangs
@@ -182,7 +182,7 @@ def test_after_a_move_all_is_as_if_they_had_been_placed_there_at_first(seed: int
     moves = Reassignment(moved, [named(moved, "a"), named(moved, "b")])
     for name in ("a", "b"):
         gang = named(moved, name)
-        assert moves.settle(gang, placed(moved, gang, then[name]))
+        assert moves.assign_places(gang, placed(moved, gang, then[name]))
     moves.commit()
     straight = session_of(c)
     for name in ("c", "a", "b"):
@@ -210,7 +210,7 @@ def test_a_try_that_is_given_up_leaves_no_trace(seed: int) -> None:
     assert not session.placements.assigned(named(session, "a"))
     assert not any(session.placements.proof(gang) for gang in session.gangs)
     gang = named(session, "a")
-    assert moves.settle(gang, placed(session, gang, then["a"]))
+    assert moves.assign_places(gang, placed(session, gang, then["a"]))
     moves.discard()
     assert state(session) == before
     assert slack(session) == held
@@ -232,7 +232,7 @@ def test_what_holders_leave_to_others_follows_a_move(seed: int) -> None:
     moves = Reassignment(session, [named(session, "a"), named(session, "b")])
     for name in ("a", "b"):
         gang = named(session, name)
-        assert moves.settle(gang, placed(session, gang, then[name]))
+        assert moves.assign_places(gang, placed(session, gang, then[name]))
     moves.commit()
     assert slack(session) == counted_slack(session)
 
@@ -245,7 +245,7 @@ def test_other_members_do_not_settle() -> None:
     session.placements.commit(gang, placed(session, gang, [0] * gang.pending))
     moves = Reassignment(session, [gang])
     statement = placed(session, other, [1] * other.pending)
-    assert not moves.settle(gang, statement)
+    assert not moves.assign_places(gang, statement)
     statement.discard()
     with pytest.raises(InvariantBroken):
         moves.commit()

@@ -57,7 +57,7 @@ class Known:
 
     def gangs(self):
         """All gangs by name."""
-        return {gang.key.name: gang for gang in self.cache.snapshot(now=1.0).gangs}
+        return {gang.key.name: gang for gang in self.cache.take_snapshot(now=1.0).gangs}
 
 
 def ref(group, key=None):

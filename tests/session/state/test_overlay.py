@@ -46,13 +46,13 @@ def test_a_victim_counts_as_leaving_at_once(given):
     """Its room is free later, its gang has it no more; until that is taken back."""
     c = running(given)
     uid = c.then.uid("old-0")
-    before = c.cache.snapshot(c.now)
+    before = c.cache.take_snapshot(c.now)
     c.cache.mark_leaving(uid)
-    marked = c.cache.snapshot(c.now)
+    marked = c.cache.take_snapshot(c.now)
     assert [gang.leaving for gang in marked.gangs if gang.key.name == "old"] == [1]
     assert marked.nodes.leaving[0].sum() > 0
     c.cache.mark_leaving(uid, leaving=False)
-    after = c.cache.snapshot(c.now)
+    after = c.cache.take_snapshot(c.now)
     assert [gang.leaving for gang in after.gangs if gang.key.name == "old"] == [0]
     assert (after.nodes.leaving == before.nodes.leaving).all()
     assert not shown(c, "old-0").deleting
@@ -76,7 +76,7 @@ def test_a_promise_is_shown_until_the_api_shows_it_or_it_failed(given):
     """Older promises of the same node do not count as this one; a bound pod needs none."""
     c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
     uid = c.then.uid("new-0")
-    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", c.now))
+    c.cache.assume_nomination(uid, Nomination("node-0", REASON, "waits", c.now))
     assert (shown(c, "new-0").nominated, shown(c, "new-0").unschedulable_since) == (
         "node-0",
         c.now,
@@ -85,12 +85,12 @@ def test_a_promise_is_shown_until_the_api_shows_it_or_it_failed(given):
     watch(c, "new-0", **old, unschedulable_since=c.now - 100)
     assert shown(c, "new-0").unschedulable_since == c.now
     watch(c, "new-0", **old, unschedulable_since=float(int(c.now)))
-    c.cache.nominate(uid, None)
+    c.cache.assume_nomination(uid, None)
     assert shown(c, "new-0").nominated == "node-0"
-    c.cache.nominate(uid, Nomination("node-1", REASON, "waits", c.now))
-    c.cache.nominate(uid, None)
+    c.cache.assume_nomination(uid, Nomination("node-1", REASON, "waits", c.now))
+    c.cache.assume_nomination(uid, None)
     assert shown(c, "new-0").nominated == "node-0"
-    c.cache.nominate(uid, Nomination("node-1", REASON, "waits", c.now))
+    c.cache.assume_nomination(uid, Nomination("node-1", REASON, "waits", c.now))
     watch(c, "new-0", node="node-0")
     assert shown(c, "new-0").nominated == ""
 
@@ -101,39 +101,39 @@ def test_a_withdrawn_promise_holds_no_room_while_the_api_still_shows_it(given):
     uid = c.then.uid("new-0")
     promise = {"nominated": "node-0", "unschedulable_reason": REASON}
     watch(c, "new-0", **promise, unschedulable_since=50.0)
-    assert read_nominations(c.cache.snapshot(60.0))
+    assert read_nominations(c.cache.take_snapshot(60.0))
     c.cache.withdraw_nomination(uid, "Reserved")
-    assert not read_nominations(c.cache.snapshot(60.0))
+    assert not read_nominations(c.cache.take_snapshot(60.0))
     watch(c, "new-0", **promise, unschedulable_since=50.0)
-    assert not read_nominations(c.cache.snapshot(60.0))
+    assert not read_nominations(c.cache.take_snapshot(60.0))
     assert shown(c, "new-0").nominated == "node-0", "the API has it yet, and it is to be cleared"
     watch(c, "new-0", **promise, unschedulable_since=61.0)
-    assert read_nominations(c.cache.snapshot(62.0)), "a later promise is another one"
+    assert read_nominations(c.cache.take_snapshot(62.0)), "a later promise is another one"
 
 
 def test_a_promise_withdrawn_before_the_api_shows_it_never_holds_room(given):
     """What is being written arrives later than the decision that took it back."""
     c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
     uid = c.then.uid("new-0")
-    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", 50.5))
+    c.cache.assume_nomination(uid, Nomination("node-0", REASON, "waits", 50.5))
     c.cache.withdraw_nomination(uid, "Reserved")
     assert shown(c, "new-0").nominated == ""
     promise = {"nominated": "node-0", "unschedulable_reason": REASON}
     watch(c, "new-0", **promise, unschedulable_since=50.0)
-    assert not read_nominations(c.cache.snapshot(60.0))
-    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", 60.0))
-    assert read_nominations(c.cache.snapshot(60.0)), "promised anew"
+    assert not read_nominations(c.cache.take_snapshot(60.0))
+    c.cache.assume_nomination(uid, Nomination("node-0", REASON, "waits", 60.0))
+    assert read_nominations(c.cache.take_snapshot(60.0)), "promised anew"
 
 
 def test_a_withdrawn_promise_whose_write_failed_is_forgotten(given):
     """Nothing is to be hidden of a promise that never came to be."""
     c = given.nodes(1, gpus=8).gang("new", pods=1, gpus=8)
     uid = c.then.uid("new-0")
-    c.cache.nominate(uid, Nomination("node-0", REASON, "waits", 50.0))
+    c.cache.assume_nomination(uid, Nomination("node-0", REASON, "waits", 50.0))
     c.cache.withdraw_nomination(uid, "Reserved")
-    c.cache.nominate(uid, None)
+    c.cache.assume_nomination(uid, None)
     watch(c, "new-0", nominated="node-0", unschedulable_reason=REASON, unschedulable_since=50.0)
-    assert read_nominations(c.cache.snapshot(60.0))
+    assert read_nominations(c.cache.take_snapshot(60.0))
 
 
 def test_a_job_is_shown_as_it_will_be(given):
@@ -166,6 +166,6 @@ def test_what_is_shown_depends_on_state_and_marks_not_on_their_order(seed):
         rng.shuffle(steps)
         for step in steps:
             step()
-        gang = next(g for g in c.cache.snapshot(c.now).gangs if g.key.name == "old")
+        gang = next(g for g in c.cache.take_snapshot(c.now).gangs if g.key.name == "old")
         views.append((gang.leaving, gang.succeeded, shown(c, "old-0").deleting))
     assert views[0] == views[1] == (1, 1, True)

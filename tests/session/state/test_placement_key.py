@@ -124,7 +124,7 @@ def base(*, job: bool = False) -> Gang:
         )
         return attrs.evolve(gang, key=GangKey("Job", "default", "g"))
     c.gang("g", pods=2, gpus=1)
-    (gang,) = c.cache.snapshot(now=c.now).gangs
+    (gang,) = c.cache.take_snapshot(now=c.now).gangs
     return gang
 
 

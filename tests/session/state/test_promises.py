@@ -109,7 +109,7 @@ def test_now_and_later_say_what_the_amounts_say(seed):
     """Against plain sums: later = real - releasing + reserved, now = the larger of real and later."""
     rng = random.Random(seed)
     c = leaving(Given(), rng.randint(0, 8))
-    nodes = c.cache.snapshot(0.0).nodes
+    nodes = c.cache.take_snapshot(0.0).nodes
     node_usage = NodeUsage(nodes)
     real, releasing = nodes.used.copy(), nodes.leaving.copy()
     reserved = np.zeros_like(real)
@@ -140,7 +140,7 @@ def test_rolling_back_evictions_and_promises_is_identity(seed):
     """Bench and accounts are as they were, whatever a statement evicted, promised and lifted."""
     rng = random.Random(seed)
     c = leaving(Given(), 2).queue("a")
-    snapshot = c.cache.snapshot(c.now)
+    snapshot = c.cache.take_snapshot(c.now)
     session = Session(
         snapshot,
         c.policy.plugins,

@@ -55,7 +55,10 @@ def test_nothing_changed(given):
         (lambda c: c.pod("g-1", group="g", gpus=8, deleting=True), "deleted"),
         (lambda c: c.pod("g-1", group="g", gpus=8, node="node-0", scheduled=c.now), "bound"),
         (lambda c: c.pod("x", scheduler="other", gpus=1, node="node-1", slots=1), "no room"),
-        (lambda c: c.cache.assume(c.cache.pods["default", "g-1"], "node-0", 1), "has a place"),
+        (
+            lambda c: c.cache.assume_binding(c.cache.pods["default", "g-1"], "node-0", 1),
+            "has a place",
+        ),
         (lambda c: regroup(c, generation=2), "was changed"),
         (lambda c: regroup(c, deleting=True), "is gone"),
         (lambda c: c.cache.drop_group(ObjectKey("default", "g")), "is gone"),

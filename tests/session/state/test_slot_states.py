@@ -18,7 +18,7 @@ def bench_of(given):
     """A workbench of some nodes with and without layouts."""
     given.nodes(3, gpus=8, layout=[[0, 1, 2, 3], [4, 5, 6, 7]])
     given.nodes(2, gpus=8).nodes(1)
-    return NodeUsage(given.cache.snapshot(0.0).nodes)
+    return NodeUsage(given.cache.take_snapshot(0.0).nodes)
 
 
 def test_states_after_any_moves_are_those_of_a_fresh_look(given):
@@ -34,8 +34,8 @@ def test_states_after_any_moves_are_those_of_a_fresh_look(given):
             node_usage.add(row, ask, slots=slot)
         else:
             node_usage.remove(row, ask, slots=slot)
-        numbers, tables = states.now()
-        fresh, fresh_tables = SlotStates(node_usage).now()
+        numbers, tables = states.current_states()
+        fresh, fresh_tables = SlotStates(node_usage).current_states()
         assert [tables.states[number] for number in numbers] == [
             fresh_tables.states[number] for number in fresh
         ]
@@ -47,22 +47,22 @@ def test_nodes_that_look_alike_share_a_state(given):
     ask = request_vector(Resources.of({entities.GPU: 2}), node_usage.nodes.columns)
     node_usage.add(0, ask, slots=slot_mask((0, 1)))
     node_usage.add(1, ask, slots=slot_mask((5, 7)))
-    numbers, tables = SlotStates(node_usage).now()
+    numbers, tables = SlotStates(node_usage).current_states()
     assert numbers[0] == numbers[1] != numbers[2]
     assert numbers[3] == numbers[4]
     assert tables.states[int(numbers[5])] == ()
-    assert tables.cost(int(numbers[0]), (4, 2))[0] == 0
+    assert tables.slot_cost(int(numbers[0]), (4, 2))[0] == 0
 
 
 def test_states_handed_out_stay_as_they_were(given):
     """A problem keeps the states of its moment while others go on placing."""
     node_usage = bench_of(given)
     states = SlotStates(node_usage)
-    before, _ = states.now()
+    before, _ = states.current_states()
     kept = before.copy()
     node_usage.add(
         0, request_vector(Resources.of({entities.GPU: 1}), node_usage.nodes.columns), slots=1
     )
-    after, _ = states.now()
+    after, _ = states.current_states()
     assert np.array_equal(before, kept)
     assert after[0] != before[0]

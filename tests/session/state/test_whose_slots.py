@@ -38,7 +38,7 @@ def ledger(*holdings):
     """With these, in this order."""
     made = Ledger()
     for each in holdings:
-        made.put(each)
+        made.hold_pod(each)
     return made
 
 
@@ -49,7 +49,7 @@ def slots(made, name):
 
 def free(made):
     """Slots and whole GPUs that are free."""
-    use = made.use("n", EIGHT)
+    use = made.sum_holdings("n", EIGHT)
     return slot_numbers(use.free_slots), 8 - use.amounts.get(SHARED, 0) // DEVICE
 
 
@@ -85,7 +85,7 @@ def test_claims_on_pieces_of_another_kind_do_not_count():
     mig = "nvidia.com/mig-1g.5gb"
     offers = EIGHT.plus(Resources.of({mig: 2}))
     made = ledger(holding("whole", 8), holding("part", 9, share=300))
-    use = made.use("n", offers)
+    use = made.sum_holdings("n", offers)
     assert slot_numbers(use.free_slots) == (0, 1, 2, 3, 4, 5, 8, 9)
     assert use.amounts.get(mig, 0) == 0
 
@@ -115,9 +115,9 @@ def test_shares_open_those_gpus_first_of_which_most_is_claimed():
 def test_a_claim_counts_again_when_the_better_one_is_gone():
     """It is no verdict for ever."""
     made = ledger(holding("liar", 0, 1), holding("ours", 1, 2, sealed=True))
-    made.drop(UID("ours"))
+    made.release_pod(UID("ours"))
     assert slots(made, "liar") == (0, 1)
-    made.drop(UID("liar"))
+    made.release_pod(UID("liar"))
     assert free(made) == (tuple(range(8)), 8)
     assert list(made.doubted_on("n")) == []
 
@@ -157,7 +157,7 @@ def test_any_order_gives_the_same():
         for _ in range(4):
             rng.shuffle(drawn)
             made = ledger(*drawn, holding("passing", 0, 1, 2, 3))
-            made.drop(UID("passing"))
+            made.release_pod(UID("passing"))
             names = sorted(each.uid for each in drawn)
-            found.append((made.use("n", EIGHT), [slots(made, name) for name in names]))
+            found.append((made.sum_holdings("n", EIGHT), [slots(made, name) for name in names]))
         assert found.count(found[0]) == len(found)

@@ -17,9 +17,9 @@ def test_the_first_patience_that_ends_is_told(given: Given) -> None:
     c = given.nodes(1, gpus=8)
     c.gang("never", pods=9, gpus=8)
     c.gang("over", pods=9, gpus=8, topology=wish(5), created=NOW - 10)
-    assert next_wakeup(c.cache.snapshot(NOW)) is None
+    assert next_wakeup(c.cache.take_snapshot(NOW)) is None
     c.gang("late", pods=9, gpus=8, topology=wish(90), created=NOW - 10)
-    assert next_wakeup(c.cache.snapshot(NOW)) == NOW + 80
+    assert next_wakeup(c.cache.take_snapshot(NOW)) == NOW + 80
     c.group("parts", min_member=1, created=NOW, sub_groups=(SubGroup("a", 1, wish(7)),))
     c.pods("parts-a", 1, group="parts", sub_group="a", gpus=8)
-    assert next_wakeup(c.cache.snapshot(NOW)) == NOW + 7
+    assert next_wakeup(c.cache.take_snapshot(NOW)) == NOW + 7

@@ -13,8 +13,8 @@ from gpusched.testing.given import Given
 
 
 def measured(given: Given) -> dict[str, float]:
-    snapshot = given.cache.snapshot(NOW)
-    levels = SessionCache().levels(snapshot.nodes, snapshot.topologies)
+    snapshot = given.cache.take_snapshot(NOW)
+    levels = SessionCache().topology_levels(snapshot.nodes, snapshot.topologies)
     return fragmentation_by_level(snapshot.nodes, snapshot.gangs, levels)
 
 

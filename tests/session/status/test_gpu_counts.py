@@ -17,7 +17,7 @@ REASONS = ("NodeUnavailable", "Fragmented", "NoCPUOrMemory")
 
 
 def counted(given: Given) -> GpuCounts:
-    snapshot = given.cache.snapshot(NOW)
+    snapshot = given.cache.take_snapshot(NOW)
     return count_gpus(snapshot, SessionCache().gpu_types.of_nodes(snapshot.nodes))
 
 

@@ -7,13 +7,13 @@ from gpusched.arrays.node_usage import DEFAULT_POPULATION
 
 def test_an_empty_cluster_has_the_usual_sizes(given):
     """Nobody says anything: the shares that are known of clusters like this."""
-    assert given.cache.snapshot(0.0).population == DEFAULT_POPULATION
+    assert given.cache.take_snapshot(0.0).population == DEFAULT_POPULATION
 
 
 def test_many_pods_of_one_size_count_most(given):
     """Three hundred of 3 GPUs: they are most; the usual sizes still count a little."""
     c = given.nodes(2, gpus=8).pods("p", 300, gpus=3)
-    shares = dict(c.cache.snapshot(0.0).population)
+    shares = dict(c.cache.take_snapshot(0.0).population)
     assert shares[3] == 760
     assert {1, 2, 4, 8} <= set(shares)
 
@@ -21,10 +21,10 @@ def test_many_pods_of_one_size_count_most(given):
 def test_pods_that_are_gone_do_not_count(given):
     """When they are deleted, all is as it was."""
     c = given.nodes(2, gpus=8).pods("p", 300, gpus=3)
-    assert c.cache.snapshot(0.0).population != DEFAULT_POPULATION
+    assert c.cache.take_snapshot(0.0).population != DEFAULT_POPULATION
     for number in range(300):
         c.gone(f"p-{number}")
-    assert c.cache.snapshot(0.0).population == DEFAULT_POPULATION
+    assert c.cache.take_snapshot(0.0).population == DEFAULT_POPULATION
 
 
 def test_slots_are_chosen_for_what_is_usual(given):

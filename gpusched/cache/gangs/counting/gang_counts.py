@@ -58,8 +58,8 @@ def build_gang(
         key=origin.key,
         uid=origin.uid,
         generation=origin.generation,
-        queue=_queue(origin, pods),
-        priority=_priority(origin, pods),
+        queue=_gang_queue(origin, pods),
+        priority=_gang_priority(origin, pods),
         min_member=origin.min_member,
         min_roles=origin.min_roles,
         ready_roles=_ready_roles(origin, placed, pods),
@@ -78,10 +78,10 @@ def build_gang(
         succeeded_counted=max(0, succeeded - origin.succeeded_known)
         if origin.counts_succeeded
         else 0,
-        allocated=_sum(holding),
-        leaving_allocated=_sum(member.pod.pod_class for member in going),
+        allocated=_sum_requests(holding),
+        leaving_allocated=_sum_requests(member.pod.pod_class for member in going),
         leaving_placed=tuple(going),
-        pending_requests=_sum(pod.pod_class for pod in waiting),
+        pending_requests=_sum_requests(pod.pod_class for pod in waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,
         error=_gang_error(origin),
@@ -134,29 +134,31 @@ def _ready_sub_groups(
     return tuple(sorted(Counter(ready).items()))
 
 
-def _priority(origin: GangSpec, pods: Sequence[Pod]) -> int:
+def _gang_priority(origin: GangSpec, pods: Sequence[Pod]) -> int:
     if origin.priority is not None:
         return origin.priority
     return max((pod.priority for pod in pods if not pod.finished), default=0)
 
 
-def _queue(origin: GangSpec, pods: Sequence[Pod]) -> str:
+def _gang_queue(origin: GangSpec, pods: Sequence[Pod]) -> str:
     if origin.pod_group is None and not origin.queue:
         named = sorted({pod.queue for pod in pods if pod.queue})
         return named[0] if named else DEFAULT_QUEUE
     return origin.queue or DEFAULT_QUEUE
 
 
-def _sum(classes: Iterable[PodClass]) -> Resources:
+def _sum_requests(classes: Iterable[PodClass]) -> Resources:
     counts: dict[str, tuple[PodClass, int]] = {}
     for pod_class in classes:
         known = counts.get(pod_class.digest)
         counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
-    return _multiplied(tuple((each.charged, count) for _, (each, count) in sorted(counts.items())))
+    return _multiply_requests(
+        tuple((each.charged, count) for _, (each, count) in sorted(counts.items()))
+    )
 
 
 @lru_cache(maxsize=4096)
-def _multiplied(parts: tuple[tuple[Resources, int], ...]) -> Resources:
+def _multiply_requests(parts: tuple[tuple[Resources, int], ...]) -> Resources:
     """So many times each. Equal gangs share the answer, by which sums recognise them."""
     amounts = NOTHING
     for requests, count in parts:

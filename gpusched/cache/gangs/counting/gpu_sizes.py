@@ -23,16 +23,16 @@ class GpuSizes:
         self._pods: Counter[int] = Counter()
         self._shares: tuple[tuple[int, int], ...] | None = None
 
-    def change(self, before: Pod | None, after: Pod | None) -> None:
+    def replace_pod(self, before: Pod | None, after: Pod | None) -> None:
         """A pod came, went, or is another now; finished ones ask for nothing."""
-        gone, come = _gpus(before), _gpus(after)
+        gone, come = _pod_gpus(before), _pod_gpus(after)
         if gone == come:
             return
         self._pods[gone] -= 1
         self._pods[come] += 1
         self._shares = None
 
-    def shares(self) -> tuple[tuple[int, int], ...]:
+    def size_shares(self) -> tuple[tuple[int, int], ...]:
         """Sizes, ascending, and how many of about a thousand pods have them."""
         if self._shares is None:
             weights = {size: share * _PRIOR_COUNTS for size, share in DEFAULT_POPULATION}
@@ -52,5 +52,5 @@ class GpuSizes:
         return self._shares
 
 
-def _gpus(pod: Pod | None) -> int:
+def _pod_gpus(pod: Pod | None) -> int:
     return 0 if pod is None or pod.finished else pod.pod_class.gpus

@@ -19,14 +19,14 @@ class ResourceSums:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def put(self, key: GangKey, part: Resources) -> None:
+    def set_part(self, key: GangKey, part: Resources) -> None:
         """Enter or replace what one gang holds."""
-        self.drop(key)
+        self.drop_part(key)
         self._parts[key] = part
         for name, amount in part.items:
             self._amounts[name] = self._amounts.get(name, 0) + amount
 
-    def drop(self, key: GangKey) -> None:
+    def drop_part(self, key: GangKey) -> None:
         """One gang holds nothing any more."""
         part = self._parts.pop(key, None)
         if part is None:
@@ -36,7 +36,7 @@ class ResourceSums:
         if not self._parts:
             self._amounts.clear()
 
-    def sum(self) -> Resources:
+    def sum_parts(self) -> Resources:
         """Sum of the amounts of all gangs."""
         return Resources.of(
             {name: min(COLUMN_MAX, amount) for name, amount in self._amounts.items() if amount}

@@ -68,23 +68,23 @@ class GroupSpecs:
         self._others: dict[GangKey, dict[UID, Pod]] = {}
         self.trees = NativeTrees(groups, composites)
 
-    def note(self, kind: str, key: ObjectKey) -> set[GangKey]:
+    def note_group(self, kind: str, key: ObjectKey) -> set[GangKey]:
         """A group was put or dropped; all keys of gangs that may be other ones by that."""
         gang = GangKey(kind, *key)
         for each in self._above.pop(gang, ()):
             self._below[each].discard(gang)
             if not self._below[each]:
                 del self._below[each]
-        group = self.find(gang)
+        group = self.find_group(gang)
         if group is not None and group.native is not None:
             found = _objects_above(group)
             if found:
                 self._above[gang] = found
             for each in found:
                 self._below.setdefault(each, set()).add(gang)
-        return self.trees.note(kind, key)
+        return self.trees.note_group(kind, key)
 
-    def below(self, kind: str, key: ObjectKey) -> set[GangKey]:
+    def groups_below(self, kind: str, key: ObjectKey) -> set[GangKey]:
         """Groups that an object is above of: its Workload, or an owner."""
         return self._below.get(GangKey(kind, *key), set())
 
@@ -134,17 +134,19 @@ class GroupSpecs:
         """Pods of other schedulers that name a group."""
         return self._others.get(key, {}).values()
 
-    def find(self, key: GangKey) -> PodGroup | None:
+    def find_group(self, key: GangKey) -> PodGroup | None:
         """The object that describes a gang; None where there is none."""
         groups = self._composites if key.kind == COMPOSITE else self._groups
         return groups.items.get(ObjectKey(key.namespace, key.name))
 
     def members_of_tree(self, key: GangKey) -> list[Pod]:
         """Pods of ours in a tree, by the key of its root."""
-        root = self.find(key)
-        return [] if root is None else self._pods_of_tree(self.trees.tree(root))[0]
+        root = self.find_group(key)
+        return [] if root is None else self._pods_of_tree(self.trees.build_tree(root))[0]
 
-    def spec(self, key: GangKey, pods: list[Pod], queue: str) -> tuple[GangSpec, list[Pod]] | None:
+    def build_spec(
+        self, key: GangKey, pods: list[Pod], queue: str
+    ) -> tuple[GangSpec, list[Pod]] | None:
         """The gang of a PodGroup or of a tree, with its members; None where there is none of that key.
 
         Args:
@@ -152,22 +154,24 @@ class GroupSpecs:
             pods: that name the PodGroup.
             queue: of the namespace, empty for none.
         """
-        group = self.find(key)
+        group = self.find_group(key)
         if group is None or group.native is None:
             known = group is not None or (key.kind == "PodGroup" and key in self._members)
-            return (self._origin(key, pods, queue), pods) if known else None
+            return (self._build_origin(key, pods, queue), pods) if known else None
         if group.native.parent:
             why = self.trees.error_of(group)
             if why is None or not self._has_members_around(key):
                 return None  # a part of its tree's gang, or the affair of another scheduler
-            return attrs.evolve(self._origin(key, pods, queue), error=invalid_spec_error(why)), pods
-        tree = self.trees.tree(group) if group.native.composite else None
+            return attrs.evolve(
+                self._build_origin(key, pods, queue), error=invalid_spec_error(why)
+            ), pods
+        tree = self.trees.build_tree(group) if group.native.composite else None
         others = list(self._others.get(key, {}).values())
         if tree is not None:
             pods, others = self._pods_of_tree(tree)
         if not (pods or group.min_resources or group.our_condition("Scheduled")):
             return None  # whose pods will come is not known: other schedulers serve groups, too
-        origin = self._origin(key, pods, queue, tree)
+        origin = self._build_origin(key, pods, queue, tree)
         if tree is not None:
             why = tree.error or members_error(pods, others)
             origin = spec_of_tree(origin, tree)
@@ -190,15 +194,15 @@ class GroupSpecs:
             others += self._others.get(key, {}).values()
         return pods, others
 
-    def _origin(
+    def _build_origin(
         self, key: GangKey, pods: list[Pod], queue: str, tree: GroupTree | None = None
     ) -> GangSpec:
         name = ObjectKey(key.namespace, key.name)
-        group = self.find(key)
+        group = self.find_group(key)
         if group is not None and tree is not None and not group.queue:
             group = attrs.evolve(group, queue=queue_of_tree(tree))
         if group is not None:
-            counted = self._counted(group, key, pods)
+            counted = self._count_priority(group, key, pods)
             origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
             job = self._only_job(key.namespace, pods)
             turn = later_turn(group.turn, job.turn if job is not None else None)
@@ -219,15 +223,17 @@ class GroupSpecs:
             why = f"PodGroup {name} does not exist; create it or remove the label that names it"
         return GangSpec(key=key, uid=UID(""), error=("InvalidSpec", why))
 
-    def _counted(self, group: PodGroup, key: GangKey, pods: list[Pod]) -> CountedPriority | None:
+    def _count_priority(
+        self, group: PodGroup, key: GangKey, pods: list[Pod]
+    ) -> CountedPriority | None:
         """How far the priority of a PodGroup counts; a native one's number before its class."""
         named = self._priorities.items.get(ObjectKey("", group.priority_class))
         number = group.native.priority if group.native is not None else None
-        limits = self._quotas.limits(key.namespace)
+        limits = self._quotas.namespace_limits(key.namespace)
         if number is None or (named is not None and named.value == number):
             if named is None:
                 return None
-            return limits.count(named, pods, field="priorityClassName")
+            return limits.count_priority(named, pods, field="priorityClassName")
         return limits.count_number(number, self._priorities.items.values(), pods)
 
     def _by_class_of(self, pods: Iterable[Pod]) -> bool | None:

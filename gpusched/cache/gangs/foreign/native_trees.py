@@ -57,45 +57,45 @@ class NativeTrees:
         self._children: dict[ObjectKey, set[Node]] = {}
         self._parents: dict[Node, ObjectKey] = {}
 
-    def note(self, kind: str, key: ObjectKey) -> set[GangKey]:
+    def note_group(self, kind: str, key: ObjectKey) -> set[GangKey]:
         """A group was put or dropped.
 
         Returns:
             All keys of gangs that may be other ones by that.
         """
         if kind == "PodGroup" and not self._composites.items and not self._parents:
-            found = self._find(kind, key)
+            found = self._find_group(kind, key)
             if found is None or found.native is None or not found.native.parent:
                 return {GangKey(kind, *key)}
         node = (kind, key)
-        touched = self._around(node)
+        touched = self._groups_around(node)
         before = self._parents.pop(node, None)
         if before is not None:
             self._children[before].discard(node)
             if not self._children[before]:
                 del self._children[before]
-        group = self._find(kind, key)
+        group = self._find_group(kind, key)
         if group is not None and group.native is not None and group.native.parent:
             parent = ObjectKey(key.namespace, group.native.parent)
             self._parents[node] = parent
             self._children.setdefault(parent, set()).add(node)
-        return touched | self._around(node)
+        return touched | self._groups_around(node)
 
     def top_of(self, key: GangKey) -> GangKey | None:
         """The gang of the tree that a PodGroup is in; None where it is in none."""
         node: Node = (key.kind, ObjectKey(key.namespace, key.name))
         if node not in self._parents:
             return None
-        return GangKey(COMPOSITE, *self._path(node)[-1][1])
+        return GangKey(COMPOSITE, *self._ancestor_path(node)[-1][1])
 
     def keys_around(self, key: GangKey) -> set[GangKey]:
         """Keys of all groups of the tree that one is in."""
-        return self._around((key.kind, ObjectKey(key.namespace, key.name)))
+        return self._groups_around((key.kind, ObjectKey(key.namespace, key.name)))
 
     def error_of(self, group: PodGroup) -> str | None:
         """Why a group that has a parent is held; None where it belongs to a tree that is whole."""
         node = (group.kind, group.key)
-        path = self._path(node)
+        path = self._ancestor_path(node)
         names = [key.name for _, key in path]
         top = path[-1]
         if top in self._parents:
@@ -110,12 +110,12 @@ class NativeTrees:
                 else "does not exist"
             )
             return f"its parent {COMPOSITE} {top[1]} {why}; no pod of it starts without its tree"
-        tree = self.tree(found)
+        tree = self.build_tree(found)
         return (
             f"its tree {COMPOSITE} {found.key} cannot start: {tree.error}" if tree.error else None
         )
 
-    def tree(self, root: PodGroup) -> GroupTree:
+    def build_tree(self, root: PodGroup) -> GroupTree:
         """The tree under a group that has no parent, and what is wrong with it."""
         composites: list[PodGroup] = []
         groups: list[PodGroup] = []
@@ -124,7 +124,7 @@ class NativeTrees:
             below: list[PodGroup] = []
             for group in level:
                 for kind, key in sorted(self._children.get(group.key, ())):
-                    child = self._find(kind, key)
+                    child = self._find_group(kind, key)
                     if child is not None:
                         (below if kind == COMPOSITE else groups).append(child)
             depth += bool(below)
@@ -141,11 +141,11 @@ class NativeTrees:
             error=error or _tree_error(everything),
         )
 
-    def _find(self, kind: str, key: ObjectKey) -> PodGroup | None:
+    def _find_group(self, kind: str, key: ObjectKey) -> PodGroup | None:
         store = self._composites if kind == COMPOSITE else self._groups
         return store.items.get(key)
 
-    def _path(self, node: Node) -> list[Node]:
+    def _ancestor_path(self, node: Node) -> list[Node]:
         """The group and those above it; ends with one that was seen before where they are a circle."""
         path = [node]
         while (parent := self._parents.get(path[-1])) is not None:
@@ -155,9 +155,9 @@ class NativeTrees:
             path.append(above)
         return path
 
-    def _around(self, node: Node) -> set[GangKey]:
+    def _groups_around(self, node: Node) -> set[GangKey]:
         """All groups of the tree that one is in."""
-        found = set(self._path(node))
+        found = set(self._ancestor_path(node))
         left = list(found)
         while left:
             kind, key = left.pop()

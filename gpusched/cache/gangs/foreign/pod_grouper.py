@@ -137,7 +137,7 @@ def group_pods_of_controller(
     by_class = named.preemptible if named and named.preemptible is not None else source.by_class
     origin = GangSpec(
         key=key,
-        uid=_uid(key, workload),
+        uid=_gang_uid(key, workload),
         created=first.created,
         queue=(workload.queue if workload else "") or first.queue or source.queue,
         hints=hints,
@@ -150,12 +150,12 @@ def group_pods_of_controller(
     own = max(hints.min_member, *(pod.hints.min_member for pod in pods))
     if source.rejected is not None:
         why = f"{source.rejected.field}: {source.rejected.why}"
-        message = f"{key.kind} {_owner(key, first)} cannot be used: {why}"
+        message = f"{key.kind} {_owner_name(key, first)} cannot be used: {why}"
         return ((attrs.evolve(origin, error=("InvalidSpec", message)), pods),)
     if workload is not None:
         return _sized_by_workload(origin, workload, pods, own=own)
     if source.read:
-        message = f"{key.kind} {_owner(key, first)}: it has not been seen yet"
+        message = f"{key.kind} {_owner_name(key, first)}: it has not been seen yet"
         return ((attrs.evolve(origin, error=("InvalidSpec", message)), pods),)
     return ((_sized_by_pods(origin, pods, own=own), pods),)
 
@@ -234,12 +234,12 @@ def _sized_by_pods(origin: GangSpec, pods: Sequence[Pod], *, own: int) -> GangSp
     return attrs.evolve(origin, min_member=least, warning=remark)
 
 
-def _owner(key: GangKey, first: Pod) -> str:
+def _owner_name(key: GangKey, first: Pod) -> str:
     owner = first.family.owner if first.family is not None else ""
     return f"{key.namespace}/{owner or key.name}"
 
 
-def _uid(key: GangKey, workload: ForeignWorkload | None) -> UID:
+def _gang_uid(key: GangKey, workload: ForeignWorkload | None) -> UID:
     """The controller's; its groups add their names, and where no object is, names must do."""
     if workload is None:
         return UID(f"/{key.kind}/{key.namespace}/{key.name}")

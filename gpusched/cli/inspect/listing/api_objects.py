@@ -128,7 +128,7 @@ async def read_objects(
     pods = await items_of("pods")
     refused_pods = [each for each in put_objects(cache, "pods", pods) if isinstance(each, Rejected)]
     return ApiObjects(
-        snapshot=cache.snapshot(now),
+        snapshot=cache.take_snapshot(now),
         told=told,
         objects=objects,
         pods={key_of(pod): pod for pod in pods},

@@ -79,7 +79,7 @@ class DeviceClaims:
                 self.extended.assume(claim, consumers[0])
                 continue
             assumed = AssumedClaim(claim.uid, claim.allocation, tuple(consumers))
-            self._cache.devices.assume(claim.key, assumed)
+            self._cache.devices.assume_claim(claim.key, assumed)
 
     def forget(self, gang: GangBind) -> None:
         """The gang is not bound: what the API shows of its claims counts again, once that is known."""

@@ -51,7 +51,7 @@ class ExtendedClaims:
     def __init__(self, calls: PreemptionCalls, cache: Cache, patch: PatchClaim) -> None:
         self._calls = calls
         self._devices = cache.devices
-        self._pod = cache.pod
+        self._pod = cache.find_pod
         self._patch = patch
         self._uncertain: set[ObjectKey] = set()
         """Claims that may have, or may still get, the devices of a write without an answer."""
@@ -80,7 +80,7 @@ class ExtendedClaims:
 
     def is_open(self, key: ObjectKey) -> bool:
         """Whether a claim is being made, and what became of its writes is not in doubt."""
-        return self._devices.made(key) is not None and key not in self._uncertain
+        return self._devices.claim_being_made(key) is not None and key not in self._uncertain
 
     async def write(self, claim: ClaimBind, pod: ClaimConsumer, fence: str) -> str:
         """Make the claim with its devices and tell the pod; empty when that is done, else why not."""

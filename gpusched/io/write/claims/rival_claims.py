@@ -89,7 +89,7 @@ class RivalClaims:
         return now - self._seen_at < _REMEMBERED_S
 
     def _is_ours(self, claim: ResourceClaim) -> bool:
-        pod = self._cache.pod(claim.owner) if claim.owner else None
+        pod = self._cache.find_pod(claim.owner) if claim.owner else None
         if pod is not None:
             return pod.scheduler in self._cache.schedulers
         group = self._cache.charges.claims.group_of(claim.owner)
@@ -102,7 +102,7 @@ class RivalClaims:
         given = []
         for claim, _ in claims_of(gang):
             known = self._cache.devices.claims.items.get(claim.key)
-            known = known or self._cache.devices.made(claim.key)
+            known = known or self._cache.devices.claim_being_made(claim.key)
             if known is not None:
                 given.append(attrs.evolve(known, allocation=known.allocation or claim.allocation))
         for device, holders in devices_given_twice(self._cache.devices, given):

@@ -246,7 +246,7 @@ class UnboundClaims:
         """Whether the pod is there and neither has a node nor is about to get one; of a group, no member."""
         if group is not None:
             return self._is_group_unbound(group)
-        pod = self._cache.pod(uid)
+        pod = self._cache.find_pod(uid)
         return pod is not None and not pod.node and self._cache.ledger.get(uid) is None
 
     def _is_group_unbound(self, group: GangKey) -> bool:

@@ -254,7 +254,7 @@ class VolumeBinder:
         node = self._cache.rows.get(bind.node)
         if node is None:
             return f"node {bind.node} is gone"
-        volume = self._cache.storage.view().match(claim, node, taken)
+        volume = self._cache.storage.build_catalog().match(claim, node, taken)
         if volume is None:
             return await self._calls.select_node(claim, bind.node, fence=fence)
         taken.add(volume.name)
@@ -264,7 +264,7 @@ class VolumeBinder:
         """What went wrong; and a claim that still waits, as words."""
         waits_for = ""
         for bind in gang.binds:
-            pod = self._cache.pod(bind.uid)
+            pod = self._cache.find_pod(bind.uid)
             if pod is None or pod.deleting or pod.node:
                 return f"pod {bind.key} is gone or bound", ""
             for claim in self._open_claims(bind):
@@ -276,7 +276,7 @@ class VolumeBinder:
 
     def _open_claims(self, bind: PodBind) -> list[PersistentVolumeClaim]:
         """Claims of the pod that have no volume yet."""
-        pod = self._cache.pod(bind.uid)
+        pod = self._cache.find_pod(bind.uid)
         if pod is None or not pod.claims:
             return []
         claims = self._cache.storage.claims.items

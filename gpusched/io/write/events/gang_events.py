@@ -57,7 +57,7 @@ def event_object(status: GangStatus, cache: StatusCache) -> ObjectRef:
     """The gang's object; a pod where there is none: users look there then."""
     gang = status.gang
     key = ObjectKey(gang.namespace, gang.name)
-    pod = cache.pod(status.waiting_pods[0][1]) if status.waiting_pods else None
+    pod = cache.find_pod(status.waiting_pods[0][1]) if status.waiting_pods else None
     group = find_group(cache, gang)
     missing = gang.kind in WITHOUT_OBJECT or (gang.kind in GROUP_KINDS and group is None)
     if pod is not None and missing:

@@ -50,7 +50,7 @@ class PodWrite:
 
     def needed(self, cache: StatusCache, written: WrittenStatus | None) -> Pod | None:
         """The pod, if it is to be told. None that is bound, gated or ending ever is."""
-        pod = cache.pod(self.uid)
+        pod = cache.find_pod(self.uid)
         if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
             return None
         same = self.shown(pod, written) == self.reason_and_message
@@ -104,7 +104,7 @@ class MemberWrite:
         self, cache: StatusCache, written: WrittenStatus | None, now: float
     ) -> StatusRequest | None:
         """The patch of the pod's condition; None when nothing changes."""
-        pod = cache.pod(self.uid)
+        pod = cache.find_pod(self.uid)
         if pod is None or not pod.holds or pod.deleting:
             return None
         shown = (GANG_WHOLE, "False" if pod.broken_since else "True")

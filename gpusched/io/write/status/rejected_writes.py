@@ -130,7 +130,7 @@ class RejectedPodWrite:
     ) -> StatusRequest | None:
         """The patch that says what is wrong with the pod; None when it is said."""
         rejected = self.rejected
-        if cache.pod(rejected.uid) is not None:
+        if cache.find_pod(rejected.uid) is not None:
             return None  # it can be believed by now
         ours = written is not None and written.seen == rejected.resource_version
         shown = (

@@ -335,7 +335,7 @@ class StatusWriter:
         if status.gang.kind == "Pod":
             return
         for key, uid in status.waiting_pods[: limits.POD_EVENTS_MAX]:
-            pod = self._cache.pod(uid)
+            pod = self._cache.find_pod(uid)
             if pod is None or without_numbers(pod.unschedulable) == without_numbers(ask.message):
                 continue
             self.events.record(
@@ -406,10 +406,10 @@ class StatusWriter:
                 (shown.status == "True", shown.reason, shown.message) if shown else (False, "", "")
             )
         if status.is_scheduled:
-            pod = self._cache.pod(status.uid)
+            pod = self._cache.find_pod(status.uid)
             ours = pod is not None and bool(pod.fence) and pod.fence == self._lease.fence
             return not ours and status.uid not in self._bound, "", ""
-        pod = self._cache.pod(status.waiting_pods[0][1]) if status.waiting_pods else None
+        pod = self._cache.find_pod(status.waiting_pods[0][1]) if status.waiting_pods else None
         if pod is None or not pod.unschedulable_reason:
             return False, "", ""
         return False, status.scheduled.reason, pod.unschedulable

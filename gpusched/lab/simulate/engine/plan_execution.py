@@ -95,10 +95,10 @@ class PlanExecutor:
     def _bind(self, gang: GangBind) -> None:
         world = self._world
         for bind in gang.binds:
-            pod, obj = world.cache.pod(bind.uid), world.objects.get("pods", bind.key)
+            pod, obj = world.cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
             if pod is None or obj is None:
                 raise InvariantBroken(f"pod {bind.key} was given a place and does not exist")
-            world.cache.assume(pod, bind.node, bind.slots)
+            world.cache.assume_binding(pod, bind.node, bind.slots)
             notes = {"gpusched.io/fence": _FENCE, "gpusched.io/plan": gang.plan_id}
             if bind.rank >= 0:
                 notes["gpusched.io/rank"] = str(bind.rank)
@@ -252,7 +252,7 @@ class PlanExecutor:
         world = self._world
         named = {uid for uid, _ in status.nominated}
         for key, uid in status.waiting_pods:
-            pod = world.cache.pod(uid)
+            pod = world.cache.find_pod(uid)
             if pod is None or not pod.nominated or uid in named:
                 continue
             obj = world.objects.get("pods", key)

@@ -64,7 +64,7 @@ class SimulatedPods:
         """A pod comes into being; None for one that is not ours or cannot be believed."""
         world = self._world
         made = world.objects.create(world.priority_of(obj), now=world.now)
-        pod = world.cache.pod(UID(made["metadata"]["uid"]))
+        pod = world.cache.find_pod(UID(made["metadata"]["uid"]))
         if pod is None or pod.scheduler not in world.cache.schedulers:
             return None  # what is not ours stays where it is
         live = self._enter(pod, made)

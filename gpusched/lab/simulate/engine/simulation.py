@@ -191,7 +191,7 @@ class Simulation:
         config = case.config
         self.case = case
         self.cache = Cache(config.scheduler_names)
-        self.cache.rows.use(config.layouts or load_shipped_layouts())
+        self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())
         self.cache.use_limits(config.limits)
         self.cache.use_priority_rules(config)
         self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
@@ -285,7 +285,7 @@ class Simulation:
     def _session(self) -> None:
         world, config = self.world, self.case.config
         self._begun, self._idle_at = None, None
-        snapshot = self.cache.snapshot(world.wall)
+        snapshot = self.cache.take_snapshot(world.wall)
         self._snapshot, self._terms = snapshot, None
         self._guard.begin_session()
         decision = decide(
@@ -350,7 +350,7 @@ class Simulation:
         row_of = snapshot.nodes.row
         rows = [row_of[pod.node] for pod in job.live.values() if pod.node in row_of]
         found = []
-        for level in self._session_cache.levels(
+        for level in self._session_cache.topology_levels(
             snapshot.nodes, snapshot.topologies, snapshot.devices.slices
         ):
             domains = {int(level.domain[row]) for row in rows}
@@ -381,7 +381,7 @@ class Simulation:
         world, case = self.world, self.case
         seconds = world.now if case.until is None else case.until
         waiting = [job for job in world.lives.jobs.values() if job.started is None]
-        nodes = node_lives(self.cache.snapshot(world.wall).nodes.nodes, seconds=seconds)
+        nodes = node_lives(self.cache.take_snapshot(world.wall).nodes.nodes, seconds=seconds)
         pods, jobs = world.lives.pod_lives(), world.lives.job_lives()
         return RunRecord(
             name=case.name,

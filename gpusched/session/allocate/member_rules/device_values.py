@@ -62,7 +62,7 @@ def hold_options(session: Session, gang: Gang, *, later: bool = False) -> HoldOp
     selected = devices.report.selected_devices(classes, request.requests)
     kept = [
         each
-        for pod in _members(session, gang)
+        for pod in _claiming_members(session, gang)
         for each in devices.report.devices_of(pod, request.requests)
     ]
     found = choose_holds(request, selected, kept)
@@ -96,7 +96,7 @@ def _named(gang: Gang) -> str:
     return " and ".join([*parts, *(["one type"] if request.same_type else [])])
 
 
-def _members(session: Session, gang: Gang) -> Iterator[Pod]:
+def _claiming_members(session: Session, gang: Gang) -> Iterator[Pod]:
     """Members that have places, and those that wait, whose named claims may have devices."""
     for member in gang.placed:
         yield member.pod
@@ -203,16 +203,16 @@ class _ValueSearch:
     def best_of(self, options: HoldOptions) -> Unschedulable | None:
         """Take the best place of all values; or why none has one."""
         self._proven = options.all
-        found = [each for hold in options.holds if (each := self._try(hold)) is not None]
+        found = [each for hold in options.holds if (each := self._try_hold(hold)) is not None]
         if not found:
-            return self._refusal(options)
+            return self._build_refusal(options)
         best = min(found, key=lambda each: each.order)
         if best is not found[-1] or best.hold != options.holds[-1]:
-            self._try(best.hold)
+            self._try_hold(best.hold)
         self._statement.proof = self._proof_of(best, found)
         return None
 
-    def _try(self, hold: DeviceHold) -> _Trial | None:
+    def _try_hold(self, hold: DeviceHold) -> _Trial | None:
         """Place the gang under a hold, in place of where it was; None and no place where it cannot be."""
         session, statement = self._session, self._statement
         statement.rollback(self._start)
@@ -224,17 +224,17 @@ class _ValueSearch:
                 members = len(statement.assignments)
                 return _Trial(hold, members, statement.proof, statement.terms)
             statement.rollback(self._start)
-            reach = self._reach()
+            reach = self._count_fitting()
         if self._furthest is None or reach > self._furthest[0]:
             self._furthest = (reach, hold, refusal)
         if any(each.outcome is SearchOutcome.UNKNOWN for each in session.searches[searches:]):
             self._proven = False
         return None
 
-    def _reach(self) -> int:
+    def _count_fitting(self) -> int:
         """Members that fit now, each class for itself."""
         return sum(
-            self._session.class_info(pod_set.pod_class).class_fit.total(
+            self._session.class_info(pod_set.pod_class).class_fit.count_fitting(
                 None, most=len(pod_set.pods)
             )
             for pod_set in self._gang.pod_sets
@@ -252,7 +252,7 @@ class _ValueSearch:
                 break
         return best.proof
 
-    def _refusal(self, options: HoldOptions) -> Unschedulable:
+    def _build_refusal(self, options: HoldOptions) -> Unschedulable:
         assert self._furthest is not None, "at least one value was tried"
         reach, hold, refusal = self._furthest
         tried = len(options.holds)

@@ -41,7 +41,9 @@ class OwnPodRules:
     together: tuple[str, ...]
     rises: bool
 
-    def caps(self, session: Session, levels: Sequence[DomainLevel]) -> tuple[MemberCap, ...]:
+    def build_member_caps(
+        self, session: Session, levels: Sequence[DomainLevel]
+    ) -> tuple[MemberCap, ...]:
         """The limits as caps of a problem with these levels."""
         return tuple(
             _member_cap(session, levels, limit, counted)
@@ -57,7 +59,7 @@ def own_pod_rules(session: Session, gang: Gang) -> OwnPodRules | None:
     for number, info in enumerate(infos):
         if info is None:
             return None
-        limits = [] if info.gate is None else info.gate.limits()
+        limits = [] if info.gate is None else info.gate.domain_limits()
         if limits is None:
             return None
         for limit in limits:
@@ -161,7 +163,7 @@ def level_of_label(session: Session, key: str) -> str | None:
     """
     if not key:
         return ""
-    numbers = session.pod_counts.domains(key)
+    numbers = session.pod_counts.domain_numbers(key)
     level = next(
         (each for each in session.levels if each.label == key and not each.on_request), None
     )
@@ -187,7 +189,7 @@ def _member_cap(
     name = level_of_label(session, limit.key)
     if not name:
         return MemberCap(roles=counted, most=room)
-    numbers = session.pod_counts.domains(limit.key)
+    numbers = session.pod_counts.domain_numbers(limit.key)
     known = numbers >= 0
     by_node[known] = room[numbers[known]]
     index = next((i for i, level in enumerate(levels) if level.name == name), NODES)

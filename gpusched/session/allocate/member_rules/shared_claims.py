@@ -65,7 +65,7 @@ def place_with_shared_claims(
     shared = _shared_by_pods(session, gang)
     if not shared:
         return place()
-    return _Choices(session, gang, statement, shared).place(place)
+    return _Choices(session, gang, statement, shared).place_with_choices(place)
 
 
 def _shared_by_pods(session: Session, gang: Gang) -> list[_SharedByPods]:
@@ -107,9 +107,9 @@ class _Choices:
         self._first: Unschedulable | None = None
         self._lacking: Unschedulable | None = None
 
-    def place(self, place: Place) -> Unschedulable | None:
+    def place_with_choices(self, place: Place) -> Unschedulable | None:
         """The first choice with which the gang gets its places; else why there is none."""
-        if self._try(0, {}, place):
+        if self._try_choices(0, {}, place):
             if self._tries > 1 or self._looks > 1:
                 # Best for the nodes of its shared devices; others were not compared.
                 self._statement.proof, self._statement.terms = "", ()
@@ -129,10 +129,10 @@ class _Choices:
             ),
         )
 
-    def _try(self, number: int, chosen: Mapping[UID, Bools], place: Place) -> bool:
+    def _try_choices(self, number: int, chosen: Mapping[UID, Bools], place: Place) -> bool:
         """Choose for the claims from this number on, and place."""
         if number == len(self._shared):
-            return self._place(place)
+            return self._place_within_choice(place)
         shared = self._shared[number]
         some = False
         for rows in self._node_sets(shared):
@@ -140,18 +140,18 @@ class _Choices:
                 return False
             self._looks += 1
             mark = self._statement.checkpoint()
-            with self._session.devices.search.choosing({shared.claim.uid: rows}):
+            with self._session.devices.search.choose_for_nodes({shared.claim.uid: rows}):
                 now = {**chosen, shared.claim.uid: rows}
                 if int(rows.sum()) != 1 or self._place_users(shared, int(rows.argmax()), now):
                     some = True
-                    if self._try(number + 1, now, place):
+                    if self._try_choices(number + 1, now, place):
                         return True
                 self._statement.rollback(mark)
         if not some and self._lacking is None:
             self._lacking = _explain_lacking(self._session, shared)
         return False
 
-    def _place(self, place: Place) -> bool:
+    def _place_within_choice(self, place: Place) -> bool:
         """Place the gang within what is chosen, without what was placed to find that."""
         tried = self._statement.assignments
         self._statement.rollback(self._start)
@@ -168,7 +168,7 @@ class _Choices:
     def _node_sets(self, shared: _SharedByPods) -> Iterator[Bools]:
         """Sets of nodes that reach devices for a claim: several with devices in common, then single ones."""
         devices = self._session.devices
-        for rows in devices.reaches.common():
+        for rows in devices.reaches.common_sets():
             if devices.search.allocate_wide(shared.claim, rows) is not None:
                 yield rows
         room = _users_by_row(self._session, shared, all_start=self._all_start)

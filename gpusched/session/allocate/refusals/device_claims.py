@@ -103,7 +103,7 @@ def device_shortage(
         return None
     class_fit = session.class_info(pod_class).class_fit
     rows = class_fit.allowed if area.rows is None else class_fit.allowed & area.rows
-    room = class_fit.total(area.rows, most=count)
+    room = class_fit.count_fitting(area.rows, most=count)
     bounded = (
         ", more were not found in time" if session.devices.counts.is_bounded(pod_class) else ""
     )
@@ -140,7 +140,7 @@ def _requests_text(
     session: Session, pod_class: PodClass, count: int, rows: Sequence[int], fits: Ints
 ) -> str:
     holders = session.cycle_state.get_or_make(_DeviceHolders, lambda: _DeviceHolders(session))
-    found = holders.describe(session, pod_class, rows, fits)
+    found = holders.describe_shortages(session, pod_class, rows, fits)
     shared = {each.ready.name for each in session.devices.claims.class_claims(pod_class).shared}
     lacking = [
         each
@@ -150,7 +150,7 @@ def _requests_text(
     if not lacking:
         # Each request would find enough: it is their combination, or where the devices are.
         open_rows = [row for row in rows if fits[row]]
-        relief = holders.relief(session, pod_class, open_rows, most=count)
+        relief = holders.describe_relief(session, pod_class, open_rows, most=count)
     else:
         relief = ""
     told = lacking or found
@@ -172,7 +172,7 @@ class _DeviceHolders:
         self._found: dict[Hashable, list[RequestShortage]] = {}
         devices = session.devices
         self._reliefs: dict[Hashable, str] = {}
-        self._kept = session.cache.devices.shortages(
+        self._kept = session.cache.devices.known_shortages(
             devices.inventory, session.snapshot.devices, self._names
         )
         if not self._kept.holders:
@@ -180,7 +180,7 @@ class _DeviceHolders:
                 holder = self._names.get(uid, shorten(name))
                 self._kept.holders.setdefault(device, []).append(holder)
 
-    def describe(
+    def describe_shortages(
         self, session: Session, pod_class: PodClass, rows: Sequence[int], fits: Ints
     ) -> list[RequestShortage]:
         """What keeps devices from each request of a class; the same while nothing else was given.
@@ -192,7 +192,7 @@ class _DeviceHolders:
             fits: pods that each node would take without claims, shape (nodes,).
         """
         devices, held = session.devices, self._kept.holders
-        asked = (_asked(session, pod_class), tuple(rows), (fits > 0).tobytes())
+        asked = (_asked_claims(session, pod_class), tuple(rows), (fits > 0).tobytes())
         later = session.node_usage.later
         latest = (asked, devices.moves, later)
         known = self._found.get(latest)
@@ -217,12 +217,12 @@ class _DeviceHolders:
         self._found[latest] = known
         return known
 
-    def relief(
+    def describe_relief(
         self, session: Session, pod_class: PodClass, rows: Sequence[int], *, most: int
     ) -> str:
         """What would help, see ``DeviceRoom.reliefs``; the same while devices do not change hands."""
         devices = session.devices
-        asked = (_asked(session, pod_class), tuple(rows), most)
+        asked = (_asked_claims(session, pod_class), tuple(rows), most)
         later = session.node_usage.later
         latest = (asked, devices.moves, later)
         known = self._reliefs.get(latest)
@@ -232,13 +232,13 @@ class _DeviceHolders:
             known = found.get(key)
             if known is None:
                 known = found[key] = reliefs_text(
-                    devices.report.reliefs(pod_class, rows, most=most)
+                    devices.report.find_reliefs(pod_class, rows, most=most)
                 )
             self._reliefs[latest] = known
         return known
 
 
-def _asked(session: Session, pod_class: PodClass) -> Hashable:
+def _asked_claims(session: Session, pod_class: PodClass) -> Hashable:
     """What pods of a class ask for, shared claims and their own."""
     claims = session.devices.claims.class_claims(pod_class)
     own = tuple([(each.name, each.sort) for each in claims.own])

@@ -66,7 +66,7 @@ class Shortage:
     def reason_and_sentence(self, count: int) -> tuple[Reason, str]:
         """Reason and sentence for so many pods that do not all fit."""
         total = len(self.node_usage.nodes) if self.within is None else int(self.within.sum())
-        failed = self.failed()
+        failed = self.failed_filters_text()
         if failed:
             return Reason.BACK_OFF, failed
         asked = pods_with_requests_text(count, self.pod_class)
@@ -76,9 +76,9 @@ class Shortage:
             )
         fit = self.placed
         if fit is None:
-            fit = self.class_fit.total(self.within, most=count)
+            fit = self.class_fit.count_fitting(self.within, most=count)
         message = insufficient_room_message(
-            asked, fit=fit, total=total, refused=self.causes(), where=self.where
+            asked, fit=fit, total=total, refused=self.refusal_causes(), where=self.where
         )
         never = never_fits(self.pod_class, self.node_usage, self.class_fit.fixed)
         if never:
@@ -89,7 +89,7 @@ class Shortage:
             message = truncate_message(f"{message}; even empty they have room for {room} only")
         return Reason.INSUFFICIENT_RESOURCES, message
 
-    def failed(self) -> str:
+    def failed_filters_text(self) -> str:
         """That a filter gave no answer and so no node is accepted; empty when all did."""
         for each, mask in zip(self.filters, self.refused, strict=True):
             if each.failed and len(mask) and mask.all():
@@ -112,7 +112,7 @@ class Shortage:
             fits = np.minimum(fits, gpus * (DEVICE // self.node_usage.parts_of(ask.share)))
         return np.where(rows, np.minimum(fits, most), 0)
 
-    def causes(self) -> list[tuple[int, str]]:
+    def refusal_causes(self) -> list[tuple[int, str]]:
         """Numbers of nodes and why they take none more, the largest first."""
         nodes = self.node_usage.nodes
         left = np.ones(len(nodes), dtype=np.bool_) if self.within is None else self.within.copy()
@@ -121,7 +121,7 @@ class Shortage:
             hit = int((left & mask).sum())
             if hit:
                 rows = np.flatnonzero(left & mask).tolist()
-                words = each.words(self.pod_class, [nodes.nodes[row] for row in rows])
+                words = each.refusal_text(self.pod_class, [nodes.nodes[row] for row in rows])
                 causes.append((hit, words))
             left &= ~mask
         causes += self._causes_of_full_nodes(left & (self.class_fit.fits == 0))
@@ -376,7 +376,7 @@ def _no_domain_ever_text(
     session: Session, pod_set: PodSet, level: TopologyLevel, needed: int
 ) -> str:
     """That no domain could hold so many even if nothing ran there; empty where one could."""
-    shortage = _shortage(session, pod_set, None)
+    shortage = _measure_shortage(session, pod_set, None)
     allowed = shortage.class_fit.fixed & (level.domain >= 0)
     if allowed.any():
         never = never_fits(pod_set.pod_class, session.node_usage, allowed)
@@ -397,15 +397,17 @@ def _explain_failed_filter(session: Session, gang: Gang) -> Unschedulable | None
     if not session.hooks.faults:
         return None
     for pod_set in gang.pod_sets:
-        failed = _shortage(session, pod_set, None).failed() if pod_set.pods else ""
+        failed = (
+            _measure_shortage(session, pod_set, None).failed_filters_text() if pod_set.pods else ""
+        )
         if failed:
             return Unschedulable(Reason.BACK_OFF, failed)
     return None
 
 
-def _shortage(session: Session, pod_set: PodSet, within: Bools | None) -> Shortage:
+def _measure_shortage(session: Session, pod_set: PodSet, within: Bools | None) -> Shortage:
     info = session.pod_info(pod_set.pods[0])
-    filters, refused = session.class_infos.causes(info)
+    filters, refused = session.class_infos.refusal_causes(info)
     return Shortage(
         pod_class=pod_set.pod_class, node_usage=session.node_usage, class_fit=info.class_fit, filters=filters,
         refused=refused, within=within,
@@ -413,8 +415,8 @@ def _shortage(session: Session, pod_set: PodSet, within: Bools | None) -> Shorta
 
 
 def _causes_text(session: Session, pod_set: PodSet, inside: Bools) -> str:
-    shortage = _shortage(session, pod_set, inside)
-    causes = ", ".join(node_cause_text(*cause) for cause in shortage.causes()[:3])
+    shortage = _measure_shortage(session, pod_set, inside)
+    causes = ", ".join(node_cause_text(*cause) for cause in shortage.refusal_causes()[:3])
     return f"of its {nodes_text(int(inside.sum()))} {causes}" if causes else ""
 
 
@@ -505,7 +507,7 @@ def _pods_that_fit_by_domain(
     """How many of so many members of a pod set each domain of a level takes, with nothing else new in it."""
     class_fit = session.class_info(pod_set.pod_class).class_fit
     return [
-        min(count, class_fit.total(level.domain == number, most=count))
+        min(count, class_fit.count_fitting(level.domain == number, most=count))
         for number in range(len(level.names))
     ]
 
@@ -526,7 +528,7 @@ def explain_shortage(
     lacking = device_shortage(session, pod_set.pod_class, count, area)
     if lacking is not None:
         return lacking
-    if info.gate is None and info.class_fit.total(area.rows, most=count) >= count:
+    if info.gate is None and info.class_fit.count_fitting(area.rows, most=count) >= count:
         alone = pods_with_requests_text(count, pod_set.pod_class)
         verb, they = ("finds", "it") if count == 1 else ("find", "they")
         message = (
@@ -534,7 +536,7 @@ def explain_shortage(
         )
         return Unschedulable(Reason.INSUFFICIENT_RESOURCES, truncate_message(message))
     with session.view.told_of(pod_set.pods):
-        filters, refused = session.class_infos.causes(info)
+        filters, refused = session.class_infos.refusal_causes(info)
     shortage = Shortage(
         pod_class=pod_set.pod_class,
         node_usage=session.node_usage,

@@ -32,7 +32,7 @@ def preemption_claimants(
         and gang.pending
         and (gang.missing_members or not gang.placed)
         and session.outcomes.is_admitted(gang)
-        and not session.nominations.has(gang)
+        and not session.nominations.has_nomination(gang)
         and not session.placements.assigned(gang)
         and gang.ready_members + gang.pending >= gang.min_member
         and not first_refusal(session.hooks.ready_checks, gang).refuses

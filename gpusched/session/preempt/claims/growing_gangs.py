@@ -58,7 +58,7 @@ class GrowingGangs:
         self._only = queues[0] if len(queues) == 1 else ""
         self._minima = self._waiting_minima(waiting)
         gangs = started_gangs(session).values() if starting else session.gangs
-        growing = [gang for gang in gangs if self._grows(gang)]
+        growing = [gang for gang in gangs if self._can_grow(gang)]
         of_queue = Counter(gang.queue for gang in growing)
         self._claimants = {
             gang.key: claimants
@@ -72,7 +72,7 @@ class GrowingGangs:
         return [
             claimants.pop(0)
             for claimants in self._claimants.values()
-            if claimants and not nominations.has(claimants[0])
+            if claimants and not nominations.has_nomination(claimants[0])
         ]
 
     @property
@@ -90,13 +90,16 @@ class GrowingGangs:
         found: dict[str, Resources] = {}
         checks = self._session.hooks.reclaim_checks
         for gang in waiting:
-            if self._session.nominations.has(gang) or first_refusal(checks, gang).refuses:
+            if (
+                self._session.nominations.has_nomination(gang)
+                or first_refusal(checks, gang).refuses
+            ):
                 continue
             asked = self._session.view.minimum(gang)
             found[gang.queue] = found.get(gang.queue, NOTHING).plus(asked)
         return found
 
-    def _grows(self, gang: Gang) -> bool:
+    def _can_grow(self, gang: Gang) -> bool:
         session = self._session
         return bool(
             gang.placed
@@ -105,7 +108,7 @@ class GrowingGangs:
             and not gang.missing_members
             and not gang.expected_count
             and session.outcomes.is_admitted(gang)
-            and not session.nominations.has(gang)
+            and not session.nominations.has_nomination(gang)
             and (self._starting or not session.placements.assigned(gang))
             and not first_refusal(session.hooks.ready_checks, gang).refuses
         )
@@ -119,9 +122,9 @@ class GrowingGangs:
             pods = tuple(pod for pod in pod_set.pods if pod.may_preempt and not is_expected(pod))
             pods = tuple(in_pod_order(pods, self._session.hooks.pod_orders))
             asked = attrs.evolve(pod_set, pods=pods)
-            count = self._allowed(gang, asked)
+            count = self._allowed_members(gang, asked)
             if not count and pods and self._tells:
-                self._tell(gang, self.may_claim(growing_claimant(gang, [(asked, 1)])))
+                self._append_message(gang, self.may_claim(growing_claimant(gang, [(asked, 1)])))
             count = min(count, -(-count // alike))
             while count:
                 found.append(growing_claimant(gang, [(asked, count)]))
@@ -135,13 +138,13 @@ class GrowingGangs:
                     found.append(claimant)
         return found
 
-    def _tell(self, gang: Gang, verdict: Verdict) -> None:
+    def _append_message(self, gang: Gang, verdict: Verdict) -> None:
         """Add to the message why no room is made for its growth, where it waits for room."""
         waits = self._session.outcomes.refusal(gang)
         if waits is not None and waits.reason == Reason.INSUFFICIENT_RESOURCES:
             self._session.outcomes.extend_refusal(gang, verdict.message)
 
-    def _allowed(self, gang: Gang, pod_set: PodSet) -> int:
+    def _allowed_members(self, gang: Gang, pod_set: PodSet) -> int:
         """How many of these members policies let the gang ask for."""
         low, high = 0, len(pod_set.pods)
         while low < high:

@@ -43,13 +43,13 @@ def extras_of_native_groups(
     return [
         claimants
         for gang in session.gangs
-        if _grows(session, gang)
+        if _can_grow(session, gang)
         and has_victims(gang)
         and (claimants := _claimants_for(session, gang))
     ]
 
 
-def _grows(session: Session, gang: Gang) -> bool:
+def _can_grow(session: Session, gang: Gang) -> bool:
     native = gang.pod_group is not None and gang.pod_group.native is not None
     return bool(
         native
@@ -59,7 +59,7 @@ def _grows(session: Session, gang: Gang) -> bool:
         and not gang.missing_members
         and not gang.expected_count
         and session.outcomes.is_admitted(gang)
-        and not session.nominations.has(gang)
+        and not session.nominations.has_nomination(gang)
         and not session.placements.assigned(gang)
         and not first_refusal(session.hooks.ready_checks, gang).refuses
     )

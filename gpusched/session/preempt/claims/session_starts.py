@@ -33,7 +33,7 @@ def nominated_gangs(session: Session) -> dict[GangKey, Gang]:
     return {
         gang.key: gang_with_starts(session, gang, places)
         for gang, places in session.placements.by_gang_with_nominations()
-        if gang.terms.preemptible and session.nominations.has(gang)
+        if gang.terms.preemptible and session.nominations.has_nomination(gang)
     }
 
 

@@ -92,7 +92,7 @@ class ChainCheck:
         asked = [*ends, *(each for each in remade if not each.ends)][:VICTIMS_ASKED_MAX]
         by_key = {each.gang.key: each for each in asked}
         with ExitStack() as supposed:
-            supposed.enter_context(self._charged(claimant, statement.assignments))
+            supposed.enter_context(self._charge_places(claimant, statement.assignments))
             for gang in in_queue_order(session, [each.gang for each in asked]):
                 each = by_key[gang.key]
                 rules = claim_rules(session, self._known_victims()) if each.ends else ()
@@ -103,7 +103,7 @@ class ChainCheck:
                     return each.victim
                 found = self._finds_room(gang, supposed) if each.ends else ()
                 if found is None:
-                    evicts = self._evicts(gang, statement)
+                    evicts = self._would_evict(gang, statement)
                     if evicts:
                         self._stay.add(alike)
                 else:
@@ -127,9 +127,9 @@ class ChainCheck:
         victims = Victims(session, only=there)
         rules = claim_rules(session, victims)
         with ExitStack() as supposed:
-            supposed.enter_context(self._charged(claimant, statement.assignments))
+            supposed.enter_context(self._charge_places(claimant, statement.assignments))
             for gang in self._waiting_gangs():
-                if gang.key == claimant.key or session.nominations.has(gang):
+                if gang.key == claimant.key or session.nominations.has_nomination(gang):
                     continue
                 taking = [each for each in rules if self._may_take(each, gang, there)]
                 if not taking or self._finds_room(gang, supposed) is not None:
@@ -138,7 +138,7 @@ class ChainCheck:
                     if self._trials >= TRIALS_MAX:
                         return None
                     self._trials += 1
-                    if self._trial(each.victims, victims, gang) and not self._evicts(
+                    if self._trial(each.victims, victims, gang) and not self._would_evict(
                         gang, statement
                     ):
                         return gang  # it has no other victims
@@ -171,7 +171,7 @@ class ChainCheck:
         session = self._session
         if not session.hooks.growth_checks or Capability.RECLAIM not in session.capabilities:
             return False
-        for growing in self._growing(remade, claimant):
+        for growing in self._grown_variants(remade, claimant):
             if self._trials >= TRIALS_MAX or self._finds_room(growing, supposed) is not None:
                 return False
             left = Victims(session, nominated=True)
@@ -181,7 +181,7 @@ class ChainCheck:
                 return True
         return False
 
-    def _growing(self, remade: RemadeGang, claimant: Gang) -> Iterator[Gang]:
+    def _grown_variants(self, remade: RemadeGang, claimant: Gang) -> Iterator[Gang]:
         """The gang with the members that it has lost and may ask for: all of a class, then fewer."""
         session, gang = self._session, remade.gang
         checks = session.hooks.growth_checks
@@ -209,7 +209,7 @@ class ChainCheck:
             and not first_refusal(session.hooks.reclaim_checks, gang).refuses
         )
 
-    def _evicts(self, gang: Gang, statement: Statement) -> bool:
+    def _would_evict(self, gang: Gang, statement: Statement) -> bool:
         """Whether others would be evicted for a gang that finds no room, after a statement."""
         session = self._session
         left = Victims(session, nominated=True)
@@ -235,14 +235,16 @@ class ChainCheck:
         supposed.callback(statement.discard)
         if place_ignoring_reservations(session, gang, statement) or not statement.assignments:
             return None
-        supposed.enter_context(self._charged(gang, statement.assignments))
+        supposed.enter_context(self._charge_places(gang, statement.assignments))
         return tuple(statement.assignments)
 
-    def _charged(self, gang: Gang, places: Sequence[Assignment]) -> AbstractContextManager[None]:
+    def _charge_places(
+        self, gang: Gang, places: Sequence[Assignment]
+    ) -> AbstractContextManager[None]:
         """Inside, the gang's queues are charged with these places."""
         path = self._session.queue_path(gang)
         moves = [(path, place.pod.pod_class.charged, 1) for place in places]
-        return self._session.queue_accounts.assuming(moves)
+        return self._session.queue_accounts.assume_moves(moves)
 
     def _known_victims(self) -> Victims:
         """Gangs that run or are nominated, those of a claim that is looked at included."""

@@ -78,17 +78,17 @@ class Nominations:
         return bool(self._nominated)
 
     # -- reading -----------------------------------------------------------------------------
-    def has(self, gang: Gang) -> bool:
+    def has_nomination(self, gang: Gang) -> bool:
         """Whether room is nominated for the gang, by an earlier session or by this one."""
         return gang.key in self._nominated
 
-    def places(self, gang: Gang) -> tuple[Assignment, ...]:
+    def nominated_places(self, gang: Gang) -> tuple[Assignment, ...]:
         """Places nominated for the gang's pods; none without a nomination."""
         return self._nominated.get(gang.key, ())
 
     def place_of(self, gang: Gang, uid: UID) -> Assignment | None:
         """The place nominated for one pod of the gang; None without a nomination."""
-        return next((place for place in self.places(gang) if place.pod.uid == uid), None)
+        return next((place for place in self.nominated_places(gang) if place.pod.uid == uid), None)
 
     def moved_places(self, gang: Gang) -> tuple[Assignment, ...]:
         """Places held for members of a moved gang until they are made again and placed."""
@@ -182,7 +182,7 @@ class Nominations:
     def take_back(self, gang: Gang, statement: Statement) -> None:
         """Let the statement use the room that is held for the gang; final when it is committed."""
         path = self._effects.queue_path(gang)
-        for place in (*self.places(gang), *self.moved_places(gang)):
+        for place in (*self.nominated_places(gang), *self.moved_places(gang)):
             statement.unnominate(place, path=path, lasting=gang.is_lasting)
 
     def cancel(self, gang: Gang) -> None:
@@ -199,7 +199,7 @@ class Nominations:
         self._moved.pop(gang.key, None)
 
     # -- what earlier sessions nominated -----------------------------------------------------
-    def restore(
+    def restore_nominations(
         self,
         snapshot: Snapshot,
         gangs: Mapping[GangKey, Gang],
@@ -220,7 +220,7 @@ class Nominations:
         def hold(gang: Gang, places: Sequence[Assignment]) -> tuple[Assignment, ...]:
             held = tuple(restore_nomination(usage, place) for place in places)
             for place in held:
-                pod_counts.nominate(place.pod, place.row)
+                pod_counts.count_nominated(place.pod, place.row)
                 if place.pod.pod_class.claims:
                     devices().take_again(place.pod, place.row, nominated=True)
             self._effects.charge_nominated(gang, held)
@@ -231,7 +231,7 @@ class Nominations:
         for key, move in snapshot.move_records:
             gang = gangs.get(key) or snapshot.placed_gangs.get(key)
             if gang is not None:
-                nominated = len(self.places(gang))
+                nominated = len(self.nominated_places(gang))
                 left = assignments_held_for_move(snapshot, gang, move, nominated)
                 self._moved[key] = hold(gang, left)
 

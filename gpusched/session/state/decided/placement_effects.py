@@ -38,7 +38,7 @@ class PlacementEffects:
         """The gang whose reservation the statement breaks, where that is a fault; else None."""
         if not self.enforces_reservations or self.reservations is None or statement.unnominated:
             return None
-        reserved = self.reservations.conflict(gang, statement)
+        reserved = self.reservations.find_conflict(gang, statement)
         return None if reserved is None else reserved.gang
 
     def must_leave_reservations(self, gang: Gang, statement: Statement) -> None:
@@ -63,25 +63,25 @@ class PlacementEffects:
             counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
         path = self.queue_path(gang)
         for pod_class, count in counts.values():
-            self._accounts.place(path, pod_class.charged, times=count * times)
+            self._accounts.charge_placed(path, pod_class.charged, times=count * times)
         self._charge_not_preemptible(gang, places, times=times)
 
     def charge_nominated(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Charge the gang's queues with places that its pods will have once they are free."""
         path = self.queue_path(gang)
         for place in places:
-            self._accounts.nominate(path, place.pod.pod_class.charged)
+            self._accounts.charge_nominated(path, place.pod.pod_class.charged)
         self._charge_not_preemptible(gang, places)
 
     def announce_started(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Tell reservations that the gang was given or nominated places."""
         if self.reservations is not None and places:
-            self.reservations.started(gang, places)
+            self.reservations.note_started(gang, places)
 
     def announce_unassigned(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Tell reservations that places which the gang was given are free again."""
         if self.reservations is not None and places:
-            self.reservations.unassigned(gang, places)
+            self.reservations.note_unassigned(gang, places)
 
     def _charge_not_preemptible(
         self, gang: Gang, places: Sequence[Assignment], *, times: int = 1

@@ -92,7 +92,7 @@ class Placements:
         """Gangs with places given in this session or nominated in any, sorted by key, with these."""
         for key in sorted({*self._places, *self._nominations.nominated_keys()}):
             gang = self._gangs[key]
-            places = [*self._places.get(key, ()), *self._nominations.places(gang)]
+            places = [*self._places.get(key, ()), *self._nominations.nominated_places(gang)]
             if places:
                 yield gang, places
 

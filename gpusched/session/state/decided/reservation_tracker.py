@@ -21,16 +21,16 @@ class ReservedFor(Protocol):
 class ReservationTracker(Protocol):
     """Room reserved for blocked gangs, kept in step with what the session places."""
 
-    def started(self, gang: Gang, places: Sequence[Assignment], /) -> None:
+    def note_started(self, gang: Gang, places: Sequence[Assignment], /) -> None:
         """Take note that a gang, or a part of one, was given or nominated places."""
 
-    def unassigned(self, gang: Gang, places: Sequence[Assignment], /) -> None:
+    def note_unassigned(self, gang: Gang, places: Sequence[Assignment], /) -> None:
         """Take note that places which a gang was given in this session are free again."""
 
-    def conflict(self, gang: Gang, statement: Statement, /) -> ReservedFor | None:
+    def find_conflict(self, gang: Gang, statement: Statement, /) -> ReservedFor | None:
         """The reservation that a statement for the gang would break, None when it breaks none."""
 
-    def around(
+    def exclude_reserved_room(
         self, gang: Gang, statement: Statement | None = None, /
     ) -> AbstractContextManager[None]:
         """Inside, the gang finds only room that breaks no reservation of another gang."""

@@ -111,7 +111,7 @@ class PodClassInfos:
         """Infos by pod and class: a Job that may start in several pools has pods of several."""
 
     @contextmanager
-    def confined(self, types: ConfinedTypes) -> Iterator[None]:
+    def confine_to_types(self, types: ConfinedTypes) -> Iterator[None]:
         """Inside, pods that request GPUs fit nodes with GPUs of these types alone."""
         before, self._gpu_types = self._gpu_types, types
         try:
@@ -127,7 +127,7 @@ class PodClassInfos:
     def _types_of(self, pod_class: PodClass) -> ConfinedTypes | None:
         return self._gpu_types if pod_class.gpu or pod_class.share is not None else None
 
-    def _confinement(self, pod_class: PodClass) -> Hashable:
+    def _confinement_key(self, pod_class: PodClass) -> Hashable:
         """What pods of a class are confined to now: types of GPUs, values of devices."""
         types = self._types_of(pod_class)
         return (types, self._devices().claims.hold) if pod_class.claims else types
@@ -139,15 +139,15 @@ class PodClassInfos:
 
     def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules its pods have."""
-        key = (pod_class.digest, self._confinement(pod_class))
+        key = (pod_class.digest, self._confinement_key(pod_class))
         info = self._plain.get(key)
         if info is None:
-            info = self._plain[key] = self._make(pod_class)
+            info = self._plain[key] = self._build_info(pod_class)
         else:
             info.class_fit.refresh()
         return info
 
-    def concern(self, pod_class: PodClass) -> bool:
+    def may_have_pod_rules(self, pod_class: PodClass) -> bool:
         """Whether pods of the class may have rules about other pods, or be meant by theirs."""
         concerned = self._rules_of_class(pod_class)
         return bool(concerned.filters or concerned.scorers)
@@ -156,22 +156,22 @@ class PodClassInfos:
         """Whether members of gangs of a kind may have such rules, or be meant by them."""
         known = self._concerned_kinds.get(kind)
         if known is None:
-            known = any(self.concern(each) for each in kind.classes)
+            known = any(self.may_have_pod_rules(each) for each in kind.classes)
             self._concerned_kinds[kind] = known
         return known
 
     def pod_info(self, pod: Pod) -> PodClassInfo:
         """The class of one pod, up to date, with all rules between pods."""
-        if not self.concern(pod.pod_class):
+        if not self.may_have_pod_rules(pod.pod_class):
             return self.class_info(pod.pod_class)
-        key = (pod.uid, pod.pod_class.digest, self._confinement(pod.pod_class))
+        key = (pod.uid, pod.pod_class.digest, self._confinement_key(pod.pod_class))
         info = self._by_pod.get(key)
         if info is None:
             info = self._by_pod[key] = self._info_with_rules(pod)
         info.class_fit.refresh()
         return info
 
-    def causes(self, info: PodClassInfo) -> tuple[list[Filter], list[Bools]]:
+    def refusal_causes(self, info: PodClassInfo) -> tuple[list[Filter], list[Bools]]:
         """Filters with the rows that each refuses as things stand, rules between pods last."""
         unanswered = self._hooks.unanswered
         filters = [
@@ -183,7 +183,7 @@ class PodClassInfos:
         if len(refused) > len(filters):
             filters.append(_OTHER_GPU_TYPE)
         if info.gate is not None:
-            for words, mask, failed in info.gate.refused():
+            for words, mask, failed in info.gate.refused_rows():
                 reason = _FILTER_FAILED if failed else words
                 filters.append(Filter("", reason, _refuse_nothing, failed))
                 refused.append(mask)
@@ -203,7 +203,7 @@ class PodClassInfos:
         concerned = self._rules_of_class(pod.pod_class)
         rules: list[tuple[str, PairRule]] = []
         scores: list[PairScore] = []
-        key: list[Hashable] = [pod.pod_class.digest, self._confinement(pod.pod_class)]
+        key: list[Hashable] = [pod.pod_class.digest, self._confinement_key(pod.pod_class)]
         for number, filter_ in concerned.filters:
             rule = filter_.rule(pod)
             if rule is not None:
@@ -220,24 +220,24 @@ class PodClassInfos:
         info = self._by_rule_keys.get(rule_keys)
         if info is None:
             gate = InterPodGate(self._pod_counts, rules, scores, len(self.nodes))
-            info = self._by_rule_keys[rule_keys] = self._make(pod.pod_class, gate)
+            info = self._by_rule_keys[rule_keys] = self._build_info(pod.pod_class, gate)
         return info
 
-    def accepting(self, pod_class: PodClass) -> Bools:
+    def accepting_rows(self, pod_class: PodClass) -> Bools:
         """Nodes that filters allow pods of a class, bool, shape (nodes,)."""
-        return _rows_no_filter_refuses(pod_class, self._refused(pod_class), len(self.nodes))
+        return _rows_no_filter_refuses(pod_class, self._refused_rows(pod_class), len(self.nodes))
 
-    def _refused(self, pod_class: PodClass) -> list[Bools]:
+    def _refused_rows(self, pod_class: PodClass) -> list[Bools]:
         faults = self._hooks.filter_faults
-        refused = self._session_cache.refusals(pod_class, self.nodes, self._hooks.filters)
+        refused = self._session_cache.refused_rows(pod_class, self.nodes, self._hooks.filters)
         if self._hooks.filter_faults > faults:
             self._session_cache.forget(pod_class)
         return refused
 
-    def _make(self, pod_class: PodClass, gate: InterPodGate | None = None) -> PodClassInfo:
+    def _build_info(self, pod_class: PodClass, gate: InterPodGate | None = None) -> PodClassInfo:
         nodes = self.nodes
         request = pod_class_vector(pod_class, nodes.columns)
-        refused = self._refused(pod_class)
+        refused = self._refused_rows(pod_class)
         confined = self._types_of(pod_class)
         if confined is not None:
             refused = [*refused, confined.others]
@@ -258,7 +258,7 @@ class PodClassInfos:
         if pod_class.share is not None:
             caps = _lower_by_both(caps, _shares_need_slots(nodes))
         if pod_class.claims:
-            caps = _lower_by_both(caps, self._devices().caps(pod_class))
+            caps = _lower_by_both(caps, self._devices().class_caps(pod_class))
         class_fit = ClassFit(
             node_usage, request, allowed=allowed, score=score, gate=gate, caps=caps
         )

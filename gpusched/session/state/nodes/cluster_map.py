@@ -41,7 +41,7 @@ class ClusterMap:
         self._made: dict[str, DomainLevel] = {}
         self._free: dict[tuple[bytes, tuple[str, ...], bool], TrackedArray] = {}
 
-    def levels(self, *names: str) -> tuple[DomainLevel, ...]:
+    def problem_levels(self, *names: str) -> tuple[DomainLevel, ...]:
         """Levels of problems, widest first: all but hosts, and those of these names anyway.
 
         Labels that are no level of the cluster are among them only by name; then levels are left
@@ -54,9 +54,9 @@ class ClusterMap:
             or (each.label != HOST and len(each.names) and not each.on_request)
         ]
         crossed = {name for each in chosen for name in each.crosses}.difference(names)
-        return tuple(self._level(each) for each in chosen if each.name not in crossed)
+        return tuple(self._build_level(each) for each in chosen if each.name not in crossed)
 
-    def _level(self, labelled: Labelled) -> DomainLevel:
+    def _build_level(self, labelled: Labelled) -> DomainLevel:
         made = self._made.get(labelled.name)
         if made is None:
             real = len(labelled.names)
@@ -74,24 +74,24 @@ class ClusterMap:
 
         Very many on nodes that have no slots; None as ``slot_states``. Read-only.
         """
-        return None if self._node_usage.later else self._states.left(size)
+        return None if self._node_usage.later else self._states.count_pods_left(size)
 
     def slot_states(self) -> tuple[Ints | None, SlotTables | None]:
         """The state of each node's free slots, shape (nodes,), and what it costs to take some.
 
         None for both while pipelining: which slots will be free is not known.
         """
-        return (None, None) if self._node_usage.later else self._states.now()
+        return (None, None) if self._node_usage.later else self._states.current_states()
 
     @cached_property
     def _tightness(self) -> Tightness:
-        return Tightness(self._node_usage, self.levels())
+        return Tightness(self._node_usage, self.problem_levels())
 
-    def tightness(self) -> Ints:
+    def domain_tightness(self) -> Ints:
         """Free GPUs of each node's domains in coarse steps, int64, shape (nodes,); less is tighter."""
-        return self._tightness.now()
+        return self._tightness.current_steps()
 
-    def free(self, columns: Ints, slotted: tuple[str, ...]) -> Ints:
+    def free_amounts(self, columns: Ints, slotted: tuple[str, ...]) -> Ints:
         """Free amounts of some resources, int64, shape (nodes, columns), read-only, none negative.
 
         Args:
@@ -105,7 +105,7 @@ class ClusterMap:
             followed = self._free[key] = TrackedArray(
                 self._node_usage, lambda rows: self._free_of(rows, columns, slotted)
             )
-        return followed.now()
+        return followed.current_values()
 
     def _free_of(self, rows: Rows, columns: Ints, slotted: Sequence[str]) -> Ints:
         free: Ints = np.maximum(self._node_usage.free(rows, columns), 0)

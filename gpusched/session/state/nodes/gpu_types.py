@@ -40,11 +40,11 @@ class NodeGpuTypes:
         return {}
 
     @property
-    def several(self) -> bool:
+    def has_several_types(self) -> bool:
         """Whether GPUs of more than one type are there."""
         return len(self.names) > 1
 
-    def rows(self, types: tuple[int, ...]) -> Bools:
+    def rows_of_types(self, types: tuple[int, ...]) -> Bools:
         """Nodes with GPUs of one of these types, bool, shape (nodes,), read-only."""
         known = self._rows.get(types)
         if known is None:
@@ -53,7 +53,7 @@ class NodeGpuTypes:
             self._rows[types] = known
         return known
 
-    def on(self, rows: Iterable[int]) -> tuple[int, ...]:
+    def types_on(self, rows: Iterable[int]) -> tuple[int, ...]:
         """Types of the GPUs of some nodes, ascending."""
         return tuple(sorted({int(self.of_row[row]) for row in rows} - {-1}))
 
@@ -64,7 +64,7 @@ class NodeGpuTypes:
         named = (named_value(weights, name) for name in self.names)
         return tuple(EVEN_WEIGHT if each is None else each[1] for each in named)
 
-    def shown(self, number: int) -> str:
+    def type_text(self, number: int) -> str:
         """A type's name for sentences."""
         return self.names[number] or "GPUs without a product label"
 
@@ -89,9 +89,9 @@ class GpuTypeCache:
         if same and self._generation is not None:
             after = list(before)
             for row in np.flatnonzero(self._generation != nodes.generation).tolist():
-                after[row] = _product(nodes.nodes[row], resources)
+                after[row] = _product_label(nodes.nodes[row], resources)
         else:
-            after = [_product(node, resources) for node in nodes.nodes]
+            after = [_product_label(node, resources) for node in nodes.nodes]
         if not same or after != before:
             names = tuple(sorted({product for product in after if product is not None}))
             number = {name: index for index, name in enumerate(names)}
@@ -102,7 +102,7 @@ class GpuTypeCache:
         return self._types
 
 
-def _product(node: Node, resources: GpuResources) -> str | None:
+def _product_label(node: Node, resources: GpuResources) -> str | None:
     """What a label tells of the node's GPUs; None for a node without GPUs."""
     product = gpu_type_of(node.labels, resources)
     if product:

@@ -29,7 +29,7 @@ class SlotStates:
         self._left: dict[int, tuple[Ints, Ints]] = {}
         """Pods that fit each row by size, and the states for which that was worked out."""
 
-    def now(self) -> tuple[Ints, SlotTables]:
+    def current_states(self) -> tuple[Ints, SlotTables]:
         """States of free slots, and what it costs to take some.
 
         Returns:
@@ -40,22 +40,22 @@ class SlotStates:
         seen, self._seen = self._seen, len(node_usage.touched_rows)
         if self._states is None:
             rows = range(len(node_usage.free_slots))
-            self._states = np.array([self._number(row) for row in rows], dtype=np.int64)
+            self._states = np.array([self._state_number(row) for row in rows], dtype=np.int64)
         elif seen < self._seen:
             self._states = self._states.copy()
             for row in sorted(set(node_usage.touched_rows[seen:])):
-                self._states[row] = self._number(row)
+                self._states[row] = self._state_number(row)
         self._states.setflags(write=False)
         if len(self._numbers) > len(self._tables.states):
             self._tables = SlotTables(tuple(self._numbers), node_usage.population)
         return self._states, self._tables
 
-    def left(self, size: int) -> Ints:
+    def count_pods_left(self, size: int) -> Ints:
         """Pods of so many slots that each row's free slots suffice for, int64, shape (nodes,).
 
         Very many where slots are not numbered; read-only.
         """
-        states, tables = self.now()
+        states, tables = self.current_states()
         known = self._left.get(size)
         if known is None or known[1] is not states:
             left = [tables.left(number) // size for number in range(len(tables.states))]
@@ -64,7 +64,7 @@ class SlotStates:
             known = self._left[size] = (found, states)
         return known[0]
 
-    def _number(self, row: int) -> int:
+    def _state_number(self, row: int) -> int:
         node_usage = self._node_usage
         node, free = node_usage.nodes.nodes[row], node_usage.free_slots[row]
         key = (id(node.layout), id(node.allocatable), free)

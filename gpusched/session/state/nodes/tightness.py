@@ -35,7 +35,7 @@ class Tightness:
             nodes.columns[name] for name in gpu_resources().names if name in nodes.columns
         ]
         self._seen = len(node_usage.touched_rows)
-        self._free = self._count(slice(None))
+        self._free = self._count_free(slice(None))
         self._levels = levels
         narrowest = levels[-1].domain if levels else np.zeros(len(nodes), dtype=np.int64)
         _, some, which = np.unique(narrowest, return_index=True, return_inverse=True)
@@ -43,25 +43,25 @@ class Tightness:
         """Narrowest domain of each node, numbered without gaps."""
         self._domains = [level.domain[some] for level in levels]
         """Domain of each level in which a narrowest domain lies."""
-        self._rooms = [level.sums(self._free) for level in levels]
-        self._now = self._ranked()
+        self._rooms = [level.sum_by_domain(self._free) for level in levels]
+        self._now = self._rank_domains()
 
-    def now(self) -> Ints:
+    def current_steps(self) -> Ints:
         """Steps by node, shape (nodes,), less is tighter; read-only."""
         touched = self._node_usage.touched_rows
         if self._seen < len(touched):
             rows = sorted(set(touched[self._seen :]))
             self._seen = len(touched)
-            free = self._count(rows)
+            free = self._count_free(rows)
             more = free - self._free[rows]
             if more.any():
                 self._free[rows] = free
                 for level, room in zip(self._levels, self._rooms, strict=True):
                     np.add.at(room, level.domain[rows], more)
-                self._now = self._ranked()
+                self._now = self._rank_domains()
         return self._now
 
-    def _ranked(self) -> Ints:
+    def _rank_domains(self) -> Ints:
         if not self._levels:
             return np.zeros(len(self._which), dtype=np.int64)
         total = sum(room[of] for of, room in zip(self._domains, self._rooms, strict=True))
@@ -72,7 +72,7 @@ class Tightness:
         now.setflags(write=False)
         return now
 
-    def _count(self, rows: Rows) -> Ints:
+    def _count_free(self, rows: Rows) -> Ints:
         node_usage = self._node_usage
         free = (
             node_usage.nodes.allocatable[rows][:, self._columns]

@@ -25,7 +25,7 @@ class TrackedArray:
         self._now = count(slice(None))
         self._now.setflags(write=False)
 
-    def now(self) -> Ints:
+    def current_values(self) -> Ints:
         """The array as usage is now, shape (nodes, ...), read-only; a new one when it has changed."""
         touched = self._node_usage.touched_rows
         if self._seen < len(touched):

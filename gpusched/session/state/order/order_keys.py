@@ -72,13 +72,13 @@ class OrderKeys:
         kind = self._kinds.class_of(gang)
         shared = kind is not None and self._gang_keys_are_shared
         item: Hashable = kind if shared else gang.key
-        state = self._accounts.state()
+        state = self._accounts.state_key()
         if self._failed.get(gang.key) == state:
             return None
         known = self._gangs.get(item)
         if known is None or known[0] != state:
             key = (
-                self._joined(orders, kind, state, gang)
+                self._join_key(orders, kind, state, gang)
                 if not shared
                 else parts_by_hook(orders, gang)
             )
@@ -95,7 +95,7 @@ class OrderKeys:
         orders = self._hooks.queue_orders
         kind = self._kinds.class_of(gang) if self._queue_keys_are_shared else None
         item = (node.queue.name, gang.key if kind is None else kind)
-        state = self._accounts.state()
+        state = self._accounts.state_key()
         if self._failed.get((node.queue.name, gang.key)) == state:
             return None
         known = self._queues.get(item)
@@ -109,7 +109,7 @@ class OrderKeys:
             known = self._queues[item] = (state, key)
         return known[1]
 
-    def _joined(
+    def _join_key(
         self, orders: Sequence[SortKeyHook], kind: Hashable, state: tuple[int, bool], gang: Gang
     ) -> Any:
         """The key of one gang; parts that its class has in common are computed once."""

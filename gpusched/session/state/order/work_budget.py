@@ -83,9 +83,9 @@ class GangCosts:
             if kind in self._seen:
                 return limits.WORK_GANG + gang.pending // limits.WORK_PODS_A_UNIT
             self._seen.add(kind)
-        return limits.WORK_GANG + self._times * self._look(gang)
+        return limits.WORK_GANG + self._times * self._estimate_cost(gang)
 
-    def _look(self, gang: Gang) -> int:
+    def _estimate_cost(self, gang: Gang) -> int:
         units = gang.pending // limits.WORK_PODS_A_UNIT
         for pod_set in gang.pod_sets:
             ruled = (
@@ -116,12 +116,12 @@ class WorkBudget:
         self.spent = 0
         """Units spent by all tenants in the whole session."""
 
-    def begin(self) -> None:
+    def begin_action(self) -> None:
         """Begin another action, in which each tenant may use as much again."""
         self._used.clear()
         self._turn = None
 
-    def may(self, tenant: Tenant) -> bool:
+    def may_spend(self, tenant: Tenant) -> bool:
         """Whether the tenant may still use some; if so, it is charged from now on.
 
         A tenant that has used nothing yet may always begin: one gang of each is looked at in
@@ -135,7 +135,7 @@ class WorkBudget:
             self._used[tenant] = 0
         return True
 
-    def spend(self, units: int) -> None:
+    def spend_units(self, units: int) -> None:
         """Charge the tenant whose turn it is."""
         self.spent += units
         if self._turn is not None:
@@ -213,13 +213,13 @@ class GangSelection:
             begun = rounds.get(tenant, TenantRound(*tenant))
             if asked[tenant] > shares[tenant] or begun.left:
                 by_key = {gang.key: gang for gang in self._waiting[tenant]}
-                self._lines.append(self._line(tenant, by_key, shares[tenant], begun))
+                self._lines.append(self._build_backlog(tenant, by_key, shares[tenant], begun))
         if self._lines:
             self._defer_overtakers()
             for line in self._lines:
                 self._leave_out(line)
 
-    def defer(self, gang: Gang) -> None:
+    def defer_gang(self, gang: Gang) -> None:
         """Put the gang off to the next session, as its tenant has used up its share of this one."""
         self._put_off.add(gang.key)
 
@@ -227,34 +227,34 @@ class GangSelection:
         """Whether the gang was put off to the next session."""
         return gang.key in self._put_off
 
-    def rounds(self) -> tuple[TenantRound, ...]:
+    def tenant_rounds(self) -> tuple[TenantRound, ...]:
         """How far this session came, for the next one; empty for tenants that were served in full."""
-        found = [self._after(line) for line in self._lines]
+        found = [self._round_after(line) for line in self._lines]
         if self._put_off:
             lined = {line.tenant for line in self._lines}
             for tenant, gangs in self._waiting.items():
                 cut = [gang for gang in gangs if gang.key in self._put_off]
                 if cut and tenant not in lined:
-                    found.append(self._cut(tenant, gangs, cut))
+                    found.append(self._cut_round(tenant, gangs, cut))
         return tuple(sorted(found, key=lambda each: (each.queue, each.namespace)))
 
     # -- choosing ----------------------------------------------------------------------------
     def _work_needed(self, gangs: Iterable[Gang]) -> int:
         """Units for all of them together, counted up to a session's worth."""
-        costs, units = self._costs(), 0
+        costs, units = self._gang_costs(), 0
         for gang in gangs:
             units += costs.units_for(gang)
             if units > self._most:
                 break
         return units
 
-    def _costs(self) -> GangCosts:
+    def _gang_costs(self) -> GangCosts:
         return GangCosts(self._equivalence, nodes=self._nodes, evicts=self._evicts)
 
-    def _line(
+    def _build_backlog(
         self, tenant: Tenant, gangs: Mapping[GangKey, Gang], share: int, before: TenantRound
     ) -> _TenantBacklog:
-        costs = self._costs()
+        costs = self._gang_costs()
         if not tenant.namespace:
             ordered = self._in_order(gangs.values())
             chosen = _first_within_share(ordered, costs, share)
@@ -281,7 +281,7 @@ class GangSelection:
         waiting = [gangs[key] for key in before.left if key in gangs]
         known = {*before.left, *before.looked_at}
         fresh = [gang for key, gang in gangs.items() if key not in known]
-        nearest = len(_first_within_share(waiting, self._costs(), share))
+        nearest = len(_first_within_share(waiting, self._gang_costs(), share))
         ordered = self._in_order([*waiting[:nearest], *fresh])
         rest = share if before.cut else share - share // _HEAD_DIVISOR
         chosen = _first_within_share(ordered, costs, rest)
@@ -291,10 +291,10 @@ class GangSelection:
 
     def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
         return sorted(
-            gangs, key=lambda gang: (self._key(gang), int(gang.waits_since * 1e6), gang.key)
+            gangs, key=lambda gang: (self._order_key(gang), int(gang.waits_since * 1e6), gang.key)
         )
 
-    def _key(self, gang: Gang) -> Any:
+    def _order_key(self, gang: Gang) -> Any:
         key = self._order_keys.gang_key(gang)
         return (1,) if key is None else (0, key)
 
@@ -310,7 +310,7 @@ class GangSelection:
                 known = {*line.before.known, *line.before.looked_at}
                 first = next((each for each in line.left if each.key not in known), None)
                 if first is not None:
-                    key = self._key(first)
+                    key = self._order_key(first)
                     barred[queue] = min(barred.get(queue, key), key)
         lines = {line.tenant: line for line in self._lines}
         for queue, bar in barred.items():
@@ -322,7 +322,7 @@ class GangSelection:
         for gang in self._waiting[tenant]:
             if line is not None and gang.key not in line.chosen:
                 continue
-            if self._key(gang) <= bar:
+            if self._order_key(gang) <= bar:
                 continue
             self.left_out[gang.key] = 0
             if line is not None:
@@ -337,7 +337,7 @@ class GangSelection:
             self.left_out[gang.key] = number
 
     # -- afterwards --------------------------------------------------------------------------
-    def _after(self, line: _TenantBacklog) -> TenantRound:
+    def _round_after(self, line: _TenantBacklog) -> TenantRound:
         if not line.tenant.namespace:
             return TenantRound(*line.tenant)
         cut = [line.gangs[key] for key in sorted(line.chosen & self._put_off)]
@@ -353,7 +353,7 @@ class GangSelection:
             cut=bool(cut),
         )
 
-    def _cut(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
+    def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
         if not tenant.namespace:
             return TenantRound(*tenant)
         return TenantRound(

@@ -39,9 +39,9 @@ class ClaimsByClass:
 
     def claims_on(self, pod_class: PodClass, row: int) -> ClassClaims:
         """Claims of a class on a row, which may have some of its extended resources itself."""
-        return self.with_hold(pod_class, self.hold, self.published(pod_class, row))
+        return self.with_hold(pod_class, self.hold, self.published_resources(pod_class, row))
 
-    def published(self, pod_class: PodClass, row: int) -> tuple[str, ...]:
+    def published_resources(self, pod_class: PodClass, row: int) -> tuple[str, ...]:
         """Extended resources of a class's last claim that a row has itself, not as devices."""
         extended = pod_class.claims[-1].extended if pod_class.claims else ()
         if not extended:
@@ -73,7 +73,7 @@ class ClaimsByClass:
     def claims_to_give(self, pod: Pod, row: int) -> ClassClaims:
         """Claims of a pod on a row, held as now or, where nothing is now, as those that it was given before."""
         hold = self.hold or self._holds.get(pod.uid)
-        return self.with_hold(pod.pod_class, hold, self.published(pod.pod_class, row))
+        return self.with_hold(pod.pod_class, hold, self.published_resources(pod.pod_class, row))
 
     def with_hold(
         self, pod_class: PodClass, hold: DeviceHold | None, published: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ class DeviceCache:
         self._shortages: KnownShortages | None = None
         self.answers = DeviceAnswers()
 
-    def inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
+    def find_inventory(self, catalog: DeviceCatalog) -> DeviceInventory:
         """The inventory of a catalog; the same object for the same slices, classes and rules."""
         known, before = self._inventory, self._catalog
         if (
@@ -68,7 +68,7 @@ class DeviceCache:
         self._catalog = catalog
         return known
 
-    def shortages(
+    def known_shortages(
         self, inventory: DeviceInventory, catalog: DeviceCatalog, names: Mapping[UID, str]
     ) -> KnownShortages:
         """What was found out about shortages while devices, claims and names of gangs are these."""
@@ -83,9 +83,9 @@ class DeviceCache:
             known = self._shortages = KnownShortages(inventory, catalog.claims, names)
         return known
 
-    def usage(self, catalog: DeviceCatalog) -> DeviceUsage:
+    def claimed_usage(self, catalog: DeviceCatalog) -> DeviceUsage:
         """What allocated claims hold of the devices, for one session to change."""
-        inventory, claims = self.inventory(catalog), catalog.claims
+        inventory, claims = self.find_inventory(catalog), catalog.claims
         before = self._claims if self._usage is not None else NO_DEVICES.claims
         if self._usage is None:
             self._usage = DeviceUsage(inventory)

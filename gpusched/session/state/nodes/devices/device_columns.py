@@ -44,11 +44,11 @@ class DeviceColumns:
     _matching: dict[int, tuple[frozenset[DeviceId], ...]] = attrs.field(factory=dict)
 
     @property
-    def together(self) -> _Amounts:
+    def largest_amounts(self) -> _Amounts:
         """The largest amount of any class, by column."""
         return tuple(map(max, zip(*self.amounts, strict=True)))
 
-    def free(self, row: int) -> list[int]:
+    def free_devices(self, row: int) -> list[int]:
         """Devices of each column that nobody has on a row once pods that leave are gone."""
         if self._room is None:
             return []
@@ -124,7 +124,7 @@ def _make_columns(
         claims = room.claims.class_claims(pod_class)
         exact = exact and not claims.shared  # which need devices once, whoever uses them
         served = claims.own
-        if any(room.claims.published(pod_class, row) for row in rows):
+        if any(room.claims.published_resources(pod_class, row) for row in rows):
             # Some nodes have the resources themselves: what is chosen is proven by placing the gang.
             served, exact = (
                 tuple(each for each in served if not is_extended_title(each.name)),
@@ -143,7 +143,9 @@ def _make_columns(
         needs.append(need)
     kept = []
     for column, ready in columns.items():
-        devices = (device.device for row in rows for device in room.rows.matching(row, ready))
+        devices = (
+            device.device for row in rows for device in room.rows.matching_devices(row, ready)
+        )
         if any(each.shareable or each.consumes for each in devices):
             exact = False
         else:
@@ -155,7 +157,7 @@ def _make_columns(
         exact and not any(room.rows.shares_pools(row) for row in rows),
         tuple(each.digest for each in classes),
     )
-    made.exact = made.exact and not any(_overlap(made.devices_of(row)) for row in rows)
+    made.exact = made.exact and not any(_columns_overlap(made.devices_of(row)) for row in rows)
     return made
 
 
@@ -170,7 +172,7 @@ def _is_plain(claim: ReadyClaim) -> bool:
     )
 
 
-def _overlap(columns: Sequence[frozenset[DeviceId]]) -> bool:
+def _columns_overlap(columns: Sequence[frozenset[DeviceId]]) -> bool:
     return any(
         not mine.isdisjoint(other)
         for place, mine in enumerate(columns)

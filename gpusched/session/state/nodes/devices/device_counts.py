@@ -61,7 +61,7 @@ class DeviceCounts:
         self._given_up: dict[tuple[str, int], int] = {}
         """Pods with places by class and row beside which the search for devices of one more ended early."""
 
-    def caps(self, pod_class: PodClass) -> Caps:
+    def class_caps(self, pod_class: PodClass) -> Caps:
         """What lowers how many pods of a class with claims fit some rows."""
         hold = self._claims.hold
 
@@ -74,7 +74,7 @@ class DeviceCounts:
                     if most
                 ]
                 for position, row, most in self._lower_by_known(pod_class, asked, fits):
-                    fits[position] = self.count(pod_class, row, most=most)
+                    fits[position] = self.count_more_pods(pod_class, row, most=most)
 
         return lower
 
@@ -92,12 +92,16 @@ class DeviceCounts:
         if claims.fault or claims.nodes or claims.shared or claims.asked is None or self._given_up:
             return list(asked)
         if claims.extended:
-            left = [each for each in asked if self._claims.published(pod_class, each[1])]
+            left = [each for each in asked if self._claims.published_resources(pod_class, each[1])]
             if left:
-                served = [each for each in asked if not self._claims.published(pod_class, each[1])]
+                served = [
+                    each
+                    for each in asked
+                    if not self._claims.published_resources(pod_class, each[1])
+                ]
                 return [*left, *self._lower_by_known(pod_class, served, fits)]
         signatures = self._known_signatures(claims.asked, [row for _, row, _ in asked])
-        given = self._taken.places(nominated=self._taken.looks_later)
+        given = self._taken.given_pods(nominated=self._taken.looks_later)
         counts: dict[tuple[int, int], PodCount | None] = {}
         left = []
         for position, row, most in asked:
@@ -127,13 +131,13 @@ class DeviceCounts:
         for row in rows:
             if row not in found:
                 signature = self._answers.known_signature(
-                    self._taken.usage, self._rows.devices(row), asked
+                    self._taken.usage, self._rows.node_devices(row), asked
                 )
                 if signature is not None:
                     found[row] = same.setdefault(signature, signature)
         return found
 
-    def count(self, pod_class: PodClass, row: int, *, most: int) -> int:
+    def count_more_pods(self, pod_class: PodClass, row: int, *, most: int) -> int:
         """How many more pods of a class find devices on a row, ``most`` at most."""
         most = self._found_in_time(pod_class, row, most)
         if most <= 0:
@@ -147,7 +151,7 @@ class DeviceCounts:
             for terms in claims.nodes
         ):
             return 0
-        unserved = self._search.unserved(claims, row)
+        unserved = self._search.unserved_claims(claims, row)
         if unserved is None:
             return 0
         if not claims.shared:
@@ -157,10 +161,10 @@ class DeviceCounts:
         if wide is None:
             return 0
         for each in wide.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=1)
         found = self._count_served(pod_class, unserved, row, most=most)
         for each in wide.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=-1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=-1)
         return found
 
     def _found_in_time(self, pod_class: PodClass, row: int, most: int) -> int:
@@ -169,7 +173,7 @@ class DeviceCounts:
         if known is None:
             return most
         return min(
-            most, known - len(self._taken.places(nominated=self._taken.looks_later).on_row(row))
+            most, known - len(self._taken.given_pods(nominated=self._taken.looks_later).on_row(row))
         )
 
     def _count_served(
@@ -195,13 +199,13 @@ class DeviceCounts:
         beside: Sequence[AskedClaims],
     ) -> int:
         """How often some claims are served on a row, with others that are served once."""
-        devices, answers = self._rows.devices(row), self._answers
+        devices, answers = self._rows.node_devices(row), self._answers
         found = answers.count(
             self._rows.inventory, self._taken.usage, devices, asked, most=most, beside=beside
         )
         if found.most < most:
             nominated = self._taken.looks_later
-            given = self._taken.places(nominated=nominated).on_row(row)
+            given = self._taken.given_pods(nominated=nominated).on_row(row)
             if given:
                 found = self._count_beside(
                     asked, devices, list(given.values()), most=most, more=beside
@@ -256,12 +260,12 @@ class DeviceCounts:
                 self._rows.inventory, self._taken.first, devices, asked, most=most, beside=others
             )
         for each in beside:
-            self._taken.shift(each.allocations, nominated=nominated, times=-1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=-1)
         found = answers.count(
             self._rows.inventory, self._taken.usage, devices, asked, most=most, beside=others
         )
         for each in beside:
-            self._taken.shift(each.allocations, nominated=nominated, times=1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=1)
         return found
 
     def count_together(
@@ -285,7 +289,7 @@ class DeviceCounts:
         once = [
             {
                 str(each.uid): each.ready
-                for each in self._search.unserved(self._claims.class_claims(of), row) or ()
+                for each in self._search.unserved_claims(self._claims.class_claims(of), row) or ()
             }
             for of in classes
         ]
@@ -310,5 +314,5 @@ class DeviceCounts:
     def give_up(self, pod: Pod, row: int, *, nominated: bool) -> None:
         """A search for the devices of a pod on a row ended early: no more pods of its class are counted there."""
         key = (pod.pod_class.digest, row)
-        self._given_up[key] = len(self._taken.places(nominated=nominated).on_row(row))
+        self._given_up[key] = len(self._taken.given_pods(nominated=nominated).on_row(row))
         self._uncertain.add(key)

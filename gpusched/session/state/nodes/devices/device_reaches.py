@@ -39,7 +39,7 @@ class DeviceReaches:
             return np.ones(len(self._nodes), dtype=np.bool_)
         return self._term_rows(allocation.nodes)
 
-    def common(self) -> list[Bools]:
+    def common_sets(self) -> list[Bools]:
         """Sets of several rows that reach devices in common, and what these sets share; widest first."""
         every = np.ones(len(self._nodes), dtype=np.bool_)
         found: dict[bytes, Bools] = {}
@@ -51,7 +51,7 @@ class DeviceReaches:
                     found.setdefault(both.tobytes(), both)
         return sorted(found.values(), key=lambda each: -int(each.sum()))
 
-    def allocate(
+    def allocate_in_common(
         self, usage: DeviceUsage, claim: ReadyClaim, rows: Bools
     ) -> ClaimAllocation | None:
         """Devices for a claim that all of some rows reach; None where there are none."""

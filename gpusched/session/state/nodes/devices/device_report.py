@@ -64,9 +64,9 @@ class DeviceReport:
             holders: of devices.
         """
         nodes = [
-            (self._rows.devices(row), has_room)
+            (self._rows.node_devices(row), has_room)
             for row, has_room in rows
-            if not self._claims.published(pod_class, row)
+            if not self._claims.published_resources(pod_class, row)
         ]
         return [
             describe_request(
@@ -81,12 +81,18 @@ class DeviceReport:
             for alternatives in claim.requests
         ]
 
-    def reliefs(self, pod_class: PodClass, rows: Sequence[int], *, most: int) -> tuple[Relief, ...]:
+    def find_reliefs(
+        self, pod_class: PodClass, rows: Sequence[int], *, most: int
+    ) -> tuple[Relief, ...]:
         """Without which constraint or request more pods of a class would find devices on some rows."""
         return reliefs(
             self._rows.inventory,
             self._taken.usage,
-            [self._rows.devices(row) for row in rows if not self._claims.published(pod_class, row)],
+            [
+                self._rows.node_devices(row)
+                for row in rows
+                if not self._claims.published_resources(pod_class, row)
+            ],
             self._claims.class_claims(pod_class).own,
             most=min(most, PODS_MAX),
             counts=self._answers.counts,
@@ -123,7 +129,7 @@ class DeviceReport:
         found: dict[PoolId, dict[str, tuple[PoolDevice, bool]]] = {}
         usage = self._taken.usage
         for row in range(len(self._rows.nodes)) if selectors else ():
-            for device, pool in self._rows.devices(row).usable:
+            for device, pool in self._rows.node_devices(row).usable:
                 known = found.setdefault(pool.id, {})
                 if device.id.device not in known and any(
                     device.selected(each) is True for each in selectors

@@ -55,13 +55,15 @@ class DeviceRoom:
         leaving: Callable[[], Iterable[UID]] = tuple,
     ) -> None:
         self._node_usage = node_usage
-        self.inventory = cache.inventory(catalog)
+        self.inventory = cache.find_inventory(catalog)
         self.pod_claims = PodClaims(catalog)
         self.reaches = DeviceReaches(self.inventory, node_usage.nodes.nodes)
         answers = cache.answers
         self.rows = DeviceRows(self.inventory, node_usage.nodes.nodes)
         self.claims = ClaimsByClass(catalog, self.rows, answers)
-        self.taken = TakenDevices(catalog, cache.usage(catalog), self.rows, node_usage, leaving)
+        self.taken = TakenDevices(
+            catalog, cache.claimed_usage(catalog), self.rows, node_usage, leaving
+        )
         self.search = DeviceSearch(self.rows, self.claims, self.taken, self.reaches, answers)
         self.counts = DeviceCounts(self.rows, self.claims, self.taken, self.search, answers)
         self.report = DeviceReport(
@@ -70,9 +72,9 @@ class DeviceRoom:
         self._found: tuple[object, dict[UID, GivenClaims] | None] = (None, None)
         """The last answer of ``can_take``, with what was asked and after how many moves."""
 
-    def caps(self, pod_class: PodClass) -> Caps | None:
+    def class_caps(self, pod_class: PodClass) -> Caps | None:
         """What lowers how many pods of a class fit some rows; None for classes without claims."""
-        return self.counts.caps(pod_class) if pod_class.claims else None
+        return self.counts.class_caps(pod_class) if pod_class.claims else None
 
     @property
     def moves(self) -> int:
@@ -85,14 +87,14 @@ class DeviceRoom:
         Where it finds none although some were counted, a search ended early: no more pods of its class are counted there.
         """
         nominated = self.taken.looks_later
-        found = self.search.find(pod, row, nominated=nominated)
+        found = self.search.find_devices(pod, row, nominated=nominated)
         self._found = ((pod.uid, row, nominated, self.taken.moves), found)
         if found is None:
             self.counts.give_up(pod, row, nominated=nominated)
             self._node_usage.touched_rows.append(row)
         return found is not None
 
-    def take(self, pod: Pod, row: int, *, nominated: bool) -> None:
+    def take_devices(self, pod: Pod, row: int, *, nominated: bool) -> None:
         """Give a pod its devices on a row; others that this session placed there may change theirs.
 
         Args:
@@ -105,37 +107,37 @@ class DeviceRoom:
         """
         question, found = self._found
         if question != (pod.uid, row, nominated, self.taken.moves):
-            found = self.search.find(pod, row, nominated=nominated)
+            found = self.search.find_devices(pod, row, nominated=nominated)
         if found is None:
             raise InvariantBroken(f"pod {pod.key} finds no devices on row {row}")
         self.claims.note_given(pod)
-        given = self.taken.places(nominated=nominated)
+        given = self.taken.given_pods(nominated=nominated)
         shared = len(given.by_uid.keys() & found.keys()) + 1 < len(found)
         for uid in found:
-            before = given.pop(uid)
+            before = given.pop_pod(uid)
             if before is not None:
-                self.taken.move(before.allocations, nominated=nominated, times=-1)
+                self.taken.move_devices(before.allocations, nominated=nominated, times=-1)
         for uid, place in found.items():
-            self.taken.move(place.allocations, nominated=nominated, times=1)
-            given.put(uid, place)
-        given.use(pod.uid, self.claims.class_claims(pod.pod_class))
-        self.taken.touch(row, all_rows=shared)
+            self.taken.move_devices(place.allocations, nominated=nominated, times=1)
+            given.enter_pod(uid, place)
+        given.use_claims(pod.uid, self.claims.class_claims(pod.pod_class))
+        self.taken.touch_rows(row, all_rows=shared)
 
     def give_back(self, pod: Pod, *, nominated: bool) -> None:
-        """Undo ``take``; a nomination of an earlier session may have found none."""
-        given = self.taken.places(nominated=nominated)
-        place = given.pop(pod.uid)
+        """Undo ``take_devices``; a nomination of an earlier session may have found none."""
+        given = self.taken.given_pods(nominated=nominated)
+        place = given.pop_pod(pod.uid)
         if place is None:
             return
         unused = given.unused_without(pod.uid, place.claims)
-        for each in (place, *filter(None, map(given.pop, unused))):
-            self.taken.move(each.allocations, nominated=nominated, times=-1)
-        self.taken.touch(place.row, all_rows=bool(unused))
+        for each in (place, *filter(None, map(given.pop_pod, unused))):
+            self.taken.move_devices(each.allocations, nominated=nominated, times=-1)
+        self.taken.touch_rows(place.row, all_rows=bool(unused))
 
     def take_again(self, pod: Pod, row: int, *, nominated: bool) -> None:
         """Undo ``give_back``; where a nomination of an earlier session had none, nothing happens."""
-        if not nominated or self.search.find(pod, row, nominated=True) is not None:
-            self.take(pod, row, nominated=nominated)
+        if not nominated or self.search.find_devices(pod, row, nominated=True) is not None:
+            self.take_devices(pod, row, nominated=nominated)
 
     # -- the plan ----------------------------------------------------------------------------
     def twice_given(self, pod: Pod) -> tuple[str, str, str] | None:

@@ -30,7 +30,7 @@ class DeviceRows:
         self._devices: dict[int, NodeDevices] = {}
         self._sharing: dict[int, bool] = {}
 
-    def devices(self, row: int) -> NodeDevices:
+    def node_devices(self, row: int) -> NodeDevices:
         """Devices that a row reaches."""
         known = self._devices.get(row)
         if known is None:
@@ -46,9 +46,9 @@ class DeviceRows:
             known = self._sharing[row] = self.inventory.shares_pools(name)
         return known
 
-    def matching(self, row: int, request: ReadyRequest) -> Iterator[PoolDevice]:
+    def matching_devices(self, row: int, request: ReadyRequest) -> Iterator[PoolDevice]:
         """Devices that a row reaches and a request matches and tolerates, in use or not."""
-        node = self.devices(row)
+        node = self.node_devices(row)
         for number in self.inventory.select(node, request.selectors).chosen:
             device, pool = node.listed[number]
             if pool.is_usable and (
@@ -63,11 +63,11 @@ class DeviceRows:
 
     def matching_ids(self, row: int, request: ReadyRequest) -> frozenset[DeviceId]:
         """The same as ids, remembered for as long as the devices of the node are these."""
-        known = self.devices(row).matching
+        known = self.node_devices(row).matching
         key = (request.selectors, request.request.tolerations)
         found = known.get(key)
         if found is None:
             if len(known) >= REMEMBERED_MAX:
                 known.clear()
-            found = known[key] = frozenset(each.id for each in self.matching(row, request))
+            found = known[key] = frozenset(each.id for each in self.matching_devices(row, request))
         return found

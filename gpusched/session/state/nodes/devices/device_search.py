@@ -58,20 +58,20 @@ class DeviceSearch:
         """Claims of one pod, ready to be asked about."""
         return self._answers.make_asked(tuple(claims))
 
-    def find(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, GivenClaims] | None:
+    def find_devices(self, pod: Pod, row: int, *, nominated: bool) -> dict[UID, GivenClaims] | None:
         """Devices for the pod alone, else for all that this session placed on the row with it."""
         claims = self._claims.claims_to_give(pod, row)
-        unserved = self.unserved(claims, row)
+        unserved = self.unserved_claims(claims, row)
         if unserved is None:
             return None
         wide = self.find_wide(claims, row, nominated=nominated)
         if wide is None:
             return None
         for each in wide.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=1)
         found = self._find_local(pod, claims, unserved, row, nominated=nominated)
         for each in wide.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=-1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=-1)
         return None if found is None else {**wide, **found}
 
     def _find_local(
@@ -89,24 +89,24 @@ class DeviceSearch:
             asked = self.ask_for([*(each.ready for each in unserved), *claims.own])
         if asked is None:
             return {pod.uid: GivenClaims(row, claims, ())}
-        devices = self._rows.devices(row)
-        usage = self._taken.at(nominated=nominated)
-        new = {each.uid: GivenClaims(row, _alone(each), ()) for each in unserved}
+        devices = self._rows.node_devices(row)
+        usage = self._taken.usage_of_place(nominated=nominated)
+        new = {each.uid: GivenClaims(row, _as_only_claim(each), ()) for each in unserved}
         new[pod.uid] = GivenClaims(row, claims, ())
         alone = self._answers.allocate(self._rows.inventory, usage, devices, asked)
         if alone.outcome is AllocationOutcome.ALLOCATED:
             return self._with_allocations(new, alone.claims)
-        everyone = dict(self._taken.places(nominated=nominated).on_row(row))
+        everyone = dict(self._taken.given_pods(nominated=nominated).on_row(row))
         if not everyone:
             return self._find_jointly(new, row, nominated=nominated)
         for each in everyone.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=-1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=-1)
         places = (*everyone.values(), *new.values())
         found = allocate_on_node(
             self._rows.inventory, usage, devices, [each.claims.own for each in places]
         )
         for each in everyone.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=1)
         if found.outcome is not AllocationOutcome.ALLOCATED:
             return self._find_jointly(new, row, nominated=nominated)
         return self._with_allocations({**everyone, **new}, found.claims)
@@ -128,7 +128,7 @@ class DeviceSearch:
 
     def sharing_pods(self, *, nominated: bool) -> dict[UID, GivenClaims]:
         """What this session gave on nodes that share pools with others, and may change."""
-        given = self._taken.places(nominated=nominated)
+        given = self._taken.given_pods(nominated=nominated)
         return {
             uid: each
             for uid, each in given.by_uid.items()
@@ -140,15 +140,15 @@ class DeviceSearch:
     ) -> Allocation:
         """Devices for pods on several nodes, as if some of them had none yet."""
         for each in given.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=-1)
-        usage = self._taken.at(nominated=nominated)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=-1)
+        usage = self._taken.usage_of_place(nominated=nominated)
         found = allocate_together(
             self._rows.inventory,
             usage,
-            [(self._rows.devices(each.row), each.claims.own) for each in pods],
+            [(self._rows.node_devices(each.row), each.claims.own) for each in pods],
         )
         for each in given.values():
-            self._taken.shift(each.allocations, nominated=nominated, times=1)
+            self._taken.shift_devices(each.allocations, nominated=nominated, times=1)
         return found
 
     def _with_allocations(
@@ -165,19 +165,19 @@ class DeviceSearch:
 
     # -- claims that pods share --------------------------------------------------------------
     @contextmanager
-    def choosing(self, nodes: Mapping[UID, Bools]) -> Iterator[None]:
+    def choose_for_nodes(self, nodes: Mapping[UID, Bools]) -> Iterator[None]:
         """Let shared claims without devices, by UID, get such as all of some nodes reach, shape (nodes,).
 
         Users of the claims are placed on these nodes alone.
         """
         before = self._chosen
         self._chosen = {**before, **nodes}
-        self._taken.touch(0, all_rows=True)
+        self._taken.touch_rows(0, all_rows=True)
         try:
             yield
         finally:
             self._chosen = before
-            self._taken.touch(0, all_rows=True)
+            self._taken.touch_rows(0, all_rows=True)
 
     def given_claim(self, uid: UID) -> GivenClaims | None:
         """What a shared claim was given in this session, now or later as it looks at it."""
@@ -186,14 +186,14 @@ class DeviceSearch:
             found = self._taken.nominated.by_uid.get(uid)
         return found
 
-    def unserved(self, claims: ClassClaims, row: int) -> list[SharedClaim] | None:
+    def unserved_claims(self, claims: ClassClaims, row: int) -> list[SharedClaim] | None:
         """Shared claims that a pod on a row needs served there; None where it cannot use one."""
         unserved = []
         for each in claims.shared:
             given = self.given_claim(each.uid)
             chosen = self._chosen.get(each.uid)
             if given is not None:
-                if not given.reaches(row):
+                if not given.reaches_row(row):
                     return None
             elif chosen is None or not chosen[row]:
                 if chosen is not None:
@@ -230,7 +230,7 @@ class DeviceSearch:
             return None
         return {
             each.uid: GivenClaims(
-                row, _alone(each), (allocation,), self._reaches.rows_of(allocation)
+                row, _as_only_claim(each), (allocation,), self._reaches.rows_of(allocation)
             )
             for each, allocation in zip(wanted, allocations, strict=True)
         }
@@ -238,10 +238,10 @@ class DeviceSearch:
     def _allocate_wide(
         self, claims: Sequence[SharedClaim], *, nominated: bool
     ) -> list[ClaimAllocation] | None:
-        usage = self._taken.at(nominated=nominated).copy()
+        usage = self._taken.usage_of_place(nominated=nominated).copy()
         found = []
         for each in claims:
-            allocation = self._reaches.allocate(usage, each.ready, self._chosen[each.uid])
+            allocation = self._reaches.allocate_in_common(usage, each.ready, self._chosen[each.uid])
             if allocation is None:
                 return None
             usage.add(allocation.devices)
@@ -250,9 +250,9 @@ class DeviceSearch:
 
     def allocate_wide(self, claim: SharedClaim, rows: Bools) -> ClaimAllocation | None:
         """Devices for a shared claim that all of some rows reach; None where there are none."""
-        return self._reaches.allocate(self._taken.usage, claim.ready, rows)
+        return self._reaches.allocate_in_common(self._taken.usage, claim.ready, rows)
 
 
-def _alone(claim: SharedClaim) -> ClassClaims:
+def _as_only_claim(claim: SharedClaim) -> ClassClaims:
     """A shared claim as if it were the only one of a pod."""
     return ClassClaims(own=(claim.ready,), asked=claim.asked)

@@ -92,7 +92,7 @@ class GivenClaims:
     allocations: tuple[ClaimAllocation, ...]
     nodes: Bools | None = None
 
-    def reaches(self, row: int) -> bool:
+    def reaches_row(self, row: int) -> bool:
         """Whether a pod on a row can use the devices."""
         return row == self.row if self.nodes is None else bool(self.nodes[row])
 
@@ -106,21 +106,21 @@ class GivenPods:
         self._users: dict[UID, set[UID]] = {}
         """Pods with places that use a shared claim, by the claim's UID."""
 
-    def put(self, uid: UID, given: GivenClaims) -> None:
+    def enter_pod(self, uid: UID, given: GivenClaims) -> None:
         """A pod was given these, instead of others where it had some."""
-        self.pop(uid)
+        self.pop_pod(uid)
         self.by_uid[uid] = given
         if given.allocations and given.nodes is None:
             self._by_row.setdefault(given.row, {})[uid] = given
 
-    def pop(self, uid: UID) -> GivenClaims | None:
+    def pop_pod(self, uid: UID) -> GivenClaims | None:
         """Drop a pod, and return what it was given."""
         given = self.by_uid.pop(uid, None)
         if given is not None:
             self._by_row.get(given.row, {}).pop(uid, None)
         return given
 
-    def use(self, pod: UID, claims: ClassClaims) -> None:
+    def use_claims(self, pod: UID, claims: ClassClaims) -> None:
         """A pod uses its shared claims."""
         for each in claims.shared:
             self._users.setdefault(each.uid, set()).add(pod)
@@ -255,7 +255,7 @@ class PodClaims:
     def missing_claim(self, pod: Pod) -> str:
         """The name that a pod has for a claim which is not made yet; empty where all are there."""
         for each, claim in zip(pod.pod_class.claims, self.claims_of(pod), strict=True):
-            if claim is None and not each.extended and each.name not in _unneeded(pod):
+            if claim is None and not each.extended and each.name not in _unneeded_names(pod):
                 return each.name
         return ""
 
@@ -283,11 +283,11 @@ class PodClaims:
                 key = DeviceId(device.driver, device.pool, device.device)
                 taken = usage.holding(key)
                 if claim is not None and taken is not None and taken.whole > 1 and not device.admin:
-                    other = min(self._holders(key) - {claim.key}, default=claim.key)
+                    other = min(self._holder_keys(key) - {claim.key}, default=claim.key)
                     return claim.name, device.device, str(other)
         return None
 
-    def _holders(self, device: DeviceId) -> set[ObjectKey]:
+    def _holder_keys(self, device: DeviceId) -> set[ObjectKey]:
         return {
             claim.key
             for claim in self._catalog.claims.values()
@@ -315,6 +315,6 @@ def _generated_name(pod: Pod, named: str) -> str:
     return ""
 
 
-def _unneeded(pod: Pod) -> frozenset[str]:
+def _unneeded_names(pod: Pod) -> frozenset[str]:
     """Names of claims that the API says the pod does not need."""
     return frozenset(name for name, claim in pod.generated_claims if not claim)

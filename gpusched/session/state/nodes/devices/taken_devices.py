@@ -69,20 +69,24 @@ class TakenDevices:
                     self._changed_later.add(each.devices, times=-1)
         return self._changed_later
 
-    def at(self, *, nominated: bool) -> DeviceUsage:
+    def usage_of_place(self, *, nominated: bool) -> DeviceUsage:
         """What is taken when a place is used: later for a nomination."""
         return self.later if nominated else self.now
 
-    def places(self, *, nominated: bool) -> GivenPods:
+    def given_pods(self, *, nominated: bool) -> GivenPods:
         """Pods with nominations, or with places."""
         return self.nominated if nominated else self.given
 
-    def move(self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int) -> None:
+    def move_devices(
+        self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int
+    ) -> None:
         """Take devices for a place, or give them back with ``times`` -1."""
         self.moves += 1
-        self.shift(allocations, nominated=nominated, times=times)
+        self.shift_devices(allocations, nominated=nominated, times=times)
 
-    def shift(self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int) -> None:
+    def shift_devices(
+        self, allocations: Sequence[ClaimAllocation], *, nominated: bool, times: int
+    ) -> None:
         """The same where it is taken back before anything else is asked."""
         later = self.later if nominated else self._changed_later
         for each in allocations:
@@ -90,12 +94,12 @@ class TakenDevices:
                 later.add(each.devices, times=times)
             self.now.add(each.devices, times=times)
 
-    def touch(self, row: int, *, all_rows: bool) -> None:
+    def touch_rows(self, row: int, *, all_rows: bool) -> None:
         """Other nodes may reach what was taken on this one, or be open to users of a shared claim."""
         if all_rows or self._rows.shares_pools(row):
             self._node_usage.touched_rows.extend(range(len(self._node_usage.nodes)))
 
-    def leave(self, pod: Pod, *, times: int = 1) -> None:
+    def note_leaving(self, pod: Pod, *, times: int = 1) -> None:
         """A pod leaves its node: what is reserved for it alone is free later; -1 takes it back."""
         self.moves += 1
         for each in self._held_by(pod.uid):
@@ -111,7 +115,7 @@ class TakenDevices:
     def held_later(self, row: int) -> list[DeviceId]:
         """Devices of a row's pools of which somebody has anything once the pods that leave are gone."""
         found = []
-        for part in self._rows.devices(row).pools:
+        for part in self._rows.node_devices(row).pools:
             used = self.later.pool(part.pool.id)
             if used is not None:
                 names = used.holdings.keys() & part.places.keys()
