@@ -7,6 +7,7 @@ reached, 70 a bug (its story is in a file that is named), 77 the API server does
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
@@ -19,6 +20,7 @@ from types import ModuleType
 from typing import Final
 
 from gpusched import __version__
+from gpusched.base import limits
 from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled
 from gpusched.cli.command import Parser
 from gpusched.cli.shell.leading_options import with_leading_options_behind
@@ -134,6 +136,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # As a kubectl plugin the user typed "kubectl gpusched", and help should say the same.
     called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
     prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
+    if argv is None:
+        # What imports make stays: looking through it again and again is a twentieth of their time.
+        gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
     try:
         if "_ARGCOMPLETE" in os.environ and argv is None:
             import_module("gpusched.cli.shell.completion").complete(prog)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from urllib.request import (  # type: ignore[attr-defined]
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.addresses import is_loopback
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, ConfigError, UsageError
 from gpusched.io.client.connection_choice import (
@@ -357,7 +357,7 @@ def _access(
 
 def _proxy_of(scheme: str, host: str, environ: Mapping[str, str]) -> str | None:
     """The proxy that the environment asks for; as in Go, never for the machine itself."""
-    if host == "localhost" or _is_loopback(host):
+    if is_loopback(host):
         return None
     if not any(name.lower() in _PROXY_VARIABLES for name in environ):
         return None
@@ -387,13 +387,6 @@ def _usable(proxy: object) -> str | None:
             " HTTP proxies only; change proxy-url in the kubeconfig or HTTPS_PROXY"
         )
     return str(proxy)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _digest(files: tuple[str | None, ...]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,11 +10,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from yarl import URL
 
+from gpusched.base.addresses import is_loopback
 from gpusched.base.errors import ConfigError
 from gpusched.io.observe.logs import Logger
-from gpusched.io.observe.telemetry import CONTENT_TYPE
 from gpusched.io.observe.text import one_line
 
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Of the Prometheus text."""
 _HEADERS_MAX: Final = 8190
 _SHUTDOWN_S: Final = 1.0
 _log = Logger(__name__)
@@ -100,15 +101,7 @@ class HttpEndpoints:
         return web.Response(text=one_line(why or "ok") + "\n", status=200 if ready else 503)
 
     async def _render(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE})
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a name or address means this machine and no other."""
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return name.lower().rstrip(".") == "localhost"
+        return web.Response(body=self._metrics(), headers={"Content-Type": _CONTENT_TYPE})
 
 
 @web.middleware

@@ -24,7 +24,6 @@ from gpusched.base import limits
 from gpusched.io.observe.histograms import Histogram, HistogramCollector
 from gpusched.io.observe.tracing import Tracing
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OTHER: Final = "other"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LATENCY: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
@@ -313,7 +312,7 @@ class Telemetry:
         self._leader[()] = float(leading)
 
     def render(self) -> bytes:
-        """The Prometheus text of this moment; of type ``CONTENT_TYPE``."""
+        """The Prometheus text of this moment."""
         return generate_latest(self._registry)
 
     def shutdown(self) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final
-
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from typing import TYPE_CHECKING, Final
 
 from gpusched import __version__
 from gpusched.base import limits
 from gpusched.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Tracer
 
 Attribute = str | int | float | bool
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -30,13 +29,9 @@ class Tracing:
 
     def __init__(self, exporter: SpanExporter | None = None) -> None:
         self._provider: TracerProvider | None = None
-        self._tracer: trace.Tracer | None = None
+        self._tracer: Tracer | None = None
         if exporter is not None:
-            resource = Resource.create({"service.name": "gpusched", "service.version": __version__})
-            self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-            self._provider.add_span_processor(
-                BatchSpanProcessor(exporter, max_queue_size=limits.SPANS_QUEUED_MAX)
-            )
+            self._provider = _tracer_provider(exporter)
             self._tracer = self._provider.get_tracer("gpusched", __version__)
 
     @classmethod
@@ -54,7 +49,7 @@ class Tracing:
             )
         disabled = variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
         wanted = asked == "otlp" or (not asked and any(variables.get(e) for e in _ENDPOINTS))
-        return cls(OTLPSpanExporter() if wanted and not disabled else None)
+        return cls(_otlp_exporter() if wanted and not disabled else None)
 
     @property
     def on(self) -> bool:
@@ -90,3 +85,27 @@ class Tracing:
         assert self._tracer is not None
         with self._tracer.start_as_current_span(name, attributes=dict(attributes)) as span:
             yield span
+
+
+# Each import below is made when spans are asked for: 70 modules and 5 MiB that few daemons need.
+
+
+def _otlp_exporter() -> SpanExporter:
+    """The exporter that the OTEL_* variables describe."""
+    from opentelemetry.exporter.otlp.proto.http import trace_exporter  # noqa: PLC0415 - as above
+
+    return trace_exporter.OTLPSpanExporter()
+
+
+def _tracer_provider(exporter: SpanExporter) -> TracerProvider:
+    """What makes spans of the daemon and hands them to an exporter."""
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - as above
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
+
+    resource = Resource.create({"service.name": "gpusched", "service.version": __version__})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(
+        BatchSpanProcessor(exporter, max_queue_size=limits.SPANS_QUEUED_MAX)
+    )
+    return provider

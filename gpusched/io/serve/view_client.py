@@ -18,10 +18,10 @@ import attrs
 import msgspec
 from yarl import URL
 
+from gpusched.base.addresses import is_loopback
 from gpusched.base.errors import ApiError, Denied, GpuschedError
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import ApiAccess
-from gpusched.io.observe.endpoints import is_loopback
 from gpusched.io.observe.text import one_line
 from gpusched.io.serve.announcement import announced_address, view_lease, view_lease_path
 from gpusched.view.model import (
