@@ -23,7 +23,7 @@ from gpusched import __version__
 from gpusched.base import limits
 from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled
 from gpusched.cli.command import Parser
-from gpusched.cli.shell.leading_options import with_leading_options_behind
+from gpusched.cli.shell.leading_options import with_leading_options_behind, with_words_first
 
 COMMANDS: Final = {
     "run": ("the daemon: in-cluster configuration, else kubeconfig", "run"),
@@ -144,6 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             import_module("gpusched.cli.shell.completion").complete(prog)
         words = with_leading_options_behind(sys.argv[1:] if argv is None else argv)
         named = next((word for word in words if not word.startswith("-")), None)
+        if named == "get":
+            words = with_words_first(words)
         arguments = build_parser(prog, named=named).parse_args(words)
         status: int = arguments.run(arguments)
         sys.stdout.flush()

@@ -113,7 +113,9 @@ class Sla:
     def tell_gang_order(self, _gang: Gang, key: Key) -> tuple[KeyMeaning, ...]:
         """Whether it waits for longer than its queue's ``maxWait``, and when that was over."""
         if key[0]:
-            return (KeyMeaning("", "its queue's maxWait is not over for it"),)
+            return (
+                KeyMeaning("", "its queue's maxWait is not over for it", only_if_decisive=True),
+            )
         since = format_time(int(key[1]))
         message = f"its queue's maxWait was over at {since}, so it goes before those that may wait"
         return KeyMeaning("overdue", message), KeyMeaning("", message)
@@ -122,7 +124,7 @@ class Sla:
         """Whether the queue's next gang waits for too long, or is within what the queue deserves."""
         if key[0]:
             return (
-                KeyMeaning("", f"nothing in queue {queue} that it deserves or is overdue is next"),
+                KeyMeaning("", f"what is next in queue {queue} is neither overdue nor deserved"),
             )
         return (KeyMeaning("next", f"what is next in queue {queue} is overdue or deserved"),)
 

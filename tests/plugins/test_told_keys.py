@@ -134,7 +134,6 @@ def test_shares_are_told_in_numbers():
     assert list(shown.line()) == ["r1", "q1"]
     told = shown.terms("q1", "fairshare")
     assert told[0] == ("over", "queue q holds more than it is due")
-    assert ("", "queue q has priority 0") in told
     assert ("24/8", "queue q holds 16 of its due 8 nvidia.com/gpu, 24 with it") in told
     assert ("8/8", "queue r holds 0 of its due 8 nvidia.com/gpu, 8 with it") in (
         shown.terms("r1", "fairshare")

@@ -1,4 +1,4 @@
-"""``gpusched get jobs|nodes|queues|history|podgroups|devices``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get jobs|nodes|queues|priority|history|podgroups|devices``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import GROUP_PATH
 from gpusched.cli.inspect.devices.device_list import list_pools, pool_rows
 from gpusched.cli.inspect.devices.device_reader import read_devices
-from gpusched.cli.inspect.listing import history_list, history_table
+from gpusched.cli.inspect.listing import history_list, history_table, priority_list
 from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.changes import follow
 from gpusched.cli.inspect.listing.group_table import group_rows
@@ -51,6 +51,7 @@ _KINDS: Final = {
     "nodes": "nodes", "node": "nodes",
     "queues": "queues", "queue": "queues", "gq": "queues",
     "history": "history",
+    "priority": "priority",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
 }  # fmt: skip
@@ -73,8 +74,14 @@ def register(subparsers: Subparsers) -> None:
         "kind",
         choices=tuple(_KINDS),
         metavar="KIND",
-        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), "
-        "history (what became of gangs), podgroups (gpg) or devices",
+        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), priority "
+        "(where gangs that wait are in the order), history (what became of gangs), podgroups (gpg) or devices",
+    )
+    parser.add_argument(
+        "about",
+        nargs="*",
+        metavar="KIND NAME",
+        help="of priority: one gang that waits, or KIND/NAME",
     )
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument("-n", "--namespace", metavar="NS", help="of the jobs or pod groups")
@@ -94,9 +101,12 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--sort-by",
-        choices=tuple(dict.fromkeys((*SORT_KEYS, *history_table.SORT_KEYS))),
+        choices=tuple(
+            dict.fromkeys((*SORT_KEYS, *priority_list.SORT_KEYS, *history_table.SORT_KEYS))
+        ),
         metavar="ORDER",
-        help="how jobs are sorted: name (default), queue, priority, age, gpus or start; history: "
+        help="how jobs are sorted: name (default), queue, priority, age, gpus or start; priority: "
+        "position (default), name, queue or age; history: "
         "ended (default), started, since, name, queue, evictions or gpu-hours",
     )
     parser.add_argument(
@@ -118,10 +128,11 @@ class Question:
     """What is asked for.
 
     Attributes:
-        kind: ``jobs``, ``nodes``, ``queues``, ``podgroups`` or ``devices``.
+        kind: ``jobs``, ``nodes``, ``queues``, ``priority``, ``podgroups`` or ``devices``.
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
         source: of what is listed: the daemon's view, or the API.
+        about: kind and name of one gang; None for all.
     """
 
     kind: str
@@ -131,6 +142,7 @@ class Question:
     selector: str = ""
     sort_by: str = "name"
     start: bool = False
+    about: tuple[str, str] | None = None
     wide: bool = False
 
     @property
@@ -195,7 +207,7 @@ def _question(arguments: argparse.Namespace, config: Config) -> Question:
         raise UsageError("labels are known to the API alone: leave out --source daemon, or -l")
     parse_label_selector(arguments.selector)
     scope = ""
-    if kind in {"jobs", "podgroups"} and not arguments.all_namespaces:
+    if kind in {"jobs", "podgroups", "priority"} and not arguments.all_namespaces:
         choice = connection_choice(arguments)
         namespace = arguments.namespace or cluster_reader.default_namespace(choice)
         scope = f"/namespaces/{cluster_reader.checked_object_name(namespace, what='namespace')}"
@@ -204,7 +216,8 @@ def _question(arguments: argparse.Namespace, config: Config) -> Question:
         scope=scope,
         schedulers=config.scheduler_names,
         selector=arguments.selector,
-        sort_by=arguments.sort_by or "name",
+        sort_by=arguments.sort_by or ("position" if kind == "priority" else "name"),
+        about=priority_list.kind_and_name(arguments.about),
         start=arguments.start,
         wide=arguments.output == "wide",
         # the view knows no labels
@@ -217,8 +230,15 @@ def _question(arguments: argparse.Namespace, config: Config) -> Question:
 
 def _refuse_options_of_others(arguments: argparse.Namespace, kind: str) -> None:
     order = arguments.sort_by
-    if kind != "jobs" and (arguments.start or (order is not None and kind != "history")):
-        raise UsageError("--start is for jobs, --sort-by for jobs and history")
+    if kind != "jobs" and arguments.start:
+        raise UsageError("--start is for jobs")
+    if order is not None and kind not in {"jobs", "priority", "history"}:
+        raise UsageError("--sort-by is for jobs, priority and history")
+    if kind == "priority" and order is not None and order not in priority_list.SORT_KEYS:
+        known = ", ".join(priority_list.SORT_KEYS)
+        raise UsageError(f"the order is sorted by {known}, not by {order}")
+    if kind != "priority" and arguments.about:
+        raise UsageError(f"one of {kind} is not listed by its name: gpusched explain KIND NAME")
     if kind not in _OF_VIEW and arguments.source:
         raise UsageError(f"--source is for {', '.join(_OF_VIEW)}")
     if kind == "jobs" and order is not None and order not in SORT_KEYS:
@@ -260,6 +280,33 @@ async def _read_jobs(api: ApiClient, question: Question) -> Listing:
             *notes,
             *(f"{each} are not looked at: this user may not list them" for each in refused),
         ),
+    )
+
+
+async def _read_priority(api: ApiClient, question: Question) -> Listing:
+    now, namespace = SystemClock().now(), question.scope.rpartition("/")[2]
+    found = await priority_list.read_order(api, question.source.election, namespace, question.about)
+    notes: tuple[str, ...] = ()
+    if question.selector:  # the view knows no labels
+        objects = await read_objects(api, question.scope, schedulers=question.schedulers, now=now)
+        frames = gang_frames(objects, parse_label_selector(question.selector))
+        keys = {
+            (v.metadata.namespace, v.gang_kind, v.metadata.name) for v in (f.view for f in frames)
+        }
+        found = priority_list.with_keys(found, keys)
+        notes = tuple(
+            f"{each} are not looked at: this user may not list them" for each in objects.refused
+        )
+    return priority_list.priority_listing(
+        found,
+        now,
+        sort_by=question.sort_by,
+        wide=question.wide,
+        everywhere=not question.scope,
+        one=question.about is not None,
+        resource=lambda kind: _RESOURCES.get(kind, kind.lower()),
+        empty=f"Nothing waits{question.where}{_selected(question)}.",
+        notes=notes,
     )
 
 
@@ -378,6 +425,7 @@ async def _read_pools(api: ApiClient, question: Question) -> Listing:
 _READERS: Final[dict[str, Callable[[ApiClient, Question], Awaitable[Listing]]]] = {
     "jobs": _read_jobs,
     "nodes": _read_nodes,
+    "priority": _read_priority,
     "queues": _read_queues,
     "podgroups": _read_groups,
     "devices": _read_pools,

@@ -37,6 +37,17 @@ def with_leading_options_behind(words: Sequence[str]) -> list[str]:
     return [*rest[:end], *leading, *rest[end:]]
 
 
+def with_words_first(words: Sequence[str]) -> list[str]:
+    """The words with the options that are known here behind all others, or before a ``--``.
+
+    So ``get priority -A job train`` is understood: argparse takes words that may be missing at once,
+    or never.
+    """
+    options, rest = split_options(words)
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *options, *rest[end:]]
+
+
 def split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The options that are known here, with their values, and all other words; up to a ``--``."""
     options: list[str] = []

@@ -18,6 +18,7 @@ import attrs
 import msgspec
 from yarl import URL
 
+from gpusched import __version__
 from gpusched.base.addresses import is_loopback
 from gpusched.base.errors import ApiError, Denied, GpuschedError
 from gpusched.io.client.api_client import ApiClient
@@ -31,12 +32,14 @@ from gpusched.view.model import (
     MemberView,
     NodeView,
     OrderView,
+    PriorityView,
     QueueView,
 )
 
 T = TypeVar("T")
 _CONNECT_S: Final = 3.0
 _READ_S: Final = 15.0
+_VERSION_MAX: Final = 64
 _PAGE: Final = 1000
 _PAGES_MAX: Final = 1000
 _SILENT_S: Final = 40.0
@@ -49,6 +52,14 @@ class NoView(GpuschedError):
     """There is no view to be read; the sentence says why."""
 
     exit_status = 69
+
+
+class NotServed(NoView):
+    """The daemon's view has no such part."""
+
+
+class NotUnderstood(NoView):
+    """The daemon's view has another form than ours."""
 
 
 @attrs.frozen(kw_only=True)
@@ -222,6 +233,29 @@ class ViewClient:
         """Queues by name."""
         return await self._list("queues", QueueView, {}, paged=False)
 
+    async def priority(self, *, namespace: str = "") -> list[PriorityView]:
+        """Gangs that wait, in the order of their turns.
+
+        Raises:
+            NoView: the daemon is of a version that does not tell it.
+        """
+        try:
+            query = {"namespace": namespace} if namespace else {}
+            return await self._list("priority", PriorityView, query)
+        except NotServed as error:
+            raise await self._other_version("does not tell it") from error
+        except NotUnderstood as error:
+            raise await self._other_version("tells it in another form") from error
+
+    async def _other_version(self, what: str) -> NoView:
+        """The daemon does something that it would not, were it of our version."""
+        about = await self.read("/v1")
+        said = about.get("version") if isinstance(about, dict) else None
+        version = one_line(str(said or "unknown"))[:_VERSION_MAX]
+        return NoView(
+            f"the daemon at {self._route.told} is of version {version}, which {what}; this is {__version__}"
+        )
+
     async def read(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """The JSON at a path, such as ``/v1/future``.
 
@@ -270,7 +304,9 @@ class ViewClient:
         message = _message(body) or f"it answers {status}"
         if status == 403 and _message(body):
             return Denied(message)
-        if status in {401, 403, 404, 429, 502, 503, 504}:
+        if status == 404:
+            return NotServed(f"the daemon's view at {self._route.told} cannot be read: {message}")
+        if status in {401, 403, 429, 502, 503, 504}:
             return NoView(f"the daemon's view at {self._route.told} cannot be read: {message}")
         return ApiError(f"the daemon's view at {self._route.told} refuses: {message}")
 
@@ -278,7 +314,7 @@ class ViewClient:
         try:
             return msgspec.json.decode(body, type=part)
         except msgspec.MsgspecError as error:
-            raise NoView(
+            raise NotUnderstood(
                 f"the daemon's view at {self._route.told} is of another version: {one_line(str(error))}"
             ) from error
 

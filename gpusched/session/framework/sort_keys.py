@@ -32,10 +32,12 @@ class KeyMeaning:
     Attributes:
         value: short, for a column of a table; empty where the part says nothing of interest.
         message: words such as ``class training counts 1000``.
+        only_if_decisive: whether they are told only where this part puts a gang after another one.
     """
 
     value: str
     message: str
+    only_if_decisive: bool = False
 
 
 class Excluded(Exception):

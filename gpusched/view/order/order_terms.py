@@ -57,7 +57,7 @@ class OrderTeller:
             for name, key in turn.queues
             for policy, part in zip(order.queue_policies, key or (), strict=key is not None)
             for meaning in self._queue_meanings(policy, name, part)
-            if meaning.message
+            if meaning.message and not meaning.only_if_decisive
         )
 
     def turn(
@@ -105,7 +105,7 @@ class OrderTeller:
             yield _term(REPAIR, "", KeyMeaning("yes", _REPAIRED))
         for policy, part in zip(order.gang_policies, turn.own[0], strict=True):
             for meaning in self._gang_meanings(policy, gang, part):
-                if meaning.message:
+                if meaning.message and not meaning.only_if_decisive:
                     yield _term(policy, "", meaning)
         since = format_time(turn.own[2] / _US)
         yield _term(SINCE, "", KeyMeaning(since, f"it waits since {since}"))
@@ -138,7 +138,10 @@ class OrderTeller:
             try:
                 found = tuple(tell(about, key))[: len(key)]
                 if all(isinstance(each, KeyMeaning) for each in found):
-                    return tuple(KeyMeaning(shorten(m.value), shorten(m.message)) for m in found)
+                    return tuple(
+                        KeyMeaning(shorten(m.value), shorten(m.message), m.only_if_decisive)
+                        for m in found
+                    )
                 why = f"answered {type(found[0]).__name__} in place of KeyMeaning"
             except Exception as error:  # noqa: BLE001 - words cost no gang its place
                 why = f"{type(error).__name__}: {error}"

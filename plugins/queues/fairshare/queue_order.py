@@ -87,35 +87,39 @@ def tell_queue_key(queue: str, key: Key, *, priority_first: bool) -> tuple[KeyMe
         priority_first: as for ``QueueOrder``.
     """
     parts = key[1:] if priority_first else key
-    above, beyond, priority, nothing_due, _, _, _, created, _ = parts[:9]
+    above, beyond, priority, nothing_due, _, _, least, created, _ = parts[:9]
+    value = -int(priority)
     rank = KeyMeaning(
-        f"p{-int(priority)}" if priority else "", f"queue {queue} has priority {-int(priority)}"
+        f"p{value}" if value else "",
+        f"queue {queue} has priority {value}",
+        only_if_decisive=not value,
     )
-    shares = _tell_shares(queue, parts[9:])
+    holds, after, share = _tell_amounts(queue, parts[9:])
+    due = format_quantity(int(least), resource=str(parts[9])) if parts[9] else f"{least} units"
+    since = f"was created at {format_time(int(created))}" if created else "is always there"
     found = (
         KeyMeaning("over", f"queue {queue} holds more than it is due")
         if above
         else KeyMeaning("", f"queue {queue} holds no more than it is due"),
-        KeyMeaning("", f"with it queue {queue} holds more than it deserves")
+        KeyMeaning("", f"queue {queue} holds more than it deserves with it", only_if_decisive=True)
         if beyond
-        else KeyMeaning("deserved", f"with it queue {queue} stays within what it deserves"),
+        else KeyMeaning("deserved", f"queue {queue} stays within what it deserves with it"),
         rank,
         KeyMeaning("", f"queue {queue} is due nothing of what it needs" if nothing_due else ""),
-        *shares,
-        KeyMeaning("", ""),
-        KeyMeaning(
-            "", f"queue {queue} was created at {format_time(int(created))}" if created else ""
-        ),
+        KeyMeaning(share, f"{holds}{after}"),
+        KeyMeaning("", holds, only_if_decisive=True),
+        KeyMeaning("", f"queue {queue} is due {due} of what it needs", only_if_decisive=True),
+        KeyMeaning("", f"queue {queue} {since}", only_if_decisive=True),
+        KeyMeaning("", f"queue {queue} stands among its equals by its UID", only_if_decisive=True),
     )
     return (rank, *found) if priority_first else found
 
 
-def _tell_shares(queue: str, amounts: Key) -> tuple[KeyMeaning, KeyMeaning]:
-    """What it holds of what it is due, with the gang and without it."""
+def _tell_amounts(queue: str, amounts: Key) -> tuple[str, str, str]:
+    """What it holds of what it is due, how much with the gang, and both of that in short."""
     resource = str(amounts[0])
     if not resource:
-        nothing = KeyMeaning("", f"queue {queue} holds nothing that is divided")
-        return nothing, nothing
+        return f"queue {queue} holds nothing that is divided", "", ""
     held, after, due = (format_quantity(int(each), resource=resource) for each in amounts[1:4])
     holds = f"queue {queue} holds {held} of its due {due} {resource}"
-    return KeyMeaning(f"{after}/{due}", f"{holds}, {after} with it"), KeyMeaning("", holds)
+    return holds, f", {after} with it", f"{after}/{due}"

@@ -27,6 +27,7 @@ class Listing:
         empty: the sentence where there is nothing.
         notes: what this user may not see, and the like.
         document: for ``-o json``; None for a List of the items.
+        footer: lines below the table.
     """
 
     items: tuple[Any, ...]
@@ -36,6 +37,7 @@ class Listing:
     empty: str
     notes: tuple[str, ...] = ()
     document: Any = None
+    footer: tuple[str, ...] = ()
 
     def keys(self) -> tuple[tuple[str, str], ...]:
         """What tells each item from the others: its namespace, and resource and name."""
@@ -64,6 +66,8 @@ def print_listing(listing: Listing, output: str | None, *, header: bool = True) 
             print(clean_cell(name))
     elif listing.lines:
         print(table([*([listing.header] if header else []), *listing.lines]))
+        if header:
+            print(*listing.footer, sep="\n", end="\n" if listing.footer else "")
     elif header:
         print(listing.empty)
 
@@ -131,7 +135,9 @@ def _print_some(
             print(clean_cell(listing.names[place]))
         else:
             cells = dict(zip(listing.header, listing.lines[place], strict=True))
-            if gone and "STATE" in cells:
-                cells["STATE"] = "Gone"
+            for title in ("STATE", "POSITION"):
+                if gone and title in cells:
+                    cells[title] = "Gone"
+                    break
             padded = (cell.ljust(width) for cell, width in zip(cells.values(), widths, strict=True))
             print("   ".join(padded).rstrip())
