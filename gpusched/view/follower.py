@@ -6,7 +6,7 @@ plan, so that looking costs a comparison by identity each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -32,7 +32,7 @@ from gpusched.view.gang_views import (
     told_by_status,
     unreadable_pod_view,
 )
-from gpusched.view.model import NodeView
+from gpusched.view.model import GangView, NodeView
 from gpusched.view.node_views import node_view
 from gpusched.view.order.order_follower import OrderFollower
 from gpusched.view.order.order_terms import name_of_gang
@@ -49,6 +49,7 @@ class SeenSession:
         order: turns of the gangs that wait.
         reserved: room that is kept for some of them.
         plugins: of the policy in force, which say what their keys mean.
+        podless: Jobs that wait for their pods, and None now and then; read with the changes.
         is_there: whether a gang has members that are not done; asked while the changes are read.
     """
 
@@ -59,6 +60,7 @@ class SeenSession:
     order: WaitingOrder = NO_ORDER
     reserved: Sequence[ReservedRoom] = ()
     plugins: Sequence[Plugin] = ()
+    podless: Callable[[], Iterable[GangView | None]] = tuple
     is_there: Callable[[GangKey], bool] = lambda _: True
 
 
@@ -68,7 +70,7 @@ class ViewFollower:
     def __init__(self) -> None:
         self._gangs: dict[GangKey, tuple[Gang, GangStatus | None]] = {}
         self._rooms: dict[GangKey, ReservedRoom] = {}
-        self._unreadable: dict[GangKey, Rejected] = {}
+        self._others: dict[GangKey, GangView] = {}
         self._queues: dict[str, QueueStatus] = {}
         self._nodes: dict[str, NodeView] = {}
         self._columns: NodeColumns | None = None
@@ -88,7 +90,7 @@ class ViewFollower:
         for number, frame in enumerate(self._gang_changes(seen, changed_nodes)):
             if frame is not None or number % 64 == 0:
                 yield frame
-        yield from self._unreadable_changes(seen)
+        yield from self._other_changes(seen)
         yield from self._node_changes(seen, changed_nodes)
         yield from self._queue_changes(seen)
         yield from self.order.changes(seen.order, seen.plugins, self._gangs)
@@ -101,7 +103,7 @@ class ViewFollower:
         snapshot = seen.snapshot
         told = {status.gang: status for status in seen.plan.gangs}
         rooms = {room.gang: room for room in seen.reserved}
-        present = {gang.key: gang for gang in snapshot.gangs if gang.active}
+        present = {gang.key: gang for gang in snapshot.gangs if gang.active or gang.lacks_pods}
         shown = {gang.key for gang in snapshot.gangs}
         present.update(snapshot.placed_gangs)
         types = _gpu_types(snapshot.nodes)
@@ -149,13 +151,19 @@ class ViewFollower:
             self._residents.setdefault(node, {})[now.key] = tuple(members)
             changed.add(node)
 
-    def _unreadable_changes(self, seen: SeenSession) -> Iterator[ViewFrame]:
-        found = {GangKey("Pod", *each.key): each for each in seen.unreadable}
+    def _other_changes(self, seen: SeenSession) -> Iterator[ViewFrame | None]:
+        """Pods that cannot be believed, and what else waits and is no gang."""
+        found = {GangKey("Pod", *each.key): unreadable_pod_view(each) for each in seen.unreadable}
+        for view in seen.podless():
+            if view is None:
+                yield None
+                continue
+            found[GangKey(view.gang_kind, view.metadata.namespace, view.metadata.name)] = view
         for key in sorted(found):
-            if self._unreadable.get(key) is not found[key] and key not in self._gangs:
-                yield GangPut(view=unreadable_pod_view(found[key]), members=())
-        gone = sorted(self._unreadable.keys() - found.keys() - self._gangs.keys())
-        self._unreadable = found
+            if self._others.get(key) != found[key] and key not in self._gangs:
+                yield GangPut(view=found[key], members=())
+        gone = sorted(self._others.keys() - found.keys() - self._gangs.keys())
+        self._others = {key: view for key, view in found.items() if key not in self._gangs}
         if gone:
             yield PartsGone(gangs=tuple(name_of_gang(key) for key in gone))
 

@@ -75,7 +75,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
         gpu_type_of_node: the product of a node's GPUs, by the node's name; empty for none.
     """
     running = bool(gang.placed) and not gang.missing_members
-    waits = bool(gang.pod_sets or gang.gated)
+    waits = bool(gang.pod_sets or gang.gated or gang.lacks_pods)
     reason, message = _why(gang, told) if waits or gang.suspended else ("", "")
     nodes = tuple(sorted({member.node for member in gang.placed}))
     return GangView(
@@ -92,12 +92,13 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
         gpus=gpus_text(gang.allocated.plus(gang.pending_requests)),
         gpu_type=",".join(sorted({gpu_type_of_node(name) for name in nodes} - {""})),
         position=told.position if waits else 0,
-        created=_time_text(gang.created),
-        since=_time_text(gang.started_at if running else gang.created),
-        estimated_start_time=_time_text(told.estimated_start) if waits else "",
-        expected_end_time=_time_text(_expected_end(gang)) if running else "",
+        created=time_text(gang.created),
+        since=time_text(gang.started_at if running else gang.created),
+        estimated_start_time=time_text(told.estimated_start) if waits else "",
+        expected_end_time=time_text(_expected_end(gang)) if running else "",
         reason=reason,
         message=message,
+        warning=gang.warning,
         nodes=nodes,
     )
 
@@ -116,7 +117,7 @@ def _why(gang: Gang, told: ToldGang) -> tuple[str, str]:
 
 def unreadable_pod_view(pod: Rejected) -> GangView:
     """A pod that cannot be believed: it waits, for itself, until it is mended."""
-    created = _time_text(pod.created)
+    created = time_text(pod.created)
     return GangView(
         metadata=ViewName(namespace=pod.key.namespace, name=pod.key.name, uid=pod.uid),
         gang_kind="Pod",
@@ -146,7 +147,7 @@ def room_view(room: ReservedRoom | None) -> RoomView | None:
     """Room that a session keeps for a gang; None for none."""
     if room is None:
         return None
-    return RoomView(nodes=room.nodes, begins=_time_text(room.begins), ends=_time_text(room.ends))
+    return RoomView(nodes=room.nodes, begins=time_text(room.begins), ends=time_text(room.ends))
 
 
 def gpus_text(amounts: Resources) -> str:
@@ -215,5 +216,6 @@ def _waiting_views(gang: Gang) -> Iterator[MemberView]:
             )
 
 
-def _time_text(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """A time as the API writes it; empty for 0.0, which is none."""
     return format_time(seconds) if seconds else ""

@@ -51,6 +51,7 @@ class GangView(ViewPart, frozen=True, kw_only=True):
         estimated_start_time: empty where it is not known.
         expected_end_time: of one that runs and says how long, else empty.
         reason, message: why it waits.
+        warning: to its author, which stops nothing; empty for none.
         nodes: of its members, sorted.
     """
 
@@ -73,7 +74,13 @@ class GangView(ViewPart, frozen=True, kw_only=True):
     expected_end_time: str = ""
     reason: str = ""
     message: str = ""
+    warning: str = ""
     nodes: tuple[str, ...] = ()
+
+    @property
+    def gang_key(self) -> tuple[str, str, str]:
+        """Kind, namespace and name."""
+        return self.gang_kind, self.metadata.namespace, self.metadata.name
 
     @property
     def key(self) -> str:

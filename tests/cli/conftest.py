@@ -30,7 +30,7 @@ class Cluster:
         url = urlsplit(target)
         query = dict(parse_qsl(url.query))
         self.asked.append((url.path, query))
-        found = self.objects.get(url.path)
+        found = self.objects.get(url.path) or self._below(url.path)
         if found is None:
             return 404, {"kind": "Status", "message": "not found", "reason": "NotFound"}
         if isinstance(found, int):
@@ -41,6 +41,12 @@ class Cluster:
         start = int(query.get("continue", "0"))
         more = str(start + 2) if start + 2 < len(items) else ""
         return 200, {"metadata": {"continue": more}, "items": items[start : start + 2]}
+
+    def _below(self, path):
+        """Objects of a collection that is no entry itself."""
+        inside = {key: each for key, each in self.objects.items() if key.rpartition("/")[0] == path}
+        found = [each for each in inside.values() if isinstance(each, dict) and "metadata" in each]
+        return found or self.objects.get(path)
 
 
 def _refusal(path):

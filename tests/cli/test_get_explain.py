@@ -19,6 +19,7 @@ def group(name, **status):
     return {
         "metadata": {
             "name": name, "namespace": "team-a", "creationTimestamp": "2001-01-01T00:00:00Z",
+            "uid": f"uid-{name}", "resourceVersion": "1",
         },
         "spec": {"queue": "research", "minMember": 4},
         "status": status,
@@ -33,7 +34,14 @@ def pod(name, *, labels=None, said=None, **spec):
             {"type": "PodScheduled", "status": "False", "reason": "NoRoom", "message": said}
         ]
     return {
-        "metadata": {"name": name, "labels": labels or {}},
+        "metadata": {
+            "name": name,
+            "namespace": "team-a",
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "labels": labels or {},
+            "creationTimestamp": "2001-01-01T00:00:00Z",
+        },
         "spec": {"schedulerName": "gpusched", "containers": [container], **spec},
         "status": {"phase": "Pending", "conditions": conditions},
     }
@@ -411,12 +419,13 @@ def test_explain_a_pod_group(cluster, capsys):
     }
     assert main(["explain", "podgroup", "team-a/llm"]) == 0
     text = capsys.readouterr().out
-    assert text.splitlines()[:6] == [
+    assert text.splitlines()[:7] == [
         "PodGroup team-a/llm: Inqueue in queue research, place 2",
         "  needs    4 pods that start together",
         "  needs    5 waiting pods with cpu 500m, nvidia.com/gpu 8 each",
         "  has      6 pods: 5 pending, 1 starting",
         "  starts   about 2030-01-01T00:00:00Z",
+        "  on       n1: 1 pod",
         f"  why      InsufficientResources: {SENTENCE}",
     ]
     assert "llm-0, llm-1, llm-2 and 2 more   NoRoom   (see why)" in text
@@ -539,15 +548,25 @@ def test_explain_a_group_by_annotation(cluster, capsys):
 def test_explain_a_derived_gang(cluster, capsys):
     """Without a PodGroup the Job of that name is explained from its pods' conditions."""
     labels = {"batch.kubernetes.io/job-name": "train", "gpusched.io/queue": "research"}
+    owner = {
+        "apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True,
+    }  # fmt: skip
+    members = [pod(f"train-{index}", labels=labels, said=SENTENCE) for index in range(2)]
+    for each in members:
+        each["metadata"]["ownerReferences"] = [owner]
     cluster.objects |= {
         "/apis/batch/v1/namespaces/team-a/jobs/train": {
-            "metadata": {"name": "train"},
+            "metadata": {
+                "name": "train",
+                "namespace": "team-a",
+                "uid": "uid-train",
+                "resourceVersion": "1",
+                "creationTimestamp": "2001-01-01T00:00:00Z",
+            },
             "spec": {"parallelism": 2, "completions": 2},
             "status": {},
         },
-        "/api/v1/namespaces/team-a/pods": [
-            pod(f"train-{index}", labels=labels, said=SENTENCE) for index in range(2)
-        ],
+        "/api/v1/namespaces/team-a/pods": members,
         "/api/v1/namespaces/team-a/events": [event("Pod", "train-1", "from a member")],
     }
     assert main(["explain", "podgroup", "train"]) == 0
@@ -603,18 +622,27 @@ def test_explain_a_job_that_nobody_starts(cluster, capsys):
 
 
 @pytest.mark.parametrize(
-    ("labels", "headline"),
+    ("labels", "headline", "why"),
     [
-        ({}, "Pod team-a/train-0: Pending"),
-        ({"gpusched.io/pod-group": "gone"}, "Pod team-a/train-0: Pending"),
-        ({"gpusched.io/pod-group": "../../etc"}, "Pod team-a/train-0: Pending"),
+        ({}, "Pod team-a/train-0: Pending in queue default", "no daemon leads"),
+        (
+            {"gpusched.io/pod-group": "gone"},
+            "Pod team-a/train-0: Pending in queue default",
+            "InvalidSpec: PodGroup team-a/gone does not exist; create it",
+        ),
+        (
+            {"gpusched.io/pod-group": "../../etc"},
+            "Pod team-a/train-0: Pending in queue default",
+            "InvalidSpec: names the PodGroup '../../etc', and no object can have this name",
+        ),
         (
             {"gpusched.io/pod-group": "llm"},
             "PodGroup team-a/llm: not seen yet in queue research",
+            "NotEnoughMembers: needs 4 pods together; 1 pod can run",
         ),
     ],
 )
-def test_explain_a_pod(cluster, capsys, labels, headline):
+def test_explain_a_pod(cluster, capsys, labels, headline, why):
     """A pod is a gang of one, or is explained as the gang it belongs to."""
     member = pod("train-0", labels=labels)
     cluster.objects |= {
@@ -626,7 +654,7 @@ def test_explain_a_pod(cluster, capsys, labels, headline):
     assert main(["explain", "podgroup", "train-0"]) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[0] == headline
-    assert "no daemon leads" in text
+    assert why in text
 
 
 def test_explain_pods_of_another_scheduler(cluster, capsys):

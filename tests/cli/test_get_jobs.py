@@ -158,6 +158,7 @@ def test_what_may_not_be_listed_is_said_and_the_rest_is_shown(filled, capsys):
 def test_a_hostile_sentence_stays_on_its_line(filled, capsys):
     """Given control characters where the API has a text, then none reaches the terminal."""
     filled.objects[f"/api/v1/{OF_TEAM}/pods"] = [member("alone", said="a\x1b[31m\nb\u202ec")]
+    filled.objects[f"{API}/{OF_TEAM}/podgroups"] = []
     assert main(["get", "jobs", "-o", "wide"]) == 0
     (line,) = shown(capsys)
     assert line["MESSAGE"] == "a?[31m?b?c"
@@ -170,6 +171,7 @@ def test_pods_that_cannot_be_read_or_are_gated_wait_too(filled, capsys):
     filled.objects[f"/api/v1/{OF_TEAM}/pods"] = [
         member("bad", annotations={"gpusched.io/min-member": "x"}), gated,
     ]  # fmt: skip
+    filled.objects[f"{API}/{OF_TEAM}/podgroups"] = []
     assert main(["get", "jobs", "-o", "wide"]) == 0
     bad, waits = shown(capsys)
     assert (bad["NAME"], bad["STATE"], bad["REASON"]) == ("bad", "Waiting", "InvalidSpec")
@@ -191,10 +193,50 @@ def test_a_held_gang_says_so_at_once(filled, capsys):
 def test_where_nothing_waits_that_is_said(filled, capsys):
     """Given an empty namespace, then one sentence, with the scheduler that was looked for."""
     filled.objects[f"/api/v1/{OF_TEAM}/pods"] = []
+    filled.objects[f"{API}/{OF_TEAM}/podgroups"] = []
     assert main(["get", "jobs"]) == 0
     assert capsys.readouterr().out == (
         "Nothing waits or runs in namespace team-a for scheduler gpusched.\n"
     )
+
+
+def test_groups_and_jobs_that_wait_for_their_pods_are_there(filled, capsys):
+    """Given a PodGroup and Jobs without pods, then those that are ours and not over have a line that says it."""
+
+    def job(name, *, scheduler="gpusched", over=False, **spec):
+        conditions = [{"type": "Complete", "status": "True"}] if over else []
+        return {
+            "metadata": {
+                "name": name, "namespace": "team-a", "uid": f"uid-{name}", "resourceVersion": "1",
+                "creationTimestamp": "2001-01-01T00:00:00Z", "labels": {"team": "a"},
+            },
+            "spec": {
+                "parallelism": 2, "completions": 2,
+                "template": {"spec": {"schedulerName": scheduler}}, **spec,
+            },
+            "status": {"conditions": conditions},
+        }  # fmt: skip
+
+    filled.objects[f"/api/v1/{OF_TEAM}/pods"] = []
+    filled.objects[f"{API}/{OF_TEAM}/podgroups"][1:] = []
+    filled.objects[f"/apis/batch/v1/{OF_TEAM}/jobs"] = [
+        job("again"), job("over", over=True), job("theirs", scheduler="default-scheduler"),
+        job("later", suspend=True), job("none", parallelism=0),
+    ]  # fmt: skip
+    assert main(["get", "jobs", "-o", "wide"]) == 0
+    again, runs = shown(capsys)
+    assert (again["NAME"], again["KIND"], again["STATE"], again["PODS"]) == (
+        "again",
+        "Job",
+        "Waiting",
+        "0/0",
+    )
+    assert (again["REASON"], again["MIN"]) == ("NotEnoughMembers", "2")
+    assert again["MESSAGE"] == "Job again has no pods: its controller is to make 2 pods"
+    assert (runs["NAME"], runs["STATE"]) == ("runs", "Waiting")
+    assert runs["MESSAGE"] == "needs 4 pods together; 0 pods can run"
+    assert main(["get", "jobs", "-l", "team=a", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "job.batch/again\n"
 
 
 def test_what_is_for_jobs_alone_is_refused_elsewhere(filled, capsys):

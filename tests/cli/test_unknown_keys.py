@@ -9,7 +9,7 @@ import pytest
 
 import gpusched
 from gpusched.base.known_keys import KNOWN_KEYS
-from gpusched.cli.inspect.unknown_keys import unknown_keys
+from gpusched.cli.inspect.explaining.unknown_keys import unknown_keys
 from gpusched.cli.main import main
 from tests.cli.test_get_explain import pod
 

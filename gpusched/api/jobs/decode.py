@@ -34,9 +34,12 @@ from gpusched.api.pod.extended_requests import has_extended, read_extended_reque
 from gpusched.api.pod.gang_membership import read_gang_membership
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS
 from gpusched.base.limits import FOREIGN_TEXT_MAX, GANG_PODS_MAX
+from gpusched.base.shared_texts import shared_text
 
 _ENDS: Final = frozenset({"Complete", "Failed"})
 _INDEX_DIGITS: Final = 10
+_POD_NAMES: Final = msgspec.json.Decoder(job_wire.PodNames)
+_NO_NAMES: Final = job_wire.PodNames()
 _POD_SPEC: Final = msgspec.json.Decoder(pod_wire.PodSpec)
 
 
@@ -54,6 +57,7 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
     own_hints = gang_annotations.read_gang_annotations(metadata.annotations)
     template_hints = gang_annotations.read_gang_annotations(template.annotations)
     started = _started_by_us(parsed)
+    names = _names_of_pods(spec.template)
     native = started["template"].native if started.get("template") else ""
     group = gang_annotations.read_group_name(template_labels, template.annotations, native)
     return Job(
@@ -94,8 +98,18 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
         move=parse_move(metadata.annotations.moved) if metadata.annotations else None,
         turn=parse_turn(metadata.annotations.turn) if metadata.annotations else None,
         hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
+        scheduler=shared_text(names.scheduler_name),
+        priority_class=shared_text(names.priority_class_name),
         **started,
     )
+
+
+def _names_of_pods(template: job_wire.PodTemplate | None) -> job_wire.PodNames:
+    """What its pods name; nothing where that cannot be read, which is for the API server to refuse."""
+    try:
+        return _POD_NAMES.decode(bytes(template.spec)) if template is not None else _NO_NAMES
+    except msgspec.MsgspecError:
+        return _NO_NAMES
 
 
 def _failed(status: job_wire.JobStatus | None) -> str:

@@ -56,6 +56,7 @@ class Job:
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         min_parallelism: the least with which it may be started; 0 when it is all or nothing.
         hold: why nothing of it is started until it is released; empty when it is not held.
+        scheduler, priority_class: that its pods will name; empty where that cannot be read.
         controlled: whether another controller than a CronJob made it, which suspends and starts it.
     """
 
@@ -94,6 +95,8 @@ class Job:
     strange_keys: tuple[str, ...] = ()
     """What is said of labels and annotations of it, or of its template, that mean nothing."""
     hold: str = ""
+    scheduler: str = ""
+    priority_class: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -23,6 +23,13 @@ class PodTemplate(Struct, gc=False):
     spec: Raw = ABSENT
 
 
+class PodNames(Struct, gc=False, rename="camel"):
+    """What the spec of a template names: it is all that is read of it where the Job is not ours to start."""
+
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+
+
 class JobAnnotations(
     WorkloadAnnotations,
     gc=False,

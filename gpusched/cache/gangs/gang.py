@@ -153,6 +153,14 @@ class Gang:
         return bool(self.placed or self.pod_sets or self.gated or self.leaving)
 
     @property
+    def lacks_pods(self) -> bool:
+        """Whether it is a PodGroup of ours that has no pods, or only such as are over, and needs others."""
+        group = self.pod_group
+        if self.active or self.done or group is None or group.source:
+            return False
+        return bool(self.missing_members)
+
+    @property
     def done(self) -> bool:
         """Whether its status needs no more changes: it has no active members and is completed."""
         if self.active:

@@ -188,11 +188,11 @@ class GangIndex:
         return self._members.get(key, {}).keys()
 
     def is_active(self, key: GangKey) -> bool:
-        """Whether a gang has members that run, wait, or are on their way out, as counted last."""
+        """Whether a gang has members that run, wait, or are on their way out, or waits for its pods; as counted last."""
         family = self._families.get(key)
         if family is None:
             return any(True for _ in self.member_uids(key))
-        return any(gang.active for gang in family)
+        return any(gang.active or gang.lacks_pods for gang in family)
 
     def mark_workload_changed(self, kind: str, name: ObjectKey) -> None:
         """The gangs of one controller are counted again."""

@@ -14,11 +14,11 @@ from typing import Any, Final
 from yarl import URL
 
 from gpusched.base import limits
+from gpusched.base.addresses import is_loopback
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError, NotFound
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
-from gpusched.io.observe.endpoints import is_loopback
 from gpusched.io.observe.logs import Logger
 
 ADDRESS: Final = "gpusched.io/view"

@@ -14,7 +14,7 @@ import msgspec
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 from gpusched.io.observe.text import one_line
-from gpusched.io.serve.view_client import GangStory, NoView, ViewClient, ViewEvent, ViewRoute
+from gpusched.io.serve.view_client import NoView, ViewClient, ViewEvent, ViewRoute
 from gpusched.view.frames import (
     DecisionMade,
     GangPut,
@@ -24,6 +24,7 @@ from gpusched.view.frames import (
     ViewFrame,
     ViewMoment,
 )
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import AboutView, DecisionView, GangView, NodeView, QueueView
 from gpusched.view.store import ViewStore
 

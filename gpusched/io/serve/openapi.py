@@ -10,6 +10,7 @@ import msgspec
 from gpusched import __version__
 from gpusched.io.history.past_runs import PastRun, PastSum
 from gpusched.io.serve.served_history import PARAMETERS
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import (
     AboutView,
     DecisionView,
@@ -24,7 +25,7 @@ from gpusched.view.over_time.future import RoomView, SpanView
 from gpusched.view.over_time.queue_series import QueueSeriesView
 
 _PARTS: Final = (
-    AboutView, GangView, MemberView, NodeView, QueueView, QueueSeriesView, RoomView, SpanView,
+    AboutView, GangView, GangStory, MemberView, NodeView, QueueView, QueueSeriesView, RoomView, SpanView,
     DecisionView, PastRun, PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
@@ -70,27 +71,7 @@ def describe_view_api() -> dict[str, Any]:
         ),
         "/v1/gangs/{namespace}/{kind}/{name}": _get(
             "One gang with its pods and what was decided about it.",
-            {
-                "allOf": [
-                    {"$ref": _PLACE + "GangView"},
-                    {
-                        "type": "object",
-                        "required": ["order", "room", "members", "story"],
-                        "properties": {
-                            "order": {
-                                "oneOf": [{"$ref": _PLACE + "OrderView"}, {"type": "null"}],
-                                "description": "of one that waits",
-                            },
-                            "room": {
-                                "oneOf": [{"$ref": _PLACE + "RoomView"}, {"type": "null"}],
-                                "description": "kept for it while it waits",
-                            },
-                            "members": _array("MemberView"),
-                            "story": _array("DecisionView"),
-                        },
-                    },
-                ]
-            },
+            {"$ref": _PLACE + "GangStory"},
             path=("namespace", "kind", "name"),
         ),
         "/v1/changes": {

@@ -22,6 +22,7 @@ from gpusched.session.status.foreign_names import HideNames
 from gpusched.view.follower import SeenSession
 from gpusched.view.frames import ViewHead
 from gpusched.view.model import DecisionView, GangOfEvent, GpuTotalsView
+from gpusched.view.podless_jobs import podless_job_views
 
 
 class ServedView:
@@ -100,6 +101,7 @@ class ServedView:
                 order=decision.order,
                 reserved=decision.reserved,
                 plugins=policy.plugins,
+                podless=lambda: podless_job_views(cache),
                 is_there=cache.families.is_active,
             )
         )

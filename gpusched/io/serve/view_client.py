@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import attrs
@@ -25,13 +26,12 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import ApiAccess
 from gpusched.io.observe.text import one_line
 from gpusched.io.serve.announcement import announced_address, view_lease, view_lease_path
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import (
     AboutView,
     DecisionView,
     GangView,
-    MemberView,
     NodeView,
-    OrderView,
     PriorityView,
     QueueView,
 )
@@ -146,14 +146,6 @@ class ViewEvent:
     data: bytes = b""
 
 
-class GangStory(GangView, frozen=True, kw_only=True):
-    """A gang with its pods, what was decided about it, oldest first, and its place in the order while it waits."""
-
-    members: tuple[MemberView, ...] = ()
-    story: tuple[DecisionView, ...] = ()
-    order: OrderView | None = None
-
-
 class ViewClient:
     """Reads the view; an async context manager.
 
@@ -225,6 +217,12 @@ class ViewClient:
         query = {"namespace": namespace, "queue": queue}
         return await self._list("gangs", GangView, {k: v for k, v in query.items() if v})
 
+    async def gang(self, namespace: str, kind: str, name: str) -> GangStory | None:
+        """One gang with its pods and what was decided about it; None where it is not, or may not be seen."""
+        path = f"/v1/gangs/{namespace}/{kind}/{quote(name, safe='')}"
+        body = await self._body(path, {}, missing=b"")
+        return self._decode(GangStory, body) if body else None
+
     async def nodes(self) -> list[NodeView]:
         """Nodes by name."""
         return await self._list("nodes", NodeView, {})
@@ -280,7 +278,10 @@ class ViewClient:
             asked["continue"] = rest
         return found
 
-    async def _body(self, path: str, query: Mapping[str, str]) -> bytes:
+    async def _body(
+        self, path: str, query: Mapping[str, str], *, missing: bytes | None = None
+    ) -> bytes:
+        """The body of an answer; ``missing`` in its place where there is no such part."""
         assert self._session is not None
         try:
             async with self._session.get(
@@ -291,6 +292,8 @@ class ViewClient:
             raise self._silence(error) from error
         if answer.status == 200:
             return body
+        if answer.status == 404 and missing is not None:
+            return missing
         raise self._refusal(answer.status, body)
 
     def _silence(self, error: Exception) -> NoView:

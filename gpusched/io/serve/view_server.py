@@ -22,6 +22,7 @@ from gpusched.io.serve.openapi import describe_view_api
 from gpusched.io.serve.reviews import AccessRefused
 from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import AboutView, PriorityView
 from gpusched.view.over_time.future import future_spans
 from gpusched.view.over_time.queue_series import QueueSeries
@@ -176,12 +177,14 @@ class ViewServer:
                 "NotFound",
                 "no such gang waits or runs, or its namespace may not be seen",
             )
-        told = msgspec.to_builtins(gang)
-        told["order"] = self._store.order(gang, access)
-        told["room"] = self._store.room(key)
-        told["members"] = self._store.members(key)
-        told["story"] = self._store.story(key)
-        return _json(told)
+        story = GangStory(
+            **msgspec.structs.asdict(gang),
+            order=self._store.order(gang, access),
+            room=self._store.room(key),
+            members=self._store.members(key),
+            story=self._store.story(key),
+        )
+        return _json(story)
 
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
         query = _known_query(request, "limit", "continue")

@@ -8,8 +8,8 @@ import msgspec
 
 from gpusched.api.meta.identity import format_time
 from gpusched.cli.inspect.live.screen.picture import ClusterPicture
-from gpusched.io.serve.view_client import GangStory
 from gpusched.view.frames import GangPut, ViewMoment
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import AboutView, GpuTotalsView, HolderView
 from gpusched.view.store import ViewStore
 from tests.io.serve.page.served_page import (

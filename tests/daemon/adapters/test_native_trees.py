@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpusched.cli.inspect.explain import gather
-from gpusched.cli.inspect.explanation import explain_gang
-from gpusched.cli.inspect.explanation_text import render_explanation
+from gpusched.cli.inspect.explaining.explanation import explain_gang
+from gpusched.cli.inspect.explaining.explanation_text import render_explanation
+from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import ANY, SCHEMAS, install
 from tests.daemon.adapters.test_native_status import GROUPS, member, running
+from tests.daemon.sentences.explained import ANY_GANG, OF_API
 
 TREES = "compositepodgroups.scheduling.k8s.io"
 OURS = "gpusched.io/Scheduled"
@@ -301,7 +302,9 @@ def test_explain_shows_the_tree_of_a_running_cluster(play):
         await w.until(lambda: len(w.running()) == 3)
         api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
         w.closing.append(api.close)
-        found = await gather(api, namespace="default", name="workers")
+        found = await gather_objects(
+            api, namespace="default", name="workers", kinds=ANY_GANG, source=OF_API
+        )
         drawn = render_explanation(explain_gang(found)).split("\n\n")[1]
         assert drawn.splitlines() == [
             "GROUP                          NEEDS      PLACED   READY   LEVEL",

@@ -7,11 +7,13 @@ import os
 
 import pytest
 
-from gpusched.cli.inspect import explain, explanation, explanation_text
+from gpusched.cli.inspect.explaining import explanation, explanation_text
+from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import SCHEMAS, install
 from tests.behaviour.fuzz.malformed_objects import MalformedObjects
+from tests.daemon.sentences.explained import ANY_GANG, OF_API
 from tests.populations import one_of
 
 GROUPS = "podgroups.scheduling.gpusched.io"
@@ -69,7 +71,9 @@ async def unexplained(w):
     try:
         for pod in waiting(w):
             name = pod["metadata"]["name"]
-            evidence = await explain.gather(api, namespace="default", name=name)
+            evidence = await gather_objects(
+                api, namespace="default", name=name, kinds=ANY_GANG, source=OF_API
+            )
             assert evidence is not None, name
             text = explanation_text.render_explanation(explanation.explain_gang(evidence))
             said = " ".join(told(pod)[1].split())

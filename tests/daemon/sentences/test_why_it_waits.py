@@ -10,10 +10,15 @@ from gpusched.cli.inspect.listing.view_of_api import gang_frames
 from gpusched.io.client.api_client import ApiClient
 from tests.daemon.sentences.explained import ROWS, explained, facts
 from tests.daemon.sentences.kinds_of_waiting import KINDS
-from tests.daemon.view.followed import leader
+from tests.daemon.view.followed import StoreSource, leader
 
-DAEMON_ALONE = {"position": 0, "reason": "", "estimated_start_time": "", "metadata": None}
-"""What the objects of gangs without a PodGroup do not say: conditions of pods have reasons of Kubernetes."""
+DAEMON_ALONE = {
+    "position": 0, "reason": "", "estimated_start_time": "", "metadata": None, "warning": "",
+}  # fmt: skip
+"""What the objects of gangs without a PodGroup do not say: conditions of pods have reasons of Kubernetes.
+
+Warnings tell which kinds the daemon reads, which it looks for every minute.
+"""
 
 
 async def gangs_of_api(w):
@@ -51,7 +56,8 @@ def test_there_is_a_row_for_each_kind():
 def test_the_sentence_of_the_page_is_what_explain_prints(play, number, kind):
     """Given what the row is about, then explain says why in the words of the page, and once.
 
-    What the API's objects say of it is what the daemon's view says.
+    Where the daemon is asked it is the daemon's own reason and sentence. What the API's objects say of its gangs is
+    what the daemon's view says.
     """
 
     async def scenario(w):
@@ -61,6 +67,10 @@ def test_the_sentence_of_the_page_is_what_explain_prints(play, number, kind):
         await w.clock.sleep(8)
         lines = await explained(w, word, name)
         assert facts(lines, "why") == [ROWS.get(number)]
+        (why,) = facts(await explained(w, word, name, StoreSource(store)), "why")
+        said = {f"{gang.reason}: {gang.message}" for gang in store.gangs.values() if gang.reason}
+        assert why in said or why == ROWS[number]
+        assert why.partition(": ")[2] == ROWS[number].partition(": ")[2]
         of_api = await gangs_of_api(w)
         suspended = {gang.key for gang in of_api if gang.reason == "Suspended"}
         told = known_to_both(store.gangs.values(), suspended)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.announcement import ViewAnnouncement
@@ -10,6 +12,8 @@ from gpusched.io.serve.view_server import ViewServer
 from gpusched.view.access import EVERYTHING
 from gpusched.view.follower import SeenSession, ViewFollower
 from gpusched.view.frames import ViewHead, decode_frame, encode_frame
+from gpusched.view.gang_story import GangStory
+from gpusched.view.podless_jobs import podless_job_views
 from gpusched.view.store import ViewStore
 
 
@@ -29,6 +33,7 @@ def follow(w, daemon, looks):
             ),
             unreadable=[each for each in app.cache.charged.values() if each.pending],
             plugins=app.cycle.rules.policy.plugins,
+            podless=lambda: podless_job_views(app.cache),
             is_there=app.cache.families.is_active,
         )
         last[:] = [seen]
@@ -69,3 +74,29 @@ async def serve(w, store, *, access=EVERYTHING):
     )  # fmt: skip
     await announcement.beat(0, leading=True, url=f"http://127.0.0.1:{port}")
     await api.close()
+
+
+class StoreSource:
+    """Where commands read a followed daemon's view from, without HTTP."""
+
+    def __init__(self, store):
+        self._store = store
+
+    async def read(self, _api, *, of_daemon, of_api):
+        """As ``ViewSource.read`` where a daemon serves its view."""
+        del of_api
+        return await of_daemon(self), ()
+
+    async def gangs(self, *, namespace):
+        """As ``ViewClient.gangs``."""
+        return [each for each in self._store.gangs.values() if each.metadata.namespace == namespace]
+
+    async def gang(self, namespace, kind, name):
+        """As ``ViewClient.gang``."""
+        key = f"{namespace}/{kind}/{name}"
+        view = self._store.gangs.get(key)
+        if view is None:
+            return None
+        told = msgspec.structs.asdict(view)
+        members, story = self._store.members(key), self._store.story(key)
+        return GangStory(**told, members=members, story=story)

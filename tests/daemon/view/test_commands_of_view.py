@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from gpusched.cli.inspect import get
+from gpusched.cli.inspect import explain, get
+from gpusched.cli.inspect.explaining import explanation, explanation_text
+from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.cli.inspect.get import Question
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.config.model import DEFAULT
@@ -35,6 +37,19 @@ def columns(listing, *titles):
     """Cells under some titles, by the first cell of each line."""
     places = [listing.header.index(title) for title in titles]
     return {line[0]: tuple(line[place] for place in places) for line in listing.lines}
+
+
+async def story(w, word, name, source=None):
+    """What ``gpusched explain WORD NAME --source SOURCE`` tells."""
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+    try:
+        found = await gather_objects(
+            api, namespace="default", name=name, kinds=explain.kinds_of_word(word),
+            source=ViewSource(chosen=source, election=DEFAULT.leader_election),
+        )  # fmt: skip
+    finally:
+        await api.close()
+    return explanation.explain_gang(found)
 
 
 async def busy_cluster(w, **how):
@@ -152,5 +167,100 @@ def test_json_is_what_the_daemon_serves(play):
         assert team["gpus"]["deserved"] == "8"
         assert team["ordering"] == "Fifo"
         assert team["created"] == store.queues["team"].created != ""
+
+    play(scenario)
+
+
+def test_explain_tells_places_position_and_decisions_of_the_view(play):
+    """Given a gang that runs and one that waits for it, then explain has what only the daemon knows of both."""
+
+    async def scenario(w):
+        store = await busy_cluster(w)
+        runs, waits = (
+            await story(w, "podgroup", "runs"),
+            await story(w, "pod", w.pods("waits")[0]["metadata"]["name"]),
+        )
+        (member,) = runs["gangs"][0]["members"]
+        assert (member["node"], member["slots"]) == (
+            w.bound("runs")[0]["spec"]["nodeName"],
+            "0,1,2,3,4,5,6,7",
+        )
+        (place,) = explanation_text.name_places(runs["gangs"])
+        assert place == f"{member['node']}: 1 pod, GPUs 0,1,2,3,4,5,6,7"
+        view = store.gangs["default/PodGroup/waits"]
+        assert (waits["queuePosition"], waits["name"]) == (1, "waits")
+        assert waits["reasons"] == [{"reason": view.reason, "message": view.message}]
+        assert [each["message"] for each in waits["decisions"]] == [
+            each.message for each in store.story(view.key)
+        ]
+        # Then: the API's objects say the same, but for decisions.
+        of_api = await story(w, "podgroup", "waits", "api")
+        same = ("reasons", "queuePosition", "minMember", "needs", "pods")
+        assert {key: of_api[key] for key in same} == {key: waits[key] for key in same}
+        assert of_api["decisions"] == []
+
+    play(scenario)
+
+
+def test_pods_of_a_job_that_start_by_themselves_are_told(play):
+    """Given a Job whose pods are gangs of their own, then the Job is told by them, by daemon and API alike."""
+
+    async def scenario(w):
+        await busy_cluster(w)
+        w.job("loose", 2, completions=4, completionMode="NonIndexed")
+        await w.until(lambda: len(w.pods()) > 5)
+        await w.clock.sleep(5)
+        for source in ("daemon", "api"):
+            told = await story(w, "job", "loose", source)
+            assert told["needs"][0] == "2 pods, each of which starts by itself"
+            assert len(told["reasons"]) == 1
+            assert {each["gangKind"] for each in told["gangs"]} == {"Pod"}
+
+    play(scenario)
+
+
+def test_gangs_that_have_no_pods_wait_for_them(play):
+    """Given a PodGroup without pods and a Job whose controller rests, then both are listed, by daemon and API alike."""
+
+    async def scenario(w):
+        await busy_cluster(w)
+        w.group("early", minMember=3)
+        w.job("again", 2, gpus=2, backoffLimit=9)
+        await w.until(lambda: len(w.running()) == 4)
+        titles = ("STATE", "PODS", "MIN", "REASON", "MESSAGE")
+        lacking = (
+            "Waiting", "0/0", "3", "NotEnoughMembers", "needs 3 pods together; 0 pods can run",
+        )  # fmt: skip
+        resting = (
+            "Waiting", "0/0", "2", "NotEnoughMembers",
+            "Job again has no pods: its controller is to make 2 pods",
+        )  # fmt: skip
+
+        def pods_of_job():
+            return [pod for pod in w.pods() if pod["metadata"]["name"].startswith("again-")]
+
+        for pod in pods_of_job():
+            w.client.delete("pods", "default", pod["metadata"]["name"])
+        await w.until(lambda: not pods_of_job())
+        await w.clock.sleep(1)
+        for source in ("daemon", "api"):
+            told = columns(await listed(w, "jobs", source), *titles)
+            assert (told["early"], told["again"]) == (lacking, resting), source
+            (why,) = (await story(w, "job", "again", source))["reasons"]
+            assert why["message"] == resting[-1]
+        # Then: the line is that of a gang again once there are pods, and gone when the Job is over.
+        await w.until(lambda: len(pods_of_job()) == 2)
+        await w.clock.sleep(3)
+        for source in ("daemon", "api"):
+            assert columns(await listed(w, "jobs", source), *titles)["again"][:2] == (
+                "Running",
+                "2/2",
+            )
+        w.client.delete("jobs.batch", "default", "again")
+        for pod in pods_of_job():
+            w.client.delete("pods", "default", pod["metadata"]["name"])
+        await w.clock.sleep(1)
+        for source in ("daemon", "api"):
+            assert "again" not in columns(await listed(w, "jobs", source), *titles)
 
     play(scenario)

@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import WORKLOADS
+from gpusched.api.foreign.workload_decode import CODECS as WORKLOAD_CODECS
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected
 from gpusched.base.errors import Denied, NotFound
@@ -24,9 +26,10 @@ from gpusched.cli.inspect.cluster_reader import (
     served_versions,
     value_at,
 )
-from gpusched.cli.inspect.owners import read_workload
 from gpusched.cli.inspect.pod_groups import API, list_groups
 from gpusched.io.client.api_client import ApiClient
+from gpusched.view.model import GangView
+from gpusched.view.podless_jobs import podless_job_views
 
 _CLUSTER_KINDS: Final = {
     "namespaces": "/api/v1/namespaces",
@@ -50,6 +53,7 @@ class ApiObjects:
         queues: as the server has them.
         topologies: that can be read.
         unread: pods of ours that wait and cannot be believed.
+        podless: Jobs that wait for their pods.
         refused: kinds that this user may not list.
     """
 
@@ -60,12 +64,13 @@ class ApiObjects:
     queues: Sequence[Json]
     topologies: Sequence[Any]
     unread: tuple[Rejected, ...]
+    podless: tuple[GangView, ...]
     refused: tuple[str, ...]
 
     @property
     def gangs(self) -> tuple[Gang, ...]:
         """Those that are not done, by namespace, name and kind."""
-        found = (gang for gang in self.snapshot.gangs if gang.active)
+        found = (gang for gang in self.snapshot.gangs if gang.active or gang.lacks_pods)
         return tuple(sorted(found, key=lambda gang: (gang.key[1:], gang.key.kind)))
 
 
@@ -127,6 +132,7 @@ async def read_objects(
     objects |= {GangKey("Job", *key_of(job)): job for job in jobs}
     pods = await items_of("pods")
     refused_pods = [each for each in put_objects(cache, "pods", pods) if isinstance(each, Rejected)]
+    cache.families.request_idle_gangs()
     return ApiObjects(
         snapshot=cache.take_snapshot(now),
         told=told,
@@ -137,6 +143,7 @@ async def read_objects(
         unread=tuple(
             each for each in refused_pods if each.pending and each.scheduler in schedulers
         ),
+        podless=tuple(filter(None, podless_job_views(cache))),
         refused=tuple(refused),
     )
 
@@ -198,9 +205,15 @@ async def _put_workloads(api: ApiClient, cache: Cache, scope: str) -> list[str]:
             continue
         read.add(kind.kind)
         for item in items:
-            cache.foreign.put_workload(kind.kind, key_of(item), read_workload(kind.kind, item))
+            cache.foreign.put_workload(kind.kind, key_of(item), _workload(kind.kind, item))
     cache.foreign.set_read(frozenset(read))
     return refused
+
+
+def _workload(kind: str, item: Json) -> Any:
+    """The object as the daemon reads it."""
+    event = msgspec.json.encode({"type": "ADDED", "object": item})
+    return WORKLOAD_CODECS[kind].decode_event(event).item
 
 
 def key_of(item: Json) -> ObjectKey:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from gpusched import __version__
 from gpusched.api.affinity.selector import EVERYTHING, Selector
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.api.meta.identity import InvalidObject, ObjectKey, parse_time
+from gpusched.api.meta.identity import GangKey, InvalidObject, ObjectKey, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
@@ -36,6 +38,7 @@ from gpusched.view.frames import (
     ViewHead,
     ViewMoment,
 )
+from gpusched.view.gang_story import GangStory
 from gpusched.view.gang_views import (
     ToldGang,
     gang_view,
@@ -139,7 +142,7 @@ def view_frames(found: ApiObjects) -> Iterator[GangPut | NodePut | QueuePut]:
 
 
 def gang_frames(found: ApiObjects, selector: Selector = EVERYTHING) -> Iterator[GangPut]:
-    """Gangs by namespace, name and kind, then pods that cannot be believed.
+    """Gangs by namespace, name and kind, then pods that cannot be believed and Jobs without pods.
 
     Args:
         found: what they are made of.
@@ -155,6 +158,16 @@ def gang_frames(found: ApiObjects, selector: Selector = EVERYTHING) -> Iterator[
     for pod in found.unread:
         if selector.matches(_labels_of_object(found.pods[pod.key])):
             yield GangPut(view=unreadable_pod_view(pod), members=())
+    for job in found.podless:
+        if selector.matches(_labels_of_object(found.objects.get(GangKey(*job.gang_key)))):
+            yield GangPut(view=job, members=())
+
+
+def gang_stories(found: ApiObjects) -> Iterator[GangStory]:
+    """Gangs with their pods; what was decided about them only a daemon knows."""
+    for frame in gang_frames(found):
+        told = msgspec.structs.asdict(frame.view)
+        yield GangStory(**told, members=frame.members)
 
 
 def node_frames(found: ApiObjects) -> Iterator[NodePut]:

@@ -16,7 +16,8 @@ from gpusched.cli.inspect.live.screen.picture import ClusterPicture
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.followed_view import FollowedView
-from gpusched.io.serve.view_client import GangStory, NoView, ViewRoute, find_view
+from gpusched.io.serve.view_client import NoView, ViewRoute, find_view
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import AboutView
 from gpusched.view.store import ViewStore
 

@@ -40,7 +40,7 @@ from gpusched.cli.inspect.live.screen.picture import (
     shown_text,
 )
 from gpusched.cli.inspect.live.screen.views import draw_footer, draw_help, draw_tabs, draw_view
-from gpusched.io.serve.view_client import GangStory
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import WAITING
 
 _REDRAW_S: Final = 0.1

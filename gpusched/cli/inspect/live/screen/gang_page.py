@@ -20,7 +20,7 @@ from gpusched.cli.inspect.live.screen.picture import (
     time_until,
 )
 from gpusched.cli.inspect.live.screen.screen_table import Cell, ScreenColumn, layout_table
-from gpusched.io.serve.view_client import GangStory
+from gpusched.view.gang_story import GangStory
 from gpusched.view.model import WAITING, DomainView, GangView, MemberView, OrderTermView
 
 _STATE_STYLES: Final = {"Waiting": "yellow", "Running": "green", "Starting": "cyan"}

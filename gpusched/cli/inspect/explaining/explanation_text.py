@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from gpusched.cli.command import table
 from gpusched.cli.inspect.devices.device_story import render_claims
-from gpusched.cli.inspect.explanation import printable_line
-from gpusched.cli.inspect.group_tree import render_tree
+from gpusched.cli.inspect.explaining.explanation import printable_line
+from gpusched.cli.inspect.explaining.group_tree import render_tree
 
 _MEMBERS_NAMED: Final = 3
+_NODES_NAMED: Final = 8
+_SUSPENDED: Final = "Suspended"
 _WAITS: Final = "FailedScheduling"
 _MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
 _SEE_WHY: Final = "(see why)"
@@ -36,6 +38,7 @@ def render_explanation(story: dict[str, Any]) -> str:
             )
         )
     facts += [("held", held) for held in _held(story["promised"])]
+    facts += [("on", place) for place in name_places(story["gangs"])]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
     reasons = _reasons(story)
     facts += [("why", why) for why in reasons]
@@ -62,6 +65,12 @@ def render_explanation(story: dict[str, Any]) -> str:
         ]
     if story["claims"]:
         lines += ["", render_claims(story["claims"])]
+    if story["decisions"]:
+        rows = [
+            _once((each["age"], each["event"], each["message"]), reasons)
+            for each in story["decisions"]
+        ]
+        lines += ["", table([("AGE", "DECISION", "MESSAGE"), *rows])]
     if story["events"]:
         header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
         above = [item["message"] for item in story["conditions"]]
@@ -131,6 +140,23 @@ def _proof_texts(proofs: Sequence[dict[str, Any]]) -> list[str]:
     return texts
 
 
+def name_places(gangs: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for each node that its pods are on, with their GPUs where these are known."""
+    by_node: dict[str, list[dict[str, Any]]] = {}
+    for gang in gangs:
+        for member in gang["members"]:
+            if member["node"]:
+                by_node.setdefault(printable_line(member["node"]), []).append(member)
+    lines = []
+    for node in sorted(by_node)[:_NODES_NAMED]:
+        members = by_node[node]
+        slots = ", ".join(filter(None, (printable_line(each["slots"]) for each in members)))
+        count = f"{len(members)} pod{'s' if len(members) != 1 else ''}"
+        lines.append(f"{node}: {count}{f', GPUs {slots}' if slots else ''}")
+    more = len(by_node) - _NODES_NAMED
+    return [*lines, f"and {more} more nodes"] if more > 0 else lines
+
+
 def _held(promised: Sequence[dict[str, str]]) -> list[str]:
     if not promised:
         return []
@@ -171,21 +197,26 @@ def _census(counts: dict[str, int]) -> str:
 
 
 def _reasons(story: dict[str, Any]) -> list[str]:
-    """The sentence of what is false or was taken away; else that of the pods."""
-    if story["phase"] in {"Running", "Completed"}:
+    """The sentences of the view, and of what was taken away; else those of conditions, of the pods, or of events."""
+    told = [
+        f"{each['reason']}: {each['message']}"
+        for each in story["reasons"]
+        if each["reason"] != _SUSPENDED  # the daemon's own word is in events
+    ]
+    if story["phase"] in {"Running", "Completed"} and not told:
         return []
     refused = [
         f"{item['reason']}: {item['message']}"
         for item in story["conditions"]
-        if (item["type"] in {"Admitted", "Scheduled"} and item["status"] == "False")
+        if (item["type"] in {"Admitted", "Scheduled"} and item["status"] == "False" and not told)
         or (item["type"] == "Preempted" and item["status"] == "True")
     ]
-    if refused:
-        return list(dict.fromkeys(refused))
+    if told or refused:
+        return list(dict.fromkeys((*told[:_MEMBERS_NAMED], *refused)))
     said = [f"{pod['reason']}: {pod['message']}" for pod in story["pendingPods"] if pod["message"]]
     if said:
         return list(dict.fromkeys(said))[:_MEMBERS_NAMED]
-    if story["phase"] == "Suspended":
+    if story["phase"] == _SUSPENDED:
         return _last_said(story)
     if story["phase"] == "Failed" and story["kind"] == "Job":
         return [f"{item['reason']}: {item['message']}" for item in story["conditions"]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
-
-import attrs
+from collections.abc import Iterable
+from typing import Final
 
 from gpusched.api.foreign.kinds import WORKLOADS
-from gpusched.api.foreign.workload_decode import CODECS
-from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected
+from gpusched.api.meta.identity import GangKey, Rejected
 from gpusched.api.pod.pod import Pod
 from gpusched.base.errors import Denied, UsageError
-from gpusched.cache.cache import Cache
-from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.gangs.gang_index import gang_key_of
 from gpusched.cli.inspect.cluster_reader import (
     Json,
@@ -43,23 +37,6 @@ _BETWEEN: Final = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
 }
 """Kinds that stand between an owner and its pods."""
-
-
-@attrs.frozen(kw_only=True)
-class CountedGang:
-    """A gang as the daemon counts it.
-
-    Attributes:
-        kind, name: of its key.
-        minimum: members that it needs at once.
-        note: what its author is to know; empty for nothing.
-    """
-
-    kind: str
-    name: str
-    queue: str
-    minimum: int
-    note: str = ""
 
 
 async def find_owner(api: ApiClient, kind: str, namespace: str, name: str) -> Json | None:
@@ -132,58 +109,3 @@ async def list_gang(api: ApiClient, key: GangKey) -> list[Json]:
     """All pods of a gang."""
     pods = await list_objects(api, f"/api/v1/namespaces/{key.namespace}/pods", what="pods")
     return [pod for pod in pods if gang_key_of_pod(pod) == key]
-
-
-async def count_gangs(
-    api: ApiClient,
-    kind: str,
-    owner: Json,
-    pods: Sequence[Json],
-    *,
-    schedulers: Collection[str],
-    now: float,
-) -> tuple[CountedGang, ...]:
-    """The gangs that some pods form, by name; none for pods of others, or that cannot be believed.
-
-    Args:
-        api: of the cluster; tells the queue of the namespace where it may be read.
-        kind: of the owner.
-        owner: that made the pods.
-        pods: of one namespace.
-        schedulers: names of schedulers whose pods are ours.
-        now: seconds since the epoch.
-    """
-    cache = Cache(schedulers)
-    namespace = str(value_at(owner, "metadata", "namespace") or "")
-    key = ObjectKey(namespace, str(value_at(owner, "metadata", "name")))
-    try:
-        item = await get_object(api, f"/api/v1/namespaces/{namespace}", what="namespaces")
-    except Denied:
-        item = None
-    if item is not None:
-        cache.put_namespace(ObjectKey("", namespace), read_entity("namespaces", item))
-    if kind == "Job":
-        cache.put_job(key, read_entity("jobs", owner))
-    if kind in WORKLOADS:
-        cache.foreign.set_read(frozenset({kind}))
-        cache.foreign.put_workload(kind, key, read_workload(kind, owner))
-    for pod in pods:
-        cache.put_pod(read_entity("pods", pod))
-    gangs = sorted(cache.take_snapshot(now).gangs, key=lambda gang: gang.key)
-    return tuple(_counted(gang) for gang in gangs if gang.active and not gang.error[0])
-
-
-def read_workload(kind: str, owner: Json) -> Any:
-    """The object as the daemon reads it."""
-    event = json.dumps({"type": "ADDED", "object": owner}).encode()
-    return CODECS[kind].decode_event(event).item
-
-
-def _counted(gang: Gang) -> CountedGang:
-    return CountedGang(
-        kind=gang.key.kind,
-        name=gang.key.name,
-        queue=gang.queue,
-        minimum=gang.min_member,
-        note=gang.warning,
-    )

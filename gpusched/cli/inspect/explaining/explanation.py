@@ -1,15 +1,17 @@
-"""Why a gang waits, told from the objects of the API alone: pure, JSON in, JSON out.
+"""Why a gang waits and where it is, told from the view and the objects of the API: pure, JSON in, JSON out.
 
-The daemon writes its reasons into conditions and events; nothing is decided again here.
+Reasons, positions, estimates and places are the view's; nothing is decided again here.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from gpusched.api.devices import device_match
 from gpusched.api.devices.gpu_share import shared_resource
@@ -22,14 +24,13 @@ from gpusched.api.meta.resources import PODS, Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
 from gpusched.cli.command import age
 from gpusched.cli.inspect.cluster_reader import read_entity
-from gpusched.cli.inspect.owners import CountedGang
-from gpusched.cli.inspect.unknown_keys import unknown_keys
+from gpusched.cli.inspect.explaining.unknown_keys import unknown_keys
 from gpusched.config.model import DEFAULT
-from gpusched.session.framework.reasons import gates_text
+from gpusched.view.gang_story import GangStory
+from gpusched.view.model import WAITING
 
 _EVENTS_SHOWN: Final = 8
 _SUB_GROUPS_NAMED: Final = 4
-_GATED: Final = "SchedulingGated"
 _COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
 """Of a Job's controller, one for each pod: the number of pods says it already."""
 _GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
@@ -37,10 +38,10 @@ _GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
 
 @attrs.frozen(kw_only=True)
 class GangObjects:
-    """What the API shows about one gang.
+    """What is known about one gang, or about the gangs of one object.
 
     Attributes:
-        kind: PodGroup, Job or Pod; for the last two the gang is derived.
+        kind: of the object, such as PodGroup, Job or Pod.
         owner: the object of that kind.
         pods: members, sorted by name.
         events: about the owner, then about members.
@@ -48,9 +49,9 @@ class GangObjects:
         tree: of a group of Kubernetes in a tree, each group of it with what it needs and has.
         claims: of members for devices, see ``device_story.describe_claims``.
         served: names of the schedulers that the daemon's configuration serves.
-        gangs: that its pods form, as the daemon counts them; none for PodGroups, which tell their
-            size themselves, and for what the daemon does not know or believe.
+        gangs: of the view; none for what the daemon does not know or believe.
         leader: whether a daemon leads; empty where that may not be read.
+        notes: where the view was read from, if not from the daemon.
     """
 
     kind: str
@@ -63,8 +64,9 @@ class GangObjects:
     tree: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
     served: tuple[str, ...] = tuple(sorted(DEFAULT.scheduler_names))
-    gangs: tuple[CountedGang, ...] = ()
+    gangs: tuple[GangStory, ...] = ()
     leader: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -73,6 +75,9 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
     status = _mapping(evidence.owner, "status")
     counts = Counter(_state(pod) for pod in evidence.pods)
     minimum = _minimum(evidence)
+    views = evidence.gangs
+    position = min((each.position for each in views if each.position), default=0)
+    start = min(filter(None, (each.estimated_start_time for each in views)), default="")
     waiting = [_waiting(pod) for pod in evidence.pods if _state(pod) == "pending"]
     conditions = [_condition(item, evidence.now) for item in _objects(status, "conditions")]
     groups = evidence.kind in _GROUP_KINDS
@@ -82,8 +87,10 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "name": evidence.name,
         "queue": (groups and printable_line(spec.get("queue"))) or _queue_label(evidence),
         "phase": printable_line(status.get("phase")) if groups else _phase(evidence, counts),
-        "queuePosition": status.get("queuePosition"),
-        "estimatedStartTime": status.get("estimatedStartTime"),
+        "queuePosition": position or status.get("queuePosition"),
+        "estimatedStartTime": start or status.get("estimatedStartTime"),
+        "reasons": _reasons(views),
+        "gangs": [msgspec.to_builtins(each) for each in views],
         "minMember": minimum,
         "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
         "needs": [
@@ -98,7 +105,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "servedSchedulers": list(evidence.served),
         "leader": evidence.leader,
         "unknownKeys": unknown_keys([*_described(evidence.owner), *evidence.pods]),
-        "notes": sorted({printable_line(gang.note) for gang in evidence.gangs if gang.note}),
+        "notes": sorted({printable_line(gang.warning) for gang in views if gang.warning}),
         "turn": _turn(evidence),
         "tree": list(evidence.tree),
         "conditions": conditions,
@@ -107,8 +114,35 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "proofs": _proofs(evidence),
         "leaving": _leaving(evidence),
         "claims": list(evidence.claims),
+        "decisions": _decisions(evidence),
         "events": _events(evidence),
     }
+
+
+def _reasons(gangs: Sequence[GangStory]) -> list[dict[str, str]]:
+    """Why its gangs wait, each sentence once."""
+    told = [
+        (printable_line(each.reason), printable_line(each.message))
+        for each in gangs
+        if each.reason and (each.state == WAITING or each.waiting)
+    ]
+    return [{"reason": reason, "message": message} for reason, message in dict.fromkeys(told)]
+
+
+def _decisions(evidence: GangObjects) -> list[dict[str, str]]:
+    """The newest decisions about its gangs, oldest of them first."""
+    found = sorted(
+        (each for gang in evidence.gangs for each in gang.story), key=lambda each: each.time
+    )
+    return [
+        {
+            "time": printable_line(each.time),
+            "age": _since(printable_line(each.time), evidence.now),
+            "event": printable_line(each.event),
+            "message": printable_line(each.message),
+        }
+        for each in found[-_EVENTS_SHOWN:]
+    ]
 
 
 def _described(owner: dict[str, Any]) -> list[dict[str, Any]]:
@@ -166,9 +200,10 @@ def _leaving(evidence: GangObjects) -> list[dict[str, str]]:
 
 def _minimum(evidence: GangObjects) -> int:
     """How many pods start together: as the daemon counts, else by the owner's kind."""
-    if evidence.gangs:
-        return max(gang.minimum for gang in evidence.gangs)
     spec = _mapping(evidence.owner, "spec")
+    if evidence.gangs:
+        least = max(gang.min_member for gang in evidence.gangs)
+        return max(least, _fewest_of_sub_groups(spec) if evidence.kind == "PodGroup" else 0)
     given: Any = 1
     if evidence.kind == "PodGroup":
         given = max(_whole(spec.get("minMember"), 1), _fewest_of_sub_groups(spec))
@@ -242,7 +277,10 @@ def _together(evidence: GangObjects, minimum: int) -> str:
     least = _mapping(evidence.owner, "spec").get("minGroups")
     if least:
         return f"{least} of its groups at once, each with what it needs itself"
-    count, fewest = len(evidence.gangs), min((each.minimum for each in evidence.gangs), default=1)
+    count, fewest = (
+        len(evidence.gangs),
+        min((each.min_member for each in evidence.gangs), default=1),
+    )
     if count < 2:
         return (
             f"{minimum} pods that start together"
@@ -391,12 +429,6 @@ def _waiting(pod: dict[str, Any]) -> dict[str, str]:
             break
     else:
         reason = message = ""
-    gates = [
-        printable_line(each.get("name"))
-        for each in _objects(_mapping(pod, "spec"), "schedulingGates")
-    ]
-    if reason == _GATED and any(gates):
-        message = f"held by {gates_text(gates)}; it may start when what set that removes it"
     return {
         "name": printable_line(_mapping(pod, "metadata").get("name")),
         "reason": reason,
