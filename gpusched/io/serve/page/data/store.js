@@ -97,18 +97,21 @@ export class Store extends EventTarget {
     this.complete = false;
   }
 
-  /** @returns {{gpus: number, held: number, free: number, ready: number, nodes: number, states: Record<string, number>}} */
+  /** @returns {{gpus: number, held: number, free: number, ready: number, nodes: number, states: Record<string, number>, eldest: number}} */
   figures() {
     const key = `${this.versions.nodes} ${this.versions.gangs}`;
     if (this.figuresOf === key) return this.lastFigures;
-    const found = { gpus: 0, held: 0, free: 0, ready: 0, nodes: this.nodes.size, states: {} };
+    const found = { gpus: 0, held: 0, free: 0, ready: 0, nodes: this.nodes.size, states: {}, eldest: Infinity };
     for (const node of this.nodes.values()) {
       found.gpus += amount(node.gpus);
       found.held += amount(node.gpus) - amount(node.freeGpus);
       found.free += node.state === "Ready" ? amount(node.freeGpus) : 0;
       found.ready += node.state === "Ready" ? 1 : 0;
     }
-    for (const gang of this.gangs.values()) found.states[gang.state] = (found.states[gang.state] ?? 0) + 1;
+    for (const gang of this.gangs.values()) {
+      found.states[gang.state] = (found.states[gang.state] ?? 0) + 1;
+      if (gang.state === "Waiting") found.eldest = Math.min(found.eldest, moment(gang.since) || Infinity);
+    }
     this.figuresOf = key;
     this.lastFigures = found;
     return found;

@@ -1,7 +1,7 @@
 /** The cluster: its figures, every GPU by topology, and beside it what people ask most. */
 
 import { describeSlot } from "../parts/cluster_map.js";
-import { amount, clock, count, many, moment, placeOf, shown } from "../data/text.js";
+import { amount, clock, count, duration, many, moment, placeOf, shown } from "../data/text.js";
 import { chooser, finder, gangName, gangOf, name, queueMark } from "../parts/bits.js";
 import { byPosition } from "./waiting.js";
 import { html, nothing } from "../vendor/lit-html.js";
@@ -29,7 +29,7 @@ export function showCluster(page) {
                 ${choice(page, "by", "", "Queues", by === "queue")}${choice(page, "by", "gang", "Gangs", by === "gang")}
               </span>`}
         </div>
-        ${refused(store.about?.nodes, "nodes") ?? (table ? nodeTable(page) : html`${legend(page, by)}<cluster-map id="map"></cluster-map>`)}
+        ${refused(store.about?.nodes, "nodes") ?? (table ? nodeTable(page) : html`${legend(page, by)}${store.complete && !store.nodes.size ? html`<p class="empty">There are no nodes.</p>` : nothing}<cluster-map id="map" ?hidden=${store.complete && !store.nodes.size}></cluster-map>`)}
       </section>
       <div class="side">${queuesCard(page)}${nextCard(page)}${changesCard(page)}</div>
     </div>`;
@@ -55,18 +55,19 @@ export function refused(allowed, what) {
 }
 
 function figures(store) {
-  const { gpus, held, free, ready, nodes, states } = store.figures();
+  const { gpus, held, free, ready, nodes, states, eldest } = store.figures();
   const part = gpus ? Math.round((100 * held) / gpus) : 0;
   const tell = (value, words, kind = "") => html`<li class=${kind}><b>${value}</b><span>${words}</span></li>`;
   const other = nodes - ready;
+  const longest = Number.isFinite(eldest) ? `, the longest for ${duration(store.now() - eldest)}` : "";
   return html`<ul class="figures">
     ${store.about?.nodes === false
       ? nothing
       : html`${tell(`${part}\u202f%`, `${count(held)} of ${many(gpus, "GPU")} held`)}
-        ${tell(count(free), "GPUs free on nodes that are ready", "good")}
-        ${tell(count(ready), other ? `of ${many(nodes, "node")} ready` : `${nodes === 1 ? "node" : "nodes"} ready, all`, other ? "bad" : "")}`}
-    ${tell(count(states.Running ?? 0), states.Starting ? `gangs run, ${count(states.Starting)} start` : "gangs run")}
-    ${tell(count(states.Waiting ?? 0), "gangs wait", states.Waiting ? "warn" : "")}
+        ${tell(count(free), `${free === 1 ? "GPU" : "GPUs"} free on ready nodes`, "good")}
+        ${other ? tell(count(other), `of ${many(nodes, "node")} not ready`, "bad") : tell(count(ready), nodes ? `${nodes === 1 ? "node" : "nodes"} ready, all` : "nodes")}`}
+    ${tell(count(states.Running ?? 0), `${states.Running === 1 ? "gang runs" : "gangs run"}${states.Starting ? `, ${count(states.Starting)} start` : ""}`)}
+    ${tell(count(states.Waiting ?? 0), states.Waiting ? `${states.Waiting === 1 ? "gang waits" : "gangs wait"}${longest}` : "gangs wait", states.Waiting ? "warn" : "")}
   </ul>`;
 }
 

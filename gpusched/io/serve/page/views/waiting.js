@@ -77,9 +77,9 @@ export function fillWaiting(page) {
     sorted: query.sort || "position",
     sort: (sort) => page.ask({ sort }),
     tall: 64,
-    card: 190,
-    grid: "5.6rem minmax(9rem,1.3fr) minmax(6rem,.8fr) 4.5rem 7rem minmax(14rem,3fr) 7rem 7rem",
-    empty: store.complete ? "No gang is like that." : "Gangs are being read.",
+    card: 176,
+    grid: "5.6rem minmax(9rem,1.3fr) minmax(6rem,.8fr) 4.5rem 7rem minmax(14rem,3fr) 7rem 8.8rem",
+    empty: store.complete ? (Object.keys(query).length ? "No gang is like that." : "Nothing waits.") : "Gangs are being read.",
     columns: [
       { title: "Position", sort: "position", kind: "n", cell: (gang) => gang.position || html`<span class="soft">${gang.state === "Waiting" ? "none" : nothing}</span>` },
       { title: "Gang", sort: "name", cell: gangName },
@@ -87,8 +87,8 @@ export function fillWaiting(page) {
       { title: "GPUs", sort: "gpus", kind: "n", cell: gpus },
       { title: "State", sort: "state", cell: (gang) => stateMark(gang.state) },
       { title: "Why", sort: "reason", kind: "why", cell: (gang) => why(gang) },
-      { title: "Estimate", sort: "estimate", cell: (gang) => (gang.state === "Waiting" ? when(gang.estimatedStartTime, now) : nothing) },
-      { title: "Since", sort: "since", cell: (gang) => when(gang.since, now) },
+      { title: "Estimate", sort: "estimate", kind: "when", cell: (gang) => (gang.state === "Waiting" ? when(gang.estimatedStartTime, now) : nothing) },
+      { title: "Since", sort: "since", kind: "when", cell: (gang) => when(gang.since, now) },
     ],
   });
 }
