@@ -217,6 +217,48 @@ def test_requeue_respects_budgets(live, capsys):
     assert "deletionTimestamp" not in live.get(f"{PODS}/train-0")["metadata"]
 
 
+def pods_of(live, job, count, **labels):
+    """Pods of a Job that run on a node."""
+    for number in range(count):
+        make_pod(live, f"{job['metadata']['name']}-{number}", owner=job, **labels)
+
+
+def test_requeue_suspends_what_a_queue_starts_again(live, capsys):
+    """Given a Job in a queue with more pods than failures are allowed, then it is suspended and none fails."""
+    job = make_job(live, "train", labels={"gpusched.io/queue": "new"}, parallelism=8, completions=8)
+    pods_of(live, job, 8)
+    assert main(["requeue", "job", "train"]) == 0
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("job.batch/train requeued (8 pods ended)\n", "")
+    train = live.get(f"{JOBS}/train")
+    assert train["spec"]["suspend"] is True
+    assert HOLD not in train["metadata"].get("annotations", {})
+
+
+def test_requeue_suspends_nothing_that_a_budget_keeps(live, capsys):
+    """Given a budget that lets one of two pods go, then the Job goes on, as suspending it would end both."""
+    job = make_job(live, "train", labels={"gpusched.io/queue": "new"}, parallelism=2, completions=2)
+    pods_of(live, job, 2, team="a")
+    live.send("POST", BUDGETS,
+        {"metadata": {"name": "safe"}, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"team": "a"}}}},
+    )  # fmt: skip
+    assert main(["requeue", "job", "train"]) == 1
+    told = capsys.readouterr().err
+    assert "job.batch/train is not suspended: disruption budget safe lets 0 of 2 pods go" in told
+    assert not live.get(f"{JOBS}/train")["spec"]["suspend"]
+
+
+def test_requeue_fails_no_job_for_good(live, capsys):
+    """Given a Job without a queue and more pods than failures are allowed, then nothing is evicted."""
+    job = make_job(live, "train", parallelism=4, completions=4, backoffLimit=3)
+    pods_of(live, job, 4)
+    assert main(["requeue", "job", "train"]) == 1
+    told = capsys.readouterr().err
+    assert "counts as a failure of Job default/train, and 4 after 0 would end it for good" in told
+    assert "gpusched suspend job train" in told
+    assert all("deletionTimestamp" not in each["metadata"] for each in live.get(PODS)["items"])
+
+
 def test_requeue_ends_nothing_that_nobody_makes_again(live, capsys):
     """Given a pod without a controller, then it is not evicted; one that waits has nothing to evict."""
     make_pod(live, "alone")

@@ -1,8 +1,9 @@
-"""``gpusched requeue KIND NAME``: members that run are evicted, their controllers make them again, and the gang waits."""
+"""``gpusched requeue KIND NAME``: members that run end, their controllers make them again, and the gang waits."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.pod.pod import Pod
@@ -10,10 +11,13 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ApiError, BudgetRefused
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cli.act.action import HOLD, ActionRefused, Done, Server, add_action
+from gpusched.cli.act.ended_pods import fatal_failures_text, forbidding_budget_text
 from gpusched.cli.act.hold import hold_text
 from gpusched.cli.act.named_objects import NamedObject
+from gpusched.cli.act.suspend import is_started_by_queue
 from gpusched.cli.command import Subparsers
 from gpusched.cli.inspect import cluster_reader
+from gpusched.cli.inspect.cluster_reader import Json
 from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.session.framework.reasons import pods_text
 
@@ -25,8 +29,9 @@ def register(subparsers: Subparsers) -> None:
     parser = add_action(
         subparsers,
         "requeue",
-        text="Evict the members of gangs that run, within disruption budgets; controllers make them "
-        "again, and the gangs wait with the age that they have.",
+        text="Take the members of gangs that run from their nodes, within disruption budgets; controllers "
+        "make them again, and the gangs wait with the age that they have. A Job in a queue is suspended for "
+        "that, which fails nothing; all others are evicted.",
         act=requeue,
     )
     parser.add_argument("--hold", action="store_true", help="and hold them, as gpusched hold does")
@@ -55,6 +60,13 @@ async def requeue(server: Server, found: NamedObject, arguments: argparse.Namesp
                 f"nothing is evicted of {found.title}: no controller makes pod {pod.name} again, so that "
                 f"it would be lost; kubectl delete pod {pod.name} ends it"
             )
+    if is_started_by_queue(found) and not _is_made_by_another_controller(found):
+        return await _suspend(server, found, pods, hold=arguments.hold)
+    fatal = fatal_failures_text(
+        (item for key, item in known.objects.items() if key.kind == "Job"), pods
+    )
+    if fatal:
+        raise ActionRefused(f"nothing is evicted of {found.title}: {fatal}")
     item, text = found.item, ""
     if arguments.hold:
         why = await hold_text(server, "requeued")
@@ -69,6 +81,23 @@ async def requeue(server: Server, found: NamedObject, arguments: argparse.Namesp
     of = f" of {len(pods)}" if kept else ""
     done = f"requeued{text} ({evicted}{of} {pods_text(len(pods)).partition(' ')[2]} evicted)"
     return Done(done, item, (*sorted(warnings), *notes))
+
+
+async def _suspend(server: Server, found: NamedObject, pods: Sequence[Pod], *, hold: bool) -> Done:
+    """Suspend a Job that its queue starts again, as the daemon does where it makes room: nothing of it fails."""
+    forbids = await forbidding_budget_text(server.api, found.namespace, pods)
+    if forbids:
+        raise ActionRefused(f"{found.title} is not suspended: {forbids}")
+    change: Json = {"spec": {"suspend": True}}
+    if hold:
+        change["metadata"] = {"annotations": {HOLD: await hold_text(server, "requeued")}}
+    item = await server.patch(found, change)
+    ended = f"{pods_text(len(pods))} ended"
+    return Done(f"requeued and held ({ended})" if hold else f"requeued ({ended})", item)
+
+
+def _is_made_by_another_controller(found: NamedObject) -> bool:
+    return bool(found.controller) and not found.controller.startswith("CronJob ")
 
 
 def _is_of(gang: Gang, found: NamedObject) -> bool:
