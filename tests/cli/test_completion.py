@@ -68,6 +68,8 @@ def completed(monkeypatch, capsys, *words):
         ("move job train --queue ", ["default", "production", "research"]),
         ("explain podgroup ", ["eval"]),
         ("completion z", ["zsh"]),
+        ("top --view w", ["waiting"]),
+        ("top -n team-", ["team-a", "team-b"]),
     ],
 )
 def test_what_may_stand_at_the_cursor(named, monkeypatch, capsys, typed, offered):

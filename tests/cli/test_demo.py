@@ -80,7 +80,7 @@ def test_the_picture_has_a_letter_for_each_slot():
 def test_a_narrow_picture_puts_racks_below_each_other():
     """No line is longer than the terminal is wide."""
     lines = picture(scene(gang("a"), gang("b")), width=30).plain.splitlines()
-    assert lines == ["rack-1", "n1   A  A  ·  B", "", "rack-2", "n2   ·  ·  ·  ·"]
+    assert lines == ["rack-1", "n1   A  A  ·  B ", "", "rack-2", "n2   ·  ·  ·  ·"]
 
 
 def test_the_legend_names_those_in_the_picture_and_counts_all_slots():

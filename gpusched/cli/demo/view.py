@@ -12,6 +12,7 @@ from rich.text import Text
 from gpusched.cli.demo.scene import ClusterScene, DemoOutcome, GangPhase, GangScene
 from gpusched.cli.demo.slot_picture import legend, picture
 from gpusched.cli.inspect.live.screen.gpu_map import gang_letter, gang_style
+from gpusched.cli.inspect.live.screen.picture import draw_bar
 
 _STARTS_SHOWN: Final = 6
 _NO_PODS: Final = "NotEnoughMembers"
@@ -51,8 +52,7 @@ def queues(scene: ClusterScene) -> Table:
     """A row for each queue, with a bar of its GPUs."""
     table = _table("QUEUE", "GPUS", "", "RUNNING", "WAITING")
     for queue in scene.queues:
-        blocks = -(-_BAR * queue.gpus // max(1, scene.gpus))
-        bar = Text("█" * blocks, "green").append("░" * (_BAR - blocks), "dim")
+        bar = draw_bar(queue.gpus, scene.gpus, columns=_BAR)
         table.add_row(
             Text(queue.name), str(queue.gpus), bar, str(queue.running), str(queue.waiting)
         )

@@ -191,8 +191,8 @@ def test_the_map_has_every_gpu_by_domain():
         "node-1   A  A  A  A  A  A  A  A     node-2   B  ·  ·  ·  ·  ·  ·  ·",
     ]
     assert [line.split() for line in lines[4:6]] == [
-        ["A", "team-a/Job/train", "research", "8", "1"],
-        ["B", "team-b/Job/web", "serving", "1", "1"],
+        ["A", "team-a/train", "research", "8", "1", "Job"],
+        ["B", "team-b/web", "serving", "1", "1", "Job"],
     ]
     assert lines[-1] == "· free: 7"
 

@@ -51,6 +51,8 @@ _AGES_S: Final = 1.0
 _WHEEL: Final = 3
 _DETAIL_PART: Final = 8
 """The reason of the row under the cursor gets an eighth of the lines at most."""
+_TALL: Final = 30
+"""Lines from which on one is left free above the rows."""
 _FAR: Final = 1 << 40
 
 
@@ -151,6 +153,8 @@ class TopApp(App[None]):
         self._helps = False
         self._picture = source.picture()
         self._numbers: dict[str, int] = {}
+        self._lines = TopScreen()
+        self._prompt = Input(select_on_focus=False)
         self._drawn = DrawnView(lines=[], keys=[])
         self._place = ScreenPlace()
         self._places: dict[str, ScreenPlace] = {}
@@ -162,12 +166,12 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """The lines, and a prompt that is seen while something is typed."""
-        yield TopScreen()
-        yield Input(select_on_focus=False)
+        yield self._lines
+        yield self._prompt
 
     async def on_mount(self) -> None:
         """Begin to follow."""
-        self.query_one(TopScreen).focus()
+        self._lines.focus()
         self._following = asyncio.create_task(self._source.run(), name="what changes")
         self._following.add_done_callback(self._ended)
         self._source.changed = self._note_change
@@ -194,20 +198,24 @@ class TopApp(App[None]):
 
     def _draw_all(self) -> None:
         self._due = False
-        screen = self.query_one(TopScreen)
-        size: Size = screen.size
+        size = self._lines.size
         if not size.width or not size.height:
             return
         self._picture = picture = self._source.picture()
         self._numbers = number_gangs(self._numbers, gangs_on_map(picture.nodes))
         choice = attrs.evolve(self.choice, width=max(1, size.width - GUTTER), numbers=self._numbers)
         above = self._above(choice, size.width)
+        above += [Text()] if size.height >= _TALL else []
         self._drawn = self._draw(choice)
-        footer = draw_footer(attrs.evolve(choice, width=size.width), self._order())
+        footer = draw_footer(
+            attrs.evolve(choice, width=size.width),
+            self._order(),
+            of_page=self._helps or bool(self.opened),
+        )
         below = [*self._detail(size), footer]
         self._room = rows_that_fit(above, self._drawn, below, height=size.height)
         self._place = settle_place(self._place, self._drawn, room=self._room)
-        screen.show(compose_screen(above, self._drawn, below, self._place, height=size.height))
+        self._lines.show(compose_screen(above, self._drawn, below, self._place, height=size.height))
         self._read_story_again()
 
     def _above(self, choice: ScreenChoice, width: int) -> list[Text]:
@@ -358,7 +366,7 @@ class TopApp(App[None]):
     def action_ask(self, what: str) -> None:
         """Open the prompt for a filter or a namespace."""
         self._asked = what
-        prompt = self.query_one(Input)
+        prompt = self._prompt
         told = {"filter": "words that rows must have", "namespace": "namespace; nothing means all"}
         prompt.placeholder = told[what]
         prompt.value = self.choice.typed if what == "filter" else self.choice.namespace
@@ -388,8 +396,8 @@ class TopApp(App[None]):
 
     def _close_prompt(self) -> None:
         self._asked = ""
-        self.query_one(Input).display = False
-        self.query_one(TopScreen).focus()
+        self._prompt.display = False
+        self._lines.focus()
         self.call_after_refresh(self.redraw)
 
     # -- the mouse -------------------------------------------------------------------------

@@ -25,7 +25,12 @@ from gpusched.cli.inspect.live.screen.picture import (
     ScreenChoice,
     shown_text,
 )
-from gpusched.cli.inspect.live.screen.screen_table import Cell, ScreenColumn, layout_table
+from gpusched.cli.inspect.live.screen.screen_table import (
+    Cell,
+    JoinedLines,
+    ScreenColumn,
+    layout_table,
+)
 from gpusched.cli.inspect.live.screen.summary import gpu_amount
 from gpusched.view.model import GangView, NodeView, SlotView
 
@@ -39,6 +44,7 @@ _LEGEND_COLUMNS: Final = (
     ScreenColumn(title="QUEUE", importance=8, widest=24, narrowest=8),
     ScreenColumn(title="GPUS HERE", right=True, importance=9),
     ScreenColumn(title="NODES", right=True, importance=7),
+    ScreenColumn(title="KIND", importance=3),
 )
 
 
@@ -50,16 +56,15 @@ def draw_map(picture: ClusterPicture, choice: ScreenChoice) -> DrawnView:
     if not nodes:
         told = "No node with GPUs is like that." if choice.typed else "No node has GPUs."
         return DrawnView(lines=[Text(told)], keys=[""])
-    lines = draw_nodes(nodes, choice.numbers, width=choice.width)
-    keys = [""] * len(lines)
+    drawn = draw_nodes(nodes, choice.numbers, width=choice.width)
     legend = _legend(nodes, picture.gangs, choice)
-    lines += [Text(), *legend.heads, *legend.lines, Text(), _marks(nodes)]
-    keys += ["", *("" for _ in legend.heads), *legend.keys, "", ""]
+    last = [Text(), _marks(nodes)]
     rest = len(picture.nodes) - sum(1 for node in picture.nodes if node.slots)
     if rest:
-        lines.append(Text(f"{rest} node{'s' if rest != 1 else ''} without GPUs", "dim"))
-        keys.append("")
-    return DrawnView(lines=lines, keys=keys)
+        last.append(Text(f"{rest} node{'s' if rest != 1 else ''} without GPUs", "dim"))
+    above = [*drawn, Text(), *legend.heads]
+    keys = [*([""] * len(above)), *legend.keys, *([""] * len(last))]
+    return DrawnView(lines=JoinedLines([above, legend.lines, last]), keys=keys)
 
 
 def draw_nodes(nodes: Iterable[NodeView], numbers: Mapping[str, int], *, width: int) -> list[Text]:
@@ -138,7 +143,9 @@ def _legend(
         number = choice.numbers.get(key)
         letter = "" if number is None else Text(f" {gang_letter(number)} ", gang_style(number))
         queue = shown_text(queues.get(key, ""))
-        return [letter, shown_text(key), queue, str(held[key]), str(on[key])]
+        namespace, kind, name = key.split("/", 2)
+        gang = shown_text(f"{namespace}/{name}")
+        return [letter, gang, queue, str(held[key]), str(on[key]), shown_text(kind)]
 
     table = layout_table(_LEGEND_COLUMNS, keys, cells, width=choice.width)
     named = [f"gang {key}" for key in keys]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,12 @@ from gpusched.cli.inspect.live.screen.picture import (
     time_since,
     time_until,
 )
-from gpusched.cli.inspect.live.screen.screen_table import Cell, ScreenColumn, layout_table
+from gpusched.cli.inspect.live.screen.screen_table import (
+    Cell,
+    JoinedLines,
+    ScreenColumn,
+    layout_table,
+)
 from gpusched.view.gang_story import GangStory
 from gpusched.view.model import WAITING, DomainView, GangView, MemberView, OrderTermView
 
@@ -36,8 +41,8 @@ _POD_COLUMNS: Final = (
 _TERM_COLUMNS: Final = (
     ScreenColumn(title="BY", importance=9),
     ScreenColumn(title="QUEUE", importance=6, widest=20, narrowest=8),
-    ScreenColumn(title="VALUE", importance=8, widest=24),
-    ScreenColumn(title="MEANS", importance=7, narrowest=20, takes_rest=True),
+    ScreenColumn(title="VALUE", importance=5, widest=24),
+    ScreenColumn(title="MEANS", importance=7, narrowest=20, wanted=60, takes_rest=True),
 )
 _LABEL: Final = 12
 
@@ -54,14 +59,14 @@ def draw_gang(story: GangStory, picture: ClusterPicture, choice: ScreenChoice) -
     lines += [Text(), *draw_reason(story, width=choice.width)]
     lines += _order(story, choice.width)
     lines += _places(story, picture, choice)
-    lines += _pods(story, picture, choice.width)
-    lines += _story(story, picture, choice.width)
-    return DrawnView(lines=lines, keys=[""] * len(lines))
+    decided = _story(story, picture, choice.width)
+    whole = JoinedLines([lines, *_pods(story, picture, choice.width), decided])
+    return DrawnView(lines=whole, keys=[""] * len(whole))
 
 
 def _facts(story: GangStory, now: float) -> Iterator[tuple[str, str]]:
     waits = story.state == WAITING
-    yield "queue", f"{story.queue}, priority {story.priority}"
+    yield "queue", f"{story.queue or 'none'}, priority {story.priority}"
     if story.owner is not None:
         yield "made by", f"{story.owner.kind} {story.owner.name}"
     total = story.placed + story.waiting
@@ -111,7 +116,7 @@ def _order(story: GangStory, width: int) -> list[Text]:
     lines = [Text(), Text("Order", "bold"), *map(Text, told)]
     if order.terms:
         table = layout_table(_TERM_COLUMNS, order.terms, _term_cells, width=width)
-        lines += [table.titles(), *table]
+        lines += [table.titles(), *table.wrapped()]
     return lines
 
 
@@ -133,13 +138,13 @@ def _places(story: GangStory, picture: ClusterPicture, choice: ScreenChoice) -> 
     return [Text(), Text("Its nodes", "bold"), *drawn]
 
 
-def _pods(story: GangStory, picture: ClusterPicture, width: int) -> list[Text]:
+def _pods(story: GangStory, picture: ClusterPicture, width: int) -> list[Sequence[Text]]:
     if not story.members:
         return []
     domains = {node.metadata.name: node.domains for node in picture.nodes}
     cells = partial(_pod_cells, domains=domains)
     table = layout_table(_POD_COLUMNS, story.members, cells, width=width)
-    return [Text(), table.titles(), *table]
+    return [[Text(), table.titles()], table]
 
 
 def _pod_cells(member: MemberView, *, domains: Mapping[str, tuple[DomainView, ...]]) -> list[Cell]:
@@ -165,4 +170,4 @@ def _story(story: GangStory, picture: ClusterPicture, width: int) -> list[Text]:
         )
         return [Text(), Text(told, "dim")]
     table = layout_table(DECISION_COLUMNS, story.story, decision_cells, width=width)
-    return [Text(), table.titles(), *table]
+    return [Text(), table.titles(), *table.wrapped()]

@@ -93,17 +93,23 @@ def draw_gpu_map(nodes: Sequence[MapNode], *, width: int) -> list[Text]:
         row = [blocks.pop(0)]
         while blocks and sum(map(_width, row)) + len(row) * len(_GAP) + _width(blocks[0]) <= width:
             row.append(blocks.pop(0))
-        for number in range(max(map(len, row))):
-            line = Text()
-            for block in row:
-                cell = block[number].copy() if number < len(block) else Text()
-                cell.pad_right(_width(block) - cell.cell_len)
-                line.append_text(cell).append(_GAP)
-            line.rstrip()
-            lines.append(line)
+        lines += [_joined(row, number) for number in range(max(map(len, row)))]
         if blocks:
             lines.append(Text())
     return lines
+
+
+def _joined(row: Sequence[Sequence[Text]], number: int) -> Text:
+    """One line of several blocks, which end where their last colour does."""
+    line, start = Text(), 0
+    for block in row:
+        if number < len(block):
+            line.pad_right(start - line.cell_len)
+            line.append_text(block[number])
+        start += _width(block) + len(_GAP)
+    if not any(span.end == len(line) and " on " in str(span.style) for span in line.spans):
+        line.rstrip()
+    return line
 
 
 def _block(title: str, nodes: Sequence[MapNode], width: int) -> list[Text]:

@@ -267,9 +267,10 @@ def _letter(key: str, choice: ScreenChoice) -> Text:
 
 
 def _why(gang: GangView) -> Text:
-    told = Text(shown_text(gang.reason), "yellow")
-    message = shown_text(gang.message) or ("" if gang.reason else "nothing was said about it yet")
-    return told.append(": " if gang.reason and message else "", "").append(message, "none")
+    if not gang.reason and not gang.message:
+        return Text("nothing was said about it yet", "dim")
+    between = ": " if gang.reason and gang.message else ""
+    return Text.assemble((shown_text(gang.reason), "yellow"), between, shown_text(gang.message))
 
 
 def _unusual(state: str) -> str:
@@ -314,7 +315,7 @@ _WAITING_COLUMNS: Final = (
     ScreenColumn(title="START", right=True, importance=8),
     ScreenColumn(title="PRIO", right=True, importance=2),
     ScreenColumn(title="KIND", importance=1, widest=16),
-    ScreenColumn(title="WHY", importance=9, narrowest=20, takes_rest=True),
+    ScreenColumn(title="WHY", importance=9, narrowest=20, wanted=60, takes_rest=True),
 )
 _RUNNING_COLUMNS: Final = (
     ScreenColumn(title="", importance=8),
@@ -327,7 +328,7 @@ _RUNNING_COLUMNS: Final = (
     ScreenColumn(title="STATE", importance=5),
     ScreenColumn(title="KIND", importance=2, widest=16),
     ScreenColumn(title="TYPE", importance=3, widest=24),
-    ScreenColumn(title="NODES", importance=4, narrowest=12, takes_rest=True),
+    ScreenColumn(title="NODES", importance=6, narrowest=12, wanted=24, takes_rest=True),
 )
 DECISION_COLUMNS: Final = (
     ScreenColumn(title="TIME", importance=9),

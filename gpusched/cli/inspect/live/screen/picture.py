@@ -210,5 +210,6 @@ def _warnings(picture: ClusterPicture) -> Iterator[str]:
     if picture.lost:
         since = clock_text(picture.lost_at)
         yield f"Old since {since}: {shown_text(picture.lost)}; it is tried again and again."
-    if picture.about.source == "api" and picture.about.namespaces != "all":
+    about = picture.about
+    if about.source == "api" and about.nodes and about.namespaces != "all":
         yield "GPUs of pods that this user may not list count as free here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
@@ -12,6 +13,8 @@ from rich.text import Text
 T = TypeVar("T")
 _GAP: Final = "  "
 _MEASURED: Final = 250
+_MATTERS_LITTLE: Final = 5
+"""Columns of this importance at most go before others are made narrower."""
 Cell: TypeAlias = str | Text
 """A text without a style, or one with."""
 
@@ -27,6 +30,7 @@ class ScreenColumn:
         widest: columns of a terminal at most; 0 for no bound.
         narrowest: it gets as much at least or is left out; 0 for all that its cells need.
         takes_rest: whether it gets what the others leave.
+        wanted: so much it should get, if need be in the place of columns that matter little.
     """
 
     title: str
@@ -35,6 +39,7 @@ class ScreenColumn:
     widest: int = 0
     narrowest: int = 0
     takes_rest: bool = False
+    wanted: int = 0
 
 
 @attrs.frozen
@@ -67,6 +72,23 @@ class TableLines(Sequence[Text]):
         line.stylize("bold")
         return line
 
+    def wrapped(self) -> list[Text]:
+        """All lines, with the last column on as many as it takes."""
+        if not self.columns:
+            return []
+        at, _, width = self.columns[-1]
+        indent = " " * (
+            sum(each[2] for each in self.columns[:-1]) + len(_GAP) * len(self.columns[:-1])
+        )
+        lines = []
+        for row in self.rows:
+            *others, last = self.cells(row)[: at + 1]
+            plain = last.plain if isinstance(last, Text) else last
+            first, *rest = textwrap.wrap(plain, max(1, width)) or [""]
+            lines.append(self._line([*others, first]))
+            lines += [Text(indent + each) for each in rest]
+        return lines
+
     def _line(self, row: Sequence[Cell], *, head: bool = False) -> Text:
         line = Text(no_wrap=True, end="")
         for number, (at, column, width) in enumerate(self.columns):
@@ -81,6 +103,31 @@ class TableLines(Sequence[Text]):
                 line.append(fit_text(cell, width, right=column.right))
         line.rstrip()
         return line
+
+
+@attrs.frozen
+class JoinedLines(Sequence[Text]):
+    """Lines of several sequences, one behind the other, each made when it is asked for."""
+
+    parts: Sequence[Sequence[Text]]
+
+    def __len__(self) -> int:
+        """Number of lines."""
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, index: int) -> Text: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Text]: ...
+    def __getitem__(self, index: int | slice) -> Text | Sequence[Text]:
+        """A line, or several."""
+        if isinstance(index, slice):
+            return [self[at] for at in range(len(self))[index]]
+        for part in self.parts:
+            if 0 <= index < len(part):
+                return part[index]
+            index -= len(part)
+        raise IndexError
 
 
 def layout_table(
@@ -103,10 +150,17 @@ def layout_table(
         needed = max(widest, cell_len(column.title)) if widest else 0
         natural.append(min(column.widest or width, needed))
     shown = [at for at in range(len(columns)) if natural[at]]
-    while len(shown) > 1 and _least(columns, natural, shown) > width:
-        least = min(columns[at].importance for at in shown)
-        shown.remove(next(at for at in reversed(shown) if columns[at].importance == least))
-    given = {at: _narrowest(columns[at], natural[at]) for at in shown}
+    wanted = [min(n, each.wanted or n) for n, each in zip(natural, columns, strict=True)]
+    while _sum(wanted, shown) > width and (least := _least_important(columns, shown)) is not None:
+        if columns[least].importance > _MATTERS_LITTLE:
+            break
+        shown.remove(least)
+    narrowest = [_narrowest(column, natural[at]) for at, column in enumerate(columns)]
+    while (
+        _sum(narrowest, shown) > width and (least := _least_important(columns, shown)) is not None
+    ):
+        shown.remove(least)
+    given = {at: narrowest[at] for at in shown}
     left = width - sum(given.values()) - len(_GAP) * (len(shown) - 1)
     for at in sorted(shown, key=lambda each: (columns[each].takes_rest, -columns[each].importance)):
         more = max(0, min(left, natural[at] - given[at]))
@@ -139,5 +193,12 @@ def _narrowest(column: ScreenColumn, natural: int) -> int:
     return min(natural, column.narrowest) if column.narrowest else natural
 
 
-def _least(columns: Sequence[ScreenColumn], natural: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(_narrowest(columns[at], natural[at]) for at in shown) + len(_GAP) * (len(shown) - 1)
+def _sum(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1)
+
+
+def _least_important(columns: Sequence[ScreenColumn], shown: Sequence[int]) -> int | None:
+    """The one to be left out first, of several the last; None where only one is left."""
+    if len(shown) < 2:
+        return None
+    return min(reversed(shown), key=lambda at: columns[at].importance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +24,7 @@ from gpusched.cli.inspect.live.screen.picture import (
     ScreenChoice,
     draw_header,
 )
+from gpusched.cli.inspect.live.screen.screen_table import JoinedLines
 from gpusched.view.model import WAITING
 
 HELP: Final = (
@@ -44,6 +45,7 @@ _MARKS: Final = (
     "In the bar of a queue │ is what it is due.",
 )
 _FOOTER: Final = "Enter story  / filter  n namespace  s sort  ? help  q quit"
+_FOOTER_OF_PAGE: Final = "Escape back  ? help  q quit"
 _DRAWN: Final[Mapping[str, Callable[[ClusterPicture, ScreenChoice], DrawnView]]] = MappingProxyType(
     {
         "queues": draw_queues,
@@ -77,8 +79,10 @@ def draw_tabs(picture: ClusterPicture, choice: ScreenChoice) -> Text:
     return line
 
 
-def draw_footer(choice: ScreenChoice, orders: str = "") -> Text:
-    """One line with the keys, and what is filtered and sorted by."""
+def draw_footer(choice: ScreenChoice, orders: str = "", *, of_page: bool = False) -> Text:
+    """One line with the keys, and what is filtered and sorted by; ``of_page`` for a gang's page and help."""
+    if of_page:
+        return Text(_FOOTER_OF_PAGE, "dim")
     told = [f"filter: {choice.typed}"] if choice.typed else []
     if orders:
         told.append(f"by {orders}{' backwards' if choice.backwards else ''}")
@@ -109,17 +113,17 @@ def draw_frame(picture: ClusterPicture, choice: ScreenChoice) -> Iterator[Text]:
 
 def _draw_overview(picture: ClusterPicture, choice: ScreenChoice) -> DrawnView:
     """Queues, the next gangs, the gangs that run, and the map, one below the other."""
-    lines: list[Text] = []
+    parts: list[Sequence[Text]] = []
     keys: list[str] = []
     for view, title in _TITLES.items():
         part = _DRAWN[view](picture, choice)
-        shown = len(part.lines) if view == "map" else min(choice.rows_max, len(part.lines))
-        left = len(part.lines) - shown
-        head = Text(title, "bold reverse")
-        lines += [*([Text()] if lines else []), head, *part.heads, *part.lines[:shown]]
-        keys += [""] * (len(lines) - len(keys) - shown) + list(part.keys[:shown])
-        if left:
-            number = VIEWS.index(view) + 1
-            lines.append(Text(f"and {left} more: key {number}, or --view {view}", "dim"))
+        whole = view == "map" or len(part.lines) <= choice.rows_max
+        above = [*([Text()] if parts else []), Text(title, "bold reverse"), *part.heads]
+        parts += [above, part.lines if whole else part.lines[: choice.rows_max]]
+        keys += [*([""] * len(above)), *part.keys[: None if whole else choice.rows_max]]
+        if not whole:
+            left = len(part.lines) - choice.rows_max
+            told = f"and {left} more: key {VIEWS.index(view) + 1}, or --view {view}"
+            parts.append([Text(told, "dim")])
             keys.append("")
-    return DrawnView(lines=lines, keys=keys)
+    return DrawnView(lines=JoinedLines(parts), keys=keys)
