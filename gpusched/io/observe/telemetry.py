@@ -308,8 +308,13 @@ class Telemetry:
         self._crashes[()] = float(crashes)
 
     def set_leader(self, *, leading: bool) -> None:
-        """Whether this process may write."""
+        """Whether this process may write; one that may not any more knows nothing of the cluster."""
+        self._lost_lead = not leading
         self._leader[()] = float(leading)
+        if not leading:
+            with self._lock:
+                for rows in self._of_leader:
+                    rows.clear()
 
     def render(self) -> bytes:
         """The Prometheus text of this moment."""
@@ -396,13 +401,16 @@ class Telemetry:
         )
 
     def _make_gauges(self) -> None:
-        self._make_containment()
-        self._pending: dict[Row, float] = {}
-        self._allocated: dict[Row, float] = {}
-        self._fair_share: dict[Row, float] = {}
-        self._solver_gap: dict[Row, float] = {}
-        self._fragmentation: dict[Row, float] = {}
         self._leader: dict[Row, float] = {(): 0.0}
+        self._lost_lead = False
+        self._of_leader: list[dict[Row, float]] = []
+        """Rows of what the sessions of a leader see, shown while it leads, so that a sum over replicas is right."""
+        self._make_containment()
+        self._pending = self._leader_rows()
+        self._allocated = self._leader_rows()
+        self._fair_share = self._leader_rows()
+        self._solver_gap = self._leader_rows()
+        self._fragmentation = self._leader_rows()
         self._make_gpu_gauges()
         self._gauge(
             "pending_pod_groups", "Pod groups that wait", ("queue", "reason"),
@@ -424,8 +432,8 @@ class Telemetry:
             "fragmentation_ratio", "Share of free GPUs that typical requests cannot use", ("level",),
             lambda: self._fragmentation,
         )  # fmt: skip
-        self._topologies: dict[Row, float] = {}
-        self._off_topology: dict[Row, float] = {}
+        self._topologies = self._leader_rows()
+        self._off_topology = self._leader_rows()
         self._gauge(
             "topology_conflicts", "Topologies that do not count, as another one does", (),
             lambda: self._topologies,
@@ -436,26 +444,33 @@ class Telemetry:
         )  # fmt: skip
         self._config_hash = ""
         self._config_good: dict[Row, float] = {}
-        self._quarantined: dict[Row, float] = {}
+        self._quarantined = self._leader_rows()
         self._gauge(
             "config_info", "1 for the content of the configuration in force", ("hash",),
-            lambda: {(self._config_hash,): 1.0} if self._config_hash else {},
+            lambda: {(self._config_hash,): 1.0} if self._config_hash else {}, of_leader=False,
         )  # fmt: skip
         self._gauge(
             "config_last_reload_successful", "0 while the file holds what was refused", (),
-            lambda: self._config_good,
+            lambda: self._config_good, of_leader=False,
         )  # fmt: skip
         self._gauge(
             "plugin_quarantined", "1 for a hook that is set aside", ("plugin", "hook"),
             lambda: self._quarantined,
         )  # fmt: skip
-        self._gauge("leader", "1 while this process may write", (), lambda: self._leader)
+        self._gauge(
+            "leader", "1 while this process may write", (), lambda: self._leader, of_leader=False
+        )
+
+    def _leader_rows(self) -> dict[Row, float]:
+        rows: dict[Row, float] = {}
+        self._of_leader.append(rows)
+        return rows
 
     def _make_gpu_gauges(self) -> None:
-        self._gpus: dict[Row, float] = {}
-        self._idle: dict[Row, float] = {}
-        self._stranded: dict[Row, float] = {}
-        self._held: dict[Row, float] = {}
+        self._gpus = self._leader_rows()
+        self._idle = self._leader_rows()
+        self._stranded = self._leader_rows()
+        self._held = self._leader_rows()
         self._gauge(
             "gpus", "GPUs, and slices that the hardware makes of them, that nodes offer", ("type",),
             lambda: self._bounded_types(self._gpus),
@@ -476,12 +491,12 @@ class Telemetry:
         self._contained = self._counter(
             "contained_faults", "Faults of the scheduler that were contained", ("what", "stage")
         )
-        self._set_aside: dict[Row, float] = {}
-        self._degraded: dict[Row, float] = {}
+        self._set_aside = self._leader_rows()
+        self._degraded = self._leader_rows()
         self._crashes: dict[Row, float] = {}
         self._gauge(
             "session_crashes", "Processes that died in sessions in a row before this one began", (),
-            lambda: self._crashes, formerly="session_deaths",
+            lambda: self._crashes, formerly="session_deaths", of_leader=False,
         )  # fmt: skip
         self._gauge(
             "set_aside_objects", "Objects that are left out of sessions after faults", ("what",),
@@ -512,7 +527,7 @@ class Telemetry:
             )
         self._gauge(
             "history_writable", "0 while the file of the history cannot be written", (),
-            lambda: {} if self._history is None else {(): float(self._history.is_well)},
+            lambda: {} if self._history is None else {(): float(self._history.is_well)}, of_leader=False,
         )  # fmt: skip
 
     def _counter(
@@ -540,9 +555,13 @@ class Telemetry:
         rows: Callable[[], Mapping[Row, float]],
         *,
         formerly: str = "",
+        of_leader: bool = True,
     ) -> None:
+        """A gauge; ``of_leader`` is not shown when this process leads no more."""
+
         def read(_options: CallbackOptions) -> Iterable[Observation]:
-            return _observations(labels, rows())
+            # A session that was under way may end when the lead is lost.
+            return [] if of_leader and self._lost_lead else _observations(labels, rows())
 
         make = self._meter.create_observable_gauge
         make(f"gpusched_{name}", [read], description=description)
