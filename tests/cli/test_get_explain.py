@@ -682,6 +682,32 @@ def test_explain_a_misspelt_scheduler(cluster, capsys):
     assert "did you mean gpusched?" in told
 
 
+def test_kind_and_name_are_one_word_or_two(cluster, capsys):
+    """Given ``job/NAME``, then it is ``job NAME``; a kind that is none, or no name, is one sentence."""
+    suspended(cluster, events=[])
+    assert main(["explain", "job", "train"]) == 0
+    told = capsys.readouterr().out
+    assert main(["explain", "job/train"]) == 0
+    assert capsys.readouterr().out == told
+    for words, sentence in (
+        (["jbo/train"], 'did you mean "job"'),
+        (["job"], "name what is to be explained: gpusched explain job NAME"),
+        (["queue", "x", "-n", "team-a"], "a queue is in no namespace: leave out -n"),
+    ):
+        assert main(["explain", *words]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_queues_and_nodes_that_there_are_not(cluster, capsys):
+    """Given no queue and no node of the name, then one sentence says what lists them."""
+    cluster.objects |= {f"{API}/queues": [], "/api/v1/nodes": [], "/api/v1/pods": []}
+    for kind in ("queue", "node"):
+        assert main(["explain", kind, "nobody"]) == 2
+        assert (
+            f"there is no {kind} nobody: gpusched get {kind}s lists them" in capsys.readouterr().err
+        )
+
+
 def test_nothing_of_that_name(cluster, capsys):
     """A name that does not exist is wrong usage, with what to do."""
     assert main(["explain", "podgroup", "team-a/nope"]) == 2

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
+from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import (
     Subparsers,
@@ -21,9 +22,17 @@ from gpusched.cli.command import (
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.explaining import explanation, explanation_text
 from gpusched.cli.inspect.explaining.gang_objects import gather_objects
+from gpusched.cli.inspect.explaining.node_story import describe_node, render_node
 from gpusched.cli.inspect.explaining.owners import OWNER_WORDS
+from gpusched.cli.inspect.explaining.queue_story import describe_queue, render_queue
+from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.printed_listing import print_notes
+from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames, queue_views
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
+from gpusched.config.model import DEFAULT, Config
+from gpusched.config.yaml_tree import did_you_mean, quoted
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.serve.view_client import ViewClient
 
 _KINDS: Final = {
     **dict.fromkeys(
@@ -36,6 +45,12 @@ _KINDS: Final = {
     **{kind.lower(): (kind,) for kind in sorted(WITHOUT_OBJECT)},
 }
 """Kinds of objects that have the name, the first of which counts, by the word of the user."""
+_CLUSTER_WIDE: Final = {
+    **dict.fromkeys(("queue", "queues", "gq"), "queue"),
+    **dict.fromkeys(("node", "nodes", "no"), "node"),
+}
+Story = dict[str, Any]
+"""What is told, as JSON."""
 
 
 def kinds_of_word(word: str) -> Sequence[str]:
@@ -43,21 +58,28 @@ def kinds_of_word(word: str) -> Sequence[str]:
     return _KINDS[word]
 
 
+def kind_words() -> list[str]:
+    """Everything that a user may call a kind."""
+    return [*_KINDS, *_CLUSTER_WIDE]
+
+
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "explain",
-        description="Say why a gang waits and what it needs, in the daemon's own sentences.",
+        description="Say why a gang waits and what it needs, in the daemon's own sentences; what a queue "
+        "holds and is due, and who holds the GPUs of a node.",
     )
-    parser.add_argument("kind", choices=tuple(_KINDS), metavar="KIND",
-        help="podgroup (gpg) of any project, compositepodgroup, job, pod, deployment, statefulset, "
+    parser.add_argument("kind", metavar="KIND",
+        help="queue, node, podgroup (gpg) of any project, compositepodgroup, job, pod, deployment, statefulset, "
         "replicaset, jobset, leaderworkerset (lws), raycluster, workload, a training job such as pytorchjob, "
         "or gang: whatever get jobs lists under the name",
     )  # fmt: skip
     parser.add_argument(
         "name",
+        nargs="?",
         metavar="[NS/]NAME",
-        help="of a PodGroup; with podgroup also of the Job or Pod that a gang is derived from",
+        help="with podgroup also of the Job or Pod that a gang is derived from; KIND/NAME is one word",
     )
     parser.add_argument("-n", "--namespace", metavar="NS", help="when NAME has none")
     add_kubeconfig(parser)
@@ -73,7 +95,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gather what the API shows and tell it.
+    """Gather what is known and tell it.
 
     Raises:
         ConfigError: the configuration is wrong.
@@ -81,11 +103,89 @@ def run(arguments: argparse.Namespace) -> int:
         ClusterUnreachable: no cluster.
         ApiError: the server refused.
     """
-    with gpu_resources_in_force(cluster_reader.configured_gpu_resources(arguments.config)):
-        return _gather_and_tell(arguments)
+    _split_kind_and_name(arguments)
+    config = cluster_reader.configuration(arguments.config)
+    with gpu_resources_in_force(config.gpu_resources):
+        if arguments.kind in _CLUSTER_WIDE:
+            return _tell_cluster_wide(arguments, config)
+        return _tell_gang(arguments, config)
 
 
-def _gather_and_tell(arguments: argparse.Namespace) -> int:
+def _split_kind_and_name(arguments: argparse.Namespace) -> None:
+    """``KIND NAME`` and ``KIND/NAME`` are the same, as for kubectl."""
+    if arguments.name is None and "/" in arguments.kind:
+        arguments.kind, _, arguments.name = arguments.kind.partition("/")
+    known = kind_words()
+    if arguments.kind not in known:
+        raise UsageError(
+            f"unknown kind {quoted(arguments.kind)}: known are {', '.join(known)}"
+            f"{did_you_mean(arguments.kind, known)}"
+        )
+    if arguments.name is None:
+        raise UsageError(f"name what is to be explained: gpusched explain {arguments.kind} NAME")
+
+
+def _tell_cluster_wide(arguments: argparse.Namespace, config: Config) -> int:
+    kind, name = _CLUSTER_WIDE[arguments.kind], arguments.name
+    cluster_reader.checked_object_name(name, what=kind)
+    if arguments.namespace:
+        raise UsageError(f"a {kind} is in no namespace: leave out -n")
+    source = ViewSource(chosen=arguments.source, election=config.leader_election)
+    now = SystemClock().now()
+    read = read_queue_story if kind == "queue" else read_node_story
+
+    async def read_story(api: ApiClient) -> tuple[Story | None, tuple[str, ...]]:
+        return await read(api, name, source, config)
+
+    story, notes = cluster_reader.with_cluster(connection_choice(arguments), read_story)
+    if story is None:
+        raise UsageError(f"there is no {kind} {name}: gpusched get {kind}s lists them")
+    print_notes(notes)
+    if arguments.output == "json":
+        print_json(story)
+    else:
+        print(render_queue(story, now) if kind == "queue" else render_node(story, now))
+    return 0
+
+
+async def read_queue_story(
+    api: ApiClient, name: str, source: ViewSource, config: Config = DEFAULT
+) -> tuple[Story | None, tuple[str, ...]]:
+    """A queue as ``queue_story`` tells it, None for none of the name; and notes on where it was read."""
+
+    async def of_daemon(client: ViewClient) -> Story | None:
+        return describe_queue(name, await client.queues(), await client.gangs(queue=name))
+
+    async def of_api() -> Story | None:
+        found = await read_objects(
+            api, "", schedulers=config.scheduler_names, now=SystemClock().now(), needed=("queues",)
+        )
+        return describe_queue(name, queue_views(found), [e.view for e in gang_frames(found)])
+
+    return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+
+
+async def read_node_story(
+    api: ApiClient, name: str, source: ViewSource, config: Config = DEFAULT
+) -> tuple[Story | None, tuple[str, ...]]:
+    """A node as ``node_story`` tells it, None for none of the name; and notes on where it was read."""
+    item = await cluster_reader.get_object(api, f"/api/v1/nodes/{name}", what=f"node {name}")
+
+    async def of_daemon(client: ViewClient) -> Story | None:
+        return describe_node(name, await client.nodes(), await client.gangs(), item)
+
+    async def of_api() -> Story | None:
+        found = await read_objects(
+            api, "", schedulers=config.scheduler_names, now=SystemClock().now(), nodes=True,
+            needed=("nodes", "pods"),
+        )  # fmt: skip
+        nodes = [frame.view for frame in node_frames(found)]
+        return describe_node(name, nodes, [frame.view for frame in gang_frames(found)], item)
+
+    return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+
+
+def _tell_gang(arguments: argparse.Namespace, config: Config) -> int:
     namespace, slash, name = arguments.name.rpartition("/")
     if slash and arguments.namespace not in {None, namespace}:
         raise UsageError(f"{arguments.name} is not in the namespace given by -n")
@@ -96,7 +196,6 @@ def _gather_and_tell(arguments: argparse.Namespace) -> int:
     cluster_reader.checked_object_name(namespace, what="namespace")
     kinds = kinds_of_word(arguments.kind)
     cluster_reader.checked_object_name(name, what="pod group" if len(kinds) > 1 else kinds[0])
-    config = cluster_reader.configuration(arguments.config)
     source = ViewSource(chosen=arguments.source, election=config.leader_election)
     evidence = cluster_reader.with_cluster(
         connection_choice(arguments),

@@ -53,11 +53,22 @@ def complete_gang_names(parsed_args: argparse.Namespace, **_: object) -> list[st
     return _asked(lambda: _of_kind(parsed_args, str(kind))) if kind else []
 
 
+def complete_explained(parsed_args: argparse.Namespace, prefix: str = "", **_: object) -> list[str]:
+    """Kinds that are explained; of ``KIND/NAME`` the names behind the slash."""
+    from gpusched.cli.inspect.explain import kind_words  # noqa: PLC0415 - when somebody asks
+
+    word, slash, _name = prefix.partition("/")
+    if slash:
+        return [f"{word}/{name}" for name in _asked(lambda: _of_kind(parsed_args, word))]
+    return kind_words()
+
+
 COMPLETERS: Final[Mapping[str, Completer]] = {
     "namespace": complete_namespaces,
     "queue": complete_queues,
     "objects": complete_objects,
     "name": complete_gang_names,
+    "kind": complete_explained,
     **dict.fromkeys(("context", "cluster", "user"), complete_kubeconfig_entries),
 }
 """By the names that arguments have in every command."""

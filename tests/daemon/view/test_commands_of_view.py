@@ -9,6 +9,8 @@ import pytest
 from gpusched.cli.inspect import explain, get
 from gpusched.cli.inspect.explaining import explanation, explanation_text
 from gpusched.cli.inspect.explaining.gang_objects import gather_objects
+from gpusched.cli.inspect.explaining.node_story import render_node
+from gpusched.cli.inspect.explaining.queue_story import render_queue
 from gpusched.cli.inspect.get import Question
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.config.model import DEFAULT
@@ -262,5 +264,73 @@ def test_gangs_that_have_no_pods_wait_for_them(play):
         await w.clock.sleep(1)
         for source in ("daemon", "api"):
             assert "again" not in columns(await listed(w, "jobs", source), *titles)
+
+    play(scenario)
+
+
+async def cluster_wide(w, read, name, source):
+    """What ``gpusched explain queue|node NAME --source SOURCE`` tells."""
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+    try:
+        story, notes = await read(
+            api, name, ViewSource(chosen=source, election=DEFAULT.leader_election)
+        )
+    finally:
+        await api.close()
+    assert notes == ()
+    return story
+
+
+def test_a_queue_is_explained_with_its_gangs_in_their_order(play):
+    """Given queue ``default``, then it tells what it holds and is due, who waits in which place and who runs."""
+
+    async def scenario(w):
+        await busy_cluster(w)
+        w.client.patch("nodes", None, "node-0", {"spec": {"unschedulable": True}})
+        story = await cluster_wide(w, explain.read_queue_story, "default", "daemon")
+        lines = render_queue(story, w.clock.now()).splitlines()
+        assert lines[:5] == [
+            "Queue default: Open",
+            "  holds   8 GPUs, requests 24, borrows 0",
+            "  due     due now 12",
+            "  gangs   1 running, 1 admitted, 0 not admitted",
+            "  order   Priority, weight 1 under root",
+        ]
+        waiting, runs = (line.split() for line in (lines[7], lines[10]))
+        assert (waiting[1], waiting[9]) == ("waits", "1")
+        assert (runs[1], runs[5]) == ("runs", "Running")
+        of_api = await cluster_wide(w, explain.read_queue_story, "default", "api")
+        assert [each["metadata"] for each in of_api["waiting"]] == [
+            each["metadata"] for each in story["waiting"]
+        ]
+        assert await cluster_wide(w, explain.read_queue_story, "nobody", "daemon") is None
+
+    play(scenario)
+
+
+def test_a_node_is_explained_with_the_holders_of_its_gpus(play):
+    """Given a node with a pod of four GPUs and a taint, then its rows of GPUs, its gangs and the taint are told."""
+
+    async def scenario(w):
+        await busy_cluster(w)
+        name = w.client.get("pods", "default", "small")["spec"]["nodeName"]
+        taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+        w.client.patch("nodes", None, name, {"spec": {"taints": [taint]}})
+        await w.clock.sleep(2)
+        for source in ("daemon", "api"):
+            story = await cluster_wide(w, explain.read_node_story, name, source)
+            lines = render_node(story, w.clock.now()).splitlines()
+            assert lines[:6] == [
+                f"Node {name}: Ready",
+                "  gpus    8, 4 free: 4,5,6,7",
+                "  free    cpu 96, memory 1Ti",
+                "  in      rack r0",
+                "  pods    1",
+                "  taint   dedicated=x:NoSchedule",
+            ]
+            assert [line.split() for line in lines[8:10]] == [
+                ["0,1,2,3", "0", "0", "default/Pod/small"], ["4,5,6,7", "0", "1"],
+            ]  # fmt: skip
+            assert lines[-1].split()[1] == "small"
 
     play(scenario)

@@ -34,6 +34,8 @@ _SUB_GROUPS_NAMED: Final = 4
 _COUNTED: Final = frozenset({"SuccessfulCreate", "SuccessfulDelete"})
 """Of a Job's controller, one for each pod: the number of pods says it already."""
 _GROUP_KINDS: Final = frozenset({"PodGroup", COMPOSITE})
+_SIZED: Final = _GROUP_KINDS | {"Job", "Pod"}
+"""Kinds whose objects say how many pods start together."""
 
 
 @attrs.frozen(kw_only=True)
@@ -258,7 +260,9 @@ def _parts(evidence: GangObjects) -> list[str]:
 
 
 def _needs(evidence: GangObjects, minimum: int) -> list[str]:
-    """One sentence for each kind of pod that still waits, with amounts."""
+    """One sentence for each kind of pod that still waits, with amounts; none where the size is not known."""
+    if not evidence.pods and not evidence.gangs and evidence.kind not in _SIZED:
+        return []
     together = _together(evidence, minimum)
     asked = Counter(
         (_asked_text(pod), _claims_text(pod)) for pod in evidence.pods if _state(pod) == "pending"

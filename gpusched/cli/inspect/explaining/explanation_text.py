@@ -224,7 +224,8 @@ def _reasons(story: dict[str, Any]) -> list[str]:
     if story["schedulers"] and not set(story["schedulers"]) & set(story["servedSchedulers"]):
         return [_for_others(story["schedulers"], story["servedSchedulers"])]
     if story["pendingPods"] or not story["pods"]["total"]:
-        return [_nothing_said(story)]
+        unmade = f"{story['kind']} {story['name']} has no pods: its controller is to make them"
+        return [_nothing_said(story) if story["needs"] else unmade]
     return []
 
 

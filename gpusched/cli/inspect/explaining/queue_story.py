@@ -1,0 +1,89 @@
+"""``gpusched explain queue NAME``: what a queue holds and is due, what waits in it and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpusched.cli.command import table
+from gpusched.cli.inspect.explaining.explanation import printable_line
+from gpusched.cli.inspect.listing.view_table import job_rows, sorted_jobs
+from gpusched.view.model import WAITING, GangView, QueueView
+
+_GANGS_SHOWN: Final = 20
+
+
+def describe_queue(
+    name: str, queues: Sequence[QueueView], gangs: Sequence[GangView]
+) -> dict[str, Any] | None:
+    """The story of a queue as JSON; None where there is none of the name.
+
+    Args:
+        name: of the queue.
+        queues: all of them.
+        gangs: that the user may see.
+    """
+    queue = next((each for each in queues if each.metadata.name == name), None)
+    if queue is None:
+        return None
+    own = [gang for gang in gangs if gang.queue == name]
+    below = sorted(each.metadata.name for each in queues if each.parent == name)
+    return {
+        "kind": "Queue",
+        **msgspec.to_builtins(queue),
+        "children": below,
+        "waiting": [msgspec.to_builtins(gang) for gang in sorted_jobs(own, "queue", waiting=True)],
+        "started": [
+            msgspec.to_builtins(gang) for gang in sorted_jobs(own, "gpus") if gang.state != WAITING
+        ],
+    }
+
+
+def render_queue(story: dict[str, Any], now: float) -> str:
+    """The story as text, for a person.
+
+    Args:
+        story: as ``describe_queue`` tells it.
+        now: seconds since the epoch.
+    """
+    gpus = story["gpus"]
+    name, parent = printable_line(story["metadata"]["name"]), printable_line(story["parent"])
+    state = printable_line(story["state"]) or "no daemon has looked at it yet"
+    facts = []
+    if story["state"]:
+        facts.append(
+            (
+                "holds",
+                f"{gpus['allocated']} GPUs, requests {gpus['requested']}, borrows {gpus['borrowed']}",
+            )
+        )
+    due = {"due now": gpus["fairShare"], "deserved": gpus["deserved"], "at most": gpus["limit"]}
+    facts.append(
+        (
+            "due",
+            ", ".join(f"{what} {amount}" for what, amount in due.items() if amount)
+            or "its part by weight",
+        )
+    )
+    if story["state"]:
+        told = f"{story['running']} running, {story['inqueue']} admitted, {story['pending']} not admitted"
+        facts.append(("gangs", told))
+    order = printable_line(story["ordering"]) or "Priority"
+    facts.append(("order", f"{order}, weight {story['weight']} under {parent or 'root'}"))
+    if story["children"]:
+        facts.append(("below", ", ".join(map(printable_line, story["children"]))))
+    if story["message"]:
+        facts.append(("why", printable_line(story["message"])))
+    lines = [f"Queue {name}: {state}", table(facts, indent="  ")]
+    for gangs in (story["waiting"], story["started"]):
+        views = [msgspec.convert(each, GangView) for each in gangs[:_GANGS_SHOWN]]
+        if views:
+            waits = views[0].state == WAITING
+            lines += ["", table(job_rows(views, now, start=waits, wide=False, everywhere=True))]
+        if len(gangs) > _GANGS_SHOWN:
+            lines.append(
+                f"and {len(gangs) - _GANGS_SHOWN} more: gpusched get jobs -A --sort-by queue"
+            )
+    return "\n".join(lines)
