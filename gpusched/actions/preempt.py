@@ -82,9 +82,10 @@ class Preempt:
 
 
 def _victim_message(gang: Gang, evictions: Sequence[EvictOperation]) -> str:
+    verb = "leaves" if len(evictions) == 1 else "leave"
     highest = max((each.gang.priority for each in evictions), default=0)
     return (
         f"preempted for {gang_text(gang)}: it needs room for {pods_text(gang.members_at_start)} and has "
         f"priority {gang.priority} in queue {gang.queue}; {pods_text(len(evictions))} of priority "
-        f"{highest} or lower leave for it"
+        f"{highest} or lower {verb} for it"
     )

@@ -16,7 +16,7 @@ from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.gangs.holds import HELD
 from gpusched.session.state.plan import GangStatus
-from gpusched.session.status.gang_status import reason_by_members
+from gpusched.session.status.gang_status import reason_by_members, with_job_news
 from gpusched.session.status.reserved_rooms import ReservedRoom
 from gpusched.view.model import (
     ENDING,
@@ -112,7 +112,10 @@ def _why(gang: Gang, told: ToldGang) -> tuple[str, str]:
     if gang.suspended:
         return "Suspended", "its Job is suspended until the gang is admitted"
     lacks = reason_by_members(gang) if gang.missing_members else None
-    return (lacks.reason, lacks.message) if lacks is not None else ("", "")
+    if lacks is None:
+        return "", ""
+    lacks = with_job_news(gang, lacks)
+    return lacks.reason, lacks.message
 
 
 def unreadable_pod_view(pod: Rejected) -> GangView:

@@ -64,3 +64,20 @@ def failed_jobs_message(jobs: Sequence[Job]) -> str:
         f"Job {job.key} has failed{others} and makes no more pods ({job.failed}): delete it and "
         "create it again"
     )
+
+
+def too_few_pods_message(jobs: Sequence[Job], *, made: int, needed: int) -> str:
+    """That a gang's Jobs never make as many pods as it needs at once; empty where they may.
+
+    Args:
+        jobs: that make all its pods, at least one.
+        made: pods that they make at a time.
+        needed: at once.
+    """
+    if made >= needed:
+        return ""
+    others = len(jobs) - 1
+    which = f"Job {jobs[0].key}" + (f" and {others} other{'s' * (others != 1)}" if others else "")
+    verb = "make" if others else "makes"
+    lower = f", or lower minMember to {made}" if made else ""
+    return f"{which} {verb} {made} at a time: raise parallelism and completions{lower}"

@@ -87,7 +87,7 @@ class Gang:
         error: reason and message why no attempt makes sense, an empty reason for none.
         warning: a warning to its author that stops nothing; empty for none.
         key_warning: which labels and annotations of its objects mean nothing; empty for none.
-        job_failure: that a Job of it has failed and makes no more pods; empty for none.
+        job_failure: why its Jobs make no more pods, as one has failed or they are too small; empty for none.
         eviction_warning: that a Job of it would fail by evictions; None where it would not.
         turn: turns that it had under a queue's maxRuntime; None for none.
         tree: groups that are its sub-groups, where it is a CompositePodGroup.

@@ -13,7 +13,11 @@ import msgspec
 from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.jobs.job import Job
-from gpusched.api.jobs.job_failures import eviction_warning, failed_jobs_message
+from gpusched.api.jobs.job_failures import (
+    eviction_warning,
+    failed_jobs_message,
+    too_few_pods_message,
+)
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
 from gpusched.api.policy.kinds import Namespace, PriorityClass
@@ -243,6 +247,9 @@ class GangBuilder:
             return origin
         known = [jobs[key] for key in sorted(jobs)]
         failure = failed_jobs_message(known)
+        if not failure and origin.key.kind == "PodGroup" and _makes_all(known, pods):
+            made = sum(job_parallelism(job) for job in known)
+            failure = too_few_pods_message(known, made=made, needed=origin.min_member)
         warning = None
         if origin.terms.preemptible:
             alive = sum(not pod.finished for pod in pods)
@@ -413,3 +420,11 @@ def is_idle(gang: Gang) -> bool:
 def _is_single(job: Job) -> bool:
     """Whether its one pod is the Job, which is paused and started again as a whole."""
     return job.completions == 1 and bool(job.queue) and not job.controlled
+
+
+def _makes_all(jobs: Sequence[Job], pods: Sequence[Pod]) -> bool:
+    """Whether all pods that are and will be are of these Jobs, of which none has come to an end in part."""
+    makers = {job.uid for job in jobs}
+    return all(not job.finished and not job.succeeded for job in jobs) and all(
+        pod.owner is not None and pod.owner.uid in makers for pod in pods
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.readiness import may_start_later
@@ -16,6 +19,8 @@ from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, tr
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
+_UNTOLD: Final = "for a time that it does not tell (expectedDuration, or annotation gpusched.io/expected-duration)"
+
 
 def reserved_for_other_message(
     reservations: Reservations, gang: Gang, reserved: ReservedGang | StrictFifoHead
@@ -29,7 +34,7 @@ def reserved_for_other_message(
             f"nodes for {pods_text(other.members_at_start)}"
         )
     length = reservations.walltimes.seconds_of(gang)
-    runs = "for an unknown time" if length >= UNKNOWN_WALLTIME else f"for {length} s"
+    runs = f"for {format_duration(length * NANOSECONDS)}" if length < UNKNOWN_WALLTIME else _UNTOLD
     count = _nodes_are_text(len(reserved.reservation.rows))
     if reserved.due or reserved.reservation.start <= reservations.walltimes.now:
         since = "now"

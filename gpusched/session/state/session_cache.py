@@ -74,8 +74,8 @@ class GangUsageCache:
         self._by_gang.keep_only(gangs.values(), len(gangs))
 
 
-StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float]
-"""Admission, reason why a gang waits, place in its queue and expected start."""
+StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float, str]
+"""Admission, reason why a gang waits, place in its queue, expected start, and who holds what it lacks."""
 CLASSES_CACHED_MAX = 2048
 """Classes whose filter results are cached: a few kilobytes each at a thousand nodes."""
 

@@ -27,6 +27,7 @@ from gpusched.session.framework.reasons import (
 from gpusched.session.state.nodes.gpu_types import list_gpu_types
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.session.state.session import Session
+from gpusched.session.status.gpu_holders import GpuHolders, with_holders
 from gpusched.session.status.tree_status import statuses_of_tree
 
 ADMITTED_REASON = "Admitted"
@@ -45,6 +46,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     scheduled when its members are bound, not when that was decided.
     """
     cache = session.cache.statuses
+    holders = GpuHolders(session)
     found = []
     for gang in session.gangs:
         session.on_gang(gang.key)
@@ -62,11 +64,12 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             session.outcomes.refusal(gang),
             session.outcomes.position(gang),
             session.outcomes.estimate(gang),
+            holders.told(gang),
         )
         # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)
         if known is None or known[0] != about:
-            known = (about, _gang_status(session, gang))
+            known = (about, _gang_status(session, gang, holders=about[-1]))
             if not known[1].is_scheduled and not session.nominations.has_nomination(gang):
                 cache.set(gang, known)
         found.append(known[1])
@@ -117,7 +120,7 @@ def _waiting_for_turn_message(gang: Gang, before: int) -> str:
     )
 
 
-def _gang_status(session: Session, gang: Gang) -> GangStatus:
+def _gang_status(session: Session, gang: Gang, *, holders: str = "") -> GangStatus:
     whole = bool(gang.placed or gang.succeeded_counted) and not gang.missing_members
     admission = session.outcomes.admission(gang)
     reason = session.outcomes.refusal(gang)
@@ -128,7 +131,8 @@ def _gang_status(session: Session, gang: Gang) -> GangStatus:
         admission = None
     else:
         admission = admission and _with_warning(gang, admission, also=_is_native(gang))
-        scheduled = _with_warning(gang, reason or _reason_before_attempt(session, gang))
+        why = with_job_news(gang, reason or _reason_before_attempt(session, gang))
+        scheduled = _with_warning(gang, with_holders(why, holders))
     is_admitted = admission is None
     runs_again = _runs_again_reason(gang) if whole else None
     waiting: list[tuple[ObjectKey, UID]] = []
@@ -303,7 +307,11 @@ def _proof_text_of_members(gang: Gang) -> str:
 
 
 def _reason_before_attempt(session: Session, gang: Gang) -> PendingReason:
-    reason = reason_by_members(gang) or _reason_by_order(session, gang)
+    return reason_by_members(gang) or _reason_by_order(session, gang)
+
+
+def with_job_news(gang: Gang, reason: PendingReason) -> PendingReason:
+    """The reason with why its Jobs make no more pods, where pods are what it lacks."""
     if not gang.job_failure or reason.reason != Reason.NOT_ENOUGH_MEMBERS:
         return reason
     message = truncate_message(f"{reason.message}; {gang.job_failure}")

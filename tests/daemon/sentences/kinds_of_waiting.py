@@ -360,6 +360,8 @@ async def a_suspended_job_has_no_room(w):
 
 
 async def a_deployment_has_more_replicas_than_room(w):
+    await runs(w, "busy-0", spec={"nodeName": "node-0"})
+    await runs(w, "busy-1", gpus=5)
     labels = {"app": "serve"}
     w.client.create(
         "deployments.apps",
@@ -368,11 +370,11 @@ async def a_deployment_has_more_replicas_than_room(w):
             "kind": "Deployment",
             "metadata": {"name": "serve", "namespace": "default"},
             "spec": {
-                "replicas": 3,
+                "replicas": 2,
                 "selector": {"matchLabels": labels},
                 "template": {
                     "metadata": {"labels": labels},
-                    "spec": {**pod_spec(8), "restartPolicy": "Always"},
+                    "spec": {**pod_spec(3), "restartPolicy": "Always"},
                 },
             },
         },

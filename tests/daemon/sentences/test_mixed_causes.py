@@ -191,3 +191,66 @@ def test_a_level_that_no_node_is_labelled_for_is_told_with_its_label(play):
         )
 
     play(scenario)
+
+
+def test_the_largest_holders_are_named_to_those_who_are_next(play):
+    """Given nodes that others hold, then who holds most is told, who ends first, and only to the first eight."""
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        await runs(w, "long", spec={"nodeName": "node-0"})
+        ends = {"gpusched.io/expected-duration": "1h", "gpusched.io/run-for": "1h"}
+        await runs(w, "short", gpus=6, spec={"nodeName": "node-1"}, annotations=ends)
+        await runs(w, "other", gpus=7, spec={"nodeName": "node-2"})
+        for number in range(10):
+            w.group(f"g-{number}", minMember=3)
+            for member in range(3):
+                w.pod(f"g-{number}-{member}", labels={GROUP: f"g-{number}"})
+            await w.clock.sleep(1)
+        await w.clock.sleep(8)
+        told = [w.condition(f"g-{number}")["message"] for number in range(10)]
+        least = "needs 3 pods with 8 nvidia.com/gpu; none fit now; of 3 nodes: 3 lack free nvidia.com/gpu"
+        start, _, end = told[0].partition(" is the first to end, at ")
+        holders = "default/long holds 8 nvidia.com/gpu, default/other 7, others the rest"
+        assert start == f"{least}; {holders}; default/short"
+        assert end.startswith("2026-01-01T01:00:0")
+        assert [each == told[0] for each in told] == [True] * 8 + [False] * 2
+        assert told[8:] == [least] * 2
+
+    play(scenario)
+
+
+def test_what_keeps_pods_from_being_created_is_told(play):
+    """Given a quota of Kubernetes, or a Job without pods, then explain says why there are too few."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        hard = {"requests.nvidia.com/gpu": "8"}
+        w.client.create(
+            "resourcequotas",
+            {
+                "apiVersion": "v1", "kind": "ResourceQuota",
+                "metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": hard},
+            },
+        )  # fmt: skip
+        w.gang("train", 2)
+        w.group("idle", minMember=2)
+        w.job("none", 2, group="idle", suspend=False)
+        w.client.patch("jobs.batch", "default", "none", {"spec": {"parallelism": 0}})
+        await w.clock.sleep(8)
+        for word in ("podgroup", "job"):
+            short, refused = facts(await explained(w, word, "train"), "why")
+            assert short == "NotEnoughMembers: needs 2 pods together; 1 pod can run"
+            assert refused.startswith("FailedCreate: Job train: Error creating: pods ")
+            assert "exceeded quota: q, requested: requests.nvidia.com/gpu=8" in refused
+        (short,) = facts(await explained(w, "job", "none"), "why")
+        assert short == (
+            "NotEnoughMembers: needs 2 pods together; 0 pods can run; Job default/none makes 0 at a "
+            "time: raise parallelism and completions"
+        )
+
+    play(scenario)

@@ -27,5 +27,5 @@ def test_shares_that_are_taken_are_the_only_cause(given: Given) -> None:
     assert c.when.one_session().binds == ()
     assert c.then.why("new") == (
         "needs 1 pod with 40Gi of the memory of one GPU, 1 cpu; none fit now; "
-        "of 1 node: 1 has no GPU with room for its share"
+        "of 1 node: 1 has no GPU with room for its share; default/old holds 1 nvidia.com/gpu"
     )

@@ -62,7 +62,8 @@ def test_a_long_job_waits_for_the_holder(blocked, length):
     blocked.when.one_session()
     assert blocked.then.started() == []
     assert blocked.then.reason("s") == "Reserved"
-    how_long = f"for {length} s" if length else "for an unknown time"
+    untold = "a time that it does not tell (expectedDuration, or annotation gpusched.io/expected-duration)"
+    how_long = "for " + {200: "3m20s", 91: "1m31s", 0: untold}[length]
     assert blocked.then.why("s") == (
         f"fits now and would run {how_long}, but 4 nodes are held from 2026-01-01T00:01:30Z on "
         "for default/h, which needs room for 4 pods"

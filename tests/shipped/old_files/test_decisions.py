@@ -27,7 +27,10 @@ TOLD_SINCE = {
     # Nodes that are too small even when empty are told apart from those that are full.
     "bad-objects": ("have less than 64 nvidia.com/gpu in all",),
     # One node lacks where several lack.
-    "reservation-and-deadline": ("1 lack free nvidia.com/gpu; 2 nodes are held",),
+    "reservation-and-deadline": (
+        "1 lack free nvidia.com/gpu; 2 nodes are held",
+        "would run for 300 s",
+    ),
     # A proof says of how many pods it is, and beside how many that ran.
     "sub-group-replacement": ("proof: optimal -> optimal for 1 pod beside 1",),
     # A pod of priority 0 leaves beside a start that is taken back, where one of priority 1 left.

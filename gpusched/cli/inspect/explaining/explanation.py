@@ -52,6 +52,7 @@ class GangObjects:
         claims: of members for devices, see ``device_story.describe_claims``.
         served: names of the schedulers that the daemon's configuration serves.
         gangs: of the view; none for what the daemon does not know or believe.
+        refused: events which tell that members could not be created.
         leader: whether a daemon leads; empty where that may not be read.
         notes: where the view was read from, if not from the daemon.
     """
@@ -67,8 +68,14 @@ class GangObjects:
     claims: tuple[dict[str, Any], ...] = ()
     served: tuple[str, ...] = tuple(sorted(DEFAULT.scheduler_names))
     gangs: tuple[GangStory, ...] = ()
+    refused: tuple[dict[str, Any], ...] = ()
     leader: str = ""
     notes: tuple[str, ...] = ()
+
+
+def lacks_pods(evidence: GangObjects) -> bool:
+    """Whether fewer pods exist than the gang needs at once."""
+    return len(evidence.pods) < _minimum(evidence)
 
 
 def explain_gang(evidence: GangObjects) -> dict[str, Any]:
@@ -107,6 +114,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "servedSchedulers": list(evidence.served),
         "leader": evidence.leader,
         "unknownKeys": unknown_keys([*_described(evidence.owner), *evidence.pods]),
+        "refusedPods": _refused_pods(evidence),
         "notes": sorted({printable_line(gang.warning) for gang in views if gang.warning}),
         "turn": _turn(evidence),
         "tree": list(evidence.tree),
@@ -182,6 +190,16 @@ def _proofs(evidence: GangObjects) -> list[dict[str, Any]]:
         if _state(pod) in {"starting", "running"}
     )
     return [{"proof": proof, "pods": count} for proof, count in sorted(counts.items())]
+
+
+def _refused_pods(evidence: GangObjects) -> str:
+    """That members could not be created, as was told last; empty where they can."""
+    if not evidence.refused:
+        return ""
+    last = max(evidence.refused, key=lambda each: _moment(_event_time(each)))
+    about = _mapping(last, "involvedObject")
+    who = f"{printable_line(about.get('kind'))} {printable_line(about.get('name'))}"
+    return f"FailedCreate: {who}: {printable_line(last.get('message'))}"
 
 
 def _leaving(evidence: GangObjects) -> list[dict[str, str]]:

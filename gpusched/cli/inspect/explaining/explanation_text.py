@@ -40,7 +40,7 @@ def render_explanation(story: dict[str, Any]) -> str:
     facts += [("held", held) for held in _held(story["promised"])]
     facts += [("on", place) for place in name_places(story["gangs"])]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
-    reasons = _reasons(story)
+    reasons = [*_reasons(story), *filter(None, (story["refusedPods"],))]
     facts += [("why", why) for why in reasons]
     facts += [("leaving", why) for why in _grouped_reasons(story["leaving"])]
     notes = (printable_line(note) for note in (*story["unknownKeys"], *story["notes"]))

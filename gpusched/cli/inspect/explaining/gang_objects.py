@@ -16,7 +16,7 @@ from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
 from gpusched.cli.inspect.devices.device_reader import has_claims, read_devices
 from gpusched.cli.inspect.devices.device_story import describe_claims
-from gpusched.cli.inspect.explaining.explanation import GangObjects
+from gpusched.cli.inspect.explaining.explanation import GangObjects, lacks_pods
 from gpusched.cli.inspect.explaining.group_tree import (
     describe_tree,
     leaves_below,
@@ -24,6 +24,7 @@ from gpusched.cli.inspect.explaining.group_tree import (
     tree_of,
 )
 from gpusched.cli.inspect.explaining.owners import gang_key_of_pod
+from gpusched.cli.inspect.explaining.refused_pods import read_refused_pods
 from gpusched.cli.inspect.explaining.subject import GROUP_KINDS, Subject, find_subject
 from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.view_of_api import gang_stories
@@ -73,7 +74,7 @@ async def gather_objects(
     claims = []
     if claimants:
         claims = describe_claims(claimants, await read_devices(api, namespace))
-    return GangObjects(
+    objects = GangObjects(
         served=tuple(sorted(config.scheduler_names)),
         leader=await cluster_reader.leader_text(api, config.leader_election, now=now),
         claims=tuple(claims),
@@ -88,6 +89,10 @@ async def gather_objects(
         tree=tuple(tree),
         now=now,
     )
+    suspended = value_at(subject.owner, "spec", "suspend") is True
+    if subject.kind in {"Pod", COMPOSITE} or suspended or not lacks_pods(objects):
+        return objects
+    return attrs.evolve(objects, refused=tuple(await read_refused_pods(api, subject)))
 
 
 async def _with_tree(api: ApiClient, subject: Subject) -> tuple[Subject, list[dict[str, Any]]]:

@@ -75,6 +75,11 @@ async def list_members(api: ApiClient, kind: str, owner: Json, namespace: str) -
     return [pod for pod in pods if _controllers(pod) & made or _named_owner(pod) == (kind, name)]
 
 
+def makers_of(pods: Iterable[Json]) -> set[tuple[str, str]]:
+    """Kind and name of what made some pods."""
+    return {maker for pod in pods for maker in _controllers(pod)}
+
+
 def _controllers(item: Json) -> set[tuple[str, str]]:
     """Kind and name of what made an object."""
     return {

@@ -79,7 +79,7 @@ async def find_subject(
     name = str(value_at(owner, "metadata", "name") or name)
     asked = owner if kind == "Pod" else None
     pods = await _members(api, owner, kind=kind, namespace=namespace)
-    groups = {group_of_pod(pod) for pod in pods} - {""} if kind in {"Job", "Pod"} else set()
+    groups = _groups_named(kind, owner, pods)
     if len(groups) == 1 and (kind, group := groups.pop()) != ("Job", name):
         above = await _find(api, namespace, group, kinds=("PodGroup", "Job"))
         if above is not None:
@@ -202,6 +202,17 @@ async def _members(
         every = await list_objects(api, path, what="pods")
         found = [pod for pod in every if group_of_pod(pod) == name]
     return _by_name(found)
+
+
+def _groups_named(kind: str, owner: dict[str, Any], pods: Iterable[dict[str, Any]]) -> set[str]:
+    """PodGroups that some pods name, or that those of a Job would name; empty for other kinds."""
+    if kind not in {"Job", "Pod"}:
+        return set()
+    groups = {group_of_pod(pod) for pod in pods}
+    if kind == "Job" and not groups:
+        labels = value_at(owner, "spec", "template", "metadata", "labels")
+        groups = {str(labels.get(label) or "") for label in _GROUP_LABELS} if labels else set()
+    return groups - {""}
 
 
 def _by_name(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,168 @@
+"""Who holds the GPUs that are short, told to those who are next in line: the largest, and who ends first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from heapq import nsmallest
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey, format_time
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.backfill.availability_profile import FOREVER
+from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.framework.reasons import Reason, shorten, truncate_message
+from gpusched.session.state.plan import PendingReason
+from gpusched.session.state.session import Session
+
+_NAMED_MAX: Final = 2
+_POSITION_MAX: Final = 8
+"""Places in a queue that are told: others wait for those before them, and their sentences stay as they are."""
+_GANGS_MAX: Final = 64
+"""Gangs that are told in one session, in the order of their keys."""
+_LOOKED_AT_MAX: Final = 50
+"""Gangs with the most GPUs in the cluster that are looked at for one sentence."""
+
+
+@attrs.frozen(eq=False)
+class _Holding:
+    """GPUs of a gang by row, and when it ends; 0 where that is unknown, or over already."""
+
+    key: GangKey
+    rows: Counter[int]
+    ends: int
+
+
+class GpuHolders:
+    """Asked after all actions of a session, about the gangs that it refused.
+
+    Args:
+        session: that is over.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._told = 0
+        self._largest: dict[str, list[_Holding]] = {}
+
+    def told(self, gang: Gang) -> str:
+        """``default/a holds 64 nvidia.com/gpu, default/b 32, others the rest``; empty where it does not help."""
+        reason = self._session.outcomes.refusal(gang)
+        if reason is None or not 0 < self._session.outcomes.position(gang) <= _POSITION_MAX:
+            return ""
+        pod_class = _class_that_lacks_gpus(gang, reason)
+        if pod_class is None or self._told >= _GANGS_MAX:
+            return ""
+        self._told += 1
+        rows = self._session.class_info(pod_class).class_fit.fixed
+        found = []
+        for each in self._largest_holders(pod_class.gpu):
+            self._session.on_gang(each.key)  # a fault is put down to whom it is about
+            amount = _amount_on(each.key, each.rows, rows)
+            if amount and each.key != gang.key:
+                found.append((amount, each))
+        self._session.on_gang(gang.key)
+        found.sort(key=lambda pair: (-pair[0], pair[1].key))
+        return _text(found, pod_class.gpu)
+
+    def _largest_holders(self, gpu: str) -> list[_Holding]:
+        """Gangs with the most of a resource in the cluster; those that started in this session count."""
+        known = self._largest.get(gpu)
+        if known is None:
+            sums = Counter(
+                {
+                    key: amount
+                    for key, gang in self._session.snapshot.placed_gangs.items()
+                    if (amount := gang.allocated.get(gpu))
+                }
+            )
+            for key, (_, rows) in self._started.items():
+                sums[key] += sum(rows[gpu].values()) if gpu in rows else 0
+            ranked = nsmallest(_LOOKED_AT_MAX, sums, key=lambda key: (-sums[key], key))
+            known = [self._holding(key, gpu) for key in ranked]
+            self._largest[gpu] = known
+        return known
+
+    @cached_property
+    def _started(self) -> dict[GangKey, tuple[Gang, dict[str, Counter[int]]]]:
+        """GPUs that gangs were given in this session, by resource and row."""
+        found: dict[GangKey, tuple[Gang, dict[str, Counter[int]]]] = {}
+        for gang, places in self._session.placements.by_gang():
+            rows = found.setdefault(gang.key, (gang, {}))[1]
+            for place in places:
+                gpu = place.pod.pod_class.gpu
+                if gpu:
+                    amount = place.pod.pod_class.requests.get(gpu)
+                    rows.setdefault(gpu, Counter())[place.row] += amount
+        return found
+
+    def _holding(self, key: GangKey, gpu: str) -> _Holding:
+        self._session.on_gang(key)
+        row_of = self._session.snapshot.nodes.row
+        gang = self._session.snapshot.placed_gangs.get(key)
+        rows: Counter[int] = Counter()
+        for member in gang.placed if gang is not None else ():
+            if member.node in row_of:
+                rows[row_of[member.node]] += member.pod.pod_class.requests.get(gpu)
+        started, given = self._started.get(key, (None, {}))
+        rows.update(given.get(gpu, {}))
+        ends = FOREVER
+        if gang is not None:
+            ends = self._walltimes.end_of_running(gang)
+        elif started is not None:
+            ends = self._walltimes.end_if_started_now(started)
+        over = key in self._walltimes.overruns
+        return _Holding(key, rows, 0 if over or ends >= FOREVER else ends)
+
+    @cached_property
+    def _walltimes(self) -> Walltimes:
+        return Walltimes(self._session)
+
+
+def with_holders(reason: PendingReason, holders: str) -> PendingReason:
+    """The reason with who holds what is short, where that was found."""
+    if not holders:
+        return reason
+    return attrs.evolve(reason, message=truncate_message(f"{reason.message}; {holders}"))
+
+
+def _class_that_lacks_gpus(gang: Gang, reason: PendingReason) -> PodClass | None:
+    """The pods that were said to lack free GPUs; None where others lack, or nobody's end would help."""
+    known = any(each in reason.message for each in (" is to have ended", " even empty "))
+    if reason.reason != Reason.INSUFFICIENT_RESOURCES or known:
+        return None
+    for pod_set in gang.pod_sets:
+        gpu = pod_set.pod_class.gpu
+        if gpu and (f" free {gpu}" in reason.message or " no GPU with room" in reason.message):
+            return pod_set.pod_class
+    return None
+
+
+def _text(found: list[tuple[int, _Holding]], gpu: str) -> str:
+    if not found:
+        return ""
+    parts = []
+    for number, (amount, each) in enumerate(found[:_NAMED_MAX]):
+        text = format_quantity(amount, resource=gpu)
+        parts.append(
+            f"{_name(each.key)} {text}" if number else f"{_name(each.key)} holds {text} {gpu}"
+        )
+    first = min((each for _, each in found if each.ends), key=lambda each: each.ends, default=None)
+    more = ", others the rest" if len(found) > _NAMED_MAX else ""
+    joint = ", " if more else " and "
+    end = f"; {_name(first.key)} is the first to end, at {format_time(first.ends)}" if first else ""
+    return joint.join(parts) + more + end
+
+
+def _amount_on(_key: GangKey, held: Counter[int], rows: Bools) -> int:
+    """Base units that a gang holds on some rows; the key tells whom a fault in here is about."""
+    return sum(amount for row, amount in held.items() if rows[row])
+
+
+def _name(key: GangKey) -> str:
+    return shorten(f"{key.namespace}/{key.name}")
