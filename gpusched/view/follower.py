@@ -26,6 +26,7 @@ from gpusched.topology.levels import TopologyLevel
 from gpusched.view.frames import GangPut, NodePut, PartsGone, QueuePut, ViewFrame, ViewMoment
 from gpusched.view.gang_views import (
     NOTHING_TOLD,
+    awaits_pods,
     gang_view,
     member_views,
     room_view,
@@ -110,7 +111,8 @@ class ViewFollower:
         for key in sorted(present):
             gang = present[key]
             known = self._gangs.get(key)
-            status = told.get(key, known[1] if known is not None else None)
+            before = known[1] if known is not None and not awaits_pods(gang) else None
+            status = told.get(key, before)
             room = rooms.get(key)
             if (
                 known is not None

@@ -15,6 +15,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.gangs.holds import HELD
+from gpusched.session.framework.reasons import pods_text
 from gpusched.session.state.plan import GangStatus
 from gpusched.session.status.gang_status import reason_by_members, with_job_news
 from gpusched.session.status.reserved_rooms import ReservedRoom
@@ -111,11 +112,22 @@ def _why(gang: Gang, told: ToldGang) -> tuple[str, str]:
         return told.reason, told.message
     if gang.suspended:
         return "Suspended", "its Job is suspended until the gang is admitted"
+    if awaits_pods(gang):
+        count = pods_text(gang.expected_count)
+        return (
+            "NoPodsYet",
+            f"its Job is started and its room is held; its controller has yet to make {count} of it",
+        )
     lacks = reason_by_members(gang) if gang.missing_members else None
     if lacks is None:
         return "", ""
     lacks = with_job_news(gang, lacks)
     return lacks.reason, lacks.message
+
+
+def awaits_pods(gang: Gang) -> bool:
+    """Whether it is a Job that its queue has started and whose pods do not exist yet."""
+    return bool(gang.expected_count) and not gang.suspended
 
 
 def unreadable_pod_view(pod: Rejected) -> GangView:

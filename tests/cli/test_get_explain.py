@@ -879,3 +879,24 @@ def test_what_nobody_said_anything_about_tells_whether_a_daemon_leads(cluster, c
     assert main(["explain", "pod", "x"]) == 0
     why = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  why")]
     assert re.search(f"nothing was said about it yet: {says}$", why[0])
+
+
+def test_a_job_whose_pods_failed_waits_for_its_controller(cluster, capsys):
+    """Given a Job whose pods were evicted, then it has not failed: its controller pauses before it makes more."""
+    spec = {"parallelism": 2, "completions": 2}
+    job = {"metadata": {"name": "train", "namespace": "team-a", "uid": "j"}, "spec": spec}
+    gone = [pod(f"train-{n}", labels={"batch.kubernetes.io/job-name": "train"}) for n in range(2)]
+    for each in gone:
+        each["status"] = {"phase": "Failed"}
+    cluster.objects |= {
+        "/api/v1/namespaces/team-a/pods": gone,
+        "/apis/batch/v1/namespaces/team-a/jobs/train": job | {"status": {"failed": 2}},
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "job", "train"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "Job team-a/train: Pending"
+    assert told[-1] == (
+        "  why     no pod of it waits or runs: kube-controller-manager makes its pods, after 2 failures with a "
+        "pause: 10 s, doubled by each, at most 10 minutes"
+    )

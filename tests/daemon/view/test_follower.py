@@ -165,6 +165,36 @@ def test_what_ended_between_two_looks_is_gone(play):
     play(scenario, limit_s=3000)
 
 
+def test_a_started_job_without_pods_says_so(play):
+    """Given a Job that was held, then started, whose controller makes no pods: it is not told as held any more."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        store, _ = await leader(w)
+        quota = {
+            "metadata": {"name": "none", "namespace": "default"},
+            "spec": {"hard": {"pods": "0"}},
+        }
+        w.client.create("resourcequotas", {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+        w.job("train", 2, gpus=1, queue="default", suspend=True)
+        hold = {"metadata": {"annotations": {"gpusched.io/hold": "later"}}}
+        w.client.patch("jobs.batch", "default", "train", hold)
+        train = "default/Job/train"
+        await w.until(lambda: train in store.gangs and store.gangs[train].reason == "Held")
+        hold["metadata"]["annotations"]["gpusched.io/hold"] = None
+        w.client.patch("jobs.batch", "default", "train", hold)
+        await w.until(lambda: not w.client.get("jobs.batch", "default", "train")["spec"]["suspend"])
+        await w.clock.sleep(5)
+        told = store.gangs[train]
+        assert (told.state, told.reason, told.message) == (
+            "Waiting",
+            "NoPodsYet",
+            "its Job is started and its room is held; its controller has yet to make 2 pods of it",
+        )
+
+    play(scenario)
+
+
 def test_a_pod_that_cannot_be_read_waits_with_its_reason(play):
     """Given an annotation that makes no sense: it is in the view, with the sentence of the event."""
 

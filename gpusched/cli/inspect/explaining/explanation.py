@@ -101,6 +101,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "reasons": _reasons(views),
         "gangs": [msgspec.to_builtins(each) for each in views],
         "minMember": minimum,
+        "failures": int(status.get("failed") or 0) if evidence.kind == "Job" else 0,
         "pods": {"total": len(evidence.pods), **dict(sorted(counts.items()))},
         "needs": [
             *_needs(evidence, minimum),
@@ -410,6 +411,9 @@ def _state(pod: dict[str, Any]) -> str:
     return phase
 
 
+_GOING_ON: Final = ("pending", "starting", "running")
+
+
 def _phase(evidence: GangObjects, counts: Counter[str]) -> str:
     if _mapping(evidence.owner, "spec").get("suspend") is True:
         return "Suspended"
@@ -420,6 +424,8 @@ def _phase(evidence: GangObjects, counts: Counter[str]) -> str:
     }
     if evidence.kind == "Job" and ended & {"Complete", "Failed"}:
         return "Failed" if "Failed" in ended else "Completed"
+    if evidence.kind == "Job" and not any(counts[each] for each in _GOING_ON):
+        return "Pending"  # of its pods some may have failed, and it makes others
     for state, phase in (
         ("pending", "Pending"), ("starting", "Running"), ("running", "Running"),
         ("failed", "Failed"), ("succeeded", "Completed"),

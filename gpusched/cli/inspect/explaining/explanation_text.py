@@ -223,10 +223,28 @@ def _reasons(story: dict[str, Any]) -> list[str]:
                 if item["type"] == "Failed"]  # fmt: skip
     if story["schedulers"] and not set(story["schedulers"]) & set(story["servedSchedulers"]):
         return [_for_others(story["schedulers"], story["servedSchedulers"])]
+    return _unsaid(story)
+
+
+def _unsaid(story: dict[str, Any]) -> list[str]:
+    """What can be told where nobody has said anything."""
+    if story["kind"] == "Job" and story["phase"] == "Pending" and not story["pendingPods"]:
+        return [_no_pods_of_job(story["failures"])]
     if story["pendingPods"] or not story["pods"]["total"]:
         unmade = f"{story['kind']} {story['name']} has no pods: its controller is to make them"
         return [_nothing_said(story) if story["needs"] else unmade]
     return []
+
+
+def _no_pods_of_job(failures: int) -> str:
+    """That it is for the Job controller to act: only pods that exist are scheduled."""
+    text = "no pod of it waits or runs: kube-controller-manager makes its pods"
+    if failures:
+        times = "failure" if failures == 1 else "failures"
+        text += (
+            f", after {failures} {times} with a pause: 10 s, doubled by each, at most 10 minutes"
+        )
+    return text
 
 
 def _nothing_said(story: dict[str, Any]) -> str:
