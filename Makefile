@@ -33,7 +33,7 @@ demo: setup ## an embedded cluster, the real daemon, three queues, gangs that st
 quick: setup ## the pure tests, without daemon, cluster and processes: seconds, while you type
 	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not long" $(PURE:%=tests/%) --ignore tests/placement/solver --ignore tests/plugins/host --ignore tests/plugins/outside
 
-test: setup lint types imports unit ## lint, types, import rules and every test
+test: check unit ## lint, types, import rules and every test
 
 lint: setup ## ruff: rules and format; oxlint: scripts of reports and of the page
 	$(BIN)/ruff check .
@@ -49,13 +49,15 @@ imports: setup ## who may import whom
 unit: setup ## the tests alone; at the end the slowest twenty
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
 
-chaos: setup ## the 200 chaos seeds, of which `make test` plays 30
+chaos: setup ## the 200 chaos seeds, of which `make test` plays 20
 	$(BIN)/gpusched chaos --seeds 0-199 --jobs 2
 
 soak: setup ## every test with all seeds, lives and examples, of which `make test` plays a sample
 	GPUSCHED_SOAK=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 tests
 
-check: lint types imports ## everything but the tests
+# One after the other they leave a processor idle for half a minute; each one's output is kept together.
+check: setup ## lint, types, import rules: everything but the tests
+	@$(MAKE) --no-print-directory -j 3 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint types imports
 
 bench: setup ## speed and memory, as ratios to this machine's raw limits
 	$(BIN)/python -m benchmarks

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from textwrap import dedent
@@ -19,6 +20,9 @@ from tests.populations import examples
 
 settings.register_profile("gpusched", max_examples=examples(30, whole=100))
 settings.load_profile("gpusched")
+
+LONG_S = 15.0
+"""So many seconds takes a test that is told to be long: three times what the mark is for, as machines differ."""
 
 
 def pytest_configure() -> None:
@@ -73,6 +77,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         dest="target",
         metavar="KUBECONFIG[#CONTEXT]",
         help="the same, for a kubeconfig",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with those that are marked ``early``: what begins last is what all others wait for.
+
+    The first worker gets them and waits in most, while the others use the processors.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name tests that should be marked ``early`` and are not."""
+    late = late_and_long(terminalreporter.getreports("passed"))
+    if late:
+        terminalreporter.section("long tests without the mark early: docs/tests.md")
+        for seconds, name in late:
+            terminalreporter.write_line(f"{seconds:.0f}s {name}")
+
+
+def late_and_long(reports: Iterable[pytest.TestReport]) -> list[tuple[float, str]]:
+    """Seconds and names of tests of which others waited at the end, longest first."""
+    return sorted(
+        (
+            (each.duration, each.nodeid)
+            for each in reports
+            if each.duration >= LONG_S and "early" not in each.keywords
+        ),
+        reverse=True,
     )
 
 

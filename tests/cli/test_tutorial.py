@@ -20,6 +20,8 @@ import pytest
 
 from gpusched.base.clock import SystemClock
 
+pytestmark = pytest.mark.early
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TUTORIAL = README.partition("## First tutorial")[2].partition("\n## ")[0]

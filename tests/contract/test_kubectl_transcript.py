@@ -23,6 +23,8 @@ import pytest
 
 from gpusched.devcluster.cluster import ClusterOptions, start
 
+pytestmark = pytest.mark.early
+
 DOCUMENT: Final = Path(__file__).parent / "kubectl" / "transcript.txt"
 WRITE: Final = os.environ.get("GPUSCHED_WRITE_TRANSCRIPT") == "1"
 KUBECTL: Final = shutil.which("kubectl")

@@ -35,6 +35,7 @@ async def _play() -> Report:
         await cluster.close()
 
 
+@pytest.mark.early
 async def test_recorded_exchanges_are_answered_as_recorded():
     """All recordings agree in status, media type and body, but for the listed differences.
 

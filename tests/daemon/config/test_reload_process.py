@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.early
+
 BINPACK = "tiers: [{plugins: [{name: nodeorder, arguments: {strategy: binpack}}]}]\n"
 SPREAD = BINPACK.replace("binpack", "spread")
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"

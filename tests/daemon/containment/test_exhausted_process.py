@@ -21,6 +21,8 @@ from gpusched.base import limits
 from gpusched.io.observe import process_limits
 from gpusched.io.observe.logs import LogQueueHandler
 
+pytestmark = pytest.mark.early
+
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"
 GANG = [
     {

@@ -12,6 +12,8 @@ import urllib.request
 import pytest
 import yaml
 
+pytestmark = pytest.mark.early
+
 KILLED = """
 import os, signal, sys
 from gpusched.session.start.gang_start import GangStarts

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
+import pytest
+
 from gpusched.session.state.equivalence import GangCache
 
 ROUND = 8
@@ -68,6 +70,7 @@ async def come_and_go(w, start):
     await w.clock.sleep(400)  # deadlines of commits and pauses of events have passed
 
 
+@pytest.mark.early
 def test_nothing_is_kept_of_gangs_that_came_and_went(play):
     """Given rounds of gangs made and deleted, then every container holds what it held before."""
 

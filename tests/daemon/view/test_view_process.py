@@ -19,6 +19,8 @@ import yaml
 from gpusched.io.serve.announcement import announced_address
 from tests.daemon.containment.test_exhausted_process import GANG, PROGRAM
 
+pytestmark = pytest.mark.early
+
 TRIES = 150
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpusched-system/leases/gpusched-view"
 

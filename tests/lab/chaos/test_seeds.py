@@ -17,7 +17,7 @@ from gpusched.lab.chaos.scripts.script import ChaosScript
 from tests.populations import WHOLE
 
 SEEDS = range(200)
-SAMPLE = 30
+SAMPLE = 20
 _WAYS = ("on", "how", "kind", "memory", "good", "answered", "whole", "by", "again")
 """Arguments of a step by which it is another kind of step."""
 

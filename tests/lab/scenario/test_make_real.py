@@ -20,6 +20,8 @@ from gpusched.lab.scenario.judge.tolerance import NOTED
 from gpusched.lab.scenario.play.on_embedded import play_embedded
 from tests.lab.scenario.texts import scenario
 
+pytestmark = pytest.mark.early
+
 SHORT = """
 apiVersion: scenario.gpusched.io/v1alpha1
 kind: Scenario

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpusched.app import App, AppOptions
 from gpusched.base.clock import SystemClock
 from gpusched.config.model import DEFAULT
@@ -57,6 +59,7 @@ def test_half_an_hour_is_the_same_bytes_in_any_process_and_others_with_another_s
     assert sorted(first["complete"]) == ["blue", "green", "red", "white"]
 
 
+@pytest.mark.early
 def test_real_time_at_a_speed_comes_to_the_same_outcome(tmp_path):
     """The same gangs complete, with pods of the same names on the same nodes."""
     scenario = _program().one_after_another

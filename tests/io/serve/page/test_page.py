@@ -24,7 +24,7 @@ from .served_page import (
     slot_view,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.early]
 HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m\u200b"
 SHOWN = (
     "<img src=x onerror=alert(1)>\u2039U+202E\u203agnp.exe\u2039U+001B\u203a[31m\u2039U+200B\u203a"
