@@ -233,12 +233,12 @@ async def test_a_terminal_that_changes_its_size_is_filled():
         assert (len(lines), max(map(len, lines)) <= 60) == (12, True)
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_it_ends_when_asked(key):
-    """Given ``q`` or Ctrl-C: it ends, and follows nothing any more."""
+@pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["slash", "q", "ctrl+c"]])
+async def test_it_ends_when_asked(keys):
+    """Given ``q``, or Ctrl-C wherever somebody types: it ends, and follows nothing any more."""
     async with top() as screen:
         following = screen.app._following
-        await screen.pilot.press(key)
+        await screen.pilot.press(*keys)
         await screen.pilot.pause()
     assert following.cancelled()
     assert screen.app.fault is None

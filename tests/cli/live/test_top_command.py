@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from contextlib import contextmanager
 
 import pytest
+from textual.app import App
 
+from gpusched.cli.inspect.live import top, top_app
 from gpusched.cli.main import main
+from gpusched.view.access import EVERYTHING, ViewAccess
+from tests.cli.live.shown import frames
 from tests.cli.test_get_explain import API, group
 from tests.cli.test_get_jobs import SENTENCE, member, of_group, whole
+from tests.io.serve.page.served_page import page_server
 
 
 def node(name, *, rack="r1"):
@@ -120,6 +127,23 @@ def test_who_may_list_one_namespace_is_told_what_is_missing(filled, capsys):
     assert "stranded" not in told
 
 
+def test_a_screen_that_fails_is_a_bug(filled, capsys, monkeypatch, tmp_path):
+    """Given a drawing that raises: status 70 and a file with the story, as of every bug."""
+
+    def broken(*_):
+        raise ZeroDivisionError
+
+    async def without_terminal(app):
+        return await App.run_async(app, headless=True)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(top, "_is_interactive", lambda: True)
+    monkeypatch.setattr(top_app, "draw_header", broken)
+    monkeypatch.setattr(top_app.TopApp, "run_async", without_terminal)
+    assert main(["top"]) == 70
+    assert "this is a bug: the screen failed" in capsys.readouterr().err
+
+
 def test_a_daemon_that_is_asked_for_and_not_there_is_a_sentence(filled, capsys):
     """Given ``--source daemon`` and none: status 69."""
     assert main(["top", "--once", "--source", "daemon"]) == 69
@@ -131,6 +155,64 @@ def test_a_server_that_is_away_is_one_sentence(tmp_path, capsys):
     assert main(["top", "-s", "http://127.0.0.1:9", "--token", "t"]) == 69
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
+
+
+@contextmanager
+def daemon(cluster, access=EVERYTHING):
+    """A daemon's view that the cluster's Lease tells of, and what its user may see."""
+    with page_server(*frames()) as server:
+
+        async def authorized(_request, _namespaces):
+            return access
+
+        server._server._authorized = authorized
+        notes = {
+            "gpusched.io/view": server.url.rstrip("/"),
+            "gpusched.io/view-machine": socket.gethostname(),
+        }
+        place = "/apis/coordination.k8s.io/v1/namespaces/gpusched-system/leases/gpusched-view"
+        cluster.objects[place] = {"metadata": {"name": "gpusched-view", "annotations": notes}}
+        yield server
+
+
+def test_a_daemon_is_asked_before_the_api(filled, capsys):
+    """Given a daemon: its gangs, its name, its decisions, and not a word of the API."""
+    with daemon(filled):
+        assert main(["top", "--once", "--token", "t"]) == 0
+        told = capsys.readouterr().out
+        assert main(["top", "--once", "--token", "t", "--view", "decisions"]) == 0
+        decisions = capsys.readouterr().out
+        assert main(["top", "--once", "--token", "t", "--source", "api"]) == 0
+        of_api = capsys.readouterr().out
+    assert "Daemon  d: ready · live, as of its session at " in told
+    assert "team-a/big" in told
+    assert "team-a/runs" not in told
+    assert "Job team-a/train starts" in decisions
+    assert "as --source api says" in of_api
+    assert "team-a/runs" in of_api
+
+
+def test_who_is_shown_nothing_by_the_daemon_is_shown_what_the_api_allows(filled, capsys):
+    """Given a user without rights at the daemon: the API and why; 77 where it allows nothing either."""
+    nobody = ViewAccess(namespaces=frozenset(), nodes=False, queues=False)
+    with daemon(filled, nobody):
+        assert main(["top", "--once", "--token", "t"]) == 0
+        assert "the daemon shows this user nothing" in capsys.readouterr().out
+        assert main(["top", "--once", "--token", "t", "--source", "daemon"]) == 69
+        assert "the daemon shows this user nothing" in capsys.readouterr().err
+        for path in ("/api/v1/pods", "/api/v1/namespaces/team-a/pods", "/api/v1/nodes"):
+            filled.objects[path] = 403
+        assert main(["top", "--once", "--token", "t"]) == 77
+        assert capsys.readouterr().out == ""
+
+
+def test_a_daemon_that_does_not_answer_is_a_reason_to_read_the_api(filled, capsys):
+    """Given a Lease that tells of a daemon which is gone: the API, and the address that is silent."""
+    with daemon(filled) as server:
+        url = server.url.rstrip("/")
+    assert main(["top", "--once", "--token", "t"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"the daemon's view at {url} does not answer: Connection refused" in told
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
+from gpusched.base.errors import InvariantBroken
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, connection_choice
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.listing.view_of_api import ApiView
@@ -64,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         NoView: the daemon's view is asked for, and there is none.
         Denied: this user may not see anything of it.
         ClusterUnreachable: no cluster.
+        InvariantBroken: the screen failed.
     """
     config = cluster_reader.configuration(arguments.config)
     with gpu_resources_in_force(config.gpu_resources):
@@ -94,6 +96,8 @@ async def _show(api: ApiClient, config: Config, arguments: argparse.Namespace) -
     await app.run_async()
     if app.fault is not None:
         raise app.fault
+    if app.return_code:
+        raise InvariantBroken("the screen failed, its story is above")
 
 
 def _is_interactive() -> bool:

@@ -119,7 +119,8 @@ class TopApp(App[None]):
             background: ansi_default; color: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "quit", priority=False),
+        Binding("q", "quit"),
+        Binding("ctrl+c", "quit", priority=True),
         *(Binding(str(number), f"view({view!r})") for number, view in enumerate(VIEWS, start=1)),
         Binding("tab", "next_view(1)", priority=True),
         Binding("right,l", "next_view(1)"),

@@ -51,7 +51,9 @@ def draw_gang(story: GangStory, picture: ClusterPicture, choice: ScreenChoice) -
     """The lines of one gang's page."""
     title = f"{story.gang_kind} {story.metadata.namespace}/{story.metadata.name}"
     head = Text.assemble(
-        (shown_text(title), "bold"), "  ", (story.state, _STATE_STYLES.get(story.state, ""))
+        (shown_text(title), "bold"),
+        "  ",
+        (shown_text(story.state), _STATE_STYLES.get(story.state, "")),
     )
     head.truncate(choice.width, overflow="ellipsis")
     lines = [head, Text()]
