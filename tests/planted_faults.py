@@ -57,7 +57,7 @@ FAULTS = [
         ("gpusched/session/status/gang_status.py", "if missing > waiting[role]:", "if missing < waiting[role]:", "session/allocate/test_gangs.py session/status"),
         ("gpusched/session/status/next_wakeup.py", "if end > snapshot.now", "if end < snapshot.now", "session/status/test_due.py"),
         ("gpusched/session/state/decided/moved_gangs.py", "if member.pod.created < move.at:", "if member.pod.created > move.at:", "session/rebalance/test_consolidate.py"),
-        ("gpusched/session/backfill/earliest_start.py", "any(reservation.start > self._time for", "any(reservation.start < self._time for", "session/backfill/test_backfill.py"),
+        ("gpusched/session/backfill/start_sweep.py", "any(reservation.start > self._time for", "any(reservation.start < self._time for", "session/backfill/test_backfill.py"),
         ("gpusched/commit/observed_pod.py", "LOST if self.deleting or self.gated else", "LOST if self.deleting and self.gated else", "commit"),
         ("gpusched/commit/recover.py", "gang.seems_lost and not", "gang.seems_lost or not", "commit"),
         ("gpusched/commit/machine.py", "d.reachable >= d.old.gang.min_member", "d.reachable > d.old.gang.min_member", "commit"),

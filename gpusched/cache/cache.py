@@ -15,11 +15,9 @@ import attrs
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
-from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
-from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import (
@@ -31,21 +29,21 @@ from gpusched.api.policy.kinds import (
 )
 from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.seal import NO_SEAL, Seal
-from gpusched.arrays.columns import Ints, NodeColumns, exact_sums
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
 from gpusched.cache.claimable.pod_charges import PodCharges
 from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
-from gpusched.cache.gangs.job_runtimes import JobStore
+from gpusched.cache.gangs.job_runtimes import JobStore, believed_job
 from gpusched.cache.gangs.move_records import MoveRecords
 from gpusched.cache.gangs.priority import PriorityClassStore, QuotaStore, changes_priority
 from gpusched.cache.ledger import Holding, HoldingState, Ledger
 from gpusched.cache.no_op_filter import same_finished, same_job, same_spec, same_waiting
 from gpusched.cache.nodes import holdings
 from gpusched.cache.nodes.device_view import DeviceNodeRows
-from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others, pod_for_pod_rules
+from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others
+from gpusched.cache.nodes.rows import CapacitySum, unfit_for_binding
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
 from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
@@ -112,7 +110,7 @@ class Cache:
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
         self._revision = 0
-        self._summed: tuple[Ints, Resources] | None = None
+        self._capacity = CapacitySum()
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
         self.on_pod_gone: list[Callable[[UID], None]] = []
@@ -145,7 +143,11 @@ class Cache:
             for listener in self.on_pod:
                 listener(item)
             return
-        expected = known is not None and self._is_expected(known, pod)
+        expected = (
+            known is not None
+            and holdings.is_where_assumed(known, pod, self.ledger.get(pod.uid))
+            and gang_key_of(known) == gang_key_of(pod)
+        )
         self._enter_pod(pod, known)
         if pod.holds:
             self.slot_doubts.report_invalid(item, known, self.seal)
@@ -172,17 +174,6 @@ class Cache:
                 self.charges.served.note_other(pod)
             if pod.group:
                 self.families.join_other(pod)
-
-    def _is_expected(self, known: Pod, item: Pod) -> bool:
-        """Whether a pod is where our books have it and goes on: no place is won or lost."""
-        held = self.ledger.get(item.uid)
-        return (
-            held is not None
-            and item.holds
-            and (held.node, held.slots) == (item.node, item.slots)
-            and pod_for_pod_rules(known) == pod_for_pod_rules(item)
-            and gang_key_of(known) == gang_key_of(item)
-        )
 
     def drop_pod(self, key: ObjectKey) -> None:
         """A pod is gone."""
@@ -320,12 +311,7 @@ class Cache:
 
     def placement_error(self, node: str, node_uid: UID) -> str:
         """Why a pod must not be bound to a node that was decided on; empty when it may."""
-        there = self.rows.get(node)
-        if there is None:
-            return f"node {node} is gone"
-        if there.uid != node_uid:
-            return f"node {node} was removed and added again"
-        return f"node {node} is not ready: {there.not_ready}" if there.not_ready else ""
+        return unfit_for_binding(self.rows.get(node), node, node_uid)
 
     def _enter_placed(self, pod: Pod, node: str, slots: int, hold: HoldingState) -> None:
         self._enter_holding(holdings.assumed_holding(pod, node, slots, hold))
@@ -432,9 +418,7 @@ class Cache:
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
         if isinstance(item, Job):
-            if item.admitted and not self.seal.fits_start(item):
-                item = attrs.evolve(item, admitted=0.0)
-            item = self._with_known_turn(key, item)
+            item = believed_job(item, self.jobs.items.get(key), self.seal)
             item = self.charges.on_job(item)
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)
@@ -445,16 +429,6 @@ class Cache:
             if isinstance(each, Job) and each.group:
                 self.families.mark_changed(GangKey("PodGroup", key.namespace, each.group))
         self._changed()
-
-    def _with_known_turn(self, key: ObjectKey, item: Job) -> Job:
-        """The Job with the last turn of which we know: a tenant can take the annotation away."""
-        turn = item.turn
-        if turn is not None and not self.seal.fits_turn(item.uid, turn):
-            turn = None
-        known = self.jobs.items.get(key)
-        if known is not None and known.uid == item.uid:
-            turn = later_turn(known.turn, turn)
-        return item if turn is item.turn else attrs.evolve(item, turn=turn)
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
@@ -505,10 +479,6 @@ class Cache:
         self._class_changed(key.name)
 
     def _class_changed(self, priority_class: str) -> None:
-        for groups in (self.groups, self.composites):
-            for name, group in groups.items.items():
-                if group.priority_class == priority_class:
-                    self.families.mark_changed(GangKey(group.kind, *name))
         self.families.mark_priority_class_changed(priority_class)
         self._changed()
 
@@ -572,13 +542,6 @@ class Cache:
         for gang in gangs:
             self.families.mark_changed(gang)
 
-    def _sum_capacity(self, nodes: NodeColumns) -> Resources:
-        """Allocatable of all nodes, summed again when some node changed, and their devices."""
-        if self._summed is None or self._summed[0] is not nodes.allocatable:
-            sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
-            self._summed = (nodes.allocatable, Resources.of(sums))
-        return self._summed[1].plus(self.charges.devices.everywhere)
-
     def _changed(self, *, echo: bool = False) -> None:
         for listener in self.on_echo if echo else self.on_change:
             listener()
@@ -614,7 +577,7 @@ class Cache:
                 self.families.held_by_queue(),
                 self.queues.rejected.values(),
                 leaving=self.families.leaving_by_queue(),
-                capacity=self._sum_capacity(nodes),
+                capacity=self._capacity.sum_nodes(nodes).plus(self.charges.devices.everywhere),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),

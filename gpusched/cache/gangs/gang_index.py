@@ -74,6 +74,7 @@ class GangIndex:
         schedulers: Collection[str],
     ) -> None:
         self._groups = groups
+        self._composites = composites
         self.workloads: dict[str, KindStore[ForeignWorkload]] = {
             kind: KindStore() for kind in WORKLOADS
         }
@@ -212,7 +213,11 @@ class GangIndex:
         self._dirty.update(key for key in self._members if key.kind in kinds)
 
     def mark_priority_class_changed(self, name: str) -> None:
-        """The gangs of all controllers' objects that name a priority class are counted again."""
+        """The gangs of all groups and controllers' objects that name the class are counted again."""
+        for groups in (self._groups, self._composites):
+            for group_key, group in groups.items.items():
+                if group.priority_class == name:
+                    self.mark_changed(GangKey(group.kind, *group_key))
         for kind, shelf in self.workloads.items():
             for key, workload in shelf.items.items():
                 if workload.priority_class == name:

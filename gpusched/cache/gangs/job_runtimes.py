@@ -9,9 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
+import attrs
+
+from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.queue.queue import DEFAULT_QUEUE
+from gpusched.api.serializer.seal import Seal
 from gpusched.cache.store import KindStore
 
 Kind = tuple[str, int]
@@ -78,3 +82,18 @@ class JobStore(KindStore[Job]):
 
 def _kind(job: Job) -> Kind:
     return (job.queue or DEFAULT_QUEUE, job.parallelism)
+
+
+def believed_job(item: Job, known: Job | Rejected | None, seal: Seal) -> Job:
+    """The Job without records that are not ours, and with the last turn of which we know.
+
+    A tenant can take the annotation of a turn away; a start that nobody sealed is none.
+    """
+    if item.admitted and not seal.fits_start(item):
+        item = attrs.evolve(item, admitted=0.0)
+    turn = item.turn
+    if turn is not None and not seal.fits_turn(item.uid, turn):
+        turn = None
+    if isinstance(known, Job) and known.uid == item.uid:
+        turn = later_turn(known.turn, turn)
+    return item if turn is item.turn else attrs.evolve(item, turn=turn)

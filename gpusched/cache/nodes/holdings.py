@@ -11,6 +11,7 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import Pod
 from gpusched.cache.ledger import Holding, HoldingState, gpus_of
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
+from gpusched.cache.nodes.pods_by_node import pod_for_pod_rules
 
 
 def bound_holding(pod: Pod, *, ours: bool, sealed: bool) -> Holding:
@@ -67,4 +68,14 @@ def rejected_holding(item: Rejected, *, sealed: bool) -> Holding | None:
         slots=charge.slots if gpus else 0,
         hold=HoldingState.CONFIRMED,
         sealed=sealed,
+    )
+
+
+def is_where_assumed(known: Pod, item: Pod, held: Holding | None) -> bool:
+    """Whether a pod is where the ledger has it and goes on: no place is won or lost."""
+    return (
+        held is not None
+        and item.holds
+        and (held.node, held.slots) == (item.node, item.slots)
+        and pod_for_pod_rules(known) == pod_for_pod_rules(item)
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpusched.api.meta.identity import UID
+from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
-from gpusched.arrays.columns import Ints, NodeColumns, SharedSlots
+from gpusched.arrays.columns import Ints, NodeColumns, SharedSlots, exact_sums
 from gpusched.base.limits import COLUMN_MAX
 from gpusched.cache.ledger import Ledger, NodeHoldings
 
@@ -166,3 +168,32 @@ def _write_use(
         if column is not None:
             leaving[row, column] = min(amount, COLUMN_MAX)
     return use
+
+
+def unfit_for_binding(node: Node | None, name: str, uid: UID) -> str:
+    """Why a pod must not be bound to a node that was decided on; empty when it may.
+
+    Args:
+        node: as it is now, None when it is gone.
+        name: of the node.
+        uid: that the node had when it was decided on.
+    """
+    if node is None:
+        return f"node {name} is gone"
+    if node.uid != uid:
+        return f"node {name} was removed and added again"
+    return f"node {name} is not ready: {node.not_ready}" if node.not_ready else ""
+
+
+class CapacitySum:
+    """Allocatable of all nodes, summed again when some node has changed."""
+
+    def __init__(self) -> None:
+        self._summed: tuple[Ints, Resources] | None = None
+
+    def sum_nodes(self, nodes: NodeColumns) -> Resources:
+        """Allocatable amounts of these nodes together, without devices."""
+        if self._summed is None or self._summed[0] is not nodes.allocatable:
+            sums = dict(zip(nodes.columns, exact_sums(nodes.allocatable), strict=True))
+            self._summed = (nodes.allocatable, Resources.of(sums))
+        return self._summed[1]

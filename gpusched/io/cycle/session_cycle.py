@@ -7,19 +7,13 @@ may arrive, and every ``max_period_s`` it runs anyway, because some reasons pass
 from __future__ import annotations
 
 import asyncio
-import pickle
 import random
 from collections.abc import Callable, Sequence
-from itertools import filterfalse
 from typing import Final, Protocol
 
 import attrs
 
 from gpusched.api.meta.identity import GangKey, ObjectKey
-from gpusched.api.meta.pool_resources import resource_of
-from gpusched.api.meta.resources import NOTHING, Resources
-from gpusched.api.meta.units import unit_of
-from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
@@ -35,12 +29,12 @@ from gpusched.io.cycle import snapshot_taker
 from gpusched.io.cycle.bind_backoff import BindPauses
 from gpusched.io.cycle.crash_marker import CrashMarker
 from gpusched.io.cycle.crash_recovery import begin_after_crashes
+from gpusched.io.cycle.decision_report import DecisionReport
 from gpusched.io.cycle.failed_commits import FailedCommits
 from gpusched.io.cycle.fault_report import FaultReport, fault_of_gang_in_hand
 from gpusched.io.cycle.gpu_gauges import GpuGauges
 from gpusched.io.decisions.recorder import DecisionRecorder, SearchRecorder
 from gpusched.io.leader.lease import Lease
-from gpusched.io.observe.fault_dumps import FaultDumps
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
@@ -57,7 +51,6 @@ from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
 from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
 from gpusched.session.state.policy import Policy
-from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.foreign_names import ForeignNames
 from gpusched.session.status.next_wakeup import next_wakeup
@@ -161,8 +154,7 @@ class SessionCycle:
         self._lasts = lasts
         self._recorder = recorder
         self._only_look = only_look
-        self._dumps = FaultDumps()
-        self._told: set[str] = set()
+        self._report = DecisionReport(telemetry, self.faults, solver)
         self._miscounted: dict[GangKey, float] = {}
         """Gangs whose members could not be counted, and when they are counted again at the latest."""
         self.failed_commits = FailedCommits(self.faults, self.wake)
@@ -170,7 +162,6 @@ class SessionCycle:
         self.pauses = BindPauses(clock, self.wake)
         """Told of commits that came to rest."""
         self._foreign_names = ForeignNames()
-        self._counted: dict[str, tuple[Resources, Resources]] = {}
         self._partial_gangs = PartialGangs()
         self.sessions = 0
         """How many were run."""
@@ -358,7 +349,7 @@ class SessionCycle:
         if decision.again:
             self.wake()
         with self.faults.contain("metrics"):
-            self._measure(decision)
+            self._report.report_decision(decision, self.rules.session_cache)
         self._tell_listeners(decision, told, snapshot)
 
     def _for_readers(self, plan: Plan, snapshot: Snapshot) -> Plan:
@@ -409,28 +400,6 @@ class SessionCycle:
         self._cache.show_again((gang,))
         self._wake_for_status()
 
-    def _measure(self, decision: Decision) -> None:
-        self._telemetry.replace_pending(decision.waiting)
-        self._count_queues(decision.plan.queues, decision.snapshot)
-        self._telemetry.set_topologies(
-            conflicts=sum(not each.is_ready for each in decision.plan.topologies),
-            crossed=sum(each.crossed for each in decision.plan.topologies),
-            outside=self._nodes_outside_levels(decision),
-        )
-        self._report_faults(decision.faults)
-        self._report_unusable_answers(decision.searches)
-
-    def _nodes_outside_levels(self, decision: Decision) -> int:
-        """Nodes beyond the domains of a level that count; without a Topology it is told here."""
-        if decision.snapshot.topologies:
-            return sum(each.outside for each in decision.plan.topologies)
-        levels = self.rules.session_cache.topology_levels(
-            decision.snapshot.nodes, (), decision.snapshot.devices.slices
-        )
-        full = next((level for level in levels if level.beyond), None)
-        self.faults.tell_too_many_domains(full)
-        return full.beyond if full is not None else 0
-
     def _continue_round(self, seen: int, *, unfinished: bool) -> None:
         """Have the next session at once where gangs wait to be looked at.
 
@@ -465,14 +434,10 @@ class SessionCycle:
         return decision
 
     async def _decide(self, snapshot: Snapshot) -> Decision:
-        rules, clock, telemetry = self.rules, self._clock, self._telemetry
+        rules, clock = self.rules, self._clock
         solver, placement = self._solver, self.rules.config.placement
         mark = self._mark
-        if mark is not None and not self._remembered:
-            self._remembered = True
-            told = begin_after_crashes(mark.memory, mark.death, rules.containment, snapshot)
-            if told:
-                self.faults.report_crashes(told, mark.memory.deaths)
+        self._begin_after_crashes(snapshot)
         search = solver if solver is not None else self._here
         tape = SearchRecorder(search, rules.guard.failing()) if self._recorder is not None else None
         took: list[tuple[str, float]] = []
@@ -511,13 +476,7 @@ class SessionCycle:
 
         self._guard = rules.guard
         decision = await self._run(run)
-        for action, seconds in took:
-            telemetry.cycle(action, seconds)
-            telemetry.tracing.finished(action, began=wall, ended=wall + seconds)
-            wall += seconds
-        for each in decision.searches:
-            telemetry.solver(str(each.outcome), each.seconds, each.gap)
-        telemetry.cycle("session", clock.monotonic() - start)
+        self._report_times(decision, took, session_s=clock.monotonic() - start, began=wall)
         self.faults.session(decision, snapshot)
         if mark is not None:
             full = decision.degraded is None and not decision.set_aside
@@ -531,6 +490,34 @@ class SessionCycle:
                 own = attrs.evolve(decision, plan=decision.own)
                 self._recorder.record(decision.snapshot, rules.config, tape, decision=own)
         return decision
+
+    def _begin_after_crashes(self, snapshot: Snapshot) -> None:
+        """Leave out, once, what earlier processes died of."""
+        mark = self._mark
+        if mark is None or self._remembered:
+            return
+        self._remembered = True
+        told = begin_after_crashes(mark.memory, mark.death, self.rules.containment, snapshot)
+        if told:
+            self.faults.report_crashes(told, mark.memory.deaths)
+
+    def _report_times(
+        self,
+        decision: Decision,
+        took: Sequence[tuple[str, float]],
+        *,
+        session_s: float,
+        began: float,
+    ) -> None:
+        """Seconds of a session, of its actions, which followed each other, and of its searches."""
+        telemetry = self._telemetry
+        for action, seconds in took:
+            telemetry.cycle(action, seconds)
+            telemetry.tracing.finished(action, began=began, ended=began + seconds)
+            began += seconds
+        for each in decision.searches:
+            telemetry.solver(str(each.outcome), each.seconds, each.gap)
+        telemetry.cycle("session", session_s)
 
     def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:
         """Verify against the live cache and assume, in one step of the loop."""
@@ -576,50 +563,6 @@ class SessionCycle:
             with self.faults.contain("recovery", undo.gang):
                 self._binder.undo(undo)
 
-    def _count_queues(self, queues: Sequence[QueueStatus], snapshot: Snapshot) -> None:
-        """Gauges of what queues hold and are due; only those that changed are set again.
-
-        Queue ``default`` holds pods whether it is an object, which has a status, or not.
-        """
-        counted = {queue.name: (queue.allocated, queue.fair_share) for queue in queues}
-        built_in = snapshot.queues.get(DEFAULT_QUEUE)
-        if built_in is not None:
-            counted.setdefault(DEFAULT_QUEUE, (built_in.allocated, NOTHING))
-        for gone in self._counted.keys() - counted.keys():
-            self._telemetry.forget_queue(gone)
-        for name, (allocated, due) in counted.items():
-            if self._counted.get(name) != (allocated, due):
-                self._telemetry.set_queue(
-                    name, allocated=_gauges(allocated), fair_share=_gauges(due)
-                )
-        self._counted = counted
-
-    def _report_unusable_answers(self, searches: Sequence[SearchRecord]) -> None:
-        """Answers of methods that could not be used: ours to mend, each with its problem."""
-        for record in searches:
-            for message in filterfalse(self._is_reported_solver_loss, record.faults):
-                self._telemetry.solver("invalid", 0.0)
-                body = pickle.dumps(record.problem, protocol=pickle.HIGHEST_PROTOCOL)
-                self._dumps.write(
-                    f"a method of placement failed: {message}", "", what="Problem", body=body
-                )
-
-    def _is_reported_solver_loss(self, message: str) -> bool:
-        """Whether it is about a loss of the solver's process, which was told and counted there."""
-        told = self._solver.told if self._solver is not None else ()
-        return any(message.endswith(each) for each in told)
-
-    def _report_faults(self, faults: Sequence[str]) -> None:
-        for message in faults:
-            if message not in self._told and len(self._told) < 1000:
-                self._told.add(message)
-                _log.error("a plugin failed", why=message)
-
 
 def _no_crash_mark(_what: object) -> None:
     """The mark of a process that keeps none: a crash is put down to no gang."""
-
-
-def _gauges(amounts: Resources) -> dict[str, float]:
-    """Amounts in the units of the metrics: cores, bytes, GPUs, pieces."""
-    return {resource: amount / unit_of(resource_of(resource)) for resource, amount in amounts.items}

@@ -107,79 +107,117 @@ def build_writers(
         watched: tells whether the watches show what takes room on nodes.
         limits_in_force: gives the bounds of the configuration.
     """
-    status = StatusWriter(
-        api,
-        rate_limiter,
-        cache,
-        lease=leadership,
+    shared = _SharedByWriters(
+        api=api,
+        cache=cache,
+        leadership=leadership,
+        listeners=listeners,
         clock=clock,
         telemetry=telemetry,
-        on_fault=listeners.on_fault,
-        on_contained=listeners.on_contained,
-        instance=instance,
+        rate_limiter=rate_limiter,
         limits_in_force=limits_in_force,
     )
-    binder = Binder(
-        api,
-        rate_limiter,
-        cache,
-        leadership,
-        clock=clock,
-        telemetry=telemetry,
-        on_fault=listeners.on_fault,
-        on_contained=listeners.on_contained,
-        on_settled=lambda settled: listeners.on_settled(status, settled),
-        on_broken=listeners.on_broken,
-        on_failed=listeners.on_failed,
-        on_known=listeners.on_known,
-        group_path=lambda gang: group_path(cache, gang),
-        seal=lambda: cache.seal,
-        watched=watched,
-        limits_in_force=limits_in_force,
-    )
-
-    def stopped(stop: GangStop) -> None:
-        status.stops.stopped(stop)
-        listeners.on_stopped(stop)
-
-    preemption_executor = PreemptionExecutor(
-        api,
-        rate_limiter,
-        cache,
-        evictor=binder.evictor,
-        lease=leadership,
-        clock=clock,
-        telemetry=telemetry,
-        on_fault=listeners.on_fault,
-        on_contained=listeners.on_contained,
-        on_stopped=stopped,
-        on_switched=status.stops.switched,
-        limits_in_force=limits_in_force,
-    )
-    calls = PreemptionCalls(
-        api,
-        rate_limiter,
-        cache,
-        lease=leadership,
-        clock=clock,
-        telemetry=telemetry,
-        limits_in_force=limits_in_force,
-    )
-    volumes = VolumeBinder(
-        binder,
-        calls,
-        cache,
-        lease=leadership,
-        clock=clock,
-        on_fault=listeners.on_fault,
-        on_contained=listeners.on_contained,
-        on_failed=listeners.on_failed,
-        limits_in_force=limits_in_force,
-    )
+    status = shared.build_status_writer(instance)
+    binder = shared.build_binder(status, watched)
     return Writers(
         rate_limiter=rate_limiter,
         status=status,
         binder=binder,
-        preemption_executor=preemption_executor,
-        volumes=volumes,
+        preemption_executor=shared.build_preemption_executor(status, binder),
+        volumes=shared.build_volume_binder(binder),
     )
+
+
+@attrs.frozen(kw_only=True)
+class _SharedByWriters:
+    """What all writers of a term are made with; see ``build_writers``."""
+
+    api: ApiClient
+    cache: Cache
+    leadership: Leadership
+    listeners: WriterListeners
+    clock: Clock
+    telemetry: Telemetry
+    rate_limiter: RateLimiter
+    limits_in_force: Callable[[], LimitsConfig]
+
+    def build_status_writer(self, instance: str) -> StatusWriter:
+        """Make the writer of conditions and events, which name the process."""
+        return StatusWriter(
+            self.api,
+            self.rate_limiter,
+            self.cache,
+            lease=self.leadership,
+            clock=self.clock,
+            telemetry=self.telemetry,
+            on_fault=self.listeners.on_fault,
+            on_contained=self.listeners.on_contained,
+            instance=instance,
+            limits_in_force=self.limits_in_force,
+        )
+
+    def build_binder(self, status: StatusWriter, watched: Callable[[], bool]) -> Binder:
+        """Make the binder; what comes of its gangs is told with the writer of their status."""
+        return Binder(
+            self.api,
+            self.rate_limiter,
+            self.cache,
+            self.leadership,
+            clock=self.clock,
+            telemetry=self.telemetry,
+            on_fault=self.listeners.on_fault,
+            on_contained=self.listeners.on_contained,
+            on_settled=lambda settled: self.listeners.on_settled(status, settled),
+            on_broken=self.listeners.on_broken,
+            on_failed=self.listeners.on_failed,
+            on_known=self.listeners.on_known,
+            group_path=lambda gang: group_path(self.cache, gang),
+            seal=lambda: self.cache.seal,
+            watched=watched,
+            limits_in_force=self.limits_in_force,
+        )
+
+    def build_preemption_executor(self, status: StatusWriter, binder: Binder) -> PreemptionExecutor:
+        """Make the executor of preemptions, which shares the binder's evictor."""
+
+        def tell_stopped(stop: GangStop) -> None:
+            status.stops.stopped(stop)
+            self.listeners.on_stopped(stop)
+
+        return PreemptionExecutor(
+            self.api,
+            self.rate_limiter,
+            self.cache,
+            evictor=binder.evictor,
+            lease=self.leadership,
+            clock=self.clock,
+            telemetry=self.telemetry,
+            on_fault=self.listeners.on_fault,
+            on_contained=self.listeners.on_contained,
+            on_stopped=tell_stopped,
+            on_switched=status.stops.switched,
+            limits_in_force=self.limits_in_force,
+        )
+
+    def build_volume_binder(self, binder: Binder) -> VolumeBinder:
+        """Make the binder of volumes and devices, which hands gangs on to the binder."""
+        calls = PreemptionCalls(
+            self.api,
+            self.rate_limiter,
+            self.cache,
+            lease=self.leadership,
+            clock=self.clock,
+            telemetry=self.telemetry,
+            limits_in_force=self.limits_in_force,
+        )
+        return VolumeBinder(
+            binder,
+            calls,
+            self.cache,
+            lease=self.leadership,
+            clock=self.clock,
+            on_fault=self.listeners.on_fault,
+            on_contained=self.listeners.on_contained,
+            on_failed=self.listeners.on_failed,
+            limits_in_force=self.limits_in_force,
+        )

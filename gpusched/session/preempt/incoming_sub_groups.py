@@ -51,32 +51,17 @@ def with_sub_groups(
     Args:
         session: whose topology counts.
         claimant: with or without sub-groups.
-        incoming: members of each of its tasks.
-        minima: by numbers of tasks.
+        incoming: members of each of its pod sets.
+        minima: by numbers of pod sets.
     """
     if not claimant.sub_groups:
         return IncomingRoles(tuple(incoming), claimant.members_at_start, tuple(minima))
-    tasks: dict[str, list[int]] = {}
-    for number, task in enumerate(claimant.pod_sets):
-        tasks.setdefault(task.sub_group, []).append(number)
-    kinds: dict[_SubGroupKind, list[list[int]]] = {}
-    for part in claimant.sub_groups:
-        numbers = tasks.pop(part.name, [])
-        if numbers:
-            numbers.sort(
-                key=lambda n: (claimant.pod_sets[n].pod_class.digest, claimant.pod_sets[n].role)
-            )
-            kind = _kind_of(session, claimant, part, numbers)
-            kinds.setdefault(kind, []).append(numbers)
-    merged: list[IncomingMembers] = []
-    role_of: dict[int, int] = {}
-    for numbers in tasks.values():
-        for number in numbers:
-            role_of[number] = len(merged)
-            merged.append(incoming[number])
+    kinds, alone = _sub_group_kinds(session, claimant)
+    merged = [incoming[number] for number in alone]
+    role_of = {number: role for role, number in enumerate(alone)}
     parts = []
-    ordered = sorted(claimant.parent_groups, key=lambda x: len(claimant.groups_around(x.name)))
-    number_of = {each.name: number for number, each in enumerate(ordered)}
+    holders = sorted(claimant.parent_groups, key=lambda x: len(claimant.groups_around(x.name)))
+    number_of = {each.name: number for number, each in enumerate(holders)}
     for kind, alike in kinds.items():
         first = len(merged)
         for place, number in enumerate(alike[0]):
@@ -111,9 +96,27 @@ def with_sub_groups(
                 ),
                 number_of.get(each.parent, -1),
             )
-            for each in ordered
+            for each in holders
         ),
     )
+
+
+def _sub_group_kinds(
+    session: Session, claimant: Gang
+) -> tuple[dict[_SubGroupKind, list[list[int]]], list[int]]:
+    """Numbers of the pod sets of each sub-group, by what makes them equal; those of none."""
+    by_name: dict[str, list[int]] = {}
+    for number, pod_set in enumerate(claimant.pod_sets):
+        by_name.setdefault(pod_set.sub_group, []).append(number)
+    kinds: dict[_SubGroupKind, list[list[int]]] = {}
+    for part in claimant.sub_groups:
+        numbers = by_name.pop(part.name, [])
+        if numbers:
+            numbers.sort(
+                key=lambda n: (claimant.pod_sets[n].pod_class.digest, claimant.pod_sets[n].role)
+            )
+            kinds.setdefault(_kind_of(session, claimant, part, numbers), []).append(numbers)
+    return kinds, [number for numbers in by_name.values() for number in numbers]
 
 
 def _kind_of(

@@ -13,7 +13,7 @@ from enum import Enum
 from math import inf
 from typing import Any
 
-from gpusched.api.meta.identity import UID, GangKey, format_time
+from gpusched.api.meta.identity import UID, GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.equivalence import placement_key
 from gpusched.cache.gangs.gang import Gang
@@ -25,9 +25,7 @@ from gpusched.session.backfill.reservation_guard import place_minimum
 from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal
 from gpusched.session.framework.reasons import (
     Reason,
-    nodes_text,
     pods_text,
-    shorten,
     truncate_message,
 )
 from gpusched.session.framework.verdict import Verdict, first_refusal
@@ -42,6 +40,10 @@ from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
 from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.eviction_trials import EvictionTrials
+from gpusched.session.preempt.preemption_messages import (
+    preemption_failed_message,
+    preemption_in_progress_message,
+)
 from gpusched.session.preempt.role_victims import RoleVictimSearch
 from gpusched.session.preempt.victim_pool import (
     VictimGroup,
@@ -572,43 +574,17 @@ class Preemption:
         ask = self._session.outcomes.refusal(gang)
         if reach < 0 or ask is None or (self._rules.only_spare and need > 1):
             return  # members above a minimum ask for fewer next
-        if self._rules.action != RECLAIM:
-            whom = "evicting every preemptible pod of lower priority"
-        elif self._rules.only_spare:
-            whom = "taking back all members that gangs of other queues can spare and must give"
-        else:
-            whom = "taking back all that other queues must give"
-        if taker is not None:
-            name = shorten(f"{taker.key.namespace}/{taker.key.name}")
-            why = f"{whom} would leave room, of which it would be evicted at once for {name}"
-        elif unstable is not None:
-            name = shorten(f"{unstable.key.namespace}/{unstable.key.name}")
-            why = f"{name} stays: once made again, it would have a third gang evicted"
-            since = self._may_chain_from(gang)
-            if since < inf:
-                why += f"; it may be evicted for this gang from {format_time(since)} on"
-        elif reach >= need:
-            why = f"{whom} would leave the room, but not all of it may go for this gang"
-        else:
-            why = f"{whom} would leave room for {reach} of {need}"
-        self._session.outcomes.extend_refusal(gang, why)
+        message = preemption_failed_message(
+            rules=self._rules,
+            need=need,
+            reach=reach,
+            unstable=unstable,
+            taker=taker,
+            chains_from=self._may_chain_from(gang) if unstable is not None else inf,
+        )
+        self._session.outcomes.extend_refusal(gang, message)
 
 
 def session_victims(session: Session) -> Victims:
     """The victims of the session: one list for all its actions."""
     return session.cycle_state.get_or_make(Victims, lambda: Victims(session))
-
-
-def preemption_in_progress_message(
-    session: Session, gang: Gang, evictions: Sequence[EvictOperation]
-) -> str:
-    """The sentence for a gang for which room is being made."""
-    places = session.nominations.nominated_places(gang)
-    rows = {place.row for place in places}
-    gangs = {each.gang.key for each in evictions}
-    whose = "1 gang" if len(gangs) == 1 else f"{len(gangs)} gangs"
-    by = f" by evicting {pods_text(len(evictions))} of {whose}" if evictions else ""
-    return truncate_message(
-        f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))}{by} and is held "
-        f"for it"
-    )

@@ -13,6 +13,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs import gang_builder, gang_index
 from gpusched.cache.gangs.gang import Gang
 from gpusched.io.cycle import session_cycle
+from gpusched.io.cycle.decision_report import DecisionReport
 from gpusched.io.write import binder, preemption_executor
 from gpusched.io.write.status import status_writer
 from gpusched.session.start.gang_start import GangStarts
@@ -209,13 +210,13 @@ AROUND = [
     ),
     (
         session_cycle.SessionCycle,
-        "_measure",
-        lambda patch, planted: patch.setattr(session_cycle.SessionCycle, "_measure", planted),
+        "report_decision",
+        lambda patch, planted: patch.setattr(DecisionReport, "report_decision", planted),
     ),
     (
         session_cycle.SessionCycle,
         "_count_queues",
-        lambda patch, planted: patch.setattr(session_cycle.SessionCycle, "_count_queues", planted),
+        lambda patch, planted: patch.setattr(DecisionReport, "_count_queues", planted),
     ),
     (
         status_writer.StatusWriter,

@@ -13,9 +13,9 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.backfill import (
     availability_profile,
-    earliest_start,
     reservations,
     start_estimates,
+    start_sweep,
 )
 from gpusched.session.backfill.earliest_start import StartSearch
 from gpusched.session.decide import decide
@@ -140,7 +140,7 @@ def test_each_way_finds_the_first_moment_that_fits(
     monkeypatch.setattr(reservations, "RESERVATION_WORK_MAX", 10**9)
     monkeypatch.setattr(start_estimates, "ESTIMATE_WORK_MAX", 10**9)
     monkeypatch.setattr(availability_profile, "TIMELINE_NUMBERS_MAX", timeline)
-    monkeypatch.setattr(earliest_start, "SWEEP_MOMENTS_MAX", sweep)
+    monkeypatch.setattr(start_sweep, "SWEEP_MOMENTS_MAX", sweep)
     crowd = Unlike(seed)
     for _ in range(crowd.rng.randint(6, 25)):
         crowd.arrive()

@@ -6,12 +6,66 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+import attrs
+
 from gpusched.api.meta.codec import KEYS_TOLD_MAX
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import Pod, PodClass, PodPhase
 from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.cache.gangs.gang import Gang, GangSpec, Placed, make_pod_sets
+
+
+@attrs.define(slots=True)
+class _MemberCounts:
+    """Members of a gang, sorted into what they do.
+
+    Attributes:
+        holding: classes of members with a place, leaving or not.
+        going: members with a place that are being deleted.
+        strange: keys of annotations and labels that look like ours and are not.
+    """
+
+    waiting: list[Pod] = attrs.field(factory=list)
+    placed: list[Placed] = attrs.field(factory=list)
+    holding: list[PodClass] = attrs.field(factory=list)
+    going: list[Placed] = attrs.field(factory=list)
+    gated: int = 0
+    gates: set[str] = attrs.field(factory=set)
+    leaving: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    strange: set[str] = attrs.field(factory=set)
+
+
+def _count_members(
+    pods: Sequence[Pod], places: Mapping[UID, tuple[str, bool, int]]
+) -> _MemberCounts:
+    found = _MemberCounts()
+    for pod in pods:
+        if pod.strange_keys and not pod.finished:
+            found.strange.update(pod.strange_keys)
+        if pod.uid in places and not pod.finished:
+            found.holding.append(pod.pod_class)
+            if pod.deleting:
+                found.going.append(Placed(pod, *places[pod.uid]))
+        if pod.phase is PodPhase.SUCCEEDED:
+            found.succeeded += 1
+        elif pod.phase is PodPhase.FAILED:
+            found.failed += 1
+        elif pod.deleting:
+            found.leaving += 1
+        elif pod.uid in places:
+            found.placed.append(Placed(pod, *places[pod.uid]))
+            found.running += pod.phase is PodPhase.RUNNING
+        elif pod.gated:
+            found.gated += 1
+            found.gates.update(pod.gates)
+        else:
+            found.waiting.append(pod)
+    found.placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
+    return found
 
 
 def build_gang(
@@ -24,36 +78,8 @@ def build_gang(
         pods: all members that exist, in any order.
         places: node, whether it is confirmed, and slots, for members that have a place.
     """
-    waiting: list[Pod] = []
-    placed: list[Placed] = []
-    holding: list[PodClass] = []
-    going: list[Placed] = []
-    gated = leaving = running = succeeded = failed = 0
-    gates: set[str] = set()
-    strange = _strange_keys_of_objects(origin)
-    for pod in pods:
-        if pod.strange_keys and not pod.finished:
-            strange.update(pod.strange_keys)
-        if pod.uid in places and not pod.finished:
-            holding.append(pod.pod_class)
-            if pod.deleting:
-                going.append(Placed(pod, *places[pod.uid]))
-        if pod.phase is PodPhase.SUCCEEDED:
-            succeeded += 1
-        elif pod.phase is PodPhase.FAILED:
-            failed += 1
-        elif pod.deleting:
-            leaving += 1
-        elif pod.uid in places:
-            placed.append(Placed(pod, *places[pod.uid]))
-            running += pod.phase is PodPhase.RUNNING
-        elif pod.gated:
-            gated += 1
-            gates.update(pod.gates)
-        else:
-            waiting.append(pod)
-    placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
-    pod_sets = make_pod_sets(waiting)
+    found = _count_members(pods, places)
+    strange = _strange_keys_of_objects(origin) | found.strange
     return Gang(
         key=origin.key,
         uid=origin.uid,
@@ -62,26 +88,26 @@ def build_gang(
         priority=_gang_priority(origin, pods),
         min_member=origin.min_member,
         min_roles=origin.min_roles,
-        ready_roles=_ready_roles(origin, placed, pods),
+        ready_roles=_ready_roles(origin, found.placed, pods),
         topology=origin.topology,
         sub_groups=origin.sub_groups,
         min_sub_groups=origin.min_sub_groups,
-        ready_sub_groups=_ready_sub_groups(origin, placed, pods),
-        pod_sets=pod_sets,
-        placed=tuple(placed),
-        gated=gated,
-        gates=tuple(sorted(gates)) if gates else (),
-        leaving=leaving,
-        running=running,
-        succeeded=succeeded,
-        failed=failed,
-        succeeded_counted=max(0, succeeded - origin.succeeded_known)
+        ready_sub_groups=_ready_sub_groups(origin, found.placed, pods),
+        pod_sets=make_pod_sets(found.waiting),
+        placed=tuple(found.placed),
+        gated=found.gated,
+        gates=tuple(sorted(found.gates)) if found.gates else (),
+        leaving=found.leaving,
+        running=found.running,
+        succeeded=found.succeeded,
+        failed=found.failed,
+        succeeded_counted=max(0, found.succeeded - origin.succeeded_known)
         if origin.counts_succeeded
         else 0,
-        allocated=_sum_requests(holding),
-        leaving_allocated=_sum_requests(member.pod.pod_class for member in going),
-        leaving_placed=tuple(going),
-        pending_requests=_sum_requests(pod.pod_class for pod in waiting),
+        allocated=_sum_requests(found.holding),
+        leaving_allocated=_sum_requests(member.pod.pod_class for member in found.going),
+        leaving_placed=tuple(found.going),
+        pending_requests=_sum_requests(pod.pod_class for pod in found.waiting),
         created=origin.created or min((pod.created for pod in pods), default=0.0),
         pod_group=origin.pod_group,
         error=_gang_error(origin),

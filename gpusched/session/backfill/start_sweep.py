@@ -1,0 +1,126 @@
+"""The starts of equal gangs one behind the other, in one walk over time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.session.backfill.availability_profile import (
+    AvailabilityProfile,
+    EqualMembers,
+    Reservation,
+)
+
+SWEEP_MOMENTS_MAX: Final = 256
+"""Number of ends and reservations above which the search by halves is as quick."""
+SweepStart = tuple[int, tuple[Ints, Ints]]
+"""When, and rows and amounts."""
+
+
+class SweepLostError(Exception):
+    """The walk cannot find the next start: it has to be searched for."""
+
+
+class StartSweep:
+    """A walk from the start of one gang to those of equal gangs behind it.
+
+    It is right as long as the profile does not change and reservations are only added.
+
+    Args:
+        profile: room over time.
+        part: all members of each of the gangs.
+        within: rows that they may use; None for all.
+        time: at which the gang before was found a start.
+        until: the last moment that is looked at.
+    """
+
+    def __init__(
+        self,
+        profile: AvailabilityProfile,
+        part: EqualMembers,
+        within: Bools | None,
+        *,
+        time: int,
+        until: int,
+    ) -> None:
+        self._profile = profile
+        self._part = part
+        self._allowed = part.allowed if within is None else part.allowed & within
+        self._time = time
+        self._until = until
+        self._seen: tuple[Reservation, ...] = ()
+        self._free = profile.free_at(time, profile.reservation_table(()))
+        self._fits: Ints = np.zeros(len(self._free), dtype=np.int64)
+        self._recount_rows(np.arange(len(self._free)))
+
+    def find_next_start(
+        self, reservations: Sequence[Reservation], allowed: Callable[[int], bool]
+    ) -> SweepStart | None:
+        """Find the next start; None where there is none until the last moment.
+
+        Args:
+            reservations: those of the call before, and those that came behind them.
+            allowed: whether quotas let one start at a time.
+
+        Raises:
+            SweepLostError: some begin later than this walk has come, or there are many.
+        """
+        new = reservations[len(self._seen) :]
+        many = len(reservations) + len(self._profile.releases) > SWEEP_MOMENTS_MAX
+        if many or any(reservation.start > self._time for reservation in new):
+            raise SweepLostError
+        self._seen = tuple(reservations)
+        for reservation in new:
+            if reservation.end > self._time:
+                self._add(reservation.rows, -reservation.amounts)
+        while True:
+            if int(self._fits.sum()) >= self._part.count and allowed(self._time):
+                return self._time, self._taken_amounts()
+            if not self._continue_round():
+                return None
+
+    def _taken_amounts(self) -> tuple[Ints, Ints]:
+        """Rows and amounts of all members, the first rows first, as ``pack_first_rows`` has them."""
+        rows = np.flatnonzero(self._fits)
+        fits = self._fits[rows]
+        before = np.cumsum(fits) - fits
+        take = np.minimum(fits, np.maximum(self._part.count - before, 0))
+        some = take > 0
+        rows, take = rows[some], take[some]
+        amounts: Ints = np.zeros((len(rows), self._free.shape[1]), dtype=np.int64)
+        amounts[:, self._part.request.columns] = take[:, np.newaxis] * self._part.request.amounts
+        return rows, amounts
+
+    def _continue_round(self) -> bool:
+        """Go on to the next moment at which something ends; whether there is one."""
+        here, times = self._time, self._profile.release_times(self._until)
+        number = bisect_right(times, here)
+        moments = [
+            reservation.end for reservation in self._seen if here < reservation.end <= self._until
+        ]
+        moments += times[number : number + 1]
+        if not moments:
+            return False
+        self._time = min(moments)
+        ends, rows, amounts = self._profile.flatten_releases()
+        low, high = np.searchsorted(ends, (here, self._time), side="right").tolist()
+        if high > low:
+            self._add(rows[low:high], amounts[low:high])
+        for reservation in self._seen:
+            if here < reservation.end <= self._time:
+                self._add(reservation.rows, reservation.amounts)
+        return True
+
+    def _add(self, rows: Ints, amounts: Ints) -> None:
+        np.add.at(self._free, rows, amounts)
+        self._recount_rows(rows)
+
+    def _recount_rows(self, rows: Ints) -> None:
+        """Count again how many members fit on rows that changed, some perhaps named several times."""
+        ask = self._part.request
+        fits = how_many_fit(self._free[rows][:, ask.columns], ask.amounts)
+        self._fits[rows] = np.where(self._allowed[rows], np.minimum(fits, self._part.count), 0)
