@@ -247,12 +247,16 @@ class ViewClient:
 
     async def _other_version(self, what: str) -> NoView:
         """The daemon does something that it would not, were it of our version."""
-        about = await self.read("/v1")
-        said = about.get("version") if isinstance(about, dict) else None
-        version = one_line(str(said or "unknown"))[:_VERSION_MAX]
+        version = await self.version()
         return NoView(
             f"the daemon at {self._route.told} is of version {version}, which {what}; this is {__version__}"
         )
+
+    async def version(self) -> str:
+        """Version of the daemon; ``unknown`` where it does not say."""
+        about = await self.read("/v1")
+        said = about.get("version") if isinstance(about, dict) else None
+        return one_line(str(said or "unknown"))[:_VERSION_MAX]
 
     async def read(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """The JSON at a path, such as ``/v1/future``.

@@ -99,4 +99,5 @@ class StoreSource:
             return None
         told = msgspec.structs.asdict(view)
         members, story = self._store.members(key), self._store.story(key)
-        return GangStory(**told, members=members, story=story)
+        order = self._store.order(view, EVERYTHING)
+        return GangStory(**told, members=members, story=story, order=order)

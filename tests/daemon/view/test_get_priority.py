@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched import __version__
 from gpusched.base.errors import UsageError
 from gpusched.cli.inspect import get
+from gpusched.cli.inspect.explaining import explanation, explanation_text
+from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.cli.inspect.get import Question
 from gpusched.cli.inspect.listing.printed_listing import column_widths, print_changes
 from gpusched.cli.inspect.listing.view_source import ViewSource
@@ -139,6 +142,54 @@ def test_who_sees_one_namespace_sees_no_other(play):
         told = await order_listed(w, scope="")
         assert told.lines == ()
         assert told.empty == "Nothing waits."
+
+    play(scenario, limit_s=3000)
+
+
+async def explained(w, name, source=None):
+    """Lines of ``gpusched explain pod NAME``, and what is noted beside."""
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+    of = ViewSource(chosen=source, election=DEFAULT.leader_election)
+    try:
+        found = await gather_objects(api, namespace="default", name=name, kinds=("Pod",), source=of)
+    finally:
+        await api.close()
+    text = explanation_text.render_explanation(explanation.explain_gang(found))
+    return [line.strip() for line in text.splitlines()], found.notes
+
+
+def test_explain_says_why_a_gang_is_at_its_place(play):
+    """Given one that waits in line, then one line of its place; none for one that runs, and none of the API's objects."""
+
+    async def scenario(w):
+        await waiting_pods(w)
+        lines, notes = await explained(w, "b1")
+        assert notes == ()
+        (place,) = [line for line in lines if line.startswith("place ")]
+        assert place.removeprefix("place").strip() == (
+            "3 of 4 in line, 3 of 4 in its queue: is after Pod default/t0 because class batch counts 0; "
+            "that one: class training counts 1000"
+        )
+        for name, source in (("runs", None), ("b1", "api")):
+            lines, notes = await explained(w, name, source)
+            assert [line for line in lines if line.startswith("place ")] == []
+            assert notes == ()
+
+    play(scenario, limit_s=3000)
+
+
+def test_explain_beside_an_older_daemon_names_its_version(play):
+    """Given a view that tells no order, then all else is explained, and one sentence says which version that is."""
+
+    async def scenario(w):
+        store = await waiting_pods(w)
+        store.order = lambda _gang, _access: None
+        lines, notes = await explained(w, "b1")
+        assert [line for line in lines if line.startswith("place ")] == []
+        assert any(line.startswith("why ") for line in lines)
+        assert notes == (
+            f"the daemon is of version 1, which does not tell the place in the order; this is {__version__}",
+        )
 
     play(scenario, limit_s=3000)
 

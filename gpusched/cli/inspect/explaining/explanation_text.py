@@ -11,6 +11,7 @@ from gpusched.cli.command import table
 from gpusched.cli.inspect.devices.device_story import render_claims
 from gpusched.cli.inspect.explaining.explanation import printable_line
 from gpusched.cli.inspect.explaining.group_tree import render_tree
+from gpusched.cli.inspect.explaining.place_in_order import describe_places
 
 _MEMBERS_NAMED: Final = 3
 _NODES_NAMED: Final = 8
@@ -37,6 +38,7 @@ def render_explanation(story: dict[str, Any]) -> str:
                 f"{seconds} s in all under maxRuntime; it waits anew since {ended}, the end of the last",
             )
         )
+    facts += [("place", place) for place in describe_places(story["gangs"])]
     facts += [("held", held) for held in _held(story["promised"])]
     facts += [("on", place) for place in name_places(story["gangs"])]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]

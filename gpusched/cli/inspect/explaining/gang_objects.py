@@ -24,6 +24,7 @@ from gpusched.cli.inspect.explaining.group_tree import (
     tree_of,
 )
 from gpusched.cli.inspect.explaining.owners import gang_key_of_pod
+from gpusched.cli.inspect.explaining.place_in_order import missing_order_notes
 from gpusched.cli.inspect.explaining.refused_pods import read_refused_pods
 from gpusched.cli.inspect.explaining.subject import GROUP_KINDS, Subject, find_subject
 from gpusched.cli.inspect.listing.api_objects import read_objects
@@ -122,24 +123,25 @@ async def _gangs(
     """The gangs of a subject as the view tells them, by key, and a note on where that was read."""
     keys = _possible_keys(subject)
 
-    async def of_daemon(client: ViewClient) -> list[GangStory]:
+    async def of_daemon(client: ViewClient) -> tuple[list[GangStory], tuple[str, ...]]:
         found = [await client.gang(key.namespace, key.kind, key.name) for key in keys]
         if not any(found):  # stages of a gang have keys of their own
             gangs = await client.gangs(namespace=subject.namespace)
             staged = [each for each in gangs if _is_of(each, keys)][:_GANGS_ASKED]
             names = [(each.gang_kind, each.metadata.name) for each in staged]
             found = [await client.gang(subject.namespace, *name) for name in names]
-        return [each for each in found if each is not None]
+        known = [each for each in found if each is not None]
+        return known, await missing_order_notes(client, known)
 
-    async def of_api() -> list[GangStory]:
+    async def of_api() -> tuple[list[GangStory], tuple[str, ...]]:
         scope, names = f"/namespaces/{subject.namespace}", config.scheduler_names
         found = await read_objects(api, scope, schedulers=names, now=now, needed=())
         if _COLLECTIONS.get(subject.kind) in found.refused:
-            return []  # its gang would seem to lack the very object that is asked about
-        return [each for each in gang_stories(found) if _is_of(each, keys)]
+            return [], ()  # its gang would seem to lack the very object that is asked about
+        return [each for each in gang_stories(found) if _is_of(each, keys)], ()
 
-    stories, notes = await source.read(api, of_daemon=of_daemon, of_api=of_api)
-    return tuple(stories), notes
+    (stories, missing), notes = await source.read(api, of_daemon=of_daemon, of_api=of_api)
+    return tuple(stories), (*notes, *missing)
 
 
 def _possible_keys(subject: Subject) -> list[GangKey]:
