@@ -67,12 +67,13 @@ def render_explanation(story: dict[str, Any]) -> str:
         ]
     if story["claims"]:
         lines += ["", render_claims(story["claims"])]
-    if story["decisions"]:
-        rows = [
-            _once((each["age"], each["event"], each["message"]), reasons)
-            for each in story["decisions"]
-        ]
-        lines += ["", table([("AGE", "DECISION", "MESSAGE"), *rows])]
+    decisions = [
+        row
+        for each in story["decisions"]
+        if (row := _once((each["age"], each["event"], each["message"]), reasons))[-1] != _SEE_WHY
+    ]
+    if decisions:
+        lines += ["", table([("AGE", "DECISION", "MESSAGE"), *decisions])]
     if story["events"]:
         header = ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE")
         above = [item["message"] for item in story["conditions"]]
