@@ -150,6 +150,8 @@ class App:
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
         self._restored = ""
+        self._unbelieved: dict[tuple[str, ObjectKey], str] = {}
+        """What was logged last of objects that cannot be believed."""
         self._seal_key = ""
         """The key of the seal as this process saw it last."""
         self._recorder: DecisionRecorder | None = None
@@ -645,6 +647,12 @@ class App:
         self.telemetry.rejected(kind, rejected.field)
         if rejected.field == DEFECT:
             self.telemetry.contained(rejected.kind, "reading")
-        _log.warning("an object cannot be believed", kind=kind, why=rejected.message)
+        who = (kind, rejected.key)
+        if self._unbelieved.get(who) != rejected.message:  # each change shows it again, ours too
+            _log.warning("an object cannot be believed", kind=kind, why=rejected.message)
+            self._unbelieved.pop(who, None)
+            self._unbelieved[who] = rejected.message
+            if len(self._unbelieved) > limits.REPORTED_OBJECTS_MAX:
+                del self._unbelieved[next(iter(self._unbelieved))]
         ours = rejected.ours or rejected.scheduler in self.cache.schedulers
         status.reject(attrs.evolve(rejected, ours=ours))

@@ -214,7 +214,7 @@ def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
     if named:
         raise InvalidObject(
             "spec.containers.resources",
-            f"asks for {named[0]}, and its annotations for a share of a GPU",
+            f"asks for {named[0]}, and its annotations for a share of a GPU: leave one of them out",
         )
     return needs.plus(Resources.of({shared_resource(): share.thousandths or DEVICE}))
 

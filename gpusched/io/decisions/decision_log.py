@@ -99,7 +99,7 @@ class DecisionLog:
         waiting = 0
         for status in statuses:
             known = self._waiting.get(status.gang)
-            if status.is_scheduled or not status.waiting_pods:
+            if status.is_scheduled or not _waits(status):
                 self._waiting.pop(status.gang, None)
                 continue
             waiting += 1
@@ -158,12 +158,16 @@ def _start_line(gang: GangBind) -> DecisionLine:
     return DecisionLine(gang.gang, verb, sentence, {**facts, "plan": gang.plan_id})
 
 
+def _waits(status: GangStatus) -> bool:
+    """Whether pods of it wait, be they made or, of a suspended Job, still to come."""
+    to_come = status.gang.kind == "Job" and status.phase in {"Pending", "Inqueue"}
+    return bool(status.waiting_pods) or to_come
+
+
 def _wait_line(status: GangStatus) -> DecisionLine:
-    facts: dict[str, object] = {
-        "queue": status.queue,
-        "reason": status.scheduled.reason,
-        "pods": len(status.waiting_pods),
-    }
+    facts: dict[str, object] = {"queue": status.queue, "reason": status.scheduled.reason}
+    if status.waiting_pods:
+        facts["pods"] = len(status.waiting_pods)
     if status.queue_position:
         facts["position"] = status.queue_position
     facts["why"] = status.scheduled.message

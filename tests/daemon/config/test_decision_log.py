@@ -44,6 +44,46 @@ def about(lines, gang):
     return [each for each in lines if each.startswith(f"PodGroup default/{gang} ")]
 
 
+def test_a_suspended_job_that_waits_has_a_line(play, lines):
+    """Given Jobs without a pod, one whose queue is misspelt, then each is told to wait, and once."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon()
+        w.job("lost", 1, queue="tema", suspend=True)
+        w.job("large", 4, queue="default", suspend=True)
+        await w.clock.sleep(30)
+        told = [each for each in lines if each.startswith("Job default/")]
+        large, lost = sorted(each.partition(" why=")[0] for each in told)
+        assert (
+            large == "Job default/large waits queue=default reason=InsufficientResources position=1"
+        )
+        assert lost == "Job default/lost waits queue=tema reason=QueueNotFound"
+
+    play(scenario)
+
+
+def test_what_cannot_be_believed_is_logged_once_until_it_says_something_else(play, caplog):
+    """Given a pod with a bad annotation, which the daemon's own condition changes, then one line; then another."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon()
+        w.pod("odd", gpus=1, annotations={"gpusched.io/min-member": "many"})
+        await w.until(lambda: w.told("odd"))
+        await w.clock.sleep(15)
+        change = {"metadata": {"annotations": {"gpusched.io/min-member": "few"}}}
+        w.client.patch("pods", "default", "odd", change)
+        await w.clock.sleep(15)
+        told = [vars(each)["gpusched_facts"]["why"] for each in caplog.records
+                if each.message == "an object cannot be believed"]  # fmt: skip
+        assert [each.rpartition(": ")[2] for each in told] == [
+            "'many' is not a whole number", "'few' is not a whole number",
+        ]  # fmt: skip
+
+    play(scenario)
+
+
 def test_starts_waits_and_evictions_have_a_line_each(play, lines):
     """Given a full node, then who waits is told once, and who leaves for whom at what cost."""
 
