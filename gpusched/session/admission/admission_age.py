@@ -83,9 +83,10 @@ def admission_pause_s(gang: Gang, returned_at: float) -> float:
 def _job_admission_age_verdict(session: Session, gang: Gang, age: float) -> Verdict:
     timeout_s = session.snapshot.limits.admitted_timeout_s
     if gang.suspended:
-        again = timeout_s + limits.ADMIT_AGAIN_S
-        pause_s = limits.ADMIT_AGAIN_S
-        return _back_off(timeout_s, pause_s) if age < again else ALLOW
+        # One that is younger was suspended by somebody else: its time to start was not over.
+        if timeout_s < age < timeout_s + limits.ADMIT_AGAIN_S:
+            return _back_off(timeout_s, limits.ADMIT_AGAIN_S)
+        return ALLOW
     if age > timeout_s and not gang.succeeded:
         session.outcomes.return_job(gang)
         return _back_off(timeout_s, limits.ADMIT_AGAIN_S)

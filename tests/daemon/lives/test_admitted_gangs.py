@@ -200,3 +200,19 @@ def test_a_gang_that_has_started_keeps_its_queue(play, phase):
             w.client.patch(GROUPS, "default", "a", {"spec": {"queue": "default"}})
 
     play(scenario)
+
+
+def test_a_job_that_somebody_suspends_again_starts_in_its_turn(play):
+    """Given a Job that its queue started: suspended by hand, it starts again at once, as it had started in time."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.daemon()
+        w.job("train", 2, queue="default", suspend=True)
+        for _ in range(2):
+            await w.until(lambda: len(w.running()) == 2)
+            w.client.patch("jobs.batch", "default", "train", {"spec": {"suspend": True}})
+            await w.until(lambda: not w.running())
+            await w.until(lambda: len(w.running()) == 2, within=20)
+
+    play(scenario)
