@@ -199,8 +199,9 @@ class PluginGuard:
     def begin_session(self) -> None:
         """Give every quarantined hook one more try. Called before plugins are opened."""
         for ledger in self._ledgers.values():
-            for streak in ledger.streaks.values():
-                streak.begin_session()
+            if ledger.faults:  # as seldom, and each session asks all of them twice
+                for streak in ledger.streaks.values():
+                    streak.begin_session()
 
     def wrap_hook(
         self,

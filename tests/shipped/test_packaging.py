@@ -16,6 +16,9 @@ from gpusched import __version__
 from gpusched.base import installed_files
 from gpusched.base.errors import GpuschedError
 
+# Beside test_bare_installation.py, in one worker: the wheels are built once for both.
+pytestmark = pytest.mark.early
+
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("manifests", "conf", "kwok-scenarios")
 PACKAGES = {"gpusched": "gpusched", "plugins": "gpusched_plugins"}
