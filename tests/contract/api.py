@@ -7,13 +7,14 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 import attrs
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import load_kube_config
 from yarl import URL
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import Configuration
 
 Obj = dict[str, Any]
 
@@ -179,6 +180,10 @@ async def until(ask: Callable[[], Awaitable[Reply]], holds: Callable[[Reply], An
 async def connect(target: str) -> AsyncIterator[Api]:
     """Yield a client for ``KUBECONFIG`` or ``KUBECONFIG#CONTEXT``: CA, client certificates, tokens."""
     path, _, context = target.partition("#")
+    # Here: half a second and 60 MiB in each worker of the suite that collects these cases.
+    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
+    from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415
+
     configuration = Configuration()
     await load_kube_config(
         config_file=path, context=context or None, client_configuration=configuration
