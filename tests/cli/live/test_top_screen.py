@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpusched.cli.inspect.live.screen.cluster_map import gangs_on_map
 from gpusched.cli.inspect.live.screen.compose import (
     ScreenPlace,
     compose_screen,
     move_place,
     settle_place,
 )
-from gpusched.cli.inspect.live.screen.gpu_map import number_gangs
+from gpusched.cli.inspect.live.screen.gpu_map import gang_letter, number_gangs
 from gpusched.cli.inspect.live.screen.picture import (
     VIEWS,
     ScreenChoice,
@@ -219,6 +220,20 @@ def test_letters_stay_while_gangs_come_and_go():
     first = number_gangs({}, ["a", "b", "c"])
     assert first == {"a": 0, "b": 1, "c": 2}
     assert number_gangs(first, ["d", "c", "a"]) == {"a": 0, "c": 2, "d": 1}
+
+
+def test_letters_are_first_for_those_with_most_gpus():
+    """Given more gangs than letters: whoever shares a letter is small."""
+    slots = tuple(slot_view(index, holder(f"g{index:02d}")) for index in range(60))
+    large = tuple(slot_view(index, holder("zz-large")) for index in range(8))
+    nodes = [
+        put.view for put in (
+            node_put("n", slots, place=("z", "r")), node_put("m", large, place=("z", "r")),
+        )
+    ]  # fmt: skip
+    numbers = number_gangs({}, gangs_on_map(nodes))
+    assert (numbers["team-a/Job/zz-large"], len(numbers)) == (0, 61)
+    assert gang_letter(numbers["team-a/Job/g59"]) == "+"
 
 
 def test_decisions_are_the_newest_first():

@@ -73,15 +73,16 @@ def draw_nodes(nodes: Iterable[NodeView], numbers: Mapping[str, int], *, width: 
     return draw_gpu_map([_map_node(node, numbers) for node in ordered], width=width)
 
 
-def gangs_on_map(nodes: Iterable[NodeView]) -> set[str]:
-    """Gangs that have a GPU, as ``NAMESPACE/KIND/NAME``."""
-    return {
+def gangs_on_map(nodes: Iterable[NodeView]) -> list[str]:
+    """Gangs that have a GPU, as ``NAMESPACE/KIND/NAME``: those with the most first, as letters are few."""
+    held = Counter(
         f"{holder.namespace}/{holder.kind}/{holder.name}"
         for node in nodes
         for slot in node.slots
         for holder in slot.holders
         if not holder.hidden
-    }
+    )
+    return sorted(held, key=lambda gang: (-held[gang], gang))
 
 
 def _map_node(node: NodeView, numbers: Mapping[str, int]) -> MapNode:

@@ -68,8 +68,13 @@ def gang_cell(index: int, *, partly: bool = False) -> MapCell:
 
 
 def number_gangs(before: Mapping[str, int], gangs: Iterable[str]) -> dict[str, int]:
-    """A number for each gang, by which it gets its letter: the one it had, else the first that is free."""
-    names = sorted(set(gangs))
+    """A number for each gang, by which it gets its letter: the one it had, else the first that is free.
+
+    Args:
+        before: numbers that gangs had.
+        gangs: those that have GPUs now, in the order in which they choose.
+    """
+    names = list(dict.fromkeys(gangs))
     numbers = {name: before[name] for name in names if name in before}
     taken, free = set(numbers.values()), 0
     for name in names:
