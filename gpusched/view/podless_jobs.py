@@ -19,20 +19,22 @@ _PAUSE_EACH: Final = 64
 
 
 def podless_job_views(cache: Cache) -> Iterator[GangView | None]:
-    """Jobs of ours without pods, in the order of the cache; None now and then, so that others have a turn."""
-    for number, job in enumerate(list(cache.jobs.items.values())):
+    """Jobs of ours without pods, by namespace and name; None now and then, so that others have a turn."""
+    for number, key in enumerate(sorted(cache.families.resting_jobs)):
         if number % _PAUSE_EACH == 0:
             yield None
-        if _waits_for_pods(job, cache):
+        job = cache.jobs.items.get(key)
+        if job is not None and _waits_for_pods(job, cache):
             yield _job_view(job, cache)
 
 
 def _waits_for_pods(job: Job, cache: Cache) -> bool:
+    """Whether its own gang is to get pods: those of others join a PodGroup, or another controller's gang."""
     if job.finished or job.suspended or job.group or job.family is not None:
         return False
-    if job.scheduler not in cache.schedulers or job_parallelism(job) < 1:
+    if job_parallelism(job) < 1:
         return False
-    return not cache.families.is_active(GangKey("Job", job.namespace, job.name))
+    return not cache.families.is_active(GangKey("Job", *job.key))
 
 
 def _job_view(job: Job, cache: Cache) -> GangView:

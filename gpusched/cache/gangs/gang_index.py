@@ -75,6 +75,10 @@ class GangIndex:
     ) -> None:
         self._groups = groups
         self._composites = composites
+        self._jobs = jobs
+        self._schedulers = schedulers
+        self.resting_jobs: set[ObjectKey] = set()
+        """Jobs of ours that go on and have no active member, as counted last."""
         self.workloads: dict[str, KindStore[ForeignWorkload]] = {
             kind: KindStore() for kind in WORKLOADS
         }
@@ -311,6 +315,7 @@ class GangIndex:
                 family = self._builder.build_gangs(key)
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._build_failed(key, error)
+            self._note_resting_job(key, family)
             self._report_gone_gangs(before, family)
             self._report_counted_gangs(key, family)
             self._waiting.discard(key)
@@ -333,6 +338,17 @@ class GangIndex:
             except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
                 self._families[key] = self._build_failed(key, error)
         return changed
+
+    def _note_resting_job(self, key: GangKey, family: tuple[Gang, ...]) -> None:
+        if key.kind != "Job":
+            return
+        name = ObjectKey(key.namespace, key.name)
+        job = self._jobs.items.get(name)
+        goes_on = job is not None and not job.finished and job.scheduler in self._schedulers
+        if goes_on and not any(gang.active for gang in family):
+            self.resting_jobs.add(name)
+        else:
+            self.resting_jobs.discard(name)
 
     def _report_gone_gangs(self, before: Sequence[Gang], now: Sequence[Gang]) -> None:
         if not self.on_gone or not before:
