@@ -17,6 +17,8 @@ from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import NoView
 from gpusched.view.access import ViewAccess
+from tests.behaviour.fuzz.foreign_kinds import install, make
+from tests.daemon.adapters.test_adapters_owners import JOBSETS, job_set, job_set_pod
 from tests.daemon.inputs.test_bad_queues import queue
 from tests.daemon.view.followed import leader, serve
 
@@ -332,5 +334,26 @@ def test_a_node_is_explained_with_the_holders_of_its_gpus(play):
                 ["0,1,2,3", "0", "0", "default/Pod/small"], ["4,5,6,7", "0", "1"],
             ]  # fmt: skip
             assert lines[-1].split()[1] == "small"
+
+    play(scenario)
+
+
+def test_stages_of_a_gang_are_told_as_its_gangs(play):
+    """Given a JobSet that starts in order, whose stages have names with a slash, then it is told by them."""
+
+    async def scenario(w):
+        await busy_cluster(w)
+        await install(w, JOBSETS)
+        order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
+        make(w, JOBSETS, "js", {**job_set(("driver", 1, 1), ("worker", 1, 2)), **order})
+        await w.clock.sleep(90)  # the daemon looks for kinds of others every minute
+        job_set_pod(w, "driver", 0, 0)
+        job_set_pod(w, "worker", 0, 0)
+        await w.clock.sleep(5)
+        told = {source: await story(w, "jobset", "js", source) for source in ("daemon", "api")}
+        names = [[gang["metadata"]["name"] for gang in each["gangs"]] for each in told.values()]
+        assert names[0] == names[1]
+        assert any("/" in name for name in names[0]), names
+        assert told["daemon"]["minMember"] == told["api"]["minMember"]
 
     play(scenario)

@@ -124,12 +124,13 @@ async def _gangs(
     keys = _possible_keys(subject)
 
     async def of_daemon(client: ViewClient) -> tuple[list[GangStory], tuple[str, ...]]:
-        found = [await client.gang(key.namespace, key.kind, key.name) for key in keys]
-        if not any(found):  # stages of a gang have keys of their own
+        names = [(key.kind, key.name) for key in keys]
+        if any(key.kind in WORKLOADS for key in keys):  # stages of a gang have keys of their own
             gangs = await client.gangs(namespace=subject.namespace)
-            staged = [each for each in gangs if _is_of(each, keys)][:_GANGS_ASKED]
-            names = [(each.gang_kind, each.metadata.name) for each in staged]
-            found = [await client.gang(subject.namespace, *name) for name in names]
+            names = [(g.gang_kind, g.metadata.name) for g in gangs if _is_of(g, keys)]
+        found = [
+            await client.gang(subject.namespace, kind, name) for kind, name in names[:_GANGS_ASKED]
+        ]
         known = [each for each in found if each is not None]
         return known, await missing_order_notes(client, known)
 
@@ -154,7 +155,7 @@ def _possible_keys(subject: Subject) -> list[GangKey]:
         for pod, key in pods
         if key.kind == "Job"
     )
-    return [*sorted(keys), *lone][:_GANGS_ASKED]
+    return [*sorted(keys), *lone]
 
 
 def _is_of(gang: GangView, keys: Sequence[GangKey]) -> bool:
