@@ -92,7 +92,7 @@ FAULTS = [
         ("gpusched/actions/allocate.py", "if gang.pending < gang.missing_members:", "if gang.pending > gang.missing_members:", "session/allocate/test_gang_life.py session/allocate/test_gangs.py"),
         ("gpusched/io/watch/reflector.py", "if len(items) > limits.OBJECTS_PER_KIND_MAX:", "if len(items) < limits.OBJECTS_PER_KIND_MAX:", "io/test_reflector.py"),
         ("gpusched/io/workers/rate_limiter.py", "if self._tokens < 1.0 or now < self._paused_until:", "if self._tokens < 1.0 and now < self._paused_until:", "io/test_pace.py"),
-        ("gpusched/cli/inspect/explaining/explanation.py", "        if minimum > 1\n", "        if minimum < 1\n", "cli/test_get_explain.py"),
+        ("gpusched/cli/inspect/explaining/explanation.py", "        if minimum > 1\n", "        if minimum < 1\n", "cli/test_explain.py"),
         ("gpusched/testing/invariants/gangs.py", "if len(domains) > 1:", "if len(domains) > 2:", "lab/chaos/test_invariants_of_objects.py"),
         ("gpusched/app.py", 'degraded: {degraded}" if degraded else part', 'degraded: {degraded}" if not degraded else part', "daemon/containment/test_broken_plugins.py"),
         ("gpusched/devcluster/controllers/jobs/sync.py", "if self.newly_failed and self.failed > limit:", "if self.newly_failed and self.failed >= limit:", "devcluster/controllers"),

@@ -14,7 +14,7 @@ from argcomplete.finders import CompletionFinder
 from gpusched.cli.main import main
 from gpusched.cli.shell import completion
 from gpusched.cli.shell.leading_options import split_options
-from tests.cli.test_get_explain import API
+from tests.cli.canned_objects import API
 
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 

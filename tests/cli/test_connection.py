@@ -10,7 +10,7 @@ import pytest
 
 from gpusched.cli.main import main
 from gpusched.cli.shell.leading_options import with_leading_options_behind
-from tests.cli.test_get_explain import API
+from tests.cli.canned_objects import API
 
 QUEUES = f"{API}/queues"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gpusched.cli.main import main
-from tests.cli.test_get_explain import (
+from tests.cli.canned_objects import (
     API,
     NATIVE,
     SENTENCE,

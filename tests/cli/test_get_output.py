@@ -14,7 +14,7 @@ from gpusched.cli.inspect.listing import changes
 from gpusched.cli.inspect.listing.label_selector import parse_label_selector
 from gpusched.cli.inspect.listing.printed_listing import Listing
 from gpusched.cli.main import main
-from tests.cli.test_get_explain import API
+from tests.cli.canned_objects import API
 from tests.cli.test_get_jobs import OF_TEAM, filled, member
 
 __all__ = ["filled"]

@@ -11,7 +11,7 @@ import gpusched
 from gpusched.base.known_keys import KNOWN_KEYS
 from gpusched.cli.inspect.explaining.unknown_keys import unknown_keys
 from gpusched.cli.main import main
-from tests.cli.test_get_explain import pod
+from tests.cli.canned_objects import pod
 
 KEY = re.compile(r'"(gpusched\.io/[a-z][a-z-]*[a-z])"')
 

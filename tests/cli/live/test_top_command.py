@@ -12,8 +12,8 @@ from textual.app import App
 from gpusched.cli.inspect.live import top, top_app
 from gpusched.cli.main import main
 from gpusched.view.access import EVERYTHING, ViewAccess
+from tests.cli.canned_objects import API, group
 from tests.cli.live.shown import frames
-from tests.cli.test_get_explain import API, group
 from tests.cli.test_get_jobs import SENTENCE, member, of_group, whole
 from tests.io.serve.page.served_page import page_server
 
