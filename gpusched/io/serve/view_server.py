@@ -32,6 +32,8 @@ Authorized = Callable[[web.Request, Iterable[str]], Awaitable[ViewAccess]]
 """What a request may see of some namespaces, or of those that the view knows."""
 
 PAGE_MAX: Final = 1000
+_OF_API: Final = "api"
+"""A view of the API's objects, which do not hold all that the daemon knows."""
 _PAGE_DEFAULT: Final = 500
 SERIES_MAX: Final = 50
 """Queues whose day is told in one answer: some 300,000 numbers."""
@@ -179,7 +181,7 @@ class ViewServer:
             )
         story = GangStory(
             **msgspec.structs.asdict(gang),
-            order=self._store.order(gang, access),
+            order=None if self._source == _OF_API else self._store.order(gang, access),
             room=self._store.room(key),
             members=self._store.members(key),
             story=self._store.story(key),
@@ -204,6 +206,9 @@ class ViewServer:
     async def _priority(self, request: web.Request) -> web.StreamResponse:
         query = _known_query(request, "namespace", "queue", "limit", "continue")
         access = await self._access(request, query.get("namespace", ""))
+        if self._source == _OF_API:
+            why = "the order of gangs is known to the daemon alone, and this is read from the API"
+            raise AccessRefused(404, "NotFound", why)
         after = query.get("continue") or "0"
         if not (after.isascii() and after.isdecimal()):
             raise AccessRefused(400, "BadRequest", "continue is what the page before said")

@@ -113,7 +113,7 @@ class Served:
             self.server.moment(self.store.take(frame))
 
 
-def served(scenario, *frames, access=EVERYTHING, head=True):
+def served(scenario, *frames, access=EVERYTHING, head=True, source="daemon"):
     """Run a scenario against a server that has been told some frames."""
 
     async def main(clock):
@@ -124,7 +124,7 @@ def served(scenario, *frames, access=EVERYTHING, head=True):
                 raise AccessRefused(401, "Unauthorized", "say who you are")
             return access
 
-        server = ViewServer(store, clock, authorized)
+        server = ViewServer(store, clock, authorized, source=source)
         listener = ViewListener(server.application(), clock)
         port = await listener.start([("127.0.0.1", 0)])
         async with aiohttp.ClientSession() as session:
@@ -288,6 +288,19 @@ def test_the_order_tells_nothing_of_gangs_that_may_not_be_seen():
     assert order["message"] == (
         "is after a gang that this user may not see because so is team-a/mine"
     )
+
+
+def test_what_the_api_says_has_no_order():
+    """Given a view of the API's objects, which do not hold the order: none is told, and that is no empty list."""
+
+    async def when(it):
+        return await it.get("/v1/priority"), await it.get("/v1/gangs/team-a/Job/a")
+
+    (status, refused), (_, told) = served(when, gang("a"), source="api")
+    assert (status, refused["message"]) == (
+        404, "the order of gangs is known to the daemon alone, and this is read from the API",
+    )  # fmt: skip
+    assert told["order"] is None
 
 
 @pytest.mark.parametrize("rest", ["-1", "x", "٣"])
