@@ -9,8 +9,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from gpusched.api.meta.identity import format_time
-from gpusched.view.frames import PartsGone
-from gpusched.view.model import HolderView
+from gpusched.view.frames import PartsGone, QueueTermsPut, TurnPut
+from gpusched.view.model import HolderView, OrderTermView
 from gpusched.view.over_time.future import RoomView
 
 from .served_page import (
@@ -144,6 +144,35 @@ def test_room_that_is_kept_is_in_the_future_and_on_the_map(page):
         row.get_by_role("link").click()
         expect(page.get_by_role("heading", name="Where it is to start")).to_be_visible()
         expect(page.locator("main")).to_contain_text("2 nodes reserved in 1 h 6 min")
+
+
+def test_a_gang_says_where_its_place_in_the_order_comes_from(page):
+    """Given two gangs that wait: the second tells its turn, after whom it comes, and the term that decides."""
+    own = OrderTermView(policy="priority", value="0", message="class batch counts 0")
+    of_queue = OrderTermView(
+        policy="fairshare", queue="research", value="14/16", message="holds 12"
+    )
+    turns = (
+        QueueTermsPut(path=1, terms=(of_queue,)),
+        TurnPut(gang="team-a/Job/one", path=1),
+        TurnPut(
+            gang="team-a/Job/two", before="team-a/Job/one", path=1, terms=(own,),
+            decided_by="priority", here="class batch counts 0", there="class training counts 1000",
+        ),
+    )  # fmt: skip
+    with page_server(gang_put("one"), gang_put("two"), *turns) as server:
+        open_view(page, server, "#/gang/team-a/Job/two")
+        card = page.get_by_role("region", name="Its place in the order")
+        expect(card).to_contain_text("2 of 2 of all")
+        expect(card.get_by_role("link", name="one")).to_be_visible()
+        expect(card).to_contain_text("class training counts 1000")
+        terms = card.locator(".terms li")
+        assert [each.split("\n")[0] for each in terms.all_inner_texts()] == [
+            "fairshare",
+            "priority",
+        ]
+        expect(card.locator(".decided")).to_contain_text("class batch counts 0")
+        assert Axe().run(page).response["violations"] == []
 
 
 def test_names_are_text_alone(page):

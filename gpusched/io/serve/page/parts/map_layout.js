@@ -137,7 +137,7 @@ function evenly(nodes, wished, fits) {
  */
 export function layOutWithin(sections, width, height, unit) {
   let found = layOut(sections, width, 3, unit);
-  for (const cell of [4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 28, 32]) {
+  for (const cell of [4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 28, 32, 38, 44, 50, 58, 66]) {
     const next = layOut(sections, width, cell, unit);
     const widest = next.frames.reduce((most, each) => Math.max(most, each.width), 0);
     if (next.height > height || widest > width) break;

@@ -91,14 +91,15 @@ function details(page, told) {
 /** Its turn, what put it there, and after whom: the terms in the order in which they count. */
 function orderCard(order) {
   const of = (position, total) => `${count(position)}${total ? ` of ${count(total)}` : ""}`;
-  const own = (each) => (each.policy === order.decidedBy ? "decided" : "");
+  // A policy may have several terms: the sentence holds the one that decided.
+  const own = (each) => (each.policy === order.decidedBy && order.message.includes(each.message) ? "decided" : "");
   return html`<section class="card" aria-labelledby="order-title"><h2 id="order-title">Its place in the order</h2>
     ${order.position ? html`<p><b>${of(order.position, order.total)}</b> of all, ${of(order.queuePosition, order.queueTotal)} in its queue</p>` : nothing}
-    ${order.after ? html`<p class="soft">It comes after</p>${gangOf(order.after.namespace, order.after.kind, order.after.name)}` : nothing}
-    ${order.message ? html`<p>${shown(order.message)}</p>` : nothing}
+    ${order.message ? html`<p>It ${shown(order.message).replace(/\.$/u, "")}.</p>` : nothing}
+    ${order.after ? html`<p>${gangOf(order.after.namespace, order.after.kind, order.after.name)}</p>` : nothing}
     <ol class="terms">${(order.terms ?? []).map(
       (each) => html`<li class=${own(each)}><b>${shown(each.policy)}</b><span class="n">${shown(each.value)}</span>
-        <p>${each.queue ? html`queue ${name(each.queue)}: ` : nothing}${shown(each.message)}</p></li>`,
+        <p>${shown(each.message)}</p></li>`,
     )}</ol></section>`;
 }
 
