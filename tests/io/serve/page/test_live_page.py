@@ -12,7 +12,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.early]
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"
 PATIENCE_MS = 60_000
 """The lease of the one that was killed has to end, on a machine that does other things as well."""
