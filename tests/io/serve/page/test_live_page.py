@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.request
-from typing import Self
+from typing import Self, TextIO
 
 import pytest
 import yaml
@@ -14,7 +15,8 @@ from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.long, pytest.mark.early]
 PROGRAM = "import sys; from gpusched.cli.main import main; sys.exit(main(sys.argv[1:]))"
-PATIENCE_MS = 60_000
+TRIES = 300
+PATIENCE_MS = 120_000
 """The lease of the one that was killed has to end, on a machine that does other things as well."""
 
 
@@ -75,14 +77,21 @@ class Processes:
 
     def daemon(self) -> tuple[subprocess.Popen[str], str]:
         """A daemon, and where its page is: the next one's is there too."""
-        process = self._begin(
-            "run", "--kubeconfig", str(self._folder / "kubeconfig"), "--listen", "none",
-            "--view", self._view, "--state-file", "none", "--log-format", "json",
-        )  # fmt: skip
-        assert process.stderr is not None
-        url = next(json.loads(line)["at"] for line in process.stderr if "view is served" in line)
-        self._view = url.removeprefix("http://")
-        return process, url
+        log = self._folder / f"log-{len(self._begun)}"
+        with log.open("w") as stream:  # a full pipe would hold it up
+            process = self._begin(
+                "run", "--kubeconfig", str(self._folder / "kubeconfig"), "--listen", "none",
+                "--view", self._view, "--state-file", "none", "--log-format", "json",
+                stderr=stream,
+            )  # fmt: skip
+        for _ in range(TRIES):
+            told = [line for line in log.read_text().splitlines() if "view is served" in line]
+            if told:
+                url = json.loads(told[0])["at"]
+                self._view = url.removeprefix("http://")
+                return process, url
+            time.sleep(0.2)
+        raise AssertionError(log.read_text())
 
     def delete_pod(self, name: str) -> None:
         """As its owner does."""
@@ -91,10 +100,10 @@ class Processes:
         request = urllib.request.Request(path, headers=headers, method="DELETE")
         urllib.request.urlopen(request).close()
 
-    def _begin(self, *words: str) -> subprocess.Popen[str]:
+    def _begin(self, *words: str, stderr: int | TextIO = subprocess.PIPE) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *words],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=stderr, text=True,
         )  # fmt: skip
         self._begun.append(process)
         return process
