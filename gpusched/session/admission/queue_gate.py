@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from typing import Final
+
 import attrs
 
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import ALLOW, Verdict, deny
 from gpusched.session.state.session import Session
+
+_NAMED_MAX: Final = 5
+_COMPARED_MAX: Final = 200
+"""Names of queues that a misspelt one is compared with."""
 
 
 @attrs.define
@@ -33,20 +40,23 @@ def _queue_verdict(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
     """Verdict of the gang's queue, the same for all gangs of its namespace."""
     node = session.queue_of(gang)
     if node is None:
-        known = list(session.snapshot.queues.queues)[:5]
+        known = _open_to(session, gang)
+        near = get_close_matches(gang.queue[:64], known[:_COMPARED_MAX], n=1)
         return deny(
             Reason.QUEUE_NOT_FOUND,
-            "queue {name!r} does not exist; create it or name one of: {known}",
+            "queue {name!r} does not exist; create it or name one of: {known}{meant}",
             name=gang.queue[:64],
-            known=", ".join(known),
+            known=_some(known),
+            meant=f"; did you mean {near[0]}?" if near else "",
         )
     if node.error:
         return deny(Reason.QUEUE_STOPPED, "{why}", why=node.error)
     if not node.leaf:
         return deny(
             Reason.QUEUE_NOT_LEAF,
-            "queue {name!r} has child queues; jobs go to leaves only",
+            "queue {name!r} has child queues; jobs go to leaves only: {known}",
             name=gang.queue,
+            known=_some(_open_to(session, gang, below=gang.queue)),
         )
     for name in node.path:
         above = session.snapshot.queues.queues[name].queue
@@ -67,3 +77,24 @@ def _queue_verdict(session: Session, gang: Gang, *, repairs: bool) -> Verdict:
             name=gang.queue,
         )
     return ALLOW
+
+
+def _open_to(session: Session, gang: Gang, *, below: str = "") -> list[str]:
+    """Queues that take jobs of the gang's namespace, sorted: all, or those below one."""
+    namespace = session.snapshot.namespaces.get(gang.key.namespace)
+    labels = namespace.labels if namespace else {}
+    return sorted(
+        name
+        for name, node in session.snapshot.queues.queues.items()
+        if node.leaf
+        and not node.error
+        and node.queue.namespaces.matches(labels)
+        and (not below or below in node.path)
+    )
+
+
+def _some(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - _NAMED_MAX
+    told = ", ".join(names[:_NAMED_MAX])
+    return (f"{told} and {more} more" if more > 0 else told) or "none is open to its namespace"

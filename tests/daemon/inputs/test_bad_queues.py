@@ -229,7 +229,7 @@ def test_a_leaf_becomes_a_parent_while_its_job_runs(play):
         gang(w, "new", 1, queue="team")
         await w.until(lambda: len(w.running("new")) == 1)
         await w.until(lambda: said(w, "lost")[0] == "QueueNotLeaf")
-        assert said(w, "lost")[1] == "queue 'org' has child queues; jobs go to leaves only"
+        assert said(w, "lost")[1] == "queue 'org' has child queues; jobs go to leaves only: team"
         await comes_to_rest(w)
         assert len(w.running("old")) == 1
         held = w.client.get(QUEUES, None, "org")["status"]["allocated"]

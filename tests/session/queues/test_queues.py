@@ -32,6 +32,22 @@ def test_a_queue_that_does_not_exist(given):
     assert c.then.started() == ["g"]
 
 
+def test_queues_that_take_its_jobs_are_named_and_the_one_that_is_meant(given):
+    """Given queues of others, with children and many more, then five that serve it and the nearest name."""
+    c = given.nodes(1, gpus=8).queue("org")
+    for number in range(6):
+        c.queue(f"team-{number}", parent="org")
+    c.queue("others", namespaces=Selector((Requirement("team", "In", ("b",)),)))
+    c.gang("g", pods=1, queue="teem-3").gang("h", pods=1, queue="org")
+    assert refused(c, "g")[1] == (
+        "queue 'teem-3' does not exist; create it or name one of: default, team-0, team-1, team-2, team-3 and 2 more; "
+        "did you mean team-3?"
+    )
+    assert refused(c, "h")[1] == (
+        "queue 'org' has child queues; jobs go to leaves only: team-0, team-1, team-2, team-3, team-4 and 1 more"
+    )
+
+
 def test_jobs_go_to_leaves_only(given):
     """A queue with children takes none."""
     c = given.nodes(1, gpus=8).queue("org").queue("team", parent="org")

@@ -25,7 +25,8 @@ TOLD_SINCE = {
     # A level that no node is labelled for is told with the labels that make it.
     "reclaim-and-searches": ("together they need", "label nodes with gpusched.io/rack"),
     # Nodes that are too small even when empty are told apart from those that are full.
-    "bad-objects": ("have less than 64 nvidia.com/gpu in all",),
+    # Queues that are frozen are not named to those who look for one.
+    "bad-objects": ("have less than 64 nvidia.com/gpu in all", "or name one of: default, good"),
     # One node lacks where several lack.
     "reservation-and-deadline": (
         "1 lack free nvidia.com/gpu; 2 nodes are held",
