@@ -82,7 +82,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
     return GangView(
         metadata=ViewName(namespace=gang.key.namespace, name=gang.key.name, uid=gang.uid),
         gang_kind=gang.key.kind,
-        owner=_owner_view(gang),
+        owner=owner_view(gang),
         queue=gang.queue,
         priority=gang.priority,
         preemptible=bool(gang.terms.preemptible),
@@ -186,7 +186,7 @@ def _expected_end(gang: Gang) -> float:
     return gang.started_at + expected_s if expected_s and gang.started_at else 0.0
 
 
-def _owner_view(gang: Gang) -> OwnerView | None:
+def owner_view(gang: Gang) -> OwnerView | None:
     """What made the pods, where that is not the gang's own object."""
     pod = _first_pod(gang)
     owner = pod.owner if pod is not None else None

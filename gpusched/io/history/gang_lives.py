@@ -27,6 +27,7 @@ from gpusched.io.history.gang_run import (
 )
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import GangStop, Plan
+from gpusched.view.gang_views import owner_view
 
 _ADMITTED_PHASES: Final = frozenset({"Inqueue", "Running", "Completed"})
 _SECOND: Final = 1.0
@@ -154,6 +155,7 @@ class GangLives:
         run = GangRun(
             gang=gang.key, uid=gang.uid, seen=now, queue=gang.queue, priority=gang.priority,
             min_member=gang.min_member, created=gang.created, since=min(since, now),
+            owner=_owner_text(gang),
         )  # fmt: skip
         followed = _FollowedRun(
             run, gang, observed=not _has_started(gang),
@@ -377,3 +379,9 @@ def _goes_on(old: GangRun, followed: _FollowedRun) -> bool:
         member.pod.scheduled and member.pod.scheduled <= old.counted_until + _SECOND
         for member in members
     )
+
+
+def _owner_text(gang: Gang) -> str:
+    """Kind and name of what made its pods, such as ``ReplicaSet serve-7f``; empty for the gang's own object."""
+    owner = owner_view(gang)
+    return f"{owner.kind} {owner.name}" if owner is not None else ""

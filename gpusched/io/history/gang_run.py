@@ -26,6 +26,7 @@ class GangRun:
     Attributes:
         seen: when the first daemon saw it; with the gang it names the run.
         user: who made the gang, as far as that is proven; empty for not known.
+        owner: kind and name of what made its pods, where that is not the gang's own object.
         members, gpus: most of them that it had or asked for; GPUs in thousandths.
         created: when the gang's object, or its first pod, was made.
         since: from when this run counts as waiting.
@@ -50,6 +51,7 @@ class GangRun:
     created: float
     since: float
     user: str = ""
+    owner: str = ""
     members: int = 0
     gpus: int = 0
     admitted: float = 0.0
@@ -78,7 +80,7 @@ RUN_COLUMNS: Final = (
     "uid", "name", "seen", "namespace", "kind", "queue", "user", "priority", "members",
     "min_member", "gpus", "gpu_type", "gpu_types", "created", "since", "admitted", "started",
     "ended", "outcome", "reason", "ended_by", "evictions", "gpu_seconds", "lost_gpu_seconds",
-    "counted_until",
+    "counted_until", "owner",
 )  # fmt: skip
 """Columns of the file, in the order of ``run_as_row``. The first three name the run."""
 
@@ -92,7 +94,7 @@ def run_as_row(run: GangRun) -> tuple[Any, ...]:
         run.priority, run.members, run.min_member, run.gpus, ",".join(types), several,
         run.created, run.since, run.admitted, run.started, run.ended, run.outcome, run.reason,
         run.ended_by, run.evictions, run.total_gpu_seconds, run.lost_gpu_seconds,
-        run.counted_until,
+        run.counted_until, run.owner,
     )  # fmt: skip
 
 

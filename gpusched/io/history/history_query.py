@@ -124,11 +124,13 @@ def query_history(path: Path, query: HistoryQuery) -> HistoryPage:
         ended, number = _page_start(query.after)
         where.append("(ended, id) < (:ended, :number)")
         values |= {"ended": ended, "number": number}
-    text = (
-        f"SELECT {', '.join(RUN_COLUMNS)}, id FROM runs WHERE {' AND '.join(where)} "  # noqa: S608
-        "ORDER BY ended DESC, id DESC LIMIT :most"
-    )
     with _reading(path) as file:
+        (version,) = file.execute("PRAGMA user_version").fetchone()
+        columns = [name if version > 1 or name != "owner" else "''" for name in RUN_COLUMNS]
+        text = (
+            f"SELECT {', '.join(columns)}, id FROM runs WHERE {' AND '.join(where)} "  # noqa: S608
+            "ORDER BY ended DESC, id DESC LIMIT :most"
+        )
         rows = file.execute(text, {**values, "most": query.limit + 1}).fetchall()
     page = rows[: query.limit]
     after = ""

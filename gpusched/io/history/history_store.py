@@ -19,8 +19,8 @@ from gpusched.io.history.gang_run import RUN_COLUMNS, STILL_OPEN, GangRun, run_f
 
 T = TypeVar("T")
 
-VERSION: Final = 1
-"""Of the columns; files of later versions are neither read nor written."""
+VERSION: Final = 2
+"""Of the columns; files of later versions are neither read nor written, those of 1 get what they lack."""
 APPLICATION: Final = 0x67707368
 """Marks the file as ours among all SQLite files: ``gpsh``."""
 SET_ASIDE: Final = ".damaged"
@@ -35,7 +35,8 @@ CREATE TABLE runs (
     gpus INTEGER NOT NULL, gpu_type TEXT NOT NULL, gpu_types TEXT NOT NULL, created REAL NOT NULL,
     since REAL NOT NULL, admitted REAL NOT NULL, started REAL NOT NULL, ended REAL NOT NULL,
     outcome TEXT NOT NULL, reason TEXT NOT NULL, ended_by TEXT NOT NULL, evictions INTEGER NOT NULL,
-    gpu_seconds REAL NOT NULL, lost_gpu_seconds REAL NOT NULL, counted_until REAL NOT NULL
+    gpu_seconds REAL NOT NULL, lost_gpu_seconds REAL NOT NULL, counted_until REAL NOT NULL,
+    owner TEXT NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX runs_name ON runs (uid, name, seen);
 CREATE INDEX runs_ended ON runs (ended, since);
@@ -208,7 +209,13 @@ def _opened(path: Path, busy_s: float) -> sqlite3.Connection:
         file.execute("PRAGMA journal_mode = WAL")
         file.execute("PRAGMA synchronous = NORMAL")
         file.execute(f"PRAGMA journal_size_limit = {limits.HISTORY_JOURNAL_BYTES_MAX}")
-        if not file.execute("PRAGMA user_version").fetchone()[0]:
+        (version,) = file.execute("PRAGMA user_version").fetchone()
+        if version == 1:
+            file.executescript(
+                "BEGIN IMMEDIATE; ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''; "
+                f"PRAGMA user_version = {VERSION}; COMMIT;"
+            )
+        if not version:
             file.executescript(
                 f"BEGIN IMMEDIATE; {_TABLE} {_TRIGGERS} PRAGMA application_id = {APPLICATION}; "
                 f"PRAGMA user_version = {VERSION}; COMMIT;"

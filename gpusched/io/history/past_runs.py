@@ -27,6 +27,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         user: who made the gang, empty where that is not known.
+        owner: kind and name of what made its pods, empty where that is the gang's own object.
         gpus: most of them that it had or asked for, as a quantity.
         state: ``Waiting``, ``Running``, or how it ended.
         since: from when it counts as waiting.
@@ -37,6 +38,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gang_kind: str
     queue: str
     user: str
+    owner: str
     priority: int
     members: int
     min_member: int
@@ -99,6 +101,7 @@ def run_as_json(run: GangRun, now: float) -> dict[str, Any]:
         gang_kind=run.gang.kind,
         queue=run.queue,
         user=run.user,
+        owner=run.owner,
         priority=run.priority,
         members=run.members,
         min_member=run.min_member,

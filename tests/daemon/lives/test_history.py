@@ -13,6 +13,7 @@ from gpusched.io.history.history_query import (
 )
 from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.history.past_runs import run_as_json, run_state
+from tests.daemon.conftest import pod_spec
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 
@@ -208,6 +209,37 @@ def test_json_of_a_run_is_what_the_contract_says(play, options):
         assert shown["runSeconds"] == pytest.approx(900, abs=5)
         assert shown["gpuHoursByType"] == {"H100": pytest.approx(2.0, abs=0.1)}
         assert (shown["ended"], shown["endedBy"], shown["user"]) == ("", "", "")
+
+    play(scenario)
+
+
+def test_what_made_a_lone_pod_is_told(play, options):
+    """Given a replica of a Deployment and a pod that nobody made, then the first has its ReplicaSet as owner."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon(history=options)
+        labels = {"app": "serve"}
+        spec = {**pod_spec(1), "restartPolicy": "Always"}
+        w.client.create(
+            "deployments.apps",
+            {
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "serve", "namespace": "default"},
+                "spec": {
+                    "replicas": 1, "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": spec},
+                },
+            },
+        )  # fmt: skip
+        w.pod("alone", gpus=1)
+        await w.until(lambda: len(w.bound()) == 2)
+        await w.clock.sleep(30)
+        await daemon.stop()
+        owners = {run.gang.name: run.owner for run in runs_of(options)}
+        assert owners.pop("alone") == ""
+        ((name, owner),) = owners.items()
+        assert owner == f"ReplicaSet {name.rpartition('-')[0]}"
 
     play(scenario)
 

@@ -7,8 +7,10 @@ import signal
 import sqlite3
 import threading
 
+import attrs
 import pytest
 
+from gpusched.io.history.gang_run import run_as_row
 from gpusched.io.history.history_query import HistoryQuery, query_history, sum_history
 from gpusched.io.history.history_store import HistoryStore, HistoryUnavailable
 from gpusched.io.history.history_writer import HistoryOptions, HistoryWriter
@@ -155,6 +157,23 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(writer, file, clock, make_
     assert again.is_well
     assert names(file) == ["g7"]
     assert file.with_name("history.db.damaged").exists()
+
+
+def test_a_file_without_owners_is_read_and_gets_them_when_it_is_written(writer, file, make_run):
+    """Given a file of format 1, then its runs are shown as they are, and the next run has an owner."""
+    begin(writer)
+    writer.put(make_run(1))
+    writer.stop(5.0)
+    with sqlite3.connect(file) as old:
+        old.execute("ALTER TABLE runs DROP COLUMN owner")
+        old.execute("PRAGMA user_version = 1")
+    old.close()
+    assert [run.owner for run in query_history(file, HistoryQuery()).runs] == [""]
+    store = HistoryStore(file)
+    store.put([run_as_row(attrs.evolve(make_run(2), owner="ReplicaSet serve-7f"))])
+    store.close()
+    owners = {run.gang.name: run.owner for run in query_history(file, HistoryQuery()).runs}
+    assert owners == {"g1": "", "g2": "ReplicaSet serve-7f"}
 
 
 def test_a_file_of_a_later_version_is_not_touched(writer, file, clock, caplog):

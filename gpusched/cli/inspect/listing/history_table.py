@@ -21,7 +21,7 @@ _HOURS: Final = frozenset({"gpuHours", "lostGpuHours"})
 _COUNTS: Final = frozenset({"priority", "members", "minMember", "evictions", "runs", "starts"})
 _TIMES: Final = frozenset({"created", "since", "admitted", "started", "ended"})
 RUN_COLUMNS: Final = (
-    "namespace", "name", "uid", "gangKind", "queue", "user", "priority", "members", "minMember",
+    "namespace", "name", "uid", "gangKind", "queue", "user", "owner", "priority", "members", "minMember",
     "gpus", "gpuType", "state", "created", "since", "admitted", "started", "ended", "waitSeconds",
     "runSeconds", "evictions", "endedBy", "message", "gpuHours", "lostGpuHours",
 )  # fmt: skip
@@ -58,6 +58,7 @@ def run_rows(items: Sequence[Json], *, wide: bool, everywhere: bool) -> list[lis
         ("NAMESPACE", lambda run: run["metadata"]["namespace"], not everywhere),
         ("NAME", lambda run: run["metadata"]["name"], False),
         ("KIND", lambda run: run["gangKind"], False),
+        ("OWNER", lambda run: run["owner"], not wide),
         ("QUEUE", lambda run: run["queue"], False),
         ("STATE", lambda run: run["state"], False),
         ("PODS", lambda run: run["members"], False),
