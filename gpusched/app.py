@@ -217,7 +217,7 @@ class App:
         """For the next process, what this one ends of, where that is a fault of ours."""
         if self._mark is not None and is_defect(error):
             why = f"{type(error).__name__}: {one_line(str(error))}"
-            self._mark.fault(why, self._broken_with)
+            self._mark.mark_fault(why, self._broken_with)
 
     async def _connect(self, most: int) -> ApiClient:
         of = self.options
@@ -281,7 +281,7 @@ class App:
             self.leadership,
             WriterListeners(
                 on_fault=self._broke,
-                on_contained=self.faults.failed,
+                on_contained=self.faults.report_failure,
                 on_settled=self._settled,
                 on_broken=self._end_on_contained_fault,
                 on_failed=self._commit_failed,
@@ -395,7 +395,7 @@ class App:
             leading=lambda: self.leadership.leading and self._caught_up,
             refused=self._unread,
             limits_in_force=self._limits,
-            on_contained=self.faults.failed,
+            on_contained=self.faults.report_failure,
         )
         self._recorder = DecisionRecorder.from_options(
             options.recording, inline=options.inline, on_skipped=self.telemetry.decision_skipped
@@ -476,7 +476,9 @@ class App:
             blocked=self.telemetry.loop_blocked,
             running=lambda: self.cycle.running if self.cycle is not None else None,
             session=lambda: self.cycle.thread if self.cycle is not None else 0,
-            stuck=lambda running: self.health.stuck(running) if self.health is not None else None,
+            stuck=lambda running: (
+                self.health.report_stuck(running) if self.health is not None else None
+            ),
         )
 
     async def _live(self, cycle: SessionCycle, writers: Writers) -> None:
@@ -609,7 +611,7 @@ class App:
 
     def _unread(self, kind: str, refused: bool) -> None:
         if self.health is not None:
-            self.health.unread(kind, refused)
+            self.health.report_unread(kind, refused)
 
     def _end_on_contained_fault(self, gang: GangKey) -> None:
         if self._broken_with is None and self._fault is None:
@@ -617,13 +619,13 @@ class App:
 
     def _commit_failed(self, gang: GangKey, error: Exception) -> None:
         if self.cycle is not None:
-            self.cycle.failed_commits.failed(gang, error)
+            self.cycle.failed_commits.note_failed(gang, error)
 
     def _settled(self, status: StatusWriter, settled: SettledGang) -> None:
         if self.cycle is not None:
-            self.cycle.pauses.settled(settled)
+            self.cycle.pauses.note_settled(settled)
         if settled.phase is CommitPhase.BOUND:
-            status.bound(settled.gang)
+            status.note_bound(settled.gang)
             with self.faults.contain("log", settled.gang.gang):
                 self._decision_log.bound(settled.gang)
 
@@ -634,7 +636,7 @@ class App:
 
     def _commit_known(self, gang: GangKey) -> None:
         if self.cycle is not None:
-            self.cycle.failed_commits.known(gang)
+            self.cycle.failed_commits.note_known(gang)
 
     def _broke(self, error: BaseException) -> None:
         """Something of ours is wrong: end in order, then say so."""
@@ -655,4 +657,4 @@ class App:
             if len(self._unbelieved) > limits.REPORTED_OBJECTS_MAX:
                 del self._unbelieved[next(iter(self._unbelieved))]
         ours = rejected.ours or rejected.scheduler in self.cache.schedulers
-        status.reject(attrs.evolve(rejected, ours=ours))
+        status.report_rejected(attrs.evolve(rejected, ours=ours))

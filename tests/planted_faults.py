@@ -61,7 +61,7 @@ FAULTS = [
         ("gpusched/commit/observed_pod.py", "LOST if self.deleting or self.gated else", "LOST if self.deleting and self.gated else", "commit"),
         ("gpusched/commit/recover.py", "gang.seems_lost and not", "gang.seems_lost or not", "commit"),
         ("gpusched/commit/machine.py", "d.reachable >= d.old.gang.min_member", "d.reachable > d.old.gang.min_member", "commit"),
-        ("gpusched/leader/lease_machine.py", "state.phase in LEADER and state.valid_until.left(event.at) <= 0", "state.phase in LEADER and state.valid_until.left(event.at) > 0", "leader"),
+        ("gpusched/leader/lease_machine.py", "state.phase in LEADER and state.valid_until.seconds_left(event.at) <= 0", "state.phase in LEADER and state.valid_until.seconds_left(event.at) > 0", "leader"),
         ("gpusched/io/client/responses.py", "200 <= self.status < 300", "200 <= self.status < 400", "io/test_answers.py"),
         ("gpusched/io/write/events/event_recorder.py", "if self._queued > limits.EVENT_QUEUE_MAX:", "if self._queued < limits.EVENT_QUEUE_MAX:", "io/commit/test_status_writer.py"),
         ("gpusched/io/cycle/bind_backoff.py", "if known.times < limits.BIND_FREE_FAILURES:", "if known.times > limits.BIND_FREE_FAILURES:", "daemon/commit/test_repeated_refusals.py"),

@@ -65,18 +65,18 @@ class FreeGpuParts:
         self._seen = len(node_usage.touched_rows)
         for row, slots in enumerate(self._slots):
             if slots:
-                self._look(row)
+                self._refresh_row(row)
 
-    def free(self) -> Ints:
+    def free_parts(self) -> Ints:
         """Shape (nodes, most GPUs of one node), 0 where a node has none; not to be changed."""
         touched = self._node_usage.touched_rows
         if self._seen < len(touched):
             for row in sorted(set(touched[self._seen :])):
-                self._look(row)
+                self._refresh_row(row)
             self._seen = len(touched)
         return self._free
 
-    def _look(self, row: int) -> None:
+    def _refresh_row(self, row: int) -> None:
         slots = self._slots[row]
         self._free[row, : slots.bit_count()] = self._node_usage.free_parts(row, slots)
 
@@ -126,33 +126,33 @@ class NodeUsage:
         self._counted_to = 0
 
     # -- looking ---------------------------------------------------------------------------
-    def look(self, *, later: bool) -> None:
+    def show_usage(self, *, later: bool) -> None:
         """Show use as it is now, or as it will be once pods that are leaving are gone."""
         if later == self.later:
             return
         self.later = later
         rows = sorted(self._split)
         if rows:
-            self.used[rows] = self._seen(rows)
+            self.used[rows] = self._seen_usage(rows)
             self.touched_rows.extend(rows)
         for row in sorted(self._back):
-            self._show(row)
+            self._show_row(row)
 
     @property
     def now_and_later_differ(self) -> bool:
         """Whether anything is being released, so that now and later may differ."""
         return bool(self._split)
 
-    def _seen(self, rows: int | list[int]) -> Ints:
+    def _seen_usage(self, rows: int | list[int]) -> Ints:
         later: Ints = self._real[rows] - self._releasing[rows] + self._reserved[rows]
         return later if self.later else np.maximum(self._real[rows], later)
 
-    def _show(self, row: int) -> None:
+    def _show_row(self, row: int) -> None:
         back = self._back.get(row)
         if back is not None:
-            self.used[row] = np.maximum(self._seen(row), self.holdings_on_row(row) + back)
+            self.used[row] = np.maximum(self._seen_usage(row), self.holdings_on_row(row) + back)
         elif row in self._split:
-            self.used[row] = self._seen(row)
+            self.used[row] = self._seen_usage(row)
         self.touched_rows.append(row)
 
     def count_as_used(self, amounts: Mapping[int, Ints]) -> None:
@@ -163,8 +163,8 @@ class NodeUsage:
         """
         before, self._back = self._back, dict(amounts)
         for row in sorted({*before, *amounts}):
-            self.used[row] = self._seen(row)
-            self._show(row)
+            self.used[row] = self._seen_usage(row)
+            self._show_row(row)
 
     @property
     def staying(self) -> Ints:
@@ -189,9 +189,9 @@ class NodeUsage:
         if ask.share is not None:
             part = int(self.parts_of(ask.share)[row])
             self._move_share(row, ask.gpu, slots.bit_length() - 1, now=part, later=part)
-        self._show(row)
+        self._show_row(row)
 
-    def remove(self, row: int, ask: RequestVector, *, slots: int) -> None:
+    def remove_pod(self, row: int, ask: RequestVector, *, slots: int) -> None:
         """The exact reverse of ``add``."""
         self._real[row, ask.columns] -= ask.amounts
         if slots and row in self.numa_rows:
@@ -204,12 +204,14 @@ class NodeUsage:
         if ask.share is not None:
             part = int(self.parts_of(ask.share)[row])
             self._move_share(row, ask.gpu, slots.bit_length() - 1, now=-part, later=-part)
-            if self._shared[row].has(slots.bit_length() - 1):
+            if self._shared[row].has_shares(slots.bit_length() - 1):
                 slots = 0
         self.free_slots[row] |= slots
-        self._show(row)
+        self._show_row(row)
 
-    def release(self, row: int, ask: RequestVector, *, slots: int = 0, times: int = 1) -> None:
+    def release_later(
+        self, row: int, ask: RequestVector, *, slots: int = 0, times: int = 1
+    ) -> None:
         """What a pod there holds will be free; ``times=-1`` takes that back.
 
         Args:
@@ -222,9 +224,9 @@ class NodeUsage:
         if ask.share is not None and ask.gpu >= 0:
             self._release_share(row, ask.gpu, ask.share, slots=slots, times=times)
         self._split.add(row)
-        self._show(row)
+        self._show_row(row)
 
-    def reserve(self, row: int, ask: RequestVector, *, gpu: int = 0, times: int = 1) -> None:
+    def reserve_later(self, row: int, ask: RequestVector, *, gpu: int = 0, times: int = 1) -> None:
         """Promise room; ``times=-1`` takes the promise back.
 
         Args:
@@ -238,13 +240,13 @@ class NodeUsage:
             part = min(DEVICE, int(self.parts_of(ask.share)[row]))
             self._move_share(row, ask.gpu, gpu, now=0, later=part * times)
         self._split.add(row)
-        self._show(row)
+        self._show_row(row)
 
     def _move_share(self, row: int, column: int, gpu: int, *, now: int, later: int) -> None:
         shared = self._shared.get(row)
         if shared is None:
             shared = self._shared[row] = SharedGpus({})
-        opened, kept = shared.move(gpu, now=now, later=later)
+        opened, kept = shared.move_share(gpu, now=now, later=later)
         self._real[row, column] += DEVICE * opened
         if gpu < 0:
             self._reserved[row, column] += DEVICE * kept
@@ -264,7 +266,7 @@ class NodeUsage:
             return
         shared = self._shared.get(row)
         slot = slots.bit_length() - 1
-        if shared is not None and shared.has(slot):
+        if shared is not None and shared.has_shares(slot):
             part = share.of(gpu_memory_of_labels(self.nodes.nodes[row].labels)) or DEVICE
             self._move_share(row, column, slot, now=0, later=-part * times)
 
@@ -309,7 +311,7 @@ class NodeUsage:
         known = self._counted.setdefault(row, {})
         key = (part, column, self.later)
         if key not in known:
-            spare = self._spare(row, column)
+            spare = self._share_room(row, column)
             known[key] = self._shared[row].count(part, spare, later=self.later)
         return known[key]
 
@@ -330,9 +332,9 @@ class NodeUsage:
             shared, part = self._shared.get(row), int(parts[row])
             if shared is None:
                 continue
-            found = shared.best(part, self._spare(row, column), later=self.later)
+            found = shared.best_gpu(part, self._share_room(row, column), later=self.later)
             if found is not None:
-                left[index] = shared.left(found, later=self.later) - part
+                left[index] = shared.free_part(found, later=self.later) - part
 
     def gpu_to_join(self, row: int, ask: RequestVector) -> int | None:
         """The GPU of a row that such a share would join as one looks at it.
@@ -348,13 +350,13 @@ class NodeUsage:
             raise InvariantBroken(f"no GPU of {self.nodes.nodes[row].name} has room for a share")
         shared = self._shared.get(row) or SharedGpus({})
         part = int(self.parts_of(ask.share)[row])
-        found = shared.best(part, self._spare(row, ask.gpu), later=self.later)
+        found = shared.best_gpu(part, self._share_room(row, ask.gpu), later=self.later)
         return shared.next_unnamed_number() if found is None and self.later else found
 
     def openable_slots(self, row: int, ask: RequestVector) -> int:
         """Bitmask of the slots of a row that a share could open now."""
         shared = self._shared.get(row) or SharedGpus({})
-        return shared.unopened_slots(self._spare(row, ask.gpu))
+        return shared.unopened_slots(self._share_room(row, ask.gpu))
 
     def next_unnamed_gpu(self, row: int) -> int:
         """A number below zero for a GPU of a row that no promise opens yet."""
@@ -364,16 +366,16 @@ class NodeUsage:
     def shared_on(self, row: int) -> dict[int, int]:
         """What is taken of each slot of a row that has shares now, in thousandths."""
         shared = self._shared.get(row)
-        return dict(shared.taken()) if shared is not None else {}
+        return dict(shared.taken_parts()) if shared is not None else {}
 
-    def _spare(self, row: int, column: int) -> GpuShareRoom:
+    def _share_room(self, row: int, column: int) -> GpuShareRoom:
         offered = int(self.nodes.allocatable[row, column])
         later = self._real[row, column] - self._releasing[row, column] + self._reserved[row, column]
         return GpuShareRoom(
             slots=self.free_slots[row] & self.slot_range(row, shared_resource()),
             whole=max(0, offered - int(self.used[row, column])) // DEVICE,
             later=max(0, offered - int(later)) // DEVICE,
-            overcommitted=offered < int(self._seen(row)[column]),
+            overcommitted=offered < int(self._seen_usage(row)[column]),
         )
 
     # -- reading ---------------------------------------------------------------------------
@@ -398,8 +400,8 @@ class NodeUsage:
         shared = self._shared.get(row)
         if shared is not None:
             for index, number in enumerate(slot_numbers(slots)):
-                if shared.has(number):
-                    parts[index] = max(0, shared.left(number, later=False))
+                if shared.has_shares(number):
+                    parts[index] = max(0, shared.free_part(number, later=False))
         return parts
 
     def gpu_parts(self, gpu: str) -> Ints:
@@ -407,9 +409,9 @@ class NodeUsage:
         parts = self._gpu_parts.get(gpu)
         if parts is None:
             parts = self._gpu_parts[gpu] = FreeGpuParts(self, gpu)
-        return parts.free()
+        return parts.free_parts()
 
-    def free(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
+    def free_amounts(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
         """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
         if not isinstance(rows, slice) and len(rows) == 1:
             return self.free_on(rows[0], columns)[np.newaxis]

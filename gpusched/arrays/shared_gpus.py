@@ -52,7 +52,7 @@ class SharedGpus:
         """Whether now and later do."""
         return self._now != self._later
 
-    def move(self, key: int, *, now: int, later: int) -> tuple[int, int]:
+    def move_share(self, key: int, *, now: int, later: int) -> tuple[int, int]:
         """So much more is taken of a GPU.
 
         Returns:
@@ -60,18 +60,18 @@ class SharedGpus:
         """
         return _add(self._now, key, now), _add(self._later, key, later)
 
-    def left(self, key: int, *, later: bool) -> int:
+    def free_part(self, key: int, *, later: bool) -> int:
         """What another share could take of a GPU as one looks at it."""
         taken = self._later.get(key, 0)
         return DEVICE - (taken if later else max(taken, self._now.get(key, 0)))
 
-    def open(self, *, later: bool) -> list[int]:
+    def open_gpus(self, *, later: bool) -> list[int]:
         """GPUs with shares that others may join without taking one more from what is free later."""
         if later:
             return sorted(self._later)
         return sorted(key for key in self._now if key in self._later)
 
-    def taken(self) -> Iterator[tuple[int, int]]:
+    def taken_parts(self) -> Iterator[tuple[int, int]]:
         """Slots with shares now, and how much is taken of each."""
         yield from sorted(self._now.items())
 
@@ -79,17 +79,19 @@ class SharedGpus:
         """How many equal shares fit."""
         if spare.overcommitted:
             return 0
-        fits = sum(max(0, self.left(key, later=later)) // part for key in self.open(later=later))
+        fits = sum(
+            max(0, self.free_part(key, later=later)) // part for key in self.open_gpus(later=later)
+        )
         if later:
             return fits + spare.whole * (DEVICE // part)
-        fresh = self._fresh(spare)
+        fresh = self._count_fresh(spare)
         fits += fresh * (DEVICE // part)
         closing = sorted(
-            (self._left_of_closing(key) // part for key in self._closing()), reverse=True
+            (self._left_of_closing(key) // part for key in self._closing_gpus()), reverse=True
         )
         return fits + sum(closing[: max(0, spare.later - fresh)])
 
-    def best(self, part: int, spare: GpuShareRoom, *, later: bool) -> int | None:
+    def best_gpu(self, part: int, spare: GpuShareRoom, *, later: bool) -> int | None:
         """Which GPU of those with shares another one is to join; None for one of its own.
 
         The fullest that has room, then the lowest. A GPU that is to become free as a whole is
@@ -98,11 +100,11 @@ class SharedGpus:
         """
         if spare.overcommitted:
             return None
-        found = self._fullest(self.open(later=later), part, later=later)
+        found = self._fullest_gpu(self.open_gpus(later=later), part, later=later)
         if found is not None or later:
             return found
-        if spare.later > self._fresh(spare):
-            lefts = [(-self._left_of_closing(key), key) for key in self._closing()]
+        if spare.later > self._count_fresh(spare):
+            lefts = [(-self._left_of_closing(key), key) for key in self._closing_gpus()]
             if lefts and -min(lefts)[0] >= part:
                 return min(lefts)[1]
         return None
@@ -119,22 +121,22 @@ class SharedGpus:
         """A number for a GPU that a promise opens."""
         return min(0, *self._later) - 1 if self._later else -1
 
-    def has(self, key: int) -> bool:
+    def has_shares(self, key: int) -> bool:
         """Whether a GPU has shares now."""
         return key in self._now
 
-    def _fullest(self, keys: Iterable[int], part: int, *, later: bool) -> int | None:
-        lefts = [(self.left(key, later=later), key) for key in keys]
+    def _fullest_gpu(self, keys: Iterable[int], part: int, *, later: bool) -> int | None:
+        lefts = [(self.free_part(key, later=later), key) for key in keys]
         fitting = [each for each in lefts if each[0] >= part]
         return min(fitting)[1] if fitting else None
 
-    def _closing(self) -> list[int]:
+    def _closing_gpus(self) -> list[int]:
         return sorted(key for key in self._now if key not in self._later)
 
     def _left_of_closing(self, key: int) -> int:
         return max(0, DEVICE - self._now[key])
 
-    def _fresh(self, spare: GpuShareRoom) -> int:
+    def _count_fresh(self, spare: GpuShareRoom) -> int:
         return max(0, min(spare.whole, spare.later, self.unopened_slots(spare).bit_count()))
 
 

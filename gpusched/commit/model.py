@@ -91,11 +91,11 @@ class CommitState:
             stages=zeros, tries=zeros, calls=zeros, counts=(n, *(0 for _ in range(len(PodStage) - 1))),
         )  # fmt: skip
 
-    def stage(self, index: int) -> PodStage:
+    def stage_of_pod(self, index: int) -> PodStage:
         """Stage of the pod with this index."""
         return PodStage(self.stages[index])
 
-    def at(self, stage: PodStage) -> tuple[int, ...]:
+    def pods_at(self, stage: PodStage) -> tuple[int, ...]:
         """Indices of the pods at a stage."""
         return tuple(i for i, own in enumerate(self.stages) if own == stage)
 

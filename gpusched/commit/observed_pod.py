@@ -41,7 +41,7 @@ class ObservedPod:
     deleting: bool
     gated: bool
 
-    def verdict(self, bind: PodBind, *, plan: str, fence: str) -> BindingVerdict:
+    def binding_verdict(self, bind: PodBind, *, plan: str, fence: str) -> BindingVerdict:
         """What this means for ``bind``.
 
         Plans are functions of the cluster, so a successor's may be equal to ours, its id too:
@@ -71,7 +71,7 @@ class ObservedPodGroup:
     generation: int
     deleting: bool
 
-    def change(self, gang: GangBind) -> str:
+    def change_since(self, gang: GangBind) -> str:
         """What changed since ``gang`` was decided, as a clause; empty for nothing."""
         if self.uid != gang.uid:
             return "it was deleted and made again"

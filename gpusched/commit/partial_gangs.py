@@ -33,7 +33,7 @@ class PartialGangs:
         self._in_part: set[UID] = set()
         """Gangs that were bound in part when they were looked at last, and not whole before."""
 
-    def find(
+    def find_partial(
         self,
         gangs: Iterable[Gang],
         is_committed: Callable[[GangKey], bool],

@@ -131,12 +131,12 @@ def allocate(
         inventory, usage, node, claims, alike=alike, steps_max=steps_max, listed=listed
     )
     if nodes:
-        search.confine(nodes)
+        search.confine_claims(nodes)
     try:
         found = search.run()
         if found and near:
             search.move_together()
-        given = search.given() if found else ()
+        given = search.given_devices() if found else ()
     except _ClaimFault as why:
         return Allocation(outcome=AllocationOutcome.ERROR, message=str(why), steps=search.steps)
     except _OutOfSteps:
@@ -152,7 +152,7 @@ def allocate(
             for its_node, each, settings in zip(
                 [NodeDevices(each.node, node.pools) for each in nodes] or [node] * len(claims),
                 given,
-                search.configs(),
+                search.driver_configs(),
                 strict=True,
             )
         ),
@@ -217,7 +217,7 @@ class _Search:
         self._reached: list[frozenset[DeviceId]] = []
         """For each claim the devices that its node reaches; empty where all reach all."""
 
-    def confine(self, nodes: Sequence[NodeDevices]) -> None:
+    def confine_claims(self, nodes: Sequence[NodeDevices]) -> None:
         """Let each claim have devices that its own node reaches alone."""
         reached = {each.node: frozenset([device.id for device, _ in each.usable]) for each in nodes}
         self._reached = [reached[each.node] for each in nodes]
@@ -242,7 +242,7 @@ class _Search:
         self.ranks = sum(rank for chosen in self._chosen for rank, _ in chosen)
         return True
 
-    def given(self) -> tuple[tuple[GivenDevice, ...], ...]:
+    def given_devices(self) -> tuple[tuple[GivenDevice, ...], ...]:
         """What each claim was given, once ``run`` has found it; of a request in the node's order."""
         found: list[dict[str, list[GivenDevice]]] = [{} for _ in self._claims]
         for each in self._taken:
@@ -257,7 +257,7 @@ class _Search:
             for of_claim in found
         )
 
-    def configs(self) -> tuple[tuple[AllocatedConfig, ...], ...]:
+    def driver_configs(self) -> tuple[tuple[AllocatedConfig, ...], ...]:
         """Settings for the drivers of what each claim was given."""
         return tuple(
             claim.configs([each for _, each in chosen], self._inventory.classes)
@@ -292,11 +292,11 @@ class _Search:
         for selectors, count in needed.items():
             room = 0
             for each in self._candidates:
-                answer = each.device.selected(selectors)
+                answer = each.device.matches_selectors(selectors)
                 if isinstance(answer, Mismatch) or (answer and each.device.device.shareable):
                     room = count  # what the search comes to first decides
                     break
-                room += bool(answer) and self._usage.holding(each.device.id) is None
+                room += bool(answer) and self._usage.find_holding(each.device.id) is None
             if room < count:
                 return False
         return True
@@ -343,7 +343,7 @@ class _Search:
             if key in tried:
                 continue
             tried.add(key)
-            if not self._take(claim, chosen, candidate):
+            if not self._take_device(claim, chosen, candidate):
                 continue
             if request == 0 and left == chosen.request.count:
                 self._first[claim] = candidate.number
@@ -373,7 +373,7 @@ class _Search:
             each
             for each in self._candidates
             if self._is_selected(each, chosen)
-            and self._consumed(each.device, chosen, {}) is not None
+            and self._consumed_capacities(each.device, chosen, {}) is not None
         ]
         if len(found) > RESULTS_MAX:
             raise _ClaimFault(
@@ -389,11 +389,11 @@ class _Search:
             return False
         before = len(self._taken)
         for candidate in wanted:
-            held = not chosen.must or candidate.device.selected(chosen.must) is True
+            held = not chosen.must or candidate.device.matches_selectors(chosen.must) is True
             if (
                 not held
                 or self._is_in_use(candidate, chosen, claim)
-                or not self._take(claim, chosen, candidate, must=True)
+                or not self._take_device(claim, chosen, candidate, must=True)
             ):
                 break
         else:
@@ -404,7 +404,7 @@ class _Search:
         return False
 
     def _is_selected(self, candidate: Candidate, chosen: ReadyRequest) -> bool:
-        answer = candidate.device.selected(chosen.selectors)
+        answer = candidate.device.matches_selectors(chosen.selectors)
         if isinstance(answer, Mismatch):
             pool = candidate.device.id
             raise _ClaimFault(
@@ -414,7 +414,7 @@ class _Search:
 
     def _is_in_use(self, candidate: Candidate, chosen: ReadyRequest, claim: int) -> bool:
         device = candidate.device
-        held = self._usage.holding(device.id)
+        held = self._usage.find_holding(device.id)
         shareable = device.device.shareable
         if not (shareable or self._administers):
             return held is not None
@@ -430,13 +430,13 @@ class _Search:
 
     def _state_of(self, candidate: Candidate) -> object:
         """What is taken of a device, as far as it tells equal ones apart."""
-        held = self._usage.holding(candidate.device.id)
+        held = self._usage.find_holding(candidate.device.id)
         if held is None:
             return None
         return (held.whole, held.shares, tuple(sorted(held.consumed.items())))
 
     # -- one device --------------------------------------------------------------------------
-    def _take(
+    def _take_device(
         self, claim: int, chosen: ReadyRequest, candidate: Candidate, *, must: bool = False
     ) -> bool:
         self.steps += 1
@@ -448,10 +448,12 @@ class _Search:
                 each.tolerates(taint) for each in request.tolerations
             ):
                 return False
-        consumed = self._consumed(device, chosen, self._administered(claim, device))
+        consumed = self._consumed_capacities(
+            device, chosen, self._administered_capacities(claim, device)
+        )
         if consumed is None or not self._has_counters(candidate, admin=request.admin):
             return False
-        narrowed = self._narrow(claim, chosen, device)
+        narrowed = self._narrow_values(claim, chosen, device)
         if narrowed is None:
             if must:
                 raise _ClaimFault(
@@ -482,10 +484,10 @@ class _Search:
                 self._states[last.claim][number] = before
             else:
                 self._distinct[last.claim][number].subtract(
-                    device.compared(rules[number].distinct) or ()
+                    device.compared_values(rules[number].distinct) or ()
                 )
 
-    def _narrow(
+    def _narrow_values(
         self, claim: int, chosen: ReadyRequest, device: PoolDevice
     ) -> list[tuple[int, frozenset[object] | None]] | None:
         """Apply the constraints that are about a request; None where the device breaks one."""
@@ -494,7 +496,7 @@ class _Search:
         changes: list[tuple[int, frozenset[object]]] = []
         for number in chosen.constraints:
             rule = rules[number]
-            values = device.compared(rule.match or rule.distinct)
+            values = device.compared_values(rule.match or rule.distinct)
             if not values:
                 return None
             if rule.match:
@@ -517,17 +519,17 @@ class _Search:
 
     def _has_counters(self, candidate: Candidate, *, admin: bool) -> bool:
         """Whether the pool's counters suffice for a device that is not in use yet."""
-        held = self._usage.holding(candidate.device.id)
+        held = self._usage.find_holding(candidate.device.id)
         if held is not None and not admin:
             return True  # a share of a device that consumes its counters already
         pool = candidate.pool
         return all(
-            self._usage.counter(*place) + self._admin[place] + amount
+            self._usage.consumed_counter(*place) + self._admin[place] + amount
             <= pool.counters[place[1], place[2]]
             for place, amount in _counters_of(candidate)
         )
 
-    def _administered(self, claim: int, device: PoolDevice) -> Counter[str]:
+    def _administered_capacities(self, claim: int, device: PoolDevice) -> Counter[str]:
         """Capacities of a device that a claim's requests for administration take, in billionths."""
         found: Counter[str] = Counter()
         for each in self._taken if self._administers else ():
@@ -535,7 +537,7 @@ class _Search:
                 found.update(dict(each.consumed) if each.candidate.device is device else ())
         return found
 
-    def _consumed(
+    def _consumed_capacities(
         self, device: PoolDevice, chosen: ReadyRequest, administered: Mapping[str, int]
     ) -> tuple[tuple[str, int], ...] | None:
         """What a share takes of the device's capacities; None where they do not suffice."""
@@ -550,7 +552,7 @@ class _Search:
         if not content.shareable:
             fits = all(asked.get(each.name, 0) <= each.amount for each in content.capacities)
             return () if fits else None
-        held = self._usage.holding(device.id) or DeviceHolding()
+        held = self._usage.find_holding(device.id) or DeviceHolding()
         found = []
         for each in content.capacities:
             amount = share_of_capacity(each.amount, each.policy, asked.get(each.name))

@@ -80,10 +80,12 @@ def count_pods(
         return PodCount(max(0, most))
 
     others = [claim for own in beside for claim in own]
-    places = _interchangeable(beside)
+    places = _equal_pods(beside)
 
     def outcome(pods: int) -> Allocation:
-        alike = [each + len(others) if each >= 0 else -1 for each in _alike(len(claims), pods)]
+        alike = [
+            each + len(others) if each >= 0 else -1 for each in _equal_claims(len(claims), pods)
+        ]
         return allocate(
             inventory,
             usage,
@@ -127,7 +129,9 @@ def allocate_together(
     claims = [each for _, own in pods for each in own]
     nodes = [node for node, own in pods for _ in own]
     alike = _alike_pods([(node.node, own) for node, own in pods])
-    return allocate(inventory, usage, _union(nodes), claims, alike=alike, near=False, nodes=nodes)
+    return allocate(
+        inventory, usage, _union_of_nodes(nodes), claims, alike=alike, near=False, nodes=nodes
+    )
 
 
 def allocate_on_node(
@@ -193,7 +197,7 @@ def _alike_pods(pods: Sequence[tuple[str, Sequence[ReadyClaim]]]) -> list[int]:
     return alike
 
 
-def _union(nodes: Sequence[NodeDevices]) -> NodeDevices:
+def _union_of_nodes(nodes: Sequence[NodeDevices]) -> NodeDevices:
     """All that some nodes reach, each device once."""
     pools: dict[PoolId, tuple[Pool, dict[str, PoolDevice]]] = {}
     for node in {each.node: each for each in nodes}.values():
@@ -225,22 +229,22 @@ def most_by_devices(
         most: pods that are asked about.
         beside: claims of each of other pods that are served, too.
     """
-    needed = _needed(claims)
-    others = _needed([claim for own in beside for claim in own])
+    needed = _count_needed(claims)
+    others = _count_needed([claim for own in beside for claim in own])
     for selectors, count in needed.items():
         free = -others[selectors]
         for part in node.pools:
             for device in part.devices:
-                if device.selected(selectors) is not False:
+                if device.matches_selectors(selectors) is not False:
                     if device.device.shareable:
                         free = most * count
                         break
-                    free += usage.holding(device.id) is None
+                    free += usage.find_holding(device.id) is None
         most = min(most, max(0, free) // max(1, count))
     return most
 
 
-def _needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[str, ...]]:
+def _count_needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[str, ...]]:
     """Devices that requests without an alternative need at least, by their selectors."""
     needed: Counter[tuple[str, ...]] = Counter()
     for claim in claims:
@@ -252,7 +256,7 @@ def _needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[str, ...]]:
     return needed
 
 
-def mixes(
+def maximal_counts(
     inventory: DeviceInventory,
     usage: DeviceUsage,
     node: NodeDevices,
@@ -289,7 +293,8 @@ def mixes(
             alike = [-1] * len(claims)
             for kind, pods in zip(kinds, counts, strict=True):
                 alike += [
-                    each + len(claims) if each >= 0 else -1 for each in _alike(len(kind), pods)
+                    each + len(claims) if each >= 0 else -1
+                    for each in _equal_claims(len(kind), pods)
                 ]
                 claims += list(kind) * pods
             tried = allocate(
@@ -313,10 +318,10 @@ def mixes(
                 extend(counts)
 
     extend(())
-    return tuple(sorted(_maximal(found)))
+    return tuple(sorted(_keep_maximal(found)))
 
 
-def _maximal(counts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _keep_maximal(counts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [
         each
         for each in counts
@@ -327,7 +332,7 @@ def _maximal(counts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     ]
 
 
-def _alike(claims: int, pods: int) -> list[int]:
+def _equal_claims(claims: int, pods: int) -> list[int]:
     """For the first claim of each pod the first claim of the pod before it."""
     found = [-1] * (claims * pods)
     for pod in range(1, pods if claims else 0):
@@ -335,7 +340,7 @@ def _alike(claims: int, pods: int) -> list[int]:
     return found
 
 
-def _interchangeable(pods: Sequence[Sequence[ReadyClaim]]) -> list[int]:
+def _equal_pods(pods: Sequence[Sequence[ReadyClaim]]) -> list[int]:
     """For the first claim of each pod the first claim of an earlier one with equal claims."""
     found: list[int] = []
     last: dict[Hashable, int] = {}
@@ -455,8 +460,8 @@ class DeviceAnswers:
             return None
         taken = []
         for part in node.pools:
-            used = usage.pool(part.pool.id)
-            taken.append(None if used is None else used.state(part))
+            used = usage.find_pool(part.pool.id)
+            taken.append(None if used is None else used.state_key(part))
         return kind, tuple(taken)
 
     def known_count(

@@ -55,7 +55,7 @@ class PoolDevice:
     Attributes:
         reach: nodes from which it can be used.
         taints: of the slice and of rules.
-        kinds: numbers of what searches saw of it, see ``DeviceInventory.kind``.
+        kinds: numbers of what searches saw of it, see ``DeviceInventory.kind_number``.
         locality: where it is inside the node, once asked for; see ``nearness.locality_of``.
     """
 
@@ -74,14 +74,14 @@ class PoolDevice:
             self._frame = frame_of(self.device)
         return self._frame
 
-    def compared(self, attribute: str) -> frozenset[object] | None:
+    def compared_values(self, attribute: str) -> frozenset[object] | None:
         """Values of an attribute, a list's elements each; None where the device lacks it."""
         place = self.frame.places.get(attribute)
         return None if place is None else _compared_values(self.device.attributes[place][1])
 
-    def selected(self, selectors: tuple[str, ...]) -> bool | Mismatch:
+    def matches_selectors(self, selectors: tuple[str, ...]) -> bool | Mismatch:
         """Whether all of these CEL expressions hold for it; the first that has no value ends it."""
-        return self.frame.verdict(selectors, self.device, self.id.driver)
+        return self.frame.selector_verdict(selectors, self.device, self.id.driver)
 
 
 def _compared_values(value: AttributeValue) -> frozenset[object]:
@@ -155,7 +155,7 @@ class NodeDevices:
         node: its name.
         pools: those without binding conditions first, then by driver and name.
         kinds: numbers of what claims see of them, see ``node_signature``.
-        selections: what selectors say of them, see ``DeviceInventory.select``.
+        selections: what selectors say of them, see ``DeviceInventory.select_devices``.
         matching: those that requests match and tolerate, by what the requests look at.
         slots: of its whole GPUs by device, with the names of GPU resources that they depend on; None
             until they are asked for.
@@ -199,7 +199,7 @@ class NodeDevices:
             )
         return self._listed
 
-    def find(self, key: DeviceId) -> PoolDevice | None:
+    def find_device(self, key: DeviceId) -> PoolDevice | None:
         """The device of this id, None where the node does not reach it."""
         for part in self.pools:
             if part.pool.id == key[:2]:
@@ -240,7 +240,7 @@ class KindNumbers:
             self.same.clear()
         self.same[content] = number
 
-    def number(self, content: Hashable) -> int:
+    def number_content(self, content: Hashable) -> int:
         """The number of a content."""
         known = self._known.get(content)
         if known is None:
@@ -283,7 +283,7 @@ class DeviceInventory:
             else:
                 self._wide.setdefault(key, []).append(each)
         self._of_node: dict[str, tuple[Mapping[str, str], NodeDevices]] = {}
-        self._of_node_before = {} if before is None else before.nodes()
+        self._of_node_before = {} if before is None else before.asked_nodes()
         self._by_name: dict[tuple[str, str], dict[str, Device]] = {}
         self.kind_numbers: KindNumbers = KindNumbers() if before is None else before.kind_numbers
         """Shared by all inventories that follow each other, as are the devices with the numbers."""
@@ -293,33 +293,33 @@ class DeviceInventory:
         known = self._of_node.get(node)
         if known is not None and (known[0] is labels or not self._wide or known[0] == labels):
             return known[1]
-        found = self._reachable(node, labels)
+        found = self._reachable_devices(node, labels)
         _, before = self._of_node_before.get(node, (labels, None))
         if before is not None and found.is_same(before):
             found = before  # with what was found out about it
         self._of_node[node] = (labels, found)
         return found
 
-    def nodes(self) -> dict[str, tuple[Mapping[str, str], NodeDevices]]:
+    def asked_nodes(self) -> dict[str, tuple[Mapping[str, str], NodeDevices]]:
         """Devices of nodes that were asked for, each with the labels that the node had."""
         return self._of_node
 
-    def select(self, node: NodeDevices, selectors: tuple[str, ...]) -> Selection:
+    def select_devices(self, node: NodeDevices, selectors: tuple[str, ...]) -> Selection:
         """What selectors say of a node's devices; asked once for nodes of which claims see the same."""
         known = node.selections.get(selectors)
         if known is None:
             if len(node.selections) >= REMEMBERED_MAX:
                 node.selections.clear()
-            known = node.selections[selectors] = self._select(node, selectors)
+            known = node.selections[selectors] = self._ask_selectors(node, selectors)
         return known
 
-    def _select(self, node: NodeDevices, selectors: tuple[str, ...]) -> Selection:
+    def _ask_selectors(self, node: NodeDevices, selectors: tuple[str, ...]) -> Selection:
         numbers = [number for looked_at, number in node.kinds.items() if selectors in looked_at[0]]
         for number in numbers:
             shared = self.kind_numbers.selections.get((number, selectors))
             if shared is not None:
                 return shared
-        verdicts = [device.selected(selectors) for device, _ in node.listed]
+        verdicts = [device.matches_selectors(selectors) for device, _ in node.listed]
         made = Selection(
             tuple([place for place, each in enumerate(verdicts) if each is True]),
             tuple(
@@ -330,18 +330,18 @@ class DeviceInventory:
             self.kind_numbers.note_selection(number, selectors, made)
         return made
 
-    def kind(self, device: PoolDevice, looked_at: LookedAt) -> int:
+    def kind_number(self, device: PoolDevice, looked_at: LookedAt) -> int:
         """A number that devices share which are the same to claims, but for their names and pools."""
         if device.kinds is None or len(device.kinds) >= REMEMBERED_MAX:
             device.kinds = {}
         known = device.kinds.get(looked_at)
         if known is None:
-            known = device.kinds[looked_at] = self.kind_numbers.number(
+            known = device.kinds[looked_at] = self.kind_numbers.number_content(
                 device_content(device, looked_at)
             )
         return known
 
-    def device(self, key: tuple[str, str, str]) -> Device | None:
+    def find_device(self, key: tuple[str, str, str]) -> Device | None:
         """The device as the newest slice has it; None where no slice has it."""
         devices = self._by_name.get(key[:2])
         if devices is None:
@@ -353,7 +353,7 @@ class DeviceInventory:
                     devices.setdefault(each.name, each)
         return devices.get(key[2])
 
-    def _reachable(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
+    def _reachable_devices(self, node: str, labels: Mapping[str, str]) -> NodeDevices:
         of_pool = {key: list(slices) for key, slices in self._local.get(node, {}).items()}
         for key, slices in self._wide.items():
             for each in slices:
@@ -361,7 +361,7 @@ class DeviceInventory:
                     of_pool.setdefault(key, []).append(each)
         found = []
         for key in sorted(of_pool):
-            pool = self._pool(key, of_pool[key])
+            pool = self._build_pool(key, of_pool[key])
             devices = tuple(
                 each for each in pool.devices if node_is_reached(each.reach, node, labels)
             )
@@ -369,7 +369,7 @@ class DeviceInventory:
         found.sort(key=lambda each: each.pool.binding)
         return NodeDevices(node, tuple(found))
 
-    def _pool(self, key: PoolId, slices: Sequence[ResourceSlice]) -> Pool:
+    def _build_pool(self, key: PoolId, slices: Sequence[ResourceSlice]) -> Pool:
         names = (key, tuple(sorted(each.name for each in slices)))
         made = self.made_pools.get(names)
         if made is None:
@@ -461,7 +461,7 @@ def _make_pool(
     told = next((each.slices for each in current if id(each) in here and each.devices), 0)
     complete = len(current) == (told or max(counts)) and (bool(told) or len(counts) == 1)
     # What is missing of a pool that is not complete may be what contradicts nothing.
-    fault = _contradiction(current, counters) if complete else ""
+    fault = _pool_error(current, counters) if complete else ""
     pool = Pool(
         id=key,
         generation=newest,
@@ -485,8 +485,8 @@ def device_content(device: PoolDevice, looked_at: LookedAt) -> Hashable:
     content = device.device
     return (
         device.id.driver,
-        tuple([device.selected(each) for each in selectors]),
-        tuple([device.compared(name) for name in compared]),
+        tuple([device.matches_selectors(each) for each in selectors]),
+        tuple([device.compared_values(name) for name in compared]),
         content.capacities,
         content.consumes,
         device.taints,
@@ -496,7 +496,7 @@ def device_content(device: PoolDevice, looked_at: LookedAt) -> Hashable:
     )
 
 
-def _contradiction(slices: Sequence[ResourceSlice], counters: Mapping[tuple[str, str], int]) -> str:
+def _pool_error(slices: Sequence[ResourceSlice], counters: Mapping[tuple[str, str], int]) -> str:
     """Why a complete pool cannot be used, empty where it can."""
     sets: set[str] = set()
     devices: set[str] = set()
@@ -532,6 +532,6 @@ def _rule_taints(
         return False
     if rule.device_class:
         found = classes.get(rule.device_class)
-        if found is None or device.selected(found.selectors) is not True:
+        if found is None or device.matches_selectors(found.selectors) is not True:
             return False
-    return not rule.selectors or device.selected(rule.selectors) is True
+    return not rule.selectors or device.matches_selectors(rule.selectors) is True

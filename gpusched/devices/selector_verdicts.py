@@ -98,7 +98,9 @@ class AttributeFrame:
             known = self._read_places[looked_at] = tuple(sorted(read))
         return known
 
-    def verdict(self, selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:
+    def selector_verdict(
+        self, selectors: tuple[str, ...], device: Device, driver: str
+    ) -> bool | Mismatch:
         """Whether all of these CEL expressions hold for a device; the first without a value ends it."""
         plan = self._plans.get(selectors)
         if plan is None:
@@ -111,7 +113,7 @@ class AttributeFrame:
             tuple([attributes[place][1] for place in plan.places]),
             device.capacities if plan.capacities is None else _amounts(plan.capacities, device),
             device.shareable,
-            self._fault(attributes) if self._doubtful else "",
+            self._frame_error(attributes) if self._doubtful else "",
         )
         known = plan.verdicts.get(key)
         if known is None:
@@ -127,7 +129,7 @@ class AttributeFrame:
         found = tuple(place for name, place in self.places.items() if name in reads.attributes)
         return _Plan(found, reads.capacities, _domains(reads.attributes) & _domains(self._names))
 
-    def _fault(self, attributes: Sequence[tuple[str, AttributeValue]]) -> str:
+    def _frame_error(self, attributes: Sequence[tuple[str, AttributeValue]]) -> str:
         """Why no expression can be evaluated with these attributes, empty where all can."""
         key = tuple([attributes[place][1] for place in self._doubtful])
         known = self._faults.get(key)
@@ -148,7 +150,7 @@ class AttributeFrame:
             shareable=device.shareable,
             domains=(plan.domains, _domains(each.name for each in device.capacities)),
         )
-        return attrs.evolve(made, fault=self._fault(device.attributes))
+        return attrs.evolve(made, fault=self._frame_error(device.attributes))
 
 
 def frame_of(device: Device) -> AttributeFrame:
@@ -158,7 +160,7 @@ def frame_of(device: Device) -> AttributeFrame:
 
 def selector_verdict(selectors: tuple[str, ...], device: Device, driver: str) -> bool | Mismatch:
     """Whether all of these CEL expressions hold for a device; the first without a value ends it."""
-    return frame_of(device).verdict(selectors, device, driver)
+    return frame_of(device).selector_verdict(selectors, device, driver)
 
 
 @lru_cache(maxsize=_FRAMES_MAX)

@@ -16,7 +16,7 @@ from gpusched.devices.inventory import DeviceId, PoolId, ReachablePool
 class KnownDevices(Protocol):
     """Devices by their ids."""
 
-    def device(self, key: tuple[str, str, str]) -> Device | None:
+    def find_device(self, key: tuple[str, str, str]) -> Device | None:
         """The device, None where nobody publishes it."""
 
 
@@ -81,7 +81,7 @@ class PoolUsage:
         """The same, to be changed apart."""
         return PoolUsage(dict(self.holdings), dict(self.counters), dict(self.consumes))
 
-    def state(self, part: ReachablePool) -> Hashable:
+    def state_key(self, part: ReachablePool) -> Hashable:
         """What is taken, with places of devices in the part of the pool instead of their names."""
         known = self._state
         if known is None or known[0] is not part:
@@ -94,7 +94,7 @@ class PoolUsage:
             known = self._state = (part, (tuple(held), counters))
         return known[1]
 
-    def replace(self, name: str, holding: DeviceHolding) -> None:
+    def replace_holding(self, name: str, holding: DeviceHolding) -> None:
         """Another holding of one device."""
         self._state = None
         if holding.is_free:
@@ -102,7 +102,7 @@ class PoolUsage:
         else:
             self.holdings[name] = holding
 
-    def consume(self, parts: Iterable[tuple[str, str, int]], times: int) -> None:
+    def consume_counters(self, parts: Iterable[tuple[str, str, int]], times: int) -> None:
         """Take amounts of the counters, or give them back."""
         for counter_set, name, amount in parts:
             place = (counter_set, name)
@@ -137,22 +137,22 @@ class DeviceUsage:
         self._own.clear()
         return made
 
-    def pool(self, key: PoolId) -> PoolUsage | None:
+    def find_pool(self, key: PoolId) -> PoolUsage | None:
         """What is taken of a pool, None where nothing is."""
         found = self._pools.get(key)
         return found if found is not None and found.holdings else None
 
-    def holding(self, device: DeviceId) -> DeviceHolding | None:
+    def find_holding(self, device: DeviceId) -> DeviceHolding | None:
         """What is taken of a device, None for nothing."""
         pool = self._pools.get(device[:2])
         return None if pool is None else pool.holdings.get(device[2])
 
-    def counter(self, pool: PoolId, counter_set: str, name: str) -> int:
+    def consumed_counter(self, pool: PoolId, counter_set: str, name: str) -> int:
         """What devices in use consume of a counter, billionths."""
         found = self._pools.get(pool)
         return 0 if found is None else found.counters.get((counter_set, name), 0)
 
-    def devices(self) -> Iterator[DeviceId]:
+    def taken_devices(self) -> Iterator[DeviceId]:
         """Devices of which anything is taken, in any order."""
         for (driver, pool), used in self._pools.items():
             for name in used.holdings:
@@ -180,12 +180,12 @@ class DeviceUsage:
         if not share:
             self._add_whole(key, times)
             return
-        pool = self._changeable(key[:2])
+        pool = self._changeable_pool(key[:2])
         before = pool.holdings.get(key[2], _FREE)
         self._replace(pool, key, before, before.with_share(consumed, times))
 
     def _add_whole(self, key: tuple[str, str, str], times: int) -> None:
-        pool = self._changeable(key[:2])
+        pool = self._changeable_pool(key[:2])
         before = pool.holdings.get(key[2], _FREE)
         if before is _FREE and times == 1:
             after = _TAKEN
@@ -203,16 +203,16 @@ class DeviceUsage:
         after: DeviceHolding,
     ) -> None:
         name = key[2]
-        pool.replace(name, after)
+        pool.replace_holding(name, after)
         if before is _FREE:
-            device = self._inventory.device(key)
+            device = self._inventory.find_device(key)
             if device is not None and device.consumes:
                 parts = pool.consumes[name] = _consumed_parts(device)
-                pool.consume(parts, 1)
+                pool.consume_counters(parts, 1)
         elif pool.consumes and after.is_free and name in pool.consumes:
-            pool.consume(pool.consumes.pop(name), -1)
+            pool.consume_counters(pool.consumes.pop(name), -1)
 
-    def _changeable(self, key: tuple[str, str]) -> PoolUsage:
+    def _changeable_pool(self, key: tuple[str, str]) -> PoolUsage:
         found = self._pools.get(key)
         if found is None:
             found = self._pools[key] = PoolUsage()
@@ -241,7 +241,7 @@ class _Published:
             for device in part.devices
         }
 
-    def device(self, key: tuple[str, str, str]) -> Device | None:
+    def find_device(self, key: tuple[str, str, str]) -> Device | None:
         return self._devices.get(key)
 
 
@@ -265,9 +265,9 @@ def overbooked_devices(
         if claim.allocation is not None:
             usage.add(each for each in claim.allocation.devices if each.pool == pool.pool)
     found = set()
-    for key in usage.devices():
-        held = usage.holding(key)
-        if held is not None and _is_overbooked(published.device(key), held):
+    for key in usage.taken_devices():
+        held = usage.find_holding(key)
+        if held is not None and _is_overbooked(published.find_device(key), held):
             found.add(key)
     counters = {
         (counter_set.name, name): amount
@@ -275,9 +275,15 @@ def overbooked_devices(
         for counter_set in part.counters
         for name, amount in counter_set.counters
     }
-    short = {place for place, amount in counters.items() if usage.counter(pool, *place) > amount}
+    short = {
+        place for place, amount in counters.items() if usage.consumed_counter(pool, *place) > amount
+    }
     if short:
-        found.update(key for key in usage.devices() if _consumes(published.device(key), short))
+        found.update(
+            key
+            for key in usage.taken_devices()
+            if _consumes_counters(published.find_device(key), short)
+        )
     return frozenset(found)
 
 
@@ -290,7 +296,7 @@ def _is_overbooked(device: Device | None, held: DeviceHolding) -> bool:
     return any(amount > amounts.get(name, 0) for name, amount in held.consumed.items())
 
 
-def _consumes(device: Device | None, counters: set[tuple[str, str]]) -> bool:
+def _consumes_counters(device: Device | None, counters: set[tuple[str, str]]) -> bool:
     return device is not None and any(
         (part.name, name) in counters for part in device.consumes for name, _ in part.counters
     )

@@ -52,7 +52,7 @@ Step = tuple[LeaseState, tuple[Effect, ...]]
 
 @attrs.frozen(kw_only=True)
 class LeaseMachine:
-    """The machine's constants and its ``step``.
+    """The machine's constants and its ``advance_lease``.
 
     Attributes:
         identity: of this process alone, new at each start.
@@ -63,7 +63,7 @@ class LeaseMachine:
     timing: LeaseTiming
     create_if_missing: bool = False
 
-    def first(self, now: ClockReading) -> LeaseState:
+    def first_state(self, now: ClockReading) -> LeaseState:
         """The state of a process that just started."""
         return LeaseState(phase=LeasePhase.STANDBY, next_at=now.mono)
 
@@ -74,17 +74,19 @@ class LeaseMachine:
     def may_act(self, state: LeaseState, now: ClockReading, needs_s: float) -> bool:
         """Whether a call that may last ``needs_s`` seconds can begin now."""
         return (
-            state.phase in LEADER and not state.doubtful and state.valid_until.left(now) > needs_s
+            state.phase in LEADER
+            and not state.doubtful
+            and state.valid_until.seconds_left(now) > needs_s
         )
 
-    def step(self, state: LeaseState, event: Event) -> Step:
+    def advance_lease(self, state: LeaseState, event: Event) -> Step:
         """The one transition function; total but for events the shell must never send.
 
         Raises:
             InvariantBroken: an answer came although no call was under way.
         """
-        if state.phase in LEADER and state.valid_until.left(event.at) <= 0:
-            return self._lost(
+        if state.phase in LEADER and state.valid_until.seconds_left(event.at) <= 0:
+            return self._lose_lease(
                 state, f"the lease was not renewed within {self.timing.deadline_s:g} s"
             )
         state, effects = self._dispatch(state, event)
@@ -96,34 +98,34 @@ class LeaseMachine:
     def _dispatch(self, state: LeaseState, event: Event) -> Step:
         match event:
             case TimerFired():
-                return self._tick(state, event.at)
+                return self._on_tick(state, event.at)
             case StopRequested():
                 return attrs.evolve(state, stopping=True), ()
             case LeaseDoubted():
-                return self._doubted(state, event.at)
+                return self._on_doubted(state, event.at)
             case LeaseSeen():
-                return self._seen(state, event)
+                return self._on_seen(state, event)
             case LeaseWritten():
-                return self._written(state, event)
+                return self._on_written(state, event)
             case LeaseRefused():
-                return self._refused(state, event)
+                return self._on_refused(state, event)
             case LeaseMissing():
-                return self._missing(state, event)
+                return self._on_missing(state, event)
             case LeaseCallFailed():
-                return self._failed(state, event)
+                return self._on_failed(state, event)
 
     # -- what the shell does on its own -----------------------------------------------------
 
-    def _tick(self, state: LeaseState, at: ClockReading) -> Step:
+    def _on_tick(self, state: LeaseState, at: ClockReading) -> Step:
         if state.phase not in {LeasePhase.STANDBY, LeasePhase.LEADING} or at.mono < state.next_at:
             return state, ()
         if state.phase is LeasePhase.STANDBY:
-            return self._call(state, at, phase=LeasePhase.READING, op=LeaseOperation.READ)
+            return self._send_write(state, at, phase=LeasePhase.READING, op=LeaseOperation.READ)
         if state.read_first:
-            return self._call(state, at, phase=LeasePhase.CHECKING, op=LeaseOperation.READ)
-        return self._renew(state, at)
+            return self._send_write(state, at, phase=LeasePhase.CHECKING, op=LeaseOperation.READ)
+        return self._renew_lease(state, at)
 
-    def _doubted(self, state: LeaseState, at: ClockReading) -> Step:
+    def _on_doubted(self, state: LeaseState, at: ClockReading) -> Step:
         if state.phase not in LEADER:
             return state, ()
         next_at = at.mono if state.phase is LeasePhase.LEADING else state.next_at
@@ -133,14 +135,14 @@ class LeaseMachine:
         if state.phase is LeasePhase.STANDBY:
             return attrs.evolve(state, phase=LeasePhase.ENDED, why="stopped"), ()
         assert state.record is not None
-        state, effects = self._call(
+        state, effects = self._send_write(
             state, at, phase=LeasePhase.RELEASING, op=LeaseOperation.RELEASE, record=state.record
         )
         return state, (StepDown("stopped"), *effects)
 
     # -- answers ----------------------------------------------------------------------------
 
-    def _seen(self, state: LeaseState, event: LeaseSeen) -> Step:
+    def _on_seen(self, state: LeaseState, event: LeaseSeen) -> Step:
         record, at = event.record, event.at
         if state.phase is LeasePhase.CHECKING:
             if record.holder == self.identity and record.transitions == state.transitions:
@@ -151,8 +153,8 @@ class LeaseMachine:
                         state, phase=LeasePhase.LEADING, read_first=True, next_at=next_at
                     )
                     return state, ()
-                return self._renew(attrs.evolve(state, record=record), at)
-            return self._lost(state, f'the lease is held by "{record.holder or "nobody"}"')
+                return self._renew_lease(attrs.evolve(state, record=record), at)
+            return self._lose_lease(state, f'the lease is held by "{record.holder or "nobody"}"')
         if state.phase is not LeasePhase.READING:
             raise _impossible(state, event)
         if record != state.record:
@@ -160,18 +162,20 @@ class LeaseMachine:
                 state = self._note_lost_holder(state)
             state = attrs.evolve(state, record=record, unchanged_since=at.mono)
         free = record.holder in {"", self.identity}
-        expires = state.others_until if free else max(state.others_until, self._expiry(state))
+        expires = (
+            state.others_until if free else max(state.others_until, self._expiry_of_holder(state))
+        )
         highest = max(state.highest, record.transitions)
         state = attrs.evolve(state, highest=highest)
         if at.mono >= expires:
             state = attrs.evolve(state, transitions=highest + 1)
-            return self._call(
+            return self._send_write(
                 state, at, phase=LeasePhase.TAKING, op=LeaseOperation.TAKE, record=record
             )
         next_at = min(at.mono + self.timing.retry_s, expires)
         return attrs.evolve(state, phase=LeasePhase.STANDBY, next_at=next_at, why=""), ()
 
-    def _written(self, state: LeaseState, event: LeaseWritten) -> Step:
+    def _on_written(self, state: LeaseState, event: LeaseWritten) -> Step:
         if state.phase is LeasePhase.RELEASING:
             return attrs.evolve(
                 state, phase=LeasePhase.ENDED, record=event.record, why="released"
@@ -179,9 +183,9 @@ class LeaseMachine:
         if state.phase not in {LeasePhase.TAKING, LeasePhase.RENEWING}:
             raise _impossible(state, event)
         # Counted from when the request was sent: the server may have seen it that early.
-        valid_until = state.called.plus(self.timing.deadline_s)
-        if valid_until.left(event.at) <= 0:  # a new lease that is over before it was known
-            return self._retry(state, event.at, why="acquiring the lease took too long")
+        valid_until = state.called.seconds_later(self.timing.deadline_s)
+        if valid_until.seconds_left(event.at) <= 0:  # a new lease that is over before it was known
+            return self._retry_write(state, event.at, why="acquiring the lease took too long")
         began = state.phase is LeasePhase.TAKING
         state = attrs.evolve(
             state,
@@ -195,13 +199,15 @@ class LeaseMachine:
         )
         return state, (StartLeading(self.fence(state)),) if began else ()
 
-    def _refused(self, state: LeaseState, event: LeaseRefused) -> Step:
+    def _on_refused(self, state: LeaseState, event: LeaseRefused) -> Step:
         match state.phase:
             case LeasePhase.TAKING:
-                return self._retry(state, event.at, why="another process took the lease first")
+                return self._retry_write(
+                    state, event.at, why="another process took the lease first"
+                )
             case LeasePhase.RENEWING:
                 state = attrs.evolve(state, doubtful=True, read_first=False)
-                return self._call(
+                return self._send_write(
                     state, event.at, phase=LeasePhase.CHECKING, op=LeaseOperation.READ
                 )
             case LeasePhase.RELEASING:
@@ -209,12 +215,12 @@ class LeaseMachine:
             case _:
                 raise _impossible(state, event)
 
-    def _missing(self, state: LeaseState, event: LeaseMissing) -> Step:
+    def _on_missing(self, state: LeaseState, event: LeaseMissing) -> Step:
         match state.phase:
             case LeasePhase.READING | LeasePhase.TAKING:
                 return self._make_lease(state, event)
             case LeasePhase.RENEWING | LeasePhase.CHECKING:
-                return self._lost(state, event.why)
+                return self._lose_lease(state, event.why)
             case LeasePhase.RELEASING:
                 return _not_released(state, event.why)
             case _:
@@ -224,30 +230,32 @@ class LeaseMachine:
         reading = state.phase is LeasePhase.READING
         state = attrs.evolve(self._note_lost_holder(state), record=None)
         if not (self.create_if_missing and reading):
-            return self._retry(state, event.at, why=event.why)
+            return self._retry_write(state, event.at, why=event.why)
         if event.at.mono < state.others_until:
-            state, _ = self._retry(state, event.at, why=event.why)
+            state, _ = self._retry_write(state, event.at, why=event.why)
             return attrs.evolve(state, next_at=min(state.next_at, state.others_until)), ()
         state = attrs.evolve(state, transitions=max(state.highest, event.beginning) + 1)
-        return self._call(state, event.at, phase=LeasePhase.TAKING, op=LeaseOperation.CREATE)
+        return self._send_write(state, event.at, phase=LeasePhase.TAKING, op=LeaseOperation.CREATE)
 
     def _note_lost_holder(self, state: LeaseState) -> LeaseState:
         """The state after the Lease as it was last seen is gone: its holder may still act."""
         if state.record is None or state.record.holder in {"", self.identity}:
             return state
-        return attrs.evolve(state, others_until=max(state.others_until, self._expiry(state)))
+        return attrs.evolve(
+            state, others_until=max(state.others_until, self._expiry_of_holder(state))
+        )
 
-    def _expiry(self, state: LeaseState) -> float:
+    def _expiry_of_holder(self, state: LeaseState) -> float:
         """Monotonic time from which the holder that was last seen acts no more."""
         # A holder configured with a longer lease believes in it for longer.
         held_s = state.record.duration_s if state.record is not None else 0.0
         patience = min(max(self.timing.lease_s, held_s), limits.LEASE_MAX_S)
         return state.unchanged_since + patience
 
-    def _failed(self, state: LeaseState, event: LeaseCallFailed) -> Step:
+    def _on_failed(self, state: LeaseState, event: LeaseCallFailed) -> Step:
         match state.phase:
             case LeasePhase.READING | LeasePhase.TAKING:
-                return self._retry(state, event.at, why=event.why)
+                return self._retry_write(state, event.at, why=event.why)
             case LeasePhase.RENEWING | LeasePhase.CHECKING:
                 # The write may have been done, with a version that we do not know.
                 next_at = max(event.at.mono, state.called.mono + self.timing.retry_s)
@@ -262,12 +270,12 @@ class LeaseMachine:
 
     # -- parts ------------------------------------------------------------------------------
 
-    def _renew(self, state: LeaseState, at: ClockReading) -> Step:
-        return self._call(
+    def _renew_lease(self, state: LeaseState, at: ClockReading) -> Step:
+        return self._send_write(
             state, at, phase=LeasePhase.RENEWING, op=LeaseOperation.RENEW, record=state.record
         )
 
-    def _call(
+    def _send_write(
         self,
         state: LeaseState,
         at: ClockReading,
@@ -278,7 +286,7 @@ class LeaseMachine:
     ) -> Step:
         timeout_s = self.timing.retry_s
         if phase in LEADER:  # cut off at the deadline, whatever the server does
-            timeout_s = min(timeout_s, state.valid_until.left(at))
+            timeout_s = min(timeout_s, state.valid_until.seconds_left(at))
         call = CallLease(
             op=op,
             timeout_s=timeout_s,
@@ -287,11 +295,11 @@ class LeaseMachine:
         )
         return attrs.evolve(state, phase=phase, called=at), (call,)
 
-    def _retry(self, state: LeaseState, at: ClockReading, *, why: str) -> Step:
+    def _retry_write(self, state: LeaseState, at: ClockReading, *, why: str) -> Step:
         next_at = max(at.mono, state.called.mono + self.timing.retry_s)
         return attrs.evolve(state, phase=LeasePhase.STANDBY, next_at=next_at, why=why), ()
 
-    def _lost(self, state: LeaseState, why: str) -> Step:
+    def _lose_lease(self, state: LeaseState, why: str) -> Step:
         return attrs.evolve(state, phase=LeasePhase.ENDED, why=why), (StepDown(why),)
 
 

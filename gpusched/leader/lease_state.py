@@ -57,11 +57,11 @@ class ClockReading:
     mono: float
     boot: float
 
-    def plus(self, seconds: float) -> ClockReading:
+    def seconds_later(self, seconds: float) -> ClockReading:
         """So many seconds later on both."""
         return ClockReading(self.mono + seconds, self.boot + seconds)
 
-    def left(self, now: ClockReading) -> float:
+    def seconds_left(self, now: ClockReading) -> float:
         """Seconds from ``now`` until this moment, by the clock that says less."""
         return min(self.mono - now.mono, self.boot - now.boot)
 

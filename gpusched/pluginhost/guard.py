@@ -124,12 +124,12 @@ class _FaultStreak:
         self.tries_left -= 1
         return self.tries_left >= 0
 
-    def succeed(self) -> None:
+    def count_success(self) -> None:
         """A call succeeded: faults in a row start at 0 again."""
         self.in_a_row = 0
         self.about.clear()
 
-    def fail(self, fault: PluginFault, about: str) -> None:
+    def count_fault(self, fault: PluginFault, about: str) -> None:
         """Count one more fault."""
         self.in_a_row += 1
         self.last = fault
@@ -179,7 +179,7 @@ class _HookLedger:
 class PluginGuard:
     """One for each loaded configuration; a new configuration starts with a clean record.
 
-    Used by one session at a time. ``records`` may be read from another thread.
+    Used by one session at a time. ``hook_records`` may be read from another thread.
 
     Args:
         clock: measures calls by its monotonic time; no decision depends on it.
@@ -250,7 +250,7 @@ class PluginGuard:
                 fault = _without_tracebacks(_plugin_fault(plugin, hook, error))
             else:
                 if streak.in_a_row:
-                    streak.succeed()
+                    streak.count_success()
             finally:
                 self._running = outer
             took_s = monotonic() - start
@@ -262,12 +262,12 @@ class PluginGuard:
                 return answer
             ledger.faults += 1
             ledger.last = fault
-            streak.fail(fault, _names_of(args))
+            streak.count_fault(fault, _names_of(args))
             return fallback(fault, *args, **kwargs)
 
         return guarded
 
-    def failing(self) -> tuple[FailingHook, ...]:
+    def failing_hooks(self) -> tuple[FailingHook, ...]:
         """Hooks that failed when they were called last, by plugin and hook."""
         return tuple(
             FailingHook(
@@ -282,7 +282,7 @@ class PluginGuard:
             if streak.in_a_row
         )
 
-    def resume(self, failing: Iterable[FailingHook]) -> None:
+    def resume_failing(self, failing: Iterable[FailingHook]) -> None:
         """Go on where another guard was, which is to be done before the first session."""
         for each in failing:
             ledger = self._ledgers.setdefault(HookId(each.plugin, each.hook), _HookLedger())
@@ -298,11 +298,11 @@ class PluginGuard:
         streak = ledger.streaks.get(part) if ledger is not None else None
         return streak is not None and streak.quarantined
 
-    def records(self) -> dict[HookId, HookRecord]:
+    def hook_records(self) -> dict[HookId, HookRecord]:
         """A copy of what is known, by plugin and hook, for metrics."""
         return {who: ledger.record() for who, ledger in sorted(self._ledgers.copy().items())}
 
-    def degraded(self) -> tuple[str, ...]:
+    def degraded_messages(self) -> tuple[str, ...]:
         """One sentence for each quarantined callable, empty when all is well."""
         return tuple(
             f"{streak.last} ({PLUGIN_FAULTS_MAX} times in a row or more, so it is set aside)"

@@ -61,7 +61,7 @@ def rehearse(config: Config, policy: Policy, *, clock: Clock) -> tuple[str, ...]
             )
     except Exception as error:  # noqa: BLE001 - ours, and sessions contain it: no reason not to start
         return (f"a session on nothing failed: {type(error).__name__}: {error}",)
-    records = guard.records()
+    records = guard.hook_records()
     lines = _configured_lines(config)
     problems = [
         f"{config.at(lines.get(who.plugin, 0))}: {_failure_message(who.plugin, who.hook, record)}"
@@ -118,7 +118,7 @@ def rehearse_on_pods(config: Config, policy: Policy, *, clock: Clock) -> tuple[s
             else f"plugin {quoted(who.plugin)} fails on a made-up cluster with gangs: "
             f"{record.last_fault}"
         )
-        for who, record in guard.records().items()
+        for who, record in guard.hook_records().items()
         if record.faults
     )
 

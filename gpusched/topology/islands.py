@@ -42,9 +42,9 @@ def node_islands(layout: tuple[Island, ...], slots: int) -> tuple[Isle, ...]:
         found.append(slots & ~named)
     depth = max((_nesting_depth(isle) for isle in found), default=0)
     node = tuple(_nest_deeper(isle, depth) for isle in found)
-    while depth >= 0 and node and all(size == 1 for size in _leaves(node)):
+    while depth >= 0 and node and all(size == 1 for size in _leaf_slots(node)):
         # Islands of one slot say nothing: every pod spans as many as it has slots.
-        node, depth = _merged(node, depth), depth - 1
+        node, depth = _without_narrowest(node, depth), depth - 1
     return node
 
 
@@ -140,19 +140,21 @@ def _nest_deeper(isle: Isle, depth: int) -> Isle:
     return tuple(_nest_deeper(each, depth - 1) for each in isle)
 
 
-def _leaves(node: tuple[Isle, ...]) -> Iterator[int]:
+def _leaf_slots(node: tuple[Isle, ...]) -> Iterator[int]:
     for isle in node:
         if isinstance(isle, int):
             yield isle.bit_count()
         else:
-            yield from _leaves(isle)
+            yield from _leaf_slots(isle)
 
 
-def _merged(node: tuple[Isle, ...], depth: int) -> tuple[Isle, ...]:
+def _without_narrowest(node: tuple[Isle, ...], depth: int) -> tuple[Isle, ...]:
     """The same without the narrowest level of islands."""
     if depth == 0:
         return (island_slots(node),)
     return tuple(
-        island_slots(isle) if depth == 1 or isinstance(isle, int) else _merged(isle, depth - 1)
+        island_slots(isle)
+        if depth == 1 or isinstance(isle, int)
+        else _without_narrowest(isle, depth - 1)
         for isle in node
     )

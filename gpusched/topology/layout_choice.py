@@ -103,14 +103,16 @@ def _by_product(node: Node, catalogue: GpuLayoutCatalog, ranges: Mapping[str, ra
         seen.add(gpu)
         if len(ranges) == 1:
             return known
-        islands += (moved for each in known.islands if (moved := _moved(each, numbers)))
+        islands += (moved for each in known.islands if (moved := _renumber_island(each, numbers)))
     return GpuLayout(tuple(islands))
 
 
-def _moved(island: Island, numbers: range) -> Island:
+def _renumber_island(island: Island, numbers: range) -> Island:
     """The island of a kind of GPU whose slots begin at another number."""
     slots = tuple(numbers[each] for each in island if isinstance(each, int) and each < len(numbers))
     inside = tuple(
-        moved for each in island if not isinstance(each, int) and (moved := _moved(each, numbers))
+        moved
+        for each in island
+        if not isinstance(each, int) and (moved := _renumber_island(each, numbers))
     )
     return slots or inside

@@ -104,7 +104,7 @@ def pods_that_fit(
         most: where counting may stop.
     """
     left = [dict(free) for free in room]
-    parts = _parts(numa, needs)
+    parts = _aligned_parts(numa, needs)
     for count in range(most):
         for part in parts:
             cells = _numa_nodes_for(numa, part, left)
@@ -124,7 +124,7 @@ def numa_nodes_that_hold(
         needs: of each container.
         room: free now.
     """
-    parts = [part for part in _parts(numa, needs) if part.get(_GPUS)]
+    parts = [part for part in _aligned_parts(numa, needs) if part.get(_GPUS)]
     if len(parts) != 1 or not _reports_gpus(numa) or _fewest_numa_nodes(numa, parts[0]) != 1:
         return ()
     return tuple(
@@ -134,7 +134,7 @@ def numa_nodes_that_hold(
     )
 
 
-def _parts(numa: NumaTopology, needs: Sequence[Resources]) -> list[dict[str, int]]:
+def _aligned_parts(numa: NumaTopology, needs: Sequence[Resources]) -> list[dict[str, int]]:
     """What has to be kept together: the whole pod, or each container."""
     together = [total(needs)] if numa.whole_pods and needs else needs
     parts = []
@@ -152,7 +152,7 @@ def _fewest_numa_nodes(numa: NumaTopology, part: Mapping[str, int]) -> int:
     if numa.policy == SINGLE:
         return 1
     gpus = _reports_gpus(numa)
-    offered = [_offered(cell, gpus) for cell in numa.cells]
+    offered = [_offered_amounts(cell, gpus) for cell in numa.cells]
     for size in range(1, min(len(offered), NUMA_NODES_MAX) + 1):
         if any(_have_room(part, some) for some in combinations(offered, size)):
             return size
@@ -164,7 +164,7 @@ def _reports_gpus(numa: NumaTopology) -> bool:
     return any(cell.slots for cell in numa.cells)
 
 
-def _offered(cell: NumaNode, gpus: bool) -> dict[str, int]:
+def _offered_amounts(cell: NumaNode, gpus: bool) -> dict[str, int]:
     amounts = dict(cell.offered.items)
     return {**amounts, _GPUS: cell.slots.bit_count() * DEVICE} if gpus else amounts
 

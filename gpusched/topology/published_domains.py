@@ -58,7 +58,7 @@ class PublishedDomains:
         self._seen: tuple[int, Ints] | None = None
         self._made: Sequence[Node] | None = None
 
-    def labelled(
+    def with_labels(
         self, nodes: NodeColumns, slices: Sequence[ResourceSlice], labels: Collection[str]
     ) -> Sequence[Node] | None:
         """The nodes, those with more labels of which devices tell a level that they have no label for.

@@ -23,7 +23,7 @@ def layout_from_devices(slices: Iterable[DeviceSlice]) -> GpuLayout | None:
     of the attributes that all have, and that neither put all together nor each alone; attributes
     with few values divide the node first.
     """
-    devices = _ordered(slices)
+    devices = _in_slot_order(slices)
     values = [[device.get(*names) for device in devices] for names in LINKS]
     levels = sorted(
         (each for each in values if all(each) and 1 < len(set(each)) < len(each)),
@@ -31,7 +31,7 @@ def layout_from_devices(slices: Iterable[DeviceSlice]) -> GpuLayout | None:
     )
     if not levels:
         return None
-    return GpuLayout(_divided(tuple(range(len(devices))), levels), _numa(values[0]))
+    return GpuLayout(_divide_slots(tuple(range(len(devices))), levels), _numa_slots(values[0]))
 
 
 def number_devices(slices: Iterable[DeviceSlice]) -> dict[tuple[str, str, str], int]:
@@ -39,16 +39,16 @@ def number_devices(slices: Iterable[DeviceSlice]) -> dict[tuple[str, str, str], 
     return {key: slot for slot, (key, _) in enumerate(_ordered_keys(slices))}
 
 
-def _divided(slots: tuple[int, ...], levels: Sequence[Sequence[str]]) -> tuple[Island, ...]:
+def _divide_slots(slots: tuple[int, ...], levels: Sequence[Sequence[str]]) -> tuple[Island, ...]:
     parts: dict[str, list[int]] = {}
     for slot in slots:
         parts.setdefault(levels[0][slot], []).append(slot)
     if len(levels) == 1:
         return tuple(tuple(part) for part in parts.values())
-    return tuple(_divided(tuple(part), levels[1:]) for part in parts.values())
+    return tuple(_divide_slots(tuple(part), levels[1:]) for part in parts.values())
 
 
-def _ordered(slices: Iterable[DeviceSlice]) -> list[PublishedDevice]:
+def _in_slot_order(slices: Iterable[DeviceSlice]) -> list[PublishedDevice]:
     return [device for _, device in _ordered_keys(slices)]
 
 
@@ -65,12 +65,12 @@ def _ordered_keys(
         newest = max(part.generation for part in parts)
         current = [part for part in parts if part.generation == newest]
         if len(current) == current[0].parts:
-            listed = sorted((each for part in current for each in part.devices), key=_number)
+            listed = sorted((each for part in current for each in part.devices), key=_device_number)
             devices += [((driver, pool, each.name), each) for each in listed]
     return devices
 
 
-def _number(device: PublishedDevice) -> tuple[int, tuple[int, ...], str]:
+def _device_number(device: PublishedDevice) -> tuple[int, tuple[int, ...], str]:
     """Devices with an index in its order, before those that only have a name."""
     index = device.get(*_INDEX)
     if _DIGITS.fullmatch(index):
@@ -78,7 +78,7 @@ def _number(device: PublishedDevice) -> tuple[int, tuple[int, ...], str]:
     return -1, tuple(int(each) for each in _DIGITS.findall(device.name)), device.name
 
 
-def _numa(values: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+def _numa_slots(values: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """Slots by NUMA node; empty where one does not say its own."""
     if not all(_DIGITS.fullmatch(value) for value in values):
         return ()

@@ -49,7 +49,7 @@ def choose_slots(
         slots: bitmask of all slots of the node, taken ones too; 0 for those in ``free`` and
             in ``layout``.
         then: sizes of pods that will take slots of this node next.
-        population: see ``slot_costs.fragmentation``.
+        population: see ``slot_costs.slot_fragmentation``.
         within: bitmasks of which one must hold all of them; none for no such rule. Those that
             have too few free slots are passed over; where all have, the rule is.
 
@@ -110,7 +110,7 @@ def _choices_in_island(isle: Isle, free: int, count: int) -> Iterator[tuple[int,
     if count == 0:
         yield 0, 0
     elif isinstance(isle, int):
-        yield _lowest(isle & free, count), 1
+        yield _lowest_slots(isle & free, count), 1
     else:
         for mask, touched in _choices_on_node(isle, free, count):
             yield mask, touched + 1
@@ -126,13 +126,13 @@ def _by_rule(node: tuple[Isle, ...], free: int, count: int) -> int:
     for position, take in greedy_order([islands[number] for number in order], count):
         isle = node[order[position]]
         if isinstance(isle, int):
-            chosen |= _lowest(isle & free, take)
+            chosen |= _lowest_slots(isle & free, take)
         else:
             chosen |= _by_rule(isle, free, take)
     return chosen
 
 
-def _lowest(mask: int, count: int) -> int:
+def _lowest_slots(mask: int, count: int) -> int:
     chosen = 0
     for _ in range(count):
         low = mask & -mask

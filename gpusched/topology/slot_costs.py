@@ -33,7 +33,7 @@ Node = tuple[Free, ...]
 
 
 @lru_cache(maxsize=65536)
-def fragmentation(free: Node, population: Population = POPULATION) -> int:
+def slot_fragmentation(free: Node, population: Population = POPULATION) -> int:
     """Free slots that the typical pod cannot use, in thousandths of a slot.
 
     For each size the slots that are left over when as many pods of it as possible take theirs
@@ -45,10 +45,10 @@ def fragmentation(free: Node, population: Population = POPULATION) -> int:
         population: sizes and their shares, thousandths.
     """
     total = island_counts(free)[1]
-    return sum(share * (total - size * _fit(free, size)) for size, share in population)
+    return sum(share * (total - size * _count_fitting(free, size)) for size, share in population)
 
 
-def _fit(free: Free, size: int) -> int:
+def _count_fitting(free: Free, size: int) -> int:
     """How many pods of a size fit an island well."""
     whole = undivided_island(free) if free else (0, 0)
     if whole is not None:
@@ -56,7 +56,7 @@ def _fit(free: Free, size: int) -> int:
     inside = inner_islands(free)
     sizes = [island_counts(each) for each in inside]
     if size <= max(slots for slots, _ in sizes):
-        return sum(_fit(each, size) for each in inside)
+        return sum(_count_fitting(each, size) for each in inside)
     return sum(slots for slots, left in sizes if left == slots) // size
 
 
@@ -66,7 +66,7 @@ class SlotTables:
 
     Attributes:
         states: the islands of each state.
-        population: see ``fragmentation``.
+        population: see ``slot_fragmentation``.
     """
 
     states: tuple[Node, ...]
@@ -86,9 +86,9 @@ class SlotTables:
 
     def least_fragmentation(self, state: int) -> int:
         """See ``placement.problem.SlotCosts``: at best nothing is left that cannot be used."""
-        return -fragmentation(self.states[state], self.population)
+        return -slot_fragmentation(self.states[state], self.population)
 
-    def left(self, state: int) -> int:
+    def count_free(self, state: int) -> int:
         """How many slots are free; a very large number where they are not numbered."""
         free = self.states[state]
         return island_counts(free)[1] if free else NOT_NUMBERED
@@ -102,7 +102,7 @@ def slot_cost(
     Args:
         free: the islands.
         sizes: slots of each pod, all above 0, largest first.
-        population: see ``fragmentation``.
+        population: see ``slot_fragmentation``.
 
     Raises:
         ValueError: they take more slots than are free.
@@ -110,19 +110,19 @@ def slot_cost(
     size, left = island_counts(free)
     if sum(sizes) > left:
         raise ValueError(f"{sum(sizes)} slots are taken where {left} are free")
-    best = best_slot_cost if size <= SLOTS_MAX else _greedy
+    best = best_slot_cost if size <= SLOTS_MAX else _greedy_cost
     span, after = best(free, sizes, population)
-    return span, after - fragmentation(free, population)
+    return span, after - slot_fragmentation(free, population)
 
 
 @lru_cache(maxsize=400_000)
 def best_slot_cost(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
     """The least (span, fragmentation afterwards); as ``cost_of``, by looking at all ways."""
     if not sizes:
-        return 0, fragmentation(free, population)
+        return 0, slot_fragmentation(free, population)
     levels = island_depth(free)
     best: tuple[int, int] | None = None
-    for rest, touched in _ways(free, sizes[0]):
+    for rest, touched in _ways_to_take(free, sizes[0]):
         further = best_slot_cost(rest, sizes[1:], population)
         found = (touched - levels + further[0], further[1])
         best = found if best is None else min(best, found)
@@ -132,7 +132,7 @@ def best_slot_cost(free: Node, sizes: tuple[int, ...], population: Population) -
 
 
 @lru_cache(maxsize=100_000)
-def _ways(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
+def _ways_to_take(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
     """What may be left after so many slots are taken, and how many islands were touched.
 
     Islands of all levels count; of the ways to the same rest the one that touches fewest.
@@ -141,8 +141,8 @@ def _ways(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
         return (((), 0),) if count == 0 else ()
     found: dict[Node, int] = {}
     for take in range(min(island_counts(free[0])[1], count) + 1):
-        for others, touched in _ways(free[1:], count - take):
-            for first, more in _inside(free[0], take):
+        for others, touched in _ways_to_take(free[1:], count - take):
+            for first, more in _ways_inside(free[0], take):
                 rest = tuple(sorted((first, *others)))
                 total = touched + more
                 if total < found.get(rest, total + 1):
@@ -150,13 +150,13 @@ def _ways(free: Node, count: int) -> tuple[tuple[Node, int], ...]:
     return tuple(found.items())
 
 
-def _inside(island: Free, count: int) -> Iterable[tuple[Free, int]]:
+def _ways_inside(island: Free, count: int) -> Iterable[tuple[Free, int]]:
     if count == 0:
         return ((island, 0),)
     whole = undivided_island(island)
     if whole is not None:
         return (((whole[0], whole[1] - count), 1),)
-    return [(rest, touched + 1) for rest, touched in _ways(inner_islands(island), count)]
+    return [(rest, touched + 1) for rest, touched in _ways_to_take(inner_islands(island), count)]
 
 
 # -- large nodes -----------------------------------------------------------------------------
@@ -189,11 +189,11 @@ def greedy_order(islands: list[Free], count: int) -> list[tuple[int, int]]:
 
 
 @lru_cache(maxsize=100_000)
-def _greedy(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
+def _greedy_cost(free: Node, sizes: tuple[int, ...], population: Population) -> tuple[int, int]:
     if not sizes:
-        return 0, fragmentation(free, population)
+        return 0, slot_fragmentation(free, population)
     rest, touched = _greedy_take(free, sizes[0])
-    span, after = _greedy(rest, sizes[1:], population)
+    span, after = _greedy_cost(rest, sizes[1:], population)
     return touched - island_depth(free) + span, after
 
 

@@ -90,7 +90,7 @@ def test_the_made_up_cluster_asks_every_hook_that_decides(monkeypatch):
 
     monkeypatch.setattr(rehearsal, "PluginGuard", watched)
     assert rehearsal.rehearse_on_pods(config, load_policy(config), clock=SystemClock()) == ()
-    asked = {who.hook for who, record in seen[0].records().items() if record.calls}
+    asked = {who.hook for who, record in seen[0].hook_records().items() if record.calls}
     assert asked >= {
         "open", "queue_turn", "gang_order", "node_filter", "node_score", "pair_filter", "quota_check",
         "reclaim_check", "victim_filter", "reclaim_gate", "fair_share",

@@ -6,7 +6,7 @@ import pytest
 
 from gpusched.base import limits
 from gpusched.base.errors import InvariantBroken
-from gpusched.commit.machine import step
+from gpusched.commit.machine import advance_commit
 from gpusched.commit.model import (
     BindCreated,
     BindNotDone,
@@ -42,7 +42,7 @@ def run(state, *events):
     """The state after some events and the effects of the last."""
     effects = ()
     for event in events:
-        state, effects = step(state, event)
+        state, effects = advance_commit(state, event)
     return state, effects
 
 
@@ -51,7 +51,7 @@ def test_a_pod_group_is_read_before_anything_is_sent(gang, group_facts):
     state, effects = run(CommitState.for_bind(gang(), "f"), CommitAccepted())
     assert effects == (DoReadGroup(),)
     with pytest.raises(InvariantBroken):
-        step(state, BindSent(0))
+        advance_commit(state, BindSent(0))
     _, effects = run(state, GroupRead(group_facts()))
     assert effects == (DoBind((0, 1)),)
 
@@ -100,10 +100,10 @@ def test_free_after_doubt_means_the_same_again_three_times(at, facts):
         state, (read,) = run(state, BindUnknown(0, "timeout"))
         reads.append(read.delay_s)
         state, effects = run(state, ReadBackSent(0), PodRead(0, facts("free", state)))
-        if state.stage(0) is PodStage.ASSUMED:
+        if state.stage_of_pod(0) is PodStage.ASSUMED:
             pauses.append(effects[0].delay_s)
             state, _ = run(state, BindSent(0))
-    assert state.stage(0) is PodStage.FORGOTTEN
+    assert state.stage_of_pod(0) is PodStage.FORGOTTEN
     assert pauses == [0.25, 0.5]
     assert reads == [0.0, 0.0, limits.BIND_TIMEOUT_SERVER_S]
 
@@ -136,7 +136,7 @@ def test_an_earlier_try_may_still_land(at, facts, end):
     )
     state, _ = run(state, BindSent(0), LeadershipLost())
     state, effects = run(state, *end)
-    assert state.stage(0) is PodStage.UNKNOWN
+    assert state.stage_of_pod(0) is PodStage.UNKNOWN
     assert effects[0] == DoReadBack(0, limits.BIND_TIMEOUT_SERVER_S)
 
 
@@ -167,7 +167,7 @@ def test_a_denial_stops_the_gang_and_doubts_the_lease(at):
     state, effects = run(state, BindRefused(0, "403", denied=True))
     assert DoDoubtLease("403") in effects
     assert DoForget((2,)) in effects
-    assert state.stage(1) is PodStage.SENT
+    assert state.stage_of_pod(1) is PodStage.SENT
 
 
 def test_a_missing_pod_spares_the_rest_of_a_gang_that_cannot_be_whole(at):
@@ -230,7 +230,7 @@ def test_a_successor_with_the_same_plan_did_not_do_our_work(at, facts, call):
     state = at([PodStage.SENT if call else PodStage.ASSUMED, PodStage.ASSUMED], [call, 0])
     shown = PodSeen(0, facts("successor", state))
     lost, effects = run(state, shown)
-    assert lost.stage(0) is PodStage.FORGOTTEN
+    assert lost.stage_of_pod(0) is PodStage.FORGOTTEN
     assert DoForget((0,)) in effects
     if not call:
         ended, _ = run(state, LeadershipLost(), shown)
@@ -272,7 +272,7 @@ def test_a_binding_that_was_given_up_and_happens_is_kept(at, facts):
     state = at([PodStage.FORGOTTEN, PodStage.SENT], [0, 1], tries=bytes([limits.BIND_TRIES_MAX, 0]))
     state, effects = run(state, PodSeen(0, facts("ours", state)))
     assert effects == (DoConfirm(0),)
-    assert state.stage(0) is PodStage.CONFIRMED
+    assert state.stage_of_pod(0) is PodStage.CONFIRMED
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_what_a_read_back_calls_lost(at, facts, what):
     """Deleting, gated, made again, bound by others or by an older leader: forget."""
     state = at([PodStage.UNKNOWN, PodStage.SENT], [2, 1])
     state, _ = run(state, PodRead(0, facts(what, state)))
-    assert state.stage(0) is PodStage.FORGOTTEN
+    assert state.stage_of_pod(0) is PodStage.FORGOTTEN
 
 
 def test_annotations_changed_after_the_binding_prove_nothing(at, facts):
@@ -316,11 +316,11 @@ def test_a_step_changes_no_state_but_makes_one(at):
     """The old state is still what it was: the machine is a function."""
     state = at([PodStage.SENT, PodStage.SENT], [1, 1])
     copy = at([PodStage.SENT, PodStage.SENT], [1, 1])
-    assert step(state, BindCreated(0)) == step(state, BindCreated(0))
+    assert advance_commit(state, BindCreated(0)) == advance_commit(state, BindCreated(0))
     assert state == copy
 
 
 def test_an_empty_gang_cannot_be_accepted(gang):
     """There is nothing to bind."""
     with pytest.raises(InvariantBroken):
-        step(CommitState.for_bind(gang(0), "f"), CommitAccepted())
+        advance_commit(CommitState.for_bind(gang(0), "f"), CommitAccepted())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusched.base.errors import InvariantBroken
-from gpusched.commit.machine import step
+from gpusched.commit.machine import advance_commit
 from gpusched.commit.model import (
     BindCreated,
     BindNotDone,
@@ -104,11 +104,11 @@ def test_stage_and_event(at, facts, name, event, cell):
     happened = EVENTS[event](lambda what: facts(what, state))
     if cell == "x":
         with pytest.raises(InvariantBroken, match="ns/g under plan"):
-            step(state, happened)
+            advance_commit(state, happened)
         return
-    after, _ = step(state, happened)
-    assert after.stage(0) is (stage if cell == "." else LETTERS[cell])
-    assert after.stage(1) is other
+    after, _ = advance_commit(state, happened)
+    assert after.stage_of_pod(0) is (stage if cell == "." else LETTERS[cell])
+    assert after.stage_of_pod(1) is other
     assert after.counts == tuple(sum(s == each for s in after.stages) for each in PodStage)
     answers = {"created", "doubted", "notdone", "refused", "denied", "unread"}
     if event in answers or event.startswith("f-"):
@@ -164,9 +164,9 @@ def test_phase_and_event(at, group_facts, name, event, cell):
     happened = GANG_EVENTS[event](group_facts)
     if cell == "x":
         with pytest.raises(InvariantBroken):
-            step(state, happened)
+            advance_commit(state, happened)
         return
-    after, _ = step(state, happened)
+    after, _ = advance_commit(state, happened)
     assert after.phase is (phase if cell == "." else CommitPhase(cell))
 
 

@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.commit.machine import step
+from gpusched.commit.machine import advance_commit
 from gpusched.commit.model import (
     FINAL,
     BindCreated,
@@ -59,7 +59,7 @@ class World:
         """One step; its effects become things to do."""
         if self.state.phase in FINAL:
             return
-        self.state, effects = step(self.state, event)
+        self.state, effects = advance_commit(self.state, event)
         for effect in effects:
             match effect:
                 case DoConfirm(index):
@@ -102,14 +102,14 @@ class World:
         if kind == "group":
             self.feed(GroupRead(self.group))
         elif kind == "bind":
-            if self.state.phase not in FINAL and self.state.stage(i) is PodStage.ASSUMED:
+            if self.state.phase not in FINAL and self.state.stage_of_pod(i) is PodStage.ASSUMED:
                 self.feed(BindSent(i))
                 self.answer(i, draw(st.sampled_from(OUTCOMES)) if self.faults else "honest")
         elif kind in ("read", "settle"):
             if kind == "settle" and i in self.landing:
                 self.landing.discard(i)
                 self.land(i)
-            if self.state.phase not in FINAL and self.state.stage(i) is PodStage.UNKNOWN:
+            if self.state.phase not in FINAL and self.state.stage_of_pod(i) is PodStage.UNKNOWN:
                 self.feed(ReadBackSent(i))
                 lost = self.faults and draw(st.booleans())
                 self.feed(PodUnreadable(i, "no answer") if lost else PodRead(i, self.facts(i)))

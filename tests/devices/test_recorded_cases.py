@@ -101,11 +101,11 @@ def test_usage_is_the_same_after_a_search():
     for case in CASES:
         there = world(case)
         taken(case, there)
-        before = sorted(map(str, there.usage.devices()))
+        before = sorted(map(str, there.usage.taken_devices()))
         claims = [
             make_ready(each["metadata"]["name"], claim_entity(each).spec, there.catalog.classes)
             for each in case["claims"]
         ]
         node = there.devices_of(case["node"]["name"], case["node"].get("labels"))
         allocate(there.inventory, there.usage, node, claims)
-        assert sorted(map(str, there.usage.devices())) == before
+        assert sorted(map(str, there.usage.taken_devices())) == before

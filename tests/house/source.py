@@ -26,6 +26,7 @@ class ModuleSource:
         attributes: name and attribute of each ``name.attribute``.
         classes: that the module defines, no inner ones.
         functions: likewise.
+        callables: names of all functions and methods below the module, ``Class.method``, with their lines; see ``callables``.
     """
 
     docstring: str
@@ -34,6 +35,7 @@ class ModuleSource:
     attributes: frozenset[tuple[str, str]]
     classes: tuple[str, ...]
     functions: tuple[str, ...]
+    callables: tuple[tuple[str, int], ...]
 
     @classmethod
     def read(cls, tree: ast.Module) -> ModuleSource:
@@ -53,7 +55,21 @@ class ModuleSource:
             attributes=frozenset(attributes),
             classes=tuple(each.name for each in tree.body if isinstance(each, ast.ClassDef)),
             functions=tuple(each.name for each in tree.body if isinstance(each, _FUNCTIONS)),
+            callables=tuple(callables(tree)),
         )
+
+
+def callables(tree: ast.AST, within: str = "") -> Iterator[tuple[str, int]]:
+    """Name and lines of each function below a syntax tree; one inside a function is ``outer().inner``."""
+    for node in ast.iter_child_nodes(tree):
+        inner = within
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            inner = f"{within}.{node.name}" if within else node.name
+        if isinstance(node, _FUNCTIONS):
+            assert node.end_lineno is not None
+            yield inner, node.end_lineno - node.lineno + 1
+            inner += "()"
+        yield from callables(node, inner)
 
 
 @cache

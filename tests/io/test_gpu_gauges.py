@@ -24,15 +24,15 @@ def test_it_is_measured_again_only_after_a_while_and_lost_levels_go():
     given = Given().nodes(3, gpus=8, rack="a").gang("g", pods=2, gpus=8)
     clock, telemetry, masks = _Clock(), Telemetry(), SessionCache()
     gauge = GpuGauges(clock, telemetry)
-    gauge.look(given.cache.take_snapshot(NOW), masks)
+    gauge.measure_gpus(given.cache.take_snapshot(NOW), masks)
     rack = b'gpusched_fragmentation_ratio{level="rack"} 0.3333'
     assert rack in telemetry.render()
     for number in range(3):
         given.node(f"node-{number}", gpus=8)
-    gauge.look(given.cache.take_snapshot(NOW), masks)
+    gauge.measure_gpus(given.cache.take_snapshot(NOW), masks)
     assert rack in telemetry.render()
     clock.seconds = limits.FRAGMENTATION_PERIOD_S
-    gauge.look(given.cache.take_snapshot(NOW), masks)
+    gauge.measure_gpus(given.cache.take_snapshot(NOW), masks)
     text = telemetry.render()
     assert b'level="rack"' not in text
     assert b'gpusched_fragmentation_ratio{level="host"} 0.0' in text

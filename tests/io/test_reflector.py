@@ -17,7 +17,7 @@ def test_lists_then_follows(play):
 
     async def scenario(world, reflector, sink, clock, server):
         assert not reflector.synced
-        assert not reflector.fresh(clock.monotonic())
+        assert not reflector.is_fresh(clock.monotonic())
         await clock.sleep(1)
         assert reflector.synced
         assert sink.things == {"a": 99, "b": 100}
@@ -26,7 +26,7 @@ def test_lists_then_follows(play):
         await clock.sleep(1)
         assert sink.things == {"b": 100, "c": 101}
         assert reflector.resource_version == "102"
-        assert reflector.fresh(clock.monotonic())
+        assert reflector.is_fresh(clock.monotonic())
         assert reflector.error == ""
         return sink.replaced
 

@@ -26,7 +26,7 @@ def test_the_window_ends_and_the_watch_goes_on(play, watches):
         assert sink.replaced == 1
         assert reflector.counts.reasons["window-over"] == len(opened) - 1
         assert not any(path.endswith("limit=1") for _, _, path in server.seen)
-        return reflector.fresh(clock.monotonic())
+        return reflector.is_fresh(clock.monotonic())
 
     assert play(scenario)
 
@@ -142,16 +142,16 @@ def test_server_gone_and_back(play, caplog):
         await server.stop()
         gone_at = clock.monotonic()
         await clock.sleep(limits.CACHE_STALENESS_MAX_S - 1)
-        assert reflector.fresh(clock.monotonic())
+        assert reflector.is_fresh(clock.monotonic())
         await clock.sleep(2)
-        assert not reflector.fresh(clock.monotonic())
+        assert not reflector.is_fresh(clock.monotonic())
         assert "cannot connect" in reflector.error
         assert reflector.synced
         await clock.sleep(60)
         world.put("c")
         await server.start()
         await clock.sleep(limits.BACKOFF_MAX_S + 6)
-        assert reflector.fresh(clock.monotonic())
+        assert reflector.is_fresh(clock.monotonic())
         assert sink.things == {"a": 99, "b": 100, "c": 101}
         return sink.replaced, clock.monotonic() - gone_at
 
@@ -233,6 +233,6 @@ def test_denied_once_is_no_verdict(play, says):
         world.list_scripts = [denied]
         world.scripts = [says(status=403)]
         await clock.sleep(10)
-        return reflector.fresh(clock.monotonic()), sink.replaced
+        return reflector.is_fresh(clock.monotonic()), sink.replaced
 
     assert play(scenario) == (True, 1)

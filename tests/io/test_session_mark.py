@@ -24,9 +24,9 @@ from gpusched.io.cycle.crash_marker import CrashMarker
 from gpusched.api.meta.identity import GangKey
 mark = CrashMarker.open(Path(sys.argv[1]))
 mark.begin()
-mark.stage("allocate")
-mark.hand(GangKey("PodGroup", "team", "a-longer-name"))
-mark.hand(GangKey("PodGroup", "team", "bad"))
+mark.mark_stage("allocate")
+mark.mark_gang(GangKey("PodGroup", "team", "a-longer-name"))
+mark.mark_gang(GangKey("PodGroup", "team", "bad"))
 {ends}
 """
 
@@ -72,7 +72,7 @@ def test_who_ends_in_order_or_between_sessions_did_not_die_of_one(path, ends):
 
 def test_a_fault_of_its_own_is_remembered(path):
     """What an orderly end because of a fault said is told by the next."""
-    lives(path, "mark.fault('InvariantBroken: told so'); mark.close()")
+    lives(path, "mark.mark_fault('InvariantBroken: told so'); mark.close()")
     mark = CrashMarker.open(path)
     assert mark.death.message.endswith("because of a fault of its own: InvariantBroken: told so")
     assert mark.memory.deaths == 1
@@ -105,7 +105,7 @@ def test_rubbish_in_the_file_is_survived(path, body):
     path.write_bytes(body)
     mark = CrashMarker.open(path)
     mark.begin()
-    mark.hand(BAD)
+    mark.mark_gang(BAD)
     mark.end()
     mark.close()
 
@@ -159,7 +159,7 @@ STEPS = [
 def test_deaths_that_no_gang_explains_make_sessions_plainer(path, deaths, off):
     """A step for each; in the end nothing is decided for a time, but the daemon stays."""
     for _ in range(deaths):
-        lives(path, "mark.stage('allocate'); os.kill(os.getpid(), signal.SIGKILL)")
+        lives(path, "mark.mark_stage('allocate'); os.kill(os.getpid(), signal.SIGKILL)")
         mark = CrashMarker.open(path)
         mark.close()
     memory = Containment()

@@ -50,8 +50,8 @@ def state(phase: LeasePhase, **more) -> LeaseState:
         "read_first": phase is LeasePhase.CHECKING,
         "record": OURS if phase in LEADER or phase is LeasePhase.RELEASING else OTHER,
         "unchanged_since": NOW.mono - 5,
-        "called": NOW.plus(-1),
-        "valid_until": NOW.plus(6) if phase in LEADER else ClockReading(0, 0),
+        "called": NOW.seconds_later(-1),
+        "valid_until": NOW.seconds_later(6) if phase in LEADER else ClockReading(0, 0),
         "transitions": 4,
     }
     return LeaseState(**(known | more))
@@ -164,9 +164,9 @@ def test_every_phase_meets_every_event(phase, event):
     expected = TABLE[phase][event]
     if expected == BUG:
         with pytest.raises(InvariantBroken, match=phase.name):
-            LOGIC.step(state(phase), EVENTS[event])
+            LOGIC.advance_lease(state(phase), EVENTS[event])
         return
-    after, effects = LOGIC.step(state(phase), EVENTS[event])
+    after, effects = LOGIC.advance_lease(state(phase), EVENTS[event])
     assert (after.phase, names(effects)) == expected
 
 
@@ -176,9 +176,9 @@ def test_every_phase_meets_every_event(phase, event):
 @pytest.mark.parametrize("clock", ["mono", "boot"])
 def test_past_the_deadline_every_event_ends_the_leadership(phase, event, clock):
     """Whatever arrives at or after ``valid_until``, by either clock, we step down."""
-    late = attrs.evolve(NOW.plus(60), **{clock: getattr(NOW, clock)})
+    late = attrs.evolve(NOW.seconds_later(60), **{clock: getattr(NOW, clock)})
     before = state(phase, valid_until=late)
-    after, effects = LOGIC.step(before, EVENTS[event])
+    after, effects = LOGIC.advance_lease(before, EVENTS[event])
     assert (after.phase, names(effects)) == (LeasePhase.ENDED, ["StepDown"])
     assert after.why == "the lease was not renewed within 10 s"
 
@@ -186,10 +186,10 @@ def test_past_the_deadline_every_event_ends_the_leadership(phase, event, clock):
 @pytest.mark.parametrize("phase", sorted(IN_CALL - {LeasePhase.RELEASING}, key=str))
 def test_a_stop_during_a_call_counts_when_it_ends(phase):
     """Stopping waits for the answer, then ends at once; a leader releases."""
-    waiting, effects = LOGIC.step(state(phase), StopRequested(NOW))
+    waiting, effects = LOGIC.advance_lease(state(phase), StopRequested(NOW))
     assert effects == ()
     answer = EVENTS["failed"]
-    after, effects = LOGIC.step(waiting, answer)
+    after, effects = LOGIC.advance_lease(waiting, answer)
     if phase in LEADER:
         assert (after.phase, names(effects)) == (LeasePhase.RELEASING, ["StepDown", "RELEASE"])
     else:
@@ -198,8 +198,8 @@ def test_a_stop_during_a_call_counts_when_it_ends(phase):
 
 def test_stop_while_taking_gives_back_what_was_just_taken():
     """An acquisition that succeeds after the stop is released without a moment of use."""
-    waiting, _ = LOGIC.step(state(LeasePhase.TAKING), StopRequested(NOW))
-    after, effects = LOGIC.step(waiting, EVENTS["written"])
+    waiting, _ = LOGIC.advance_lease(state(LeasePhase.TAKING), StopRequested(NOW))
+    after, effects = LOGIC.advance_lease(waiting, EVENTS["written"])
     assert (after.phase, names(effects)) == (
         LeasePhase.RELEASING,
         ["StartLeading", "StepDown", "RELEASE"],
@@ -216,7 +216,7 @@ def test_takeover_needs_an_unchanged_record(unchanged_s, held_for_s, takes):
     """Only our own time since the record changed counts, the longer duration, up to a cap."""
     record = attrs.evolve(OTHER, duration_s=float(held_for_s))
     before = state(LeasePhase.READING, record=record, unchanged_since=NOW.mono - unchanged_s)
-    after, effects = LOGIC.step(before, LeaseSeen(NOW, record))
+    after, effects = LOGIC.advance_lease(before, LeaseSeen(NOW, record))
     assert (after.phase is LeasePhase.TAKING) == takes
     if takes:
         assert effects == (
@@ -227,29 +227,29 @@ def test_takeover_needs_an_unchanged_record(unchanged_s, held_for_s, takes):
 def test_any_change_of_the_record_restarts_the_wait():
     """A renewal seen, even by the version alone, gives its holder a whole lease again."""
     before = state(LeasePhase.READING, unchanged_since=NOW.mono - 100)
-    after, effects = LOGIC.step(before, LeaseSeen(NOW, attrs.evolve(OTHER, version="8")))
+    after, effects = LOGIC.advance_lease(before, LeaseSeen(NOW, attrs.evolve(OTHER, version="8")))
     assert (after.phase, effects, after.unchanged_since) == (LeasePhase.STANDBY, (), NOW.mono)
 
 
 def test_a_read_is_due_when_the_lease_runs_out():
     """The next look is after the retry period, or earlier if the record expires earlier."""
     before = state(LeasePhase.READING, unchanged_since=NOW.mono - 14.5)
-    after, _ = LOGIC.step(before, LeaseSeen(NOW, OTHER))
+    after, _ = LOGIC.advance_lease(before, LeaseSeen(NOW, OTHER))
     assert after.next_at == NOW.mono + 0.5
 
 
 def test_validity_counts_from_when_the_renewal_was_sent():
     """An answer that took long does not lengthen the leadership."""
-    sent = NOW.plus(-1.5)
-    after, _ = LOGIC.step(state(LeasePhase.RENEWING, called=sent), EVENTS["written"])
-    assert after.valid_until == sent.plus(10)
+    sent = NOW.seconds_later(-1.5)
+    after, _ = LOGIC.advance_lease(state(LeasePhase.RENEWING, called=sent), EVENTS["written"])
+    assert after.valid_until == sent.seconds_later(10)
     assert after.next_at == sent.mono + 2
 
 
 def test_an_acquisition_that_took_too_long_is_none():
     """An answer that arrives after the validity it brings leaves us standing by."""
-    before = state(LeasePhase.TAKING, called=NOW.plus(-10))
-    after, effects = LOGIC.step(before, EVENTS["written"])
+    before = state(LeasePhase.TAKING, called=NOW.seconds_later(-10))
+    after, effects = LOGIC.advance_lease(before, EVENTS["written"])
     assert (after.phase, effects) == (LeasePhase.STANDBY, ())
 
 
@@ -257,20 +257,20 @@ def test_every_acquisition_counts_one_up():
     """Taking over, taking a free lease and making one all move the fence."""
     for record, number in ((OTHER, 4), (FREE, 4), (attrs.evolve(FREE, transitions=0), 1)):
         before = state(LeasePhase.READING, record=record, unchanged_since=0.0)
-        taking, effects = LOGIC.step(before, LeaseSeen(NOW, record))
+        taking, effects = LOGIC.advance_lease(before, LeaseSeen(NOW, record))
         assert effects[0].transitions == number
-        leading, effects = LOGIC.step(taking, LeaseWritten(NOW, OURS))
+        leading, effects = LOGIC.advance_lease(taking, LeaseWritten(NOW, OURS))
         assert effects == (StartLeading(f"me/{number}"),)
         assert LOGIC.fence(leading) == f"me/{number}"
 
 
 def test_a_missing_lease_is_made_only_when_allowed():
     """Inside a cluster the manifest makes it; outside we may, with the first fence."""
-    after, effects = LOGIC.step(state(LeasePhase.READING), EVENTS["missing"])
+    after, effects = LOGIC.advance_lease(state(LeasePhase.READING), EVENTS["missing"])
     assert (after.phase, after.why, effects) == (LeasePhase.STANDBY, "gone", ())
-    after, effects = MAKER.step(state(LeasePhase.READING, record=None), EVENTS["missing"])
+    after, effects = MAKER.advance_lease(state(LeasePhase.READING, record=None), EVENTS["missing"])
     assert effects == (CallLease(op=LeaseOperation.CREATE, timeout_s=2.0, transitions=1),)
-    after, effects = MAKER.step(after, EVENTS["missing"])
+    after, effects = MAKER.advance_lease(after, EVENTS["missing"])
     assert (after.phase, effects) == (LeasePhase.STANDBY, ())
 
 
@@ -278,15 +278,17 @@ def test_a_missing_lease_is_made_only_when_allowed():
 def test_the_holder_of_a_lease_that_was_deleted_may_act_as_long_as_before(made):
     """A person deletes it, and makes it again or not: nobody takes it while the last one may act."""
     missing = LeaseMissing(NOW, "gone", 100)
-    waiting, effects = MAKER.step(state(LeasePhase.READING), missing)  # OTHER was seen 5 s ago
+    waiting, effects = MAKER.advance_lease(
+        state(LeasePhase.READING), missing
+    )  # OTHER was seen 5 s ago
     assert (waiting.phase, effects, waiting.next_at) == (LeasePhase.STANDBY, (), NOW.mono + 1)
     anew = LeaseRecord(version="20", holder="", transitions=100, duration_s=0.0)
 
     def look(after_s: float) -> tuple[LeaseState, tuple[object, ...]]:
-        at = NOW.plus(after_s)
+        at = NOW.seconds_later(after_s)
         reading = attrs.evolve(waiting, phase=LeasePhase.READING)
         event = LeaseSeen(at, anew) if made else LeaseMissing(at, "gone", 100)
-        return MAKER.step(reading, event)
+        return MAKER.advance_lease(reading, event)
 
     assert look(9.9)[1] == ()
     op = LeaseOperation.TAKE if made else LeaseOperation.CREATE
@@ -298,12 +300,12 @@ def test_the_holder_of_a_lease_that_was_deleted_may_act_as_long_as_before(made):
 def test_a_free_lease_with_another_count_is_one_that_was_made_anew():
     """The one that a leader gives back keeps its count: that one is taken at once."""
     anew = attrs.evolve(FREE, transitions=1)
-    waiting, effects = LOGIC.step(
+    waiting, effects = LOGIC.advance_lease(
         state(LeasePhase.READING, highest=OTHER.transitions), LeaseSeen(NOW, anew)
     )
     assert (waiting.phase, effects) == (LeasePhase.STANDBY, ())
-    _, effects = LOGIC.step(
-        attrs.evolve(waiting, phase=LeasePhase.READING), LeaseSeen(NOW.plus(10), anew)
+    _, effects = LOGIC.advance_lease(
+        attrs.evolve(waiting, phase=LeasePhase.READING), LeaseSeen(NOW.seconds_later(10), anew)
     )
     assert effects == (
         CallLease(op=LeaseOperation.TAKE, timeout_s=2.0, version="8", transitions=4),
@@ -324,13 +326,15 @@ def test_to_act_the_call_must_end_within_the_validity(mono, boot, needs_s, may):
 
 def test_doubt_stops_writes_until_a_renewal_proves_the_lease():
     """A fenced write or a conflicting renewal: no more writes until the compare-and-set won."""
-    doubted, _ = LOGIC.step(state(LeasePhase.LEADING, next_at=NOW.mono + 2), LeaseDoubted(NOW))
+    doubted, _ = LOGIC.advance_lease(
+        state(LeasePhase.LEADING, next_at=NOW.mono + 2), LeaseDoubted(NOW)
+    )
     assert not LOGIC.may_act(doubted, NOW, 5.0)
-    renewing, effects = LOGIC.step(doubted, TimerFired(NOW))
+    renewing, effects = LOGIC.advance_lease(doubted, TimerFired(NOW))
     assert names(effects) == ["RENEW"]
-    proved, _ = LOGIC.step(renewing, EVENTS["written"])
+    proved, _ = LOGIC.advance_lease(renewing, EVENTS["written"])
     assert LOGIC.may_act(proved, NOW, 5.0)
-    conflict, _ = LOGIC.step(state(LeasePhase.RENEWING), LeaseRefused(NOW))
+    conflict, _ = LOGIC.advance_lease(state(LeasePhase.RENEWING), LeaseRefused(NOW))
     assert not LOGIC.may_act(conflict, NOW, 5.0)
 
 
@@ -340,17 +344,17 @@ def test_a_renewal_that_is_refused_for_no_reason_is_not_asked_for_in_a_circle():
     renewing = state(LeasePhase.RENEWING)
     asked = []
     for _ in range(20):
-        checking, effects = LOGIC.step(renewing, LeaseRefused(at))
+        checking, effects = LOGIC.advance_lease(renewing, LeaseRefused(at))
         assert names(effects) == ["READ"]
-        waiting, effects = LOGIC.step(checking, LeaseSeen(at, OURS))
+        waiting, effects = LOGIC.advance_lease(checking, LeaseSeen(at, OURS))
         assert (waiting.phase, effects) == (LeasePhase.LEADING, ())
         assert not LOGIC.may_act(waiting, at, 0.0)
-        at = at.plus(waiting.next_at - at.mono)
+        at = at.seconds_later(waiting.next_at - at.mono)
         asked.append(at.mono)
-        checking, effects = LOGIC.step(waiting, TimerFired(at))
+        checking, effects = LOGIC.advance_lease(waiting, TimerFired(at))
         if checking.phase is LeasePhase.ENDED:
             break
-        renewing, effects = LOGIC.step(checking, LeaseSeen(at, OURS))
+        renewing, effects = LOGIC.advance_lease(checking, LeaseSeen(at, OURS))
         assert names(effects) == ["RENEW"]
     assert checking.phase is LeasePhase.ENDED
     assert asked == [NOW.mono + TIMING.retry_s * count for count in range(1, len(asked) + 1)]
@@ -358,19 +362,19 @@ def test_a_renewal_that_is_refused_for_no_reason_is_not_asked_for_in_a_circle():
 
 def test_after_a_failed_renewal_the_version_is_read_again():
     """A renewal without answer may have been done: read, then renew with what was found."""
-    failed, _ = LOGIC.step(state(LeasePhase.RENEWING), EVENTS["failed"])
+    failed, _ = LOGIC.advance_lease(state(LeasePhase.RENEWING), EVENTS["failed"])
     assert failed.next_at == NOW.mono + 1
     assert LOGIC.may_act(failed, NOW, 5.0)
-    checking, effects = LOGIC.step(failed, TimerFired(NOW.plus(1)))
+    checking, effects = LOGIC.advance_lease(failed, TimerFired(NOW.seconds_later(1)))
     assert names(effects) == ["READ"]
     newer = attrs.evolve(OURS, version="11")
-    _, effects = LOGIC.step(checking, LeaseSeen(NOW.plus(1), newer))
+    _, effects = LOGIC.advance_lease(checking, LeaseSeen(NOW.seconds_later(1), newer))
     assert (effects[0].op, effects[0].version) == (LeaseOperation.RENEW, "11")
 
 
 def test_a_lease_taken_and_lost_in_between_is_not_ours():
     """Our identity with another count is somebody's garbage, and ends the leadership."""
-    after, effects = LOGIC.step(
+    after, effects = LOGIC.advance_lease(
         state(LeasePhase.CHECKING), LeaseSeen(NOW, attrs.evolve(OURS, transitions=5))
     )
     assert (after.phase, names(effects)) == (LeasePhase.ENDED, ["StepDown"])
@@ -379,8 +383,8 @@ def test_a_lease_taken_and_lost_in_between_is_not_ours():
 @pytest.mark.parametrize(("left_s", "timeout_s"), [(6.0, 2.0), (1.5, 1.5), (0.1, 0.1)])
 def test_calls_of_a_leader_are_cut_off_at_the_deadline(left_s, timeout_s):
     """No renewal outlives the leadership it renews."""
-    before = state(LeasePhase.LEADING, valid_until=NOW.plus(left_s))
-    _, effects = LOGIC.step(before, TimerFired(NOW))
+    before = state(LeasePhase.LEADING, valid_until=NOW.seconds_later(left_s))
+    _, effects = LOGIC.advance_lease(before, TimerFired(NOW))
     assert effects[0].timeout_s == pytest.approx(timeout_s)
 
 
@@ -388,7 +392,7 @@ def test_ticks_before_their_time_do_nothing():
     """The shell may wake too early."""
     for phase in (LeasePhase.STANDBY, LeasePhase.LEADING):
         before = state(phase, next_at=NOW.mono + 1)
-        assert LOGIC.step(before, TimerFired(NOW)) == (before, ())
+        assert LOGIC.advance_lease(before, TimerFired(NOW)) == (before, ())
 
 
 @pytest.mark.parametrize(
@@ -410,5 +414,5 @@ def test_durations_that_could_overlap_are_refused(timing, says):
 
 def test_stepping_down_says_why():
     """The effect carries the sentence that the log shows."""
-    _, effects = LOGIC.step(state(LeasePhase.CHECKING), LeaseSeen(NOW, OTHER))
+    _, effects = LOGIC.advance_lease(state(LeasePhase.CHECKING), LeaseSeen(NOW, OTHER))
     assert effects == (StepDown('the lease is held by "other"'),)

@@ -60,7 +60,7 @@ def test_two_machines_never_act_at_once(seed):
     logics = [LeaseMachine(identity=f"m{n}", timing=TIMING) for n in range(2)]
     # Each machine's monotonic clock has its own zero.
     zero = [rng.uniform(0, 1000) for _ in logics]
-    states = [logic.first(ClockReading(z, z)) for logic, z in zip(logics, zero, strict=True)]
+    states = [logic.first_state(ClockReading(z, z)) for logic, z in zip(logics, zero, strict=True)]
     under_way: list[tuple[float, object] | None] = [None, None]
     paused_until = [0.0, 0.0]
     cut_off_until = [0.0, 0.0]
@@ -74,16 +74,16 @@ def test_two_machines_never_act_at_once(seed):
             at = ClockReading(zero[n] + true_time, zero[n] + true_time)
             if states[n].phase is LeasePhase.ENDED:
                 logics[n] = LeaseMachine(identity=f"m{n}-{step}", timing=TIMING)
-                states[n], under_way[n] = logics[n].first(at), None
+                states[n], under_way[n] = logics[n].first_state(at), None
                 continue
             call = None
             if under_way[n] is None:
-                states[n], effects = logic.step(states[n], TimerFired(at))
+                states[n], effects = logic.advance_lease(states[n], TimerFired(at))
                 call = next((e for e in effects if isinstance(e, CallLease)), None)
             elif true_time >= under_way[n][0]:
                 answer = attrs.evolve(under_way[n][1], at=at)
                 under_way[n] = None
-                states[n], effects = logic.step(states[n], answer)
+                states[n], effects = logic.advance_lease(states[n], answer)
                 leaders += any(isinstance(e, StartLeading) for e in effects)
                 call = next((e for e in effects if isinstance(e, CallLease)), None)
             if call is not None:

@@ -38,7 +38,7 @@ def nodes(draw):
 
 def taken_one(gpus, spare, part, *, later):
     """The room after one more share went where it is said to go; None where it does not fit."""
-    key = gpus.best(part, spare, later=later)
+    key = gpus.best_gpu(part, spare, later=later)
     whole, free = spare.whole, spare.slots
     if key is None:
         if later:
@@ -52,10 +52,10 @@ def taken_one(gpus, spare, part, *, later):
             key = (open_ & -open_).bit_length() - 1
             free &= ~(1 << key)
             whole -= 1
-    before = gpus.left(key, later=later)
+    before = gpus.free_part(key, later=later)
     assert before >= part
     now = 0 if later else part
-    _, kept = gpus.move(key, now=now, later=part)
+    _, kept = gpus.move_share(key, now=now, later=part)
     left = spare.later - kept
     assert left >= 0
     return GpuShareRoom(slots=free, whole=min(whole, left) if not later else whole, later=left), key
@@ -107,17 +107,17 @@ def test_moves_are_taken_back_exactly(node, moves):
     whole = GpuShareRoom(slots=spare.slots, whole=spare.later, later=spare.later)
     done = []
     for part, later in moves:
-        key = gpus.best(part, whole if later else spare, later=later)
+        key = gpus.best_gpu(part, whole if later else spare, later=later)
         if key is not None:
-            gpus.move(key, now=0 if later else part, later=part)
+            gpus.move_share(key, now=0 if later else part, later=part)
             done.append((key, part, later))
     for key, part, later in reversed(done):
-        gpus.move(key, now=0 if later else -part, later=-part)
+        gpus.move_share(key, now=0 if later else -part, later=-part)
     fresh = SharedGpus(slots)
-    assert dict(gpus.taken()) == dict(fresh.taken())
+    assert dict(gpus.taken_parts()) == dict(fresh.taken_parts())
     assert gpus.now_and_later_differ == fresh.now_and_later_differ
     for later in (False, True):
-        assert gpus.open(later=later) == fresh.open(later=later)
+        assert gpus.open_gpus(later=later) == fresh.open_gpus(later=later)
         assert gpus.count(250, spare, later=later) == fresh.count(250, spare, later=later)
 
 
@@ -125,10 +125,10 @@ def test_the_fullest_that_fits_is_joined():
     """Of GPUs at 0.5, 0.25 and 0.75, a quarter joins the last and a half the first."""
     gpus = SharedGpus({0: (500, 0), 1: (250, 0), 2: (750, 0)})
     spare = GpuShareRoom(slots=0b1000, whole=1, later=1)
-    assert gpus.best(250, spare, later=False) == 2
-    assert gpus.best(500, spare, later=False) == 0
-    assert gpus.best(750, spare, later=False) == 1
-    assert gpus.best(800, spare, later=False) is None
+    assert gpus.best_gpu(250, spare, later=False) == 2
+    assert gpus.best_gpu(500, spare, later=False) == 0
+    assert gpus.best_gpu(750, spare, later=False) == 1
+    assert gpus.best_gpu(800, spare, later=False) is None
 
 
 def test_a_gpu_that_is_to_be_free_is_not_kept_from_whom_it_is_promised():

@@ -10,7 +10,7 @@ import pytest
 from gpusched.api.devices.slots import slot_mask, slot_numbers
 from gpusched.topology.islands import free_islands, node_islands
 from gpusched.topology.slot_choice import choose_slots
-from gpusched.topology.slot_costs import POPULATION, SlotTables, fragmentation, slot_cost
+from gpusched.topology.slot_costs import POPULATION, SlotTables, slot_cost, slot_fragmentation
 
 pytestmark = pytest.mark.long
 
@@ -135,7 +135,9 @@ def test_pods_placed_one_after_the_other_reach_the_cost_of_all(layout):
             touched += span(layout, every, taken)
             left &= ~taken
         node = node_islands(layout, every)
-        added = fragmentation(free_islands(node, left)) - fragmentation(free_islands(node, free))
+        added = slot_fragmentation(free_islands(node, left)) - slot_fragmentation(
+            free_islands(node, free)
+        )
         assert promised == (touched, added), (free, sizes)
 
 

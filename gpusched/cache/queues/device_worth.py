@@ -138,7 +138,7 @@ class PublishedPool:
                 self._verdicts.clear()
             known = self._verdicts[selectors] = tuple(
                 [
-                    frame.verdict(selectors, device, self.driver)
+                    frame.selector_verdict(selectors, device, self.driver)
                     for (device, _), frame in zip(
                         self.devices.values(), self.frames.values(), strict=True
                     )

@@ -67,7 +67,7 @@ def ordered_candidates(
     # Where a selector fails the answer depends on the order that Kubernetes has.
     if not listed and not _fails_on_any(every, looked_at):
         groups = _group_sizes(every, usage, claims, looked_at)
-        keys = [_leaves(device, pool, usage, groups, looked_at) for device, pool in every]
+        keys = [_leftover_key(device, pool, usage, groups, looked_at) for device, pool in every]
         # The last first: kube-scheduler beside us takes the first, so that both seldom meet.
         places = sorted(range(len(every) - 1, -1, -1), key=keys.__getitem__)
     kinds: dict[object, int] = {}
@@ -84,7 +84,7 @@ def ordered_candidates(
 
 def _fails_on_any(every: Sequence[tuple[PoolDevice, Pool]], looked_at: LookedAt) -> bool:
     return any(
-        isinstance(device.selected(selectors), Mismatch)
+        isinstance(device.matches_selectors(selectors), Mismatch)
         for selectors in looked_at[0]
         for device, _ in every
     )
@@ -104,14 +104,14 @@ def _group_sizes(
     ]
     sizes: Counter[object] = Counter()
     for device, _ in every:
-        if usage.holding(device.id) is None:
+        if usage.find_holding(device.id) is None:
             for name in matched:
-                for value in device.compared(name) or ():
+                for value in device.compared_values(name) or ():
                     sizes[name, value] += 1
     return sizes
 
 
-def _leaves(
+def _leftover_key(
     device: PoolDevice,
     pool: Pool,
     usage: DeviceUsage,
@@ -119,7 +119,7 @@ def _leaves(
     looked_at: LookedAt,
 ) -> tuple[bool, int, int, int, int]:
     """A key by which devices come first that are worth least to others."""
-    held = usage.holding(device.id)
+    held = usage.find_holding(device.id)
     rest = 0
     if device.device.shareable and held is not None:
         rest = sum(
@@ -130,7 +130,7 @@ def _leaves(
     for part in device.device.consumes:
         for name, amount in part.counters:
             total = pool.counters[part.name, name]
-            used = usage.counter(pool.id, part.name, name)
+            used = usage.consumed_counter(pool.id, part.name, name)
             broken = broken or used > 0
             room += (total - used) * 1000 // max(1, total)
             size += amount * 1000 // max(1, total)
@@ -138,7 +138,7 @@ def _leaves(
         (
             groups[name, value]
             for name in looked_at[1]
-            for value in device.compared(name) or ()
+            for value in device.compared_values(name) or ()
             if (name, value) in groups
         ),
         default=0,
@@ -153,7 +153,7 @@ def _kind(
     inventory: DeviceInventory, looked_at: LookedAt, device: PoolDevice, pool: Pool
 ) -> Hashable:
     """Everything that this search reads of a device but its name."""
-    number = inventory.kind(device, looked_at)
+    number = inventory.kind_number(device, looked_at)
     if device.reach.node and not device.device.consumes:
         return number
     return (number, pool.id, device.reach)

@@ -55,21 +55,21 @@ def counters_suffice(
         devices: that the node can use.
         usage: of all devices.
     """
-    needed = _needed(claims)
+    needed = _count_needed(claims)
     if not needed or len(needed) > _KINDS_MAX:
         return True
     kinds, caps = list(needed), tuple(needed.values())
     parts: dict[tuple[object, ...], list[_Member]] = {}
     single: Counter[int] = Counter()
     for device, pool in devices:
-        serves = _served(device, kinds)
+        serves = _served_kinds(device, kinds)
         if serves == 0:
             continue
         if serves is None:
             return True
         if device.device.shareable or len(device.device.consumes) > 1:
             return True
-        if usage.holding(device.id) is not None:
+        if usage.find_holding(device.id) is not None:
             continue
         if device.device.consumes:
             key = (pool.id, device.device.consumes[0].name)
@@ -80,26 +80,26 @@ def counters_suffice(
         return True
     sums = _sums_of_single(single, caps)
     for members in parts.values():
-        found = None if sums is None else _most(_part(members, usage), caps)
+        found = None if sums is None else _maximal_of_part(_build_part(members, usage), caps)
         if sums is None or found is None:
             return True
-        sums = _added(sums, found, caps)
+        sums = _add_counts(sums, found, caps)
     return sums is None or any(each == caps for each in sums)
 
 
-def _served(device: PoolDevice, kinds: Sequence[tuple[tuple[str, ...], ...]]) -> int | None:
+def _served_kinds(device: PoolDevice, kinds: Sequence[tuple[tuple[str, ...], ...]]) -> int | None:
     """Kinds that a device can serve, as bits; None where a selector has no value for it."""
     serves = 0
     for number, alternatives in enumerate(kinds):
         for selectors in alternatives:
-            answer = device.selected(selectors)
+            answer = device.matches_selectors(selectors)
             if isinstance(answer, Mismatch):
                 return None
             serves |= bool(answer) << number
     return serves
 
 
-def _needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[tuple[str, ...], ...]]:
+def _count_needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[tuple[str, ...], ...]]:
     """Devices that are needed at least, by the selectors of all alternatives."""
     needed: Counter[tuple[tuple[str, ...], ...]] = Counter()
     for claim in claims:
@@ -114,14 +114,15 @@ def _needed(claims: Sequence[ReadyClaim]) -> Counter[tuple[tuple[str, ...], ...]
     return needed
 
 
-def _part(members: Sequence[_Member], usage: DeviceUsage) -> _Part:
+def _build_part(members: Sequence[_Member], usage: DeviceUsage) -> _Part:
     consumed = members[0][1].device.consumes[0].name
     names = sorted({
         name for _, device, _ in members for name, _ in device.device.consumes[0].counters
     })  # fmt: skip
     pool = members[0][2]
     left = tuple(
-        pool.counters[consumed, name] - usage.counter(pool.id, consumed, name) for name in names
+        pool.counters[consumed, name] - usage.consumed_counter(pool.id, consumed, name)
+        for name in names
     )
     items = []
     for serves, device, _ in members:
@@ -131,7 +132,7 @@ def _part(members: Sequence[_Member], usage: DeviceUsage) -> _Part:
 
 
 @lru_cache(maxsize=2_000)
-def _most(part: _Part, caps: Counts) -> tuple[Counts, ...] | None:
+def _maximal_of_part(part: _Part, caps: Counts) -> tuple[Counts, ...] | None:
     """The maximal counts of the kinds that fit one part, none above ``caps``; None where it is too much."""
     states: dict[tuple[int, ...], set[Counts]] = {part.left: {(0,) * len(caps)}}
     for serves, takes in part.items:
@@ -140,15 +141,15 @@ def _most(part: _Part, caps: Counts) -> tuple[Counts, ...] | None:
             rest = tuple(have - take for have, take in zip(left, takes, strict=True))
             if min(rest, default=0) < 0:
                 continue
-            more.setdefault(rest, set()).update(_raised(found, serves, caps))
+            more.setdefault(rest, set()).update(_raise_counts(found, serves, caps))
         for left, found in more.items():
             states.setdefault(left, set()).update(found)
         if sum(map(len, states.values())) > _STATES_MAX:
             return None
-    return tuple(_maximal(set().union(*states.values())))
+    return tuple(_keep_maximal(set().union(*states.values())))
 
 
-def _raised(counts: Iterable[Counts], serves: int, caps: Counts) -> Iterable[Counts]:
+def _raise_counts(counts: Iterable[Counts], serves: int, caps: Counts) -> Iterable[Counts]:
     """Each of the counts with one more of each kind that a device serves."""
     for each in counts:
         for number, cap in enumerate(caps):
@@ -162,11 +163,15 @@ def _sums_of_single(single: Counter[int], caps: Counts) -> list[Counts] | None:
     for serves, count in single.items():
         for _ in range(min(count, sum(caps))):
             if sums is not None:
-                sums = _added(sums, tuple(_raised([(0,) * len(caps)], serves, caps)), caps)
+                sums = _add_counts(
+                    sums, tuple(_raise_counts([(0,) * len(caps)], serves, caps)), caps
+                )
     return sums
 
 
-def _added(sums: Sequence[Counts], more: Sequence[Counts], caps: Counts) -> list[Counts] | None:
+def _add_counts(
+    sums: Sequence[Counts], more: Sequence[Counts], caps: Counts
+) -> list[Counts] | None:
     if not more:
         return list(sums)
     found = {
@@ -176,10 +181,10 @@ def _added(sums: Sequence[Counts], more: Sequence[Counts], caps: Counts) -> list
     }
     if len(found) > _STATES_MAX:
         return None
-    return _maximal(found)
+    return _keep_maximal(found)
 
 
-def _maximal(counts: Iterable[Counts]) -> list[Counts]:
+def _keep_maximal(counts: Iterable[Counts]) -> list[Counts]:
     """Those that none other reaches in every place."""
     kept: list[Counts] = []
     for each in sorted(counts, reverse=True):

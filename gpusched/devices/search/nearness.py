@@ -59,11 +59,11 @@ def choose_near(
         beside: localities to be near to.
     """
     order = {id(item): number for number, item in enumerate(items)}
-    chosen = _choose(list(items), count, where, 0, beside)
+    chosen = _choose_items(list(items), count, where, 0, beside)
     return sorted(chosen, key=lambda item: order[id(item)])
 
 
-def _choose(
+def _choose_items(
     items: list[T],
     count: int,
     where: Callable[[T], Locality],
@@ -78,7 +78,7 @@ def _choose(
     for item in items:
         groups.setdefault(where(item)[level], []).append(item)
     if len(groups) == 1:
-        return _choose(items, count, where, level + 1, beside)
+        return _choose_items(items, count, where, level + 1, beside)
     near = {each[level] for each in beside}
     listed = sorted(
         groups.items(), key=lambda group: group[0] not in near
@@ -86,17 +86,17 @@ def _choose(
     enough = [(value, group) for value, group in listed if len(group) >= count]
     if enough:
         ways = [
-            (value not in near, _spans(chosen, where), len(group), number, chosen)
+            (value not in near, _count_spans(chosen, where), len(group), number, chosen)
             for number, (value, group) in enumerate(enough)
-            for chosen in [_choose(group, count, where, level + 1, beside)]
+            for chosen in [_choose_items(group, count, where, level + 1, beside)]
         ]
         return min(ways)[-1]
     value, group = min(listed, key=lambda each: (each[0] not in near, -len(each[1])))
     rest = [item for other, each in groups.items() if other != value for item in each]
-    return [*group, *_choose(rest, count - len(group), where, level, beside)]
+    return [*group, *_choose_items(rest, count - len(group), where, level, beside)]
 
 
-def _spans(items: Sequence[T], where: Callable[[T], Locality]) -> int:
+def _count_spans(items: Sequence[T], where: Callable[[T], Locality]) -> int:
     """Groups of all levels that some items lie in."""
     return len({pair for item in items for pair in enumerate(where(item))})
 
@@ -153,7 +153,7 @@ def move_together(
     spare: dict[tuple[int, PoolId], list[C]] = {}
     for candidate in candidates if of_sort else ():
         sort = (candidate.kind, candidate.pool.id)
-        if sort in of_sort and usage.holding(candidate.device.id) is None:
+        if sort in of_sort and usage.find_holding(candidate.device.id) is None:
             spare.setdefault(sort, []).append(candidate)
     beside: dict[int, list[Locality]] = {}
     for sort, by_claim in of_sort.items():

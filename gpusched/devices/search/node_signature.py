@@ -50,21 +50,21 @@ def signature_by(
     if number is None:
         if len(node.kinds) >= REMEMBERED_MAX:
             node.kinds.clear()
-        number = node.kinds[looked_at] = _number(inventory, node, looked_at)
+        number = node.kinds[looked_at] = _signature_number(inventory, node, looked_at)
     taken = [
-        None if (used := usage.pool(part.pool.id)) is None else used.state(part)
+        None if (used := usage.find_pool(part.pool.id)) is None else used.state_key(part)
         for part in node.pools
     ]
     return number, tuple(taken)
 
 
-def _number(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt) -> int:
+def _signature_number(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt) -> int:
     """A number that nodes share of which claims see the same."""
     numbers = inventory.kind_numbers
     read = ("read", looked_at, tuple([_read(node, part, looked_at) for part in node.pools]))
     known = numbers.same.get(read)
     if known is None:
-        known = numbers.number(_content(inventory, node, looked_at))
+        known = numbers.number_content(_signature_content(inventory, node, looked_at))
         numbers.note_same(read, known)
     return known
 
@@ -100,11 +100,13 @@ def _read(node: NodeDevices, part: ReachablePool, looked_at: LookedAt) -> Hashab
     return (where, pool.complete, pool.fault, tuple(sorted(pool.counters.items())), tuple(found))
 
 
-def _content(inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt) -> Hashable:
+def _signature_content(
+    inventory: DeviceInventory, node: NodeDevices, looked_at: LookedAt
+) -> Hashable:
     """What claims see of a node that nothing is taken of."""
     selectors, compared = looked_at
     alone: LookedAt = (selectors, ())
-    number = inventory.kind_numbers.number
+    number = inventory.kind_numbers.number_content
     groups: dict[tuple[object, object], int] = {}
     parts: list[Hashable] = []
     for part in node.pools:
@@ -133,7 +135,7 @@ def _groups_of(
         groups.setdefault(each, len(groups)) for each in enumerate(locality_of(device))
     ]
     for name in compared:
-        values = device.compared(name)
+        values = device.compared_values(name)
         if values is None:
             found.append(None)
             continue

@@ -144,7 +144,7 @@ def describe_request(
     seen: set[DeviceId] = set()
     for node, has_room in sorted(nodes, key=lambda each: not each[1]):
         free = 0
-        selection = inventory.select(node, request.selectors)
+        selection = inventory.select_devices(node, request.selectors)
         for number, why in selection.unanswered if not found.unanswered else ():
             device, _ = node.listed[number]
             found.unanswered = f"a selector has no value for {'/'.join(device.id)}: {why.message}"
@@ -154,7 +154,7 @@ def describe_request(
             if device.id in seen:
                 continue
             seen.add(device.id)
-            state = _state(usage, pool, device, request, found=found, holders=holders)
+            state = _device_state(usage, pool, device, request, found=found, holders=holders)
             if state is DeviceState.FREE and not has_room:
                 state = DeviceState.ELSEWHERE
             free += state is DeviceState.FREE
@@ -178,7 +178,7 @@ def describe_request(
     )
 
 
-def _state(
+def _device_state(
     usage: DeviceUsage,
     pool: Pool,
     device: PoolDevice,
@@ -191,7 +191,7 @@ def _state(
     asked = request.request
     if not pool.is_usable:
         return DeviceState.POOL
-    held = usage.holding(device.id)
+    held = usage.find_holding(device.id)
     if held is not None and not asked.admin and (held.whole or not device.device.shareable):
         for name in dict.fromkeys(holders(device.id)):
             found.holders[name] += 1
@@ -203,13 +203,13 @@ def _state(
     if held is None or asked.admin:
         short = _short_counter(usage, pool, device)
         if short is not None:
-            found.counter = _nearer(found.counter, short)
+            found.counter = _nearer_shortage(found.counter, short)
             for part in device.device.consumes:
                 found.counter_sets[pool.id, part.name] = pool
             return DeviceState.COUNTERS
     lacking = _short_capacity(held, device, request)
     if lacking is not None:
-        found.capacity = _nearer(found.capacity, lacking)
+        found.capacity = _nearer_shortage(found.capacity, lacking)
         found.capacity_holders.update(dict.fromkeys(holders(device.id), 1))
         return DeviceState.CAPACITY
     return DeviceState.FREE
@@ -219,7 +219,7 @@ def _short_counter(usage: DeviceUsage, pool: Pool, device: PoolDevice) -> Amount
     for part in device.device.consumes:
         for name, amount in part.counters:
             total = pool.counters[part.name, name]
-            left = total - usage.counter(pool.id, part.name, name)
+            left = total - usage.consumed_counter(pool.id, part.name, name)
             if amount > left:
                 place = f"{part.name} of pool {pool.id.pool}"
                 return AmountShortage(name=name, place=place, needed=amount, left=left, total=total)
@@ -254,7 +254,7 @@ def _short_capacity(
     return None
 
 
-def _nearer(known: AmountShortage | None, other: AmountShortage) -> AmountShortage:
+def _nearer_shortage(known: AmountShortage | None, other: AmountShortage) -> AmountShortage:
     """Of two shortages the one of which less is missing; the first where they are equal."""
     if known is None or other.needed - other.left < known.needed - known.left:
         return other
@@ -270,7 +270,7 @@ def _counter_holders(usage: DeviceUsage, found: _Counts, holders: Holders) -> Co
             takes = any(
                 (pool.id, part.name) in found.counter_sets for part in device.device.consumes
             )
-            if takes and usage.holding(device.id) is not None:
+            if takes and usage.find_holding(device.id) is not None:
                 names.update(dict.fromkeys(holders(device.id), 1))
     return names
 
@@ -295,7 +295,7 @@ class Relief:
     exact: bool
 
 
-def reliefs(
+def find_reliefs(
     inventory: DeviceInventory,
     usage: DeviceUsage,
     nodes: Sequence[NodeDevices],
@@ -354,13 +354,13 @@ def _without_constraints(claims: Sequence[ReadyClaim]) -> list[tuple[str, list[R
         for number, rule in enumerate(claim.constraints):
             kind = "matchAttribute" if rule.match else "distinctAttribute"
             text = f"{kind} {rule.match or rule.distinct} of claim {claim.name}"
-            found.append((text, _replaced(claims, at, _keep_rules(claim, {number}))))
+            found.append((text, _replace_claim(claims, at, _keep_rules(claim, {number}))))
         if len(claim.constraints) > 1:
             every = set(range(len(claim.constraints)))
             found.append(
                 (
                     f"the {len(every)} constraints of claim {claim.name}",
-                    _replaced(claims, at, _keep_rules(claim, every)),
+                    _replace_claim(claims, at, _keep_rules(claim, every)),
                 )
             )
     return found
@@ -387,7 +387,7 @@ def _without_requests(claims: Sequence[ReadyClaim]) -> list[tuple[str, list[Read
     return [
         (
             f"request {alternatives[0].parent} of claim {claim.name}",
-            _replaced(
+            _replace_claim(
                 claims,
                 at,
                 attrs.evolve(
@@ -400,5 +400,5 @@ def _without_requests(claims: Sequence[ReadyClaim]) -> list[tuple[str, list[Read
     ]
 
 
-def _replaced(claims: Sequence[ReadyClaim], at: int, claim: ReadyClaim) -> list[ReadyClaim]:
+def _replace_claim(claims: Sequence[ReadyClaim], at: int, claim: ReadyClaim) -> list[ReadyClaim]:
     return [*claims[:at], claim, *claims[at + 1 :]]

@@ -26,14 +26,14 @@ def request_shortage_text(found: RequestShortage, *, shown: int | None = HOLDERS
     if elsewhere := states.get(DeviceState.ELSEWHERE):
         parts.append(f"{elsewhere} free on nodes without room for the pod")
     if held := states.get(DeviceState.HELD):
-        parts.append(f"{held} held{_in_brackets(_names(found.holders, shown, by=True))}")
+        parts.append(f"{held} held{_in_brackets(_names_text(found.holders, shown, by=True))}")
     if tainted := states.get(DeviceState.TAINTED):
-        parts.append(f"{tainted} tainted{_in_brackets(_names(found.taints, shown))}")
+        parts.append(f"{tainted} tainted{_in_brackets(_names_text(found.taints, shown))}")
     if short := states.get(DeviceState.COUNTERS):
-        why = _users("used by", found.counter_holders, shown)
+        why = _users_text("used by", found.counter_holders, shown)
         parts.append(f"{short} short of a counter (nearest: {found.counter}{why})")
     if short := states.get(DeviceState.CAPACITY):
-        why = _users("shared by", found.capacity_holders, shown)
+        why = _users_text("shared by", found.capacity_holders, shown)
         parts.append(f"{short} short of capacity (nearest: {found.capacity}{why})")
     if unusable := states.get(DeviceState.POOL):
         parts.append(f"{unusable} in pools that are not complete or contradict themselves")
@@ -62,7 +62,7 @@ def _in_brackets(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _users(verb: str, names: Sequence[tuple[str, int]], shown: int | None) -> str:
+def _users_text(verb: str, names: Sequence[tuple[str, int]], shown: int | None) -> str:
     if not names:
         return ""
     kept = names if shown is None else names[:shown]
@@ -71,7 +71,7 @@ def _users(verb: str, names: Sequence[tuple[str, int]], shown: int | None) -> st
     return f"; {verb} {text}" + (f" and {more} more" if more else "")
 
 
-def _names(names: Sequence[tuple[str, int]], shown: int | None, *, by: bool = False) -> str:
+def _names_text(names: Sequence[tuple[str, int]], shown: int | None, *, by: bool = False) -> str:
     """``4 by ml/llm, 2 by web/app, 3 by 2 more`` or ``1 broken:NoSchedule``; a lone taint has no number."""
     kept = names if shown is None else names[:shown]
     word = "by " if by else ""

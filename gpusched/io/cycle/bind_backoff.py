@@ -65,7 +65,7 @@ class BindPauses:
         self._wake = wake
         self._failing: dict[GangKey, _Failing] = {}
 
-    def settled(self, settled: SettledGang) -> None:
+    def note_settled(self, settled: SettledGang) -> None:
         """A commit came to rest."""
         gang = settled.gang
         if settled.phase is CommitPhase.BOUND or not settled.why:
@@ -79,7 +79,7 @@ class BindPauses:
         if settled.lapsed:
             again_s = limits.BIND_LAPSED_PAUSE_S
             message = f"{one_line(settled.why)}; its bindings are tried again after {again_s:g} s"
-            self._pause(known, again_s, message)
+            self._pause_gang(known, again_s, message)
             return
         known.times += 1
         known.node_mark = None
@@ -94,14 +94,14 @@ class BindPauses:
             f"its bindings failed {known.times} times in a row ({one_line(settled.why)}); they are "
             f"tried again after {pause_s:g} s, or when its pods, its group or the nodes change"
         )
-        self._pause(known, pause_s, message)
+        self._pause_gang(known, pause_s, message)
 
-    def _pause(self, known: _Failing, pause_s: float, message: str) -> None:
+    def _pause_gang(self, known: _Failing, pause_s: float, message: str) -> None:
         known.until = self._clock.monotonic() + pause_s
         known.message = message
         asyncio.get_running_loop().call_later(pause_s, self._wake)
 
-    def applied(self, snapshot: Snapshot) -> Snapshot:
+    def apply_pauses(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, in which gangs that pause are told so and ask for no place."""
         if not self._failing:
             return snapshot

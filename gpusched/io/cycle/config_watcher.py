@@ -69,7 +69,7 @@ class ConfigWatcher:
         self._seen = self._judged = in_force.digest
         telemetry.set_config(in_force.digest, refused=False)
 
-    def ask(self) -> None:
+    def ask_now(self) -> None:
         """Read the file now and judge it, even if it is the same as before."""
         self._asked.set()
 
@@ -77,9 +77,9 @@ class ConfigWatcher:
         """Look at the file until the task is cancelled."""
         try:
             while True:
-                asked = await self._pause()
+                asked = await self._pause_until_look()
                 try:
-                    await self._look(asked=asked)
+                    await self._look_at_file(asked=asked)
                 except errors.Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - what is in force stays, and it looks again
@@ -87,7 +87,7 @@ class ConfigWatcher:
         finally:
             self._loader.close()
 
-    async def _pause(self) -> bool:
+    async def _pause_until_look(self) -> bool:
         """Until the next look; whether it was asked for."""
         try:
             async with asyncio.timeout(limits.CONFIG_POLL_S):
@@ -97,7 +97,7 @@ class ConfigWatcher:
         self._asked.clear()
         return True
 
-    async def _look(self, *, asked: bool) -> None:
+    async def _look_at_file(self, *, asked: bool) -> None:
         try:
             found: ConfigFiles | ConfigError = await self._loader.run_in_thread(
                 lambda: self._read(self._path), source=self._path
@@ -110,11 +110,11 @@ class ConfigWatcher:
             return
         self._judged = digest
         if isinstance(found, ConfigFiles):
-            await self._judge(found)
+            await self._judge_files(found)
         else:
             self._refuse(ConfigKept(found.problems))
 
-    async def _judge(self, files: ConfigFiles) -> None:
+    async def _judge_files(self, files: ConfigFiles) -> None:
         try:
             new: Config | ConfigError = await self._loader.run_in_thread(
                 lambda: load_files(files, source=self._path), source=self._path
@@ -123,13 +123,13 @@ class ConfigWatcher:
             new = error
         decision = decide_reload(self._in_force, new)
         if isinstance(decision, ConfigAdopted):
-            await self._try(decision)
+            await self._try_config(decision)
         elif isinstance(decision, ConfigKept):
             self._refuse(decision)
         else:
-            self._confirm(files.digest)
+            self._confirm_in_force(files.digest)
 
-    async def _try(self, wanted: ConfigAdopted) -> None:
+    async def _try_config(self, wanted: ConfigAdopted) -> None:
         try:
             loaded = await self._loader.load(wanted.config)
         except ConfigError as error:
@@ -158,7 +158,7 @@ class ConfigWatcher:
             message=f"{self._path}: applied; what changed: {changed}",
         )  # fmt: skip
 
-    def _confirm(self, digest: str) -> None:
+    def _confirm_in_force(self, digest: str) -> None:
         """The file asks for what is in force, perhaps again after it was refused."""
         self._telemetry.config_reload("unchanged")
         self._telemetry.set_config(digest, refused=False)

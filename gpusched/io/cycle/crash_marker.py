@@ -137,26 +137,26 @@ class CrashMarker:
         memory, death = _read(page)
         mark = cls(memory, death, page, lock)
         mark._remember()
-        mark._put(_STATE, _IDLE, _STAGE)
+        mark._put_text(_STATE, _IDLE, _STAGE)
         return mark
 
     # -- while it lives ----------------------------------------------------------------------
     def begin(self) -> None:
         """Mark that a session begins."""
-        self._put(_STAGE, b"", _HAND)
-        self._put(_HAND, b"", _MEMORY)
-        self._put(_STATE, _IN_SESSION, _STAGE)
+        self._put_text(_STAGE, b"", _HAND)
+        self._put_text(_HAND, b"", _MEMORY)
+        self._put_text(_STATE, _IN_SESSION, _STAGE)
 
     def end(self) -> None:
         """It came to its end."""
-        self._put(_STATE, _IDLE, _STAGE)
+        self._put_text(_STATE, _IDLE, _STAGE)
 
-    def stage(self, name: str) -> None:
+    def mark_stage(self, name: str) -> None:
         """It is here now."""
-        self._put(_STAGE, name.encode()[: _HAND - _STAGE - 1], _HAND)
+        self._put_text(_STAGE, name.encode()[: _HAND - _STAGE - 1], _HAND)
         self._page[_HAND] = 0
 
-    def hand(self, gang: GangKey) -> None:
+    def mark_gang(self, gang: GangKey) -> None:
         """This gang is in hand now."""
         text = f"{gang.kind}\n{gang.namespace}\n{gang.name}\n".encode()[: _HAND_MAX - 1]
         end = _HAND + len(text)
@@ -181,19 +181,19 @@ class CrashMarker:
             self.memory = CrashMemory()
             self._remember()
 
-    def fault(self, why: str, hand: GangKey | None = None) -> None:
+    def mark_fault(self, why: str, hand: GangKey | None = None) -> None:
         """The process ends because of this, in a commit of this gang if it was one."""
         self.memory.why = why[: limits.TEXT_MAX]
         self._remember()
-        self._put(_HAND, b"", _MEMORY)
+        self._put_text(_HAND, b"", _MEMORY)
         if hand is not None:
-            self.hand(hand)
-        self._put(_STATE, _FAULT, _STAGE)
+            self.mark_gang(hand)
+        self._put_text(_STATE, _FAULT, _STAGE)
 
     def close(self) -> None:
         """The process ends, in order unless a fault was told."""
         if self._page[: len(_FAULT)] != _FAULT:
-            self._put(_STATE, _STOPPED, _STAGE)
+            self._put_text(_STATE, _STOPPED, _STAGE)
         self._page.close()
         if self._lock >= 0:
             os.close(self._lock)
@@ -205,9 +205,9 @@ class CrashMarker:
         while len(body) >= _SIZE - _MEMORY and self.memory.suspects:
             del self.memory.suspects[0]
             body = msgspec.json.encode(self.memory)
-        self._put(_MEMORY, body, _SIZE)
+        self._put_text(_MEMORY, body, _SIZE)
 
-    def _put(self, at: int, text: bytes, end: int) -> None:
+    def _put_text(self, at: int, text: bytes, end: int) -> None:
         text = text[: end - at - 1]
         self._page[at : at + len(text) + 1] = text + b"\0"
 
@@ -215,25 +215,25 @@ class CrashMarker:
 def _read(page: mmap.mmap) -> tuple[CrashMemory, ProcessCrash | None]:
     """What the last process left; what cannot be read was never written."""
     try:
-        memory = msgspec.json.decode(_text(page, _MEMORY, _SIZE) or b"{}", type=CrashMemory)
+        memory = msgspec.json.decode(_read_text(page, _MEMORY, _SIZE) or b"{}", type=CrashMemory)
     except msgspec.MsgspecError:
         memory = CrashMemory()
-    state = _text(page, _STATE, _STAGE)
+    state = _read_text(page, _STATE, _STAGE)
     if state == _FAULT:
         memory.deaths += 1
         memory.stage = "commit"
-        return memory, ProcessCrash(stage="", hand=_suspected(page, memory), why=memory.why)
+        return memory, ProcessCrash(stage="", hand=_suspected_gang(page, memory), why=memory.why)
     if state != _IN_SESSION:
         return memory, None
     memory.deaths += 1
     memory.why = ""
-    memory.stage = _text(page, _STAGE, _HAND).decode(errors="replace")
-    return memory, ProcessCrash(stage=memory.stage, hand=_suspected(page, memory))
+    memory.stage = _read_text(page, _STAGE, _HAND).decode(errors="replace")
+    return memory, ProcessCrash(stage=memory.stage, hand=_suspected_gang(page, memory))
 
 
-def _suspected(page: mmap.mmap, memory: CrashMemory) -> GangKey | None:
+def _suspected_gang(page: mmap.mmap, memory: CrashMemory) -> GangKey | None:
     """The gang that was in hand, counted once more."""
-    parts = _text(page, _HAND, _MEMORY).decode(errors="replace").split("\n")
+    parts = _read_text(page, _HAND, _MEMORY).decode(errors="replace").split("\n")
     if len(parts) != 4:
         return None
     hand = GangKey(*parts[:3])
@@ -246,5 +246,5 @@ def _suspected(page: mmap.mmap, memory: CrashMemory) -> GangKey | None:
     return hand
 
 
-def _text(page: mmap.mmap, at: int, end: int) -> bytes:
+def _read_text(page: mmap.mmap, at: int, end: int) -> bytes:
     return page[at:end].partition(b"\0")[0]

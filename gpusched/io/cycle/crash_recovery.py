@@ -43,7 +43,7 @@ def begin_after_crashes(
                 story="",
             )
             containment.begin_set_aside(snapshot, gang_suspect(suspect.key), fault)
-    mode = _mode(memory.deaths - explained, memory.stage)
+    mode = _mode_after_deaths(memory.deaths - explained, memory.stage)
     told = death.message if death is not None else "earlier processes died in their sessions"
     told = f"{told}, the last of {memory.deaths} in a row"
     if mode != FULL_MODE:
@@ -57,7 +57,7 @@ def begin_after_crashes(
     return told
 
 
-def _mode(deaths: int, stage: str) -> SessionMode:
+def _mode_after_deaths(deaths: int, stage: str) -> SessionMode:
     """One step plainer for each death that no gang explains, the first one excepted."""
     mode = FULL_MODE
     for _ in range(deaths - 1):

@@ -25,12 +25,12 @@ class FailedCommits:
         self._failed: dict[GangKey, Exception] = {}
         self._known: set[GangKey] = set()
 
-    def failed(self, gang: GangKey, error: Exception) -> None:
+    def note_failed(self, gang: GangKey, error: Exception) -> None:
         """A commit that was under way raised."""
         self._failed[gang] = error
         self._wake()
 
-    def known(self, gang: GangKey) -> None:
+    def note_known(self, gang: GangKey) -> None:
         """It is known from the API what became of such a commit."""
         self._known.add(gang)
         self._wake()

@@ -123,13 +123,13 @@ class FaultReport:
         return tuple(found)
 
     # -- sessions ----------------------------------------------------------------------------
-    def session(self, decision: Decision, snapshot: Snapshot) -> None:
+    def report_session(self, decision: Decision, snapshot: Snapshot) -> None:
         """A session was held."""
         for entry in decision.contained:
             self._telemetry.contained(str(entry.suspect.what), entry.fault.stage)
-            self._dump(entry, snapshot)
+            self._dump_entry(entry, snapshot)
             with suppress(Exception):
-                self._tell(entry, snapshot)
+                self._tell_entry(entry, snapshot)
         for queue, fault in decision.untold:
             self._report_untold(queue, fault)
         counts: dict[str, int] = {}
@@ -154,7 +154,7 @@ class FaultReport:
         """These are left out for what raised outside of a session, which is counted already."""
         for entry in entries:
             with suppress(Exception):
-                self._tell(entry, snapshot)
+                self._tell_entry(entry, snapshot)
 
     def _report_degraded(self, decision: Decision) -> None:
         degraded = decision.degraded
@@ -181,7 +181,7 @@ class FaultReport:
                 message=degraded.message,
             )  # fmt: skip
 
-    def _dump(self, entry: SetAside, snapshot: Snapshot) -> None:
+    def _dump_entry(self, entry: SetAside, snapshot: Snapshot) -> None:
         loud = _LOUD if entry.fault.loud else ""
         _log.error("an object is set aside", why=f"{loud}{entry.message}")
         body = b""
@@ -194,8 +194,8 @@ class FaultReport:
             what=str(entry.suspect.what), body=story + b"\n" + body, suffix=".txt",
         )  # fmt: skip
 
-    def _tell(self, entry: SetAside, snapshot: Snapshot) -> None:
-        ref = self._ref(entry.suspect, snapshot)
+    def _tell_entry(self, entry: SetAside, snapshot: Snapshot) -> None:
+        ref = self._object_ref(entry.suspect, snapshot)
         if ref is not None and self._events is not None:
             note = EventNote(
                 regarding=ref, type="Warning", reason=Reason.SCHEDULER_ERROR, action="Scheduling",
@@ -203,7 +203,7 @@ class FaultReport:
             )  # fmt: skip
             self._events.record(note, line="contained")
 
-    def _ref(self, suspect: Suspect, snapshot: Snapshot) -> ObjectRef | None:
+    def _object_ref(self, suspect: Suspect, snapshot: Snapshot) -> ObjectRef | None:
         found = _object(suspect, snapshot)
         if suspect.what in (SuspectKind.GANG, SuspectKind.MOVE):
             gangs = {gang.key: gang for gang in snapshot.gangs}
@@ -240,16 +240,16 @@ class FaultReport:
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - containment is the task
-            self.failed(stage, error, about)
+            self.report_failure(stage, error, about)
         else:
-            self.worked(stage, about)
+            self.note_success(stage, about)
 
-    def worked(self, stage: str, about: object = "") -> None:
+    def note_success(self, stage: str, about: object = "") -> None:
         """It went well, or does so again."""
         if self._failing:
             self._failing.pop((stage, _name_of(about)), None)
 
-    def failed(self, stage: str, error: BaseException, about: object = "") -> None:
+    def report_failure(self, stage: str, error: BaseException, about: object = "") -> None:
         """Something around a session raised, and was contained."""
         name = _name_of(about)
         key = (stage, name)

@@ -26,7 +26,7 @@ class GpuGauges:
         self.counts: GpuCounts | None = None
         """As they were measured last; None before."""
 
-    def look(self, snapshot: Snapshot, session_cache: SessionCache) -> None:
+    def measure_gpus(self, snapshot: Snapshot, session_cache: SessionCache) -> None:
         """Measure, when the last time is long enough ago.
 
         Args:

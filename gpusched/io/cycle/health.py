@@ -81,8 +81,8 @@ class DaemonHealth:
         if config_file:
             self._watch = ConfigWatcher(
                 config_file, cycle.rules.config, clock=clock, telemetry=telemetry,
-                daemon_events=self.daemon_events, adopt=self._adopt, inline=inline, read=read_config,
-                on_contained=cycle.faults.failed,
+                daemon_events=self.daemon_events, adopt=self._adopt_config, inline=inline, read=read_config,
+                on_contained=cycle.faults.report_failure,
             )  # fmt: skip
 
     @property
@@ -102,9 +102,9 @@ class DaemonHealth:
         if self._watch is None:
             _log.warning("there is no configuration file to read again; name one with --config")
         else:
-            self._watch.ask()
+            self._watch.ask_now()
 
-    def stuck(self, running: RunningCall) -> None:
+    def report_stuck(self, running: RunningCall) -> None:
         """A call of a hook does not come back; may be called from any thread."""
         self._loop.call_soon_threadsafe(self._tell_stuck, running)
 
@@ -116,7 +116,7 @@ class DaemonHealth:
             "and the daemon will be started again",
         )  # fmt: skip
 
-    def unread(self, kind: str, refused: bool) -> None:
+    def report_unread(self, kind: str, refused: bool) -> None:
         """A kind that decisions can do without may not be read, or (False) may be again."""
         self._unread = f"{kind} may not be read" if refused else ""
         if not refused:
@@ -130,7 +130,7 @@ class DaemonHealth:
             "quota would refuse its pods; apply manifests/rbac.yaml, or set podGroupPriority: ofPods",
         )  # fmt: skip
 
-    def _adopt(self, config: Config, loaded: LoadedPolicy) -> None:
+    def _adopt_config(self, config: Config, loaded: LoadedPolicy) -> None:
         self._cycle.rules = SessionRules(config, loaded.policy, PluginGuard(self._clock))
         self._layouts(loaded.layouts)
         self._priority_rules(config)

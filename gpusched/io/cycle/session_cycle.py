@@ -208,9 +208,9 @@ class SessionCycle:
         """What happened was expected: only status follows, for more of it in one session."""
         if self._echo is None:
             loop = asyncio.get_running_loop()
-            self._echo = loop.call_later(limits.STATUS_SESSION_DELAY_S, self._echoed)
+            self._echo = loop.call_later(limits.STATUS_SESSION_DELAY_S, self._wake_after_echo)
 
-    def _echoed(self) -> None:
+    def _wake_after_echo(self) -> None:
         self._echo = None
         if self._binder.queued:
             self._wake_for_status()
@@ -222,13 +222,13 @@ class SessionCycle:
         try:
             while True:
                 try:
-                    await self._pause()
+                    await self._pause_for_more()
                 except Exception as error:  # noqa: BLE001 - a session is held all the same, later
-                    self.faults.failed("wait", error)
+                    self.faults.report_failure("wait", error)
                     await self._clock.sleep(self._trouble.failed())
                 if self._ready() or not self._may_act():
                     continue
-                if await self._held():
+                if await self._hold_session():
                     self._trouble.succeeded()
                     continue
                 # Nothing came of it: whoever waits is tried again, but not at once.
@@ -246,7 +246,7 @@ class SessionCycle:
                 self._thread.stop(self._solver.close if self._solver is not None else None)
 
     # -- when ------------------------------------------------------------------------------
-    async def _pause(self) -> None:
+    async def _pause_for_more(self) -> None:
         cycle = self.rules.config.cycle
         longest_s = cycle.max_period_s
         with self.faults.contain("wait"):
@@ -278,32 +278,34 @@ class SessionCycle:
         return self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), 0.0)
 
     # -- what ------------------------------------------------------------------------------
-    async def _held(self) -> bool:
+    async def _hold_session(self) -> bool:
         """Whether a session came to its end; what it does not contain itself ends here."""
         if self._mark is not None:
             self._mark.begin()
         try:
-            await self._session()
+            await self._run_session()
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - a restart would meet the same again
-            self.faults.failed("session", error)
+            self.faults.report_failure("session", error)
             return False
         finally:
             if self._mark is not None:
                 self._mark.end()
-        self.faults.worked("session")
+        self.faults.note_success("session")
         return True
 
-    async def _session(self) -> None:
+    async def _run_session(self) -> None:
         tracing = self._telemetry.tracing
         seen = self._changes
         self._retry_uncounted_gangs()
-        snapshot = snapshot_taker.take_snapshot(self._cache, self._clock.now(), self.faults.failed)
-        snapshot = self.pauses.applied(snapshot)
+        snapshot = snapshot_taker.take_snapshot(
+            self._cache, self._clock.now(), self.faults.report_failure
+        )
+        snapshot = self.pauses.apply_pauses(snapshot)
         fence = self._lease.fence
         for key, error in self._cache.take_count_errors():
-            self.faults.failed("counting", error, key)
+            self.faults.report_failure("counting", error, key)
             self._report_lost_gang(key, error)
             self._miscounted[key] = self._clock.monotonic() + limits.SET_ASIDE_RETRY_S
         self.failed_commits.leave_out(self.rules.containment, snapshot)
@@ -326,7 +328,7 @@ class SessionCycle:
                 committed = False
                 began = self._clock.now()
                 try:
-                    committed = self._commit(gang, snapshot)
+                    committed = self._commit_gang(gang, snapshot)
                 except Fenced:
                     raise
                 except Exception as error:  # noqa: BLE001 - one gang must not stop the others
@@ -345,7 +347,7 @@ class SessionCycle:
             with self.faults.contain("status"):
                 told = self._with_written_statuses(told, snapshot)
                 for name, untold in self._status.submit(told.gangs, told.queues, told.topologies):
-                    self.faults.failed("status", untold, name)
+                    self.faults.report_failure("status", untold, name)
         if decision.again:
             self.wake()
         with self.faults.contain("metrics"):
@@ -388,13 +390,13 @@ class SessionCycle:
                 group, pods = lost
                 told = uncounted_gang_status(key, group, pods, count_error_message(error))
                 for name, untold in self._status.submit((told,), ()):
-                    self.faults.failed("status", untold, name)
+                    self.faults.report_failure("status", untold, name)
 
     def _set_gang_aside(
         self, gang: GangKey, stage: str, error: Exception, snapshot: Snapshot
     ) -> None:
         """What was decided for a gang cannot be begun: it is left out until it changes."""
-        self.faults.failed(stage, error, gang)
+        self.faults.report_failure(stage, error, gang)
         found = {gang_suspect(gang): fault_of_gang_in_hand(stage, error, gang)}
         self.faults.set_aside(self.rules.containment.set_aside(snapshot, found), snapshot)
         self._cache.show_again((gang,))
@@ -439,7 +441,11 @@ class SessionCycle:
         mark = self._mark
         self._begin_after_crashes(snapshot)
         search = solver if solver is not None else self._here
-        tape = SearchRecorder(search, rules.guard.failing()) if self._recorder is not None else None
+        tape = (
+            SearchRecorder(search, rules.guard.failing_hooks())
+            if self._recorder is not None
+            else None
+        )
         took: list[tuple[str, float]] = []
         start, wall = clock.monotonic(), clock.now()
 
@@ -467,23 +473,21 @@ class SessionCycle:
                 search=search if tape is None else tape,
                 ended=ended,
                 containment=rules.containment,
-                on_gang=mark.hand if mark is not None else _no_crash_mark,
-                began=mark.stage if mark is not None else _no_crash_mark,
+                on_gang=mark.mark_gang if mark is not None else _no_crash_mark,
+                began=mark.mark_stage if mark is not None else _no_crash_mark,
             )
             with self.faults.contain("GPU metrics"):
-                self.gpu_gauges.look(decision.snapshot, rules.session_cache)
+                self.gpu_gauges.measure_gpus(decision.snapshot, rules.session_cache)
             return decision
 
         self._guard = rules.guard
         decision = await self._run(run)
         self._report_times(decision, took, session_s=clock.monotonic() - start, began=wall)
-        self.faults.session(decision, snapshot)
+        self.faults.report_session(decision, snapshot)
         if mark is not None:
             full = decision.degraded is None and not decision.set_aside
             mark.record_success(clock.monotonic(), full=full)
-        for judge in self.judged:
-            with self.faults.contain("plugin report"):
-                judge(rules.guard)
+        self._report_plugins(rules.guard)
         # A plainer session cannot be repeated from what it was made of.
         if tape is not None and self._recorder is not None and decision.degraded is None:
             with self.faults.contain("decision file"):
@@ -500,6 +504,12 @@ class SessionCycle:
         told = begin_after_crashes(mark.memory, mark.death, self.rules.containment, snapshot)
         if told:
             self.faults.report_crashes(told, mark.memory.deaths)
+
+    def _report_plugins(self, guard: PluginGuard) -> None:
+        """Tell of the guard of a session that has ended."""
+        for judge in self.judged:
+            with self.faults.contain("plugin report"):
+                judge(guard)
 
     def _report_times(
         self,
@@ -519,7 +529,7 @@ class SessionCycle:
             telemetry.solver(str(each.outcome), each.seconds, each.gap)
         telemetry.cycle("session", session_s)
 
-    def _commit(self, gang: GangBind, snapshot: Snapshot) -> bool:
+    def _commit_gang(self, gang: GangBind, snapshot: Snapshot) -> bool:
         """Verify against the live cache and assume, in one step of the loop."""
         moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
         error = recheck_placements(
@@ -555,13 +565,13 @@ class SessionCycle:
 
     def _recover_partial_gangs(self, snapshot: Snapshot) -> None:
         """Gangs that were bound in part, perhaps by a predecessor, and cannot be completed."""
-        partial = self._partial_gangs.find(
+        partial = self._partial_gangs.find_partial(
             snapshot.gangs, self._binder.has_open_commit, self.faults.contain
         )
         # Together: of several that hold the rest of each other one goes on.
         for undo in plan_recoveries(partial, server_now=self._binder.server_now()):
             with self.faults.contain("recovery", undo.gang):
-                self._binder.undo(undo)
+                self._binder.undo_partial(undo)
 
 
 def _no_crash_mark(_what: object) -> None:

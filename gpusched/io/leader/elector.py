@@ -134,7 +134,7 @@ class Elector:
         self._logic = LeaseMachine(
             identity=identity, timing=timing, create_if_missing=create_if_missing
         )
-        self._state = self._logic.first(self._now())
+        self._state = self._logic.first_state(self._now())
         self._object: dict[str, Any] = {}
         self._uncounted = LeaseRecord(version="", holder="", transitions=0, duration_s=0.0)
         """The Lease without a count of changes of hands that was read last, with its beginning."""
@@ -238,7 +238,7 @@ class Elector:
 
     def _feed(self, event: Event) -> CallLease | None:
         """One step of the logic; the call it asks for, if any."""
-        self._state, effects = self._logic.step(self._state, event)
+        self._state, effects = self._logic.advance_lease(self._state, event)
         call: CallLease | None = None
         for effect in effects:
             match effect:

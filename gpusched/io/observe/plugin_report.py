@@ -41,11 +41,11 @@ class PluginReport:
             self._guard = guard
             self._before = {}
             self._slow.clear()
-        records = guard.records()
+        records = guard.hook_records()
         for who, record in records.items():
             self._count(who, record, self._before.get(who, _NEVER))
         self._before = records
-        self.degraded = guard.degraded()
+        self.degraded = guard.degraded_messages()
         self._tell_aside(tuple(who for who, record in records.items() if record.quarantined))
 
     def _count(self, who: HookId, record: HookRecord, before: HookRecord) -> None:

@@ -90,7 +90,7 @@ class SolverPipe:
             env=solver_environment(),
             start_new_session=True,  # Ctrl-C at a terminal is for the daemon
         )
-        self._to, self._come, self._says = map(_unblocked, self._pipes())
+        self._to, self._come, self._says = map(_unblocked, self._open_pipes())
         self._read = bytearray()
         self._said = bytearray()
         self._ready = False
@@ -166,11 +166,11 @@ class SolverPipe:
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_S)
-        for pipe in self._pipes():
+        for pipe in self._open_pipes():
             with contextlib.suppress(OSError):
                 pipe.close()
 
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    def _open_pipes(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -196,11 +196,11 @@ class SolverPipe:
                         if not rest:
                             selector.unregister(self._to)
                     elif key.fd == self._says:
-                        if not self._hear():
+                        if not self._read_last_words():
                             selector.unregister(self._says)
                     else:
                         self._receive()
-                        got = self._frame()
+                        got = self._take_frame()
                         if got is not None:
                             return got
 
@@ -212,7 +212,7 @@ class SolverPipe:
         except BrokenPipeError:
             return rest[:0]  # it has ended: that shows where its answers are read
 
-    def _hear(self) -> bool:
+    def _read_last_words(self) -> bool:
         """Keep the end of what it says; whether it may say more."""
         try:
             some = os.read(self._says, _CHUNK)
@@ -228,10 +228,10 @@ class SolverPipe:
         except BlockingIOError:
             return
         if not some:
-            raise SolverLost(SolverLoss.CRASH, self._ended())
+            raise SolverLost(SolverLoss.CRASH, self._end_message())
         self._read += some
 
-    def _frame(self) -> tuple[bytes, int, bytes] | None:
+    def _take_frame(self) -> tuple[bytes, int, bytes] | None:
         """The frame that has come whole, None until then."""
         if len(self._read) < HEAD.size:
             return None
@@ -246,7 +246,7 @@ class SolverPipe:
             raise SolverLost(SolverLoss.GARBAGE, "answered more than was asked")
         return kind, number, body
 
-    def _ended(self) -> str:
+    def _end_message(self) -> str:
         """How its process ended, after its last words."""
         try:
             status = self._process.wait(_REAP_S)
@@ -260,7 +260,7 @@ class SolverPipe:
 
     def _hear_left(self) -> bool:
         before = len(self._said)
-        return self._hear() and len(self._said) > before
+        return self._read_last_words() and len(self._said) > before
 
 
 def _unblocked(pipe: IO[bytes]) -> int:

@@ -45,7 +45,7 @@ class SolverLosses:
     until: float = 0.0
     last: str = ""
 
-    def lost(self, message: str, *, now: float) -> None:
+    def count_loss(self, message: str, *, now: float) -> None:
         """Count one more lost process."""
         self.in_a_row += 1
         self.last = message
@@ -54,7 +54,7 @@ class SolverLosses:
             pause = limits.SOLVER_PAUSE_MIN_S * 2 ** min(over, 32)
             self.until = now + min(pause, limits.SOLVER_PAUSE_MAX_S)
 
-    def answered(self) -> None:
+    def count_answer(self) -> None:
         """An answer came: losses in a row start at 0 again."""
         self.in_a_row = 0
         self.until = 0.0
@@ -126,7 +126,7 @@ class SolverProcess:
         """
         began = self._monotonic()
         try:
-            return self._answer(job)
+            return self._ask_process(job)
         except SolverFault as fault:
             self.told.append(str(fault))
             if not self._closed:
@@ -143,10 +143,10 @@ class SolverProcess:
     def close(self) -> None:
         """``kill`` and tidy up; where no other thread searches."""
         self._closed = True
-        self._drop()
+        self._drop_pipe()
 
     # -- one job ---------------------------------------------------------------------------
-    def _answer(self, job: SearchJob) -> object:
+    def _ask_process(self, job: SearchJob) -> object:
         try:
             body = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
@@ -164,20 +164,20 @@ class SolverProcess:
                 soft_s=self.budget_s + limits.SOLVER_SOFT_S,
                 hard_s=self.budget_s + limits.SOLVER_HARD_S,
             )
-            answer = self._opened(reply)
+            answer = self._open_reply(reply)
         except SolverLost as lost:
             self._costly[digest] = self._costly.pop(digest, 0) + 1
             while len(self._costly) > limits.SOLVER_COSTLY_JOBS_MAX:
                 self._costly.popitem(last=False)
-            raise self._lost(lost, job=job, body=body) from lost
-        self._losses.answered()
+            raise self._replace_process(lost, job=job, body=body) from lost
+        self._losses.count_answer()
         if reply.good:
             return answer
         message, _, story = reply.body.decode(errors="replace").partition("\n")
         self._dumps.write(message, story, what=type(job).__qualname__, body=body)
         raise SolverFault(message)
 
-    def _opened(self, reply: SolverReply) -> object:
+    def _open_reply(self, reply: SolverReply) -> object:
         if not reply.good:
             return None
         try:
@@ -203,37 +203,37 @@ class SolverProcess:
         try:
             pipe.await_ready(limits.SOLVER_START_MAX_S)
         except SolverLost as lost:
-            raise self._lost(lost) from lost
+            raise self._replace_process(lost) from lost
         return pipe
 
     def _try_to_start(self) -> None:
         try:
             self._pipe = self._start(self._monotonic)
         except OSError as error:
-            self._lost(SolverLost(SolverLoss.START, f"could not be started: {error}"))
+            self._replace_process(SolverLost(SolverLoss.START, f"could not be started: {error}"))
         if self._closed:  # meanwhile, by another thread
-            self._drop()
+            self._drop_pipe()
 
     def _note_ended_process(self) -> None:
         """Take note of a process that ended while no search waited for it."""
         if self._pipe is not None and self._pipe.ended:
-            self._lost(SolverLost(SolverLoss.CRASH, "ended without being asked"))
+            self._replace_process(SolverLost(SolverLoss.CRASH, "ended without being asked"))
 
-    def _drop(self) -> None:
+    def _drop_pipe(self) -> None:
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
 
-    def _lost(
+    def _replace_process(
         self, lost: SolverLost, *, job: SearchJob | None = None, body: bytes = b""
     ) -> SolverFault:
         """Take note, and have another process ready for the next search."""
         said = self._pipe.said if self._pipe is not None else ""
-        self._drop()
+        self._drop_pipe()
         if self._closed:
             return SolverFault("the solver was ended with the daemon")
         message = f"the solver {lost.why}"
-        self._losses.lost(message, now=self._monotonic())
+        self._losses.count_loss(message, now=self._monotonic())
         self._telemetry.solver_lost(lost.loss)
         what = type(job).__qualname__ if job is not None else ""
         self._dumps.write(message, said, what=what, body=body)

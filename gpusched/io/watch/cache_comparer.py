@@ -116,7 +116,7 @@ class CacheComparer:
         self._telemetry = telemetry
         self._on_contained = on_contained
 
-    def soon(self) -> None:
+    def look_soon(self) -> None:
         """A stream was cut off."""
         self._cut.set()
 
@@ -124,7 +124,7 @@ class CacheComparer:
         """Compare all kinds until the task is cancelled."""
         rested_s = 0.0
         while True:
-            cut = await self._pause(self._limits().audit_period_s - rested_s)
+            cut = await self._pause_until(self._limits().audit_period_s - rested_s)
             async with asyncio.TaskGroup() as group:
                 for kind, reader, sink in self._audited() if self._wanted() else ():
                     group.create_task(self.audit(kind, reader, sink, after_cut=cut))
@@ -132,7 +132,7 @@ class CacheComparer:
             rested_s = min(limits.COMPARE_CUT_PAUSE_S, longest_s) if cut else 0.0
             await self._clock.sleep(rested_s)
 
-    async def _pause(self, longest_s: float) -> bool:
+    async def _pause_until(self, longest_s: float) -> bool:
         """Whether a stream was cut off; else so much time has passed."""
         try:
             async with asyncio.timeout(longest_s):
@@ -148,29 +148,29 @@ class CacheComparer:
     ) -> None:
         """One look at one kind, and another where its stream was renewed meanwhile."""
         for _ in range(limits.COMPARE_TRIES_MAX):
-            if await self._contained(kind, reader, sink, after_cut=after_cut):
+            if await self._look_contained(kind, reader, sink, after_cut=after_cut):
                 return
             if after_cut:
                 self._cut.set()
                 return
 
-    async def _contained(
+    async def _look_contained(
         self, kind: str, reader: ComparedReader, sink: ComparedStore, *, after_cut: bool
     ) -> bool:
-        """See ``_look``; what raises in it costs this kind this audit."""
+        """See ``_compare_kind``; what raises in it costs this kind this audit."""
         try:
-            return await self._look(kind, reader, sink, after_cut=after_cut)
+            return await self._compare_kind(kind, reader, sink, after_cut=after_cut)
         except errors.Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - other kinds, and the next audit, go on
             self._on_contained("audit", error, kind)
             return True
 
-    async def _look(
+    async def _compare_kind(
         self, kind: str, reader: ComparedReader, sink: ComparedStore, *, after_cut: bool
     ) -> bool:
         """Whether events came all the time, so that the look says something."""
-        stream = await self._stream(reader)
+        stream = await self._await_events(reader)
         sink.touched = set()
         try:
             listed, differing, failing = await self._read(reader, sink)
@@ -178,7 +178,7 @@ class CacheComparer:
             await self._clock.sleep(limits.COMPARE_GRACE_S)
             if not stream or reader.following != stream:
                 return False  # what differs may just not have come yet
-            differing, gone = _settled(sink, listed, differing)
+            differing, gone = _still_differing(sink, listed, differing)
             back = sum(map(sink.knows_newer, differing))
             if back or (after_cut and (differing or gone)):
                 self._restored(
@@ -186,7 +186,7 @@ class CacheComparer:
                     f"as its watch told, {back} of them older: its etcd was restored from a backup"
                 )
             else:
-                self._repair(kind, sink, differing, gone)
+                self._repair_cache(kind, sink, differing, gone)
                 for item in failing:
                     if sink.key_of(item) not in sink.touched and sink.fails(item):
                         sink.apply("MODIFIED", item)
@@ -198,7 +198,7 @@ class CacheComparer:
             sink.touched = None
         return True
 
-    async def _stream(self, reader: ComparedReader) -> int:
+    async def _await_events(self, reader: ComparedReader) -> int:
         """Wait until events come, for as long as is waited between two tries to get them."""
         until = self._clock.monotonic() + limits.BACKOFF_MAX_S
         while not reader.following and self._clock.monotonic() < until:
@@ -228,7 +228,7 @@ class CacheComparer:
                 return listed, differing, failing
             await self._clock.sleep(limits.COMPARE_PAUSE_S)
 
-    def _repair(
+    def _repair_cache(
         self, kind: str, sink: ComparedStore, differing: Sequence[Any], gone: Sequence[ObjectKey]
     ) -> None:
         had = set(sink.keys())
@@ -247,7 +247,7 @@ class CacheComparer:
             )  # fmt: skip
 
 
-def _settled(
+def _still_differing(
     sink: ComparedStore, listed: set[ObjectKey], differing: Sequence[Any]
 ) -> tuple[list[Any], list[ObjectKey]]:
     """What still differs although no event was about it: objects, and keys of which none is."""

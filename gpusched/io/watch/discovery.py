@@ -128,7 +128,7 @@ class KindDiscovery:
                 return f"{reflector.kind.name} have not been listed yet"
         return ""
 
-    def audited(self) -> list[Compared]:
+    def compared_kinds(self) -> list[Compared]:
         """Kinds of devices that are followed: a lost event of one could give a device twice, or to nobody."""
         return [
             (each.kind.name, each.reflector, each.sink)
@@ -151,20 +151,20 @@ class KindDiscovery:
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
-                    await self._follow(await self._look(), group)
+                    await self._follow_kinds(await self._discover_kinds(), group)
                 except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon
                     if errors.is_defect(error):
                         self._on_contained("discovery", error, "other projects' kinds")
-                        self._failed(f"{type(error).__name__}: {error}")
+                        self._note_failure(f"{type(error).__name__}: {error}")
                     else:
-                        self._failed(str(error))
+                        self._note_failure(str(error))
                     pause_s = backoff.failed()
                 else:
                     backoff.succeeded()
                     pause_s = limits.DISCOVERY_PERIOD_S
                 await self._clock.sleep(pause_s)
 
-    def _failed(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         """Without an answer what was followed is followed on; the same is said only once."""
         if why != self._trouble:
             _log.warning("which kinds are served cannot be found out", why=why)
@@ -172,7 +172,7 @@ class KindDiscovery:
 
     # -- discovery --------------------------------------------------------------------------
 
-    async def _look(self) -> dict[str, ServedForeignKind]:
+    async def _discover_kinds(self) -> dict[str, ServedForeignKind]:
         """Where each kind is, by its name; only those that can be listed and watched."""
         listed = await self._get("/apis", _GROUPS)
         versions = {
@@ -226,7 +226,7 @@ class KindDiscovery:
             if isinstance(error, errors.NotFound):
                 return None
             if isinstance(error, errors.Denied) and not self._looked:
-                self._failed(str(error))
+                self._note_failure(str(error))
                 return None
             raise error
         try:
@@ -238,7 +238,7 @@ class KindDiscovery:
 
     # -- following --------------------------------------------------------------------------
 
-    async def _follow(
+    async def _follow_kinds(
         self, found: Mapping[str, ServedForeignKind], group: asyncio.TaskGroup
     ) -> None:
         """Begin and end so that exactly what was found is followed."""

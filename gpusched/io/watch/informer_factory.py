@@ -68,7 +68,7 @@ class InformerFactory:
         )
         for each in self._usual:
             each.on_restored = restored
-            each.on_refused = partial(self._refused, each)
+            each.on_refused = partial(self._note_refused, each)
         room = [each for each in audited if each[0] in ROOM]
         others = [each for each in audited if each[0] not in ROOM]
         self._adapters = KindDiscovery(
@@ -90,11 +90,11 @@ class InformerFactory:
                 limits_in_force=limits_in_force,
                 on_contained=on_contained,
             )
-            for kinds in (lambda: room, lambda: [*others, *self._adapters.audited()])
+            for kinds in (lambda: room, lambda: [*others, *self._adapters.compared_kinds()])
         ]
         self._room = tuple(reflector for _, reflector, _ in room)
         for reflector in self._room:
-            reflector.on_cut = self._auditors[0].soon
+            reflector.on_cut = self._auditors[0].look_soon
 
     def unready(self) -> str:
         """Empty when decisions can be made on what the cache holds, else why not."""
@@ -104,7 +104,7 @@ class InformerFactory:
                 return f"{each.kind.name} have not been listed yet: {each.error or 'listing'}"
         now, staleness_s = self._clock.monotonic(), self._limits().cache_staleness_s
         for each in followed:
-            if not each.kind.optional and not each.fresh(now, staleness_s):
+            if not each.kind.optional and not each.is_fresh(now, staleness_s):
                 return f"{each.kind.name} are out of date: {each.error}"
         return self._adapters.unready()
 
@@ -139,5 +139,5 @@ class InformerFactory:
             *(group.create_task(each.run(), name="audit") for each in self._auditors),
         ]
 
-    def _refused(self, reader: Reflector[Any]) -> None:
+    def _note_refused(self, reader: Reflector[Any]) -> None:
         self._on_refused(reader.kind.name, reader.refused)

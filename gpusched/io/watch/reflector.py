@@ -149,7 +149,7 @@ class Reflector(Generic[Item]):
         """Why there is no stream now, in one sentence; empty when all is well."""
         return self._cause
 
-    def fresh(self, now: float, staleness_s: float = limits.CACHE_STALENESS_MAX_S) -> bool:
+    def is_fresh(self, now: float, staleness_s: float = limits.CACHE_STALENESS_MAX_S) -> bool:
         """Whether decisions may rest on what the sink knows.
 
         Args:
@@ -182,7 +182,7 @@ class Reflector(Generic[Item]):
         """Follow the kind until cancelled."""
         while True:
             try:
-                end = await self._list() if self._list_wanted else await self._watch()
+                end = await self._list_all() if self._list_wanted else await self._watch()
             except errors.Fenced:
                 raise
             except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon: list again
@@ -200,15 +200,15 @@ class Reflector(Generic[Item]):
             self.on_contained("following", error, self.kind.name)
 
     def _broke_off(self, error: Exception) -> _WatchEnd:
-        self._closed()
+        self._close_stream()
         self.on_contained("following", error, self.kind.name)
         says = f"following {self.kind.name} failed: {type(error).__name__}: {one_line(str(error))}"
-        self._transition("defect", says)
+        self._tell_transition("defect", says)
         return _WatchEnd("defect", says, relist=True)
 
     # -- list -------------------------------------------------------------------------------
 
-    async def _list(self) -> _WatchEnd | None:
+    async def _list_all(self) -> _WatchEnd | None:
         self._lists_begun += 1
         number = self._lists_begun
         self._list_wanted = False
@@ -243,7 +243,7 @@ class Reflector(Generic[Item]):
                 )
             if end.reason != _RESTORED:
                 return attrs.evolve(end, relist=True)
-            self._transition(end.reason, end.says)
+            self._tell_transition(end.reason, end.says)
         self._sink.replace(items)
         self._version = page.resource_version
         self._cut_off = False
@@ -252,7 +252,7 @@ class Reflector(Generic[Item]):
         if was_refused and self.kind.optional:
             self.on_refused()
         self._broken_at = self._clock.monotonic()
-        self._transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
+        self._tell_transition("listed", f"listed {len(items)} {self.kind.name}", quiet=number > 1)
         async with self._list_done:
             self._list_done.notify_all()
         return None
@@ -293,7 +293,7 @@ class Reflector(Generic[Item]):
             f"{self.kind.name} is not installed in this cluster: going on without; "
             "kubectl apply -k manifests/ brings it, and it counts from then on"
         )
-        self._transition("not-installed", says)
+        self._tell_transition("not-installed", says)
         return _WatchEnd(
             "not-installed", says, relist=True, retry_after_s=limits.DISCOVERY_PERIOD_S
         )
@@ -312,7 +312,7 @@ class Reflector(Generic[Item]):
                 f"a list of {self.kind.name} has version {version}, the Lease {self._least}: the API "
                 "server's replica is behind, and is asked again"
             )
-            self._transition("behind", says)
+            self._tell_transition("behind", says)
             return _WatchEnd("behind", says, relist=True)
         _log.warning(
             "lists stay older than the Lease: what they show is believed now",
@@ -369,7 +369,7 @@ class Reflector(Generic[Item]):
             errors.Throttled: "throttled",
             errors.UndecodableObject: "bad-list",
         }.get(type(error), "list-failed")
-        self._transition(reason, says)
+        self._tell_transition(reason, says)
         wait = error.retry_after_s if isinstance(error, errors.Throttled) else 0.0
         return _WatchEnd(reason, says, relist=True, retry_after_s=wait)
 
@@ -379,7 +379,7 @@ class Reflector(Generic[Item]):
         if self._cut_off:
             doubt = await self._version_went_back()
             if doubt is not None:
-                self._transition(doubt.reason, doubt.says)
+                self._tell_transition(doubt.reason, doubt.says)
                 return doubt
             self._cut_off = False
         window = self._rng.uniform(limits.WATCH_WINDOW_MIN_S, limits.WATCH_WINDOW_MAX_S)
@@ -396,15 +396,15 @@ class Reflector(Generic[Item]):
                 self.kind.path, query=query, read_timeout_s=window + limits.WATCH_GRACE_S
             ) as (status, lines):
                 if status != 200:
-                    end = await self._refused(status, lines)
+                    end = await self._refuse_stream(status, lines)
                 else:
-                    self._opened(lines)
-                    events, end = await self._follow(lines)
+                    self._open_stream(lines)
+                    events, end = await self._follow_stream(lines)
         except WatchLineTooLong as error:
             end = _WatchEnd("line-too-long", str(error), relist=True)
         except errors.ClusterUnreachable as error:
             end = _WatchEnd("broken", str(error))
-        lasted_s = self._closed()
+        lasted_s = self._close_stream()
         self._cut_off = lasted_s < int(window) - 1
         if self._cut_off and lasted_s:
             self.on_cut()
@@ -414,10 +414,10 @@ class Reflector(Generic[Item]):
             end = attrs.evolve(end, fault=end.retry_after_s > 0)
             if events == 0 and not end.relist and not self._cut_off:
                 end = await self._version_went_back() or end
-        self._transition(end.reason, end.says, quiet=not end.fault and not end.relist)
+        self._tell_transition(end.reason, end.says, quiet=not end.fault and not end.relist)
         return end
 
-    async def _refused(self, status: int, lines: WatchLines) -> _WatchEnd:
+    async def _refuse_stream(self, status: int, lines: WatchLines) -> _WatchEnd:
         body = b"".join([line async for line in lines])
         error = api_error(ApiResponse(status, lines.headers, body), doing=f"watch {self.kind.name}")
         if isinstance(error, errors.Throttled):
@@ -428,7 +428,7 @@ class Reflector(Generic[Item]):
             return _WatchEnd("denied", str(explain_denied(error, DAEMON_ROLE)))
         return _WatchEnd("expired" if status == 410 else "refused", str(error), relist=relist)
 
-    async def _follow(self, lines: WatchLines) -> tuple[int, _WatchEnd]:
+    async def _follow_stream(self, lines: WatchLines) -> tuple[int, _WatchEnd]:
         """Apply events until the stream ends; how many there were, and why it ended."""
         events = 0
         try:
@@ -493,7 +493,7 @@ class Reflector(Generic[Item]):
 
     # -- state ------------------------------------------------------------------------------
 
-    def _opened(self, lines: WatchLines) -> None:
+    def _open_stream(self, lines: WatchLines) -> None:
         if self._list_wanted:  # asked for while we were connecting
             lines.close()
         self._lines = lines
@@ -501,16 +501,16 @@ class Reflector(Generic[Item]):
         self._streams += 1
         self._opened_at = self._clock.monotonic()
         loop = asyncio.get_running_loop()
-        self._settling = loop.call_later(limits.WATCH_SHORT_S, self._settled)
+        self._settling = loop.call_later(limits.WATCH_SHORT_S, self._forget_failures)
 
-    def _settled(self) -> None:
+    def _forget_failures(self) -> None:
         """The stream has lasted: what went wrong before is over."""
         self._backoff.succeeded()
         if self._cause:
             _log.info("watch works again", resource=self.kind.name)
             self._cause = ""
 
-    def _closed(self) -> float:
+    def _close_stream(self) -> float:
         """Seconds for which the stream was open; 0 if it never was."""
         self._lines = None
         if self._settling is not None:
@@ -522,7 +522,7 @@ class Reflector(Generic[Item]):
         self._broken_at = self._clock.monotonic()
         return self._broken_at - self._opened_at
 
-    def _transition(self, reason: str, says: str, *, quiet: bool = False) -> None:
+    def _tell_transition(self, reason: str, says: str, *, quiet: bool = False) -> None:
         """Count; log, but the same cause only once."""
         self._telemetry.watch_transition(self.kind.name, reason)
         if reason == "listed":

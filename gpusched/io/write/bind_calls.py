@@ -123,9 +123,9 @@ class BindCalls:
         if answer.status == 201:
             self._telemetry.bind("bound")
             return BindCreated(index)
-        return self._refusal(index, answer, doing=f"bind pod {pod.key}")
+        return self._read_refusal(index, answer, doing=f"bind pod {pod.key}")
 
-    def _refusal(self, index: int, answer: ApiResponse, *, doing: str) -> Answer:
+    def _read_refusal(self, index: int, answer: ApiResponse, *, doing: str) -> Answer:
         self._read_clock(answer)
         error = api_error(answer, doing=doing, write=True)
         why = str(error)
@@ -136,7 +136,7 @@ class BindCalls:
             case errors.OutcomeUnknown():
                 result, event = "unknown", BindUnknown(index, why)
             case errors.Throttled():
-                self._throttled(error)
+                self._slow_down(error)
                 result, event = "throttled", BindNotDone(index, why)
             case errors.Denied():
                 result, event = "denied", BindRefused(index, why, denied=True)
@@ -181,10 +181,10 @@ class BindCalls:
             return answer.body, ""
         error = api_error(answer, doing=doing)
         if isinstance(error, errors.Throttled):
-            self._throttled(error)
+            self._slow_down(error)
         return None, "" if isinstance(error, errors.NotFound) else str(error)
 
-    def _throttled(self, error: errors.Throttled) -> None:
+    def _slow_down(self, error: errors.Throttled) -> None:
         self._telemetry.throttled()
         self._rate_limiter.throttled(error.retry_after_s)
 

@@ -54,7 +54,7 @@ class BindReadBack:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(limits_in_force().binds_in_flight)
 
-    def knows(self, gang: GangKey) -> bool:
+    def has_unread(self, gang: GangKey) -> bool:
         """Whether something of this gang is still to be read."""
         return gang in self._open
 
@@ -62,7 +62,7 @@ class BindReadBack:
         """Find out about these pods of a commit that was given up."""
         loop = asyncio.get_running_loop()
         for index in indices:
-            task = loop.create_task(self._settle(state, index), name="bind read-back")
+            task = loop.create_task(self._settle_pod(state, index), name="bind read-back")
             self._open[state.gang.gang] += 1
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -74,7 +74,7 @@ class BindReadBack:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _settle(self, state: CommitState, index: int) -> None:
+    async def _settle_pod(self, state: CommitState, index: int) -> None:
         gang = state.gang.gang
         stage = PodStage(state.stages[index])
         unsent = stage in _UNSENT and not state.tries[index] and not state.calls[index]

@@ -23,7 +23,7 @@ from gpusched.api.serializer.seal import UNKNOWN_SEAL, Seal
 from gpusched.base import errors, limits
 from gpusched.base.clock import Clock
 from gpusched.commit.ledger import CommitLedger
-from gpusched.commit.machine import step
+from gpusched.commit.machine import advance_commit
 from gpusched.commit.model import (
     FINAL,
     BindSent,
@@ -178,12 +178,12 @@ class Binder:
             lease=lease,
             clock=clock,
             telemetry=telemetry,
-            on_fault=self._fault,
+            on_fault=self._stop_on_fault,
             on_contained=on_contained,
             limits_in_force=limits_in_force,
         )
         self._pool: WorkerPool[_Job] = WorkerPool(
-            "bind", limit=lambda: limits_in_force().binds_in_flight, work=self._work, on_fault=self._fault,
+            "bind", limit=lambda: limits_in_force().binds_in_flight, work=self._work_off, on_fault=self._stop_on_fault,
             tenant=lambda job: job[1].state.gang.gang.namespace,
         )  # fmt: skip
         self._by_uid: dict[UID, tuple[_GangCommit, int]] = {}
@@ -213,7 +213,7 @@ class Binder:
         """Whether a commit of this gang is under way, is read back after a fault of ours, or
         waits in repair for a later plan.
         """
-        return gang in self._by_gang or self._readback.knows(gang)
+        return gang in self._by_gang or self._readback.has_unread(gang)
 
     def server_now(self) -> float:
         """Seconds since the epoch by the API server's clock, as its answers have shown it."""
@@ -239,11 +239,11 @@ class Binder:
         for index, bind in enumerate(gang.binds):
             self._by_uid[bind.uid] = (run, index)
         run.timer = asyncio.get_running_loop().call_later(
-            max(deadline - now, CALL_S), self._deadline, run
+            max(deadline - now, CALL_S), self._pass_deadline, run
         )
         self._active += 1
         self._quiet.clear()
-        self._feed(run, CommitAccepted())
+        self._feed_event(run, CommitAccepted())
 
     def observe(self, pod: Pod) -> None:
         """The watch showed a pod, ours or not."""
@@ -251,7 +251,7 @@ class Binder:
         if known is not None:
             run, index = known
             self._has_disruption_budget(
-                run, lambda: self._feed(run, PodSeen(index, observe_pod(pod)))
+                run, lambda: self._feed_event(run, PodSeen(index, observe_pod(pod)))
             )
 
     def observe_gone(self, uid: UID) -> None:
@@ -259,10 +259,10 @@ class Binder:
         known = self._by_uid.get(uid)
         if known is not None:
             run, index = known
-            self._feed(run, PodGone(index))
+            self._feed_event(run, PodGone(index))
         self.evictor.observe_gone(uid)
 
-    def undo(self, undo: Undo) -> None:
+    def undo_partial(self, undo: Undo) -> None:
         """Evict members of a gang that never became whole."""
         _log.warning("a gang is taken back", gang=undo.gang, pods=len(undo.pods), why=undo.message)
         self.evictor.evict(undo.pods, action="undo", reason="StaleGang")
@@ -284,9 +284,9 @@ class Binder:
                 await self._quiet.wait()
         except TimeoutError:
             rested = False
-            for run in self._runs():
-                self._feed(run, LeadershipLost())
-        for run in self._runs():
+            for run in self._open_commits():
+                self._feed_event(run, LeadershipLost())
+        for run in self._open_commits():
             if run.timer is not None:
                 run.timer.cancel()
         await self._close_calls()
@@ -299,8 +299,8 @@ class Binder:
         show all of them.
         """
         self._closing = True
-        for run in self._runs():
-            self._feed(run, TermSuperseded())
+        for run in self._open_commits():
+            self._feed_event(run, TermSuperseded())
             if run.timer is not None:
                 run.timer.cancel()
         try:
@@ -319,28 +319,28 @@ class Binder:
 
     # -- machine and effects ------------------------------------------------------------------
 
-    def _runs(self) -> list[_GangCommit]:
+    def _open_commits(self) -> list[_GangCommit]:
         return [run for runs in self._by_gang.values() for run in runs]
 
-    def _feed(self, run: _GangCommit, event: Event) -> None:
+    def _feed_event(self, run: _GangCommit, event: Event) -> None:
         """One step of the machine. Late answers of a gang at rest change nothing."""
         if run.failed or run.state.phase in FINAL:
             return
         try:
-            run.state, effects = step(run.state, event)
+            run.state, effects = advance_commit(run.state, event)
         except errors.InvariantBroken as error:
             self._on_broken(run.state.gang.gang)
-            self._fault(error)
+            self._stop_on_fault(error)
             return
         except Exception as error:  # noqa: BLE001 - one gang must not stop the others
             self._give_up(run, error)
             return
         for effect in effects:
-            self._has_disruption_budget(run, self._do, run, effect)
+            self._has_disruption_budget(run, self._carry_out, run, effect)
         if run.state.phase not in _ACTIVE:
-            self._rests(run)
+            self._forget_at_rest(run)
 
-    def _rests(self, run: _GangCommit) -> None:
+    def _forget_at_rest(self, run: _GangCommit) -> None:
         if run.active:
             run.active = False
             self._active -= 1
@@ -372,12 +372,12 @@ class Binder:
             if self._by_uid.get(bind.uid, (None, 0))[0] is run
         ]
         self._close(run)
-        self._rests(run)
+        self._forget_at_rest(run)
         self._readback.begin(state, mine)
         self._contained("commit", error, gang.gang)
         self._on_failed(gang.gang, error)
 
-    def _do(self, run: _GangCommit, effect: Effect) -> None:
+    def _carry_out(self, run: _GangCommit, effect: Effect) -> None:
         binds = run.state.gang.binds
         match effect:
             case DoConfirm(index):
@@ -387,20 +387,20 @@ class Binder:
                 for index in indices:
                     self._cache.forget(binds[index].uid)
             case DoBind(indices, delay_s):
-                self._after(run, delay_s, self._enqueue, run, indices)
+                self._call_after(run, delay_s, self._enqueue_pods, run, indices)
             case DoReadBack(index, delay_s):
-                self._after(run, delay_s, self._pool.add_first, (self._read_back, run, index))
+                self._call_after(run, delay_s, self._pool.add_first, (self._read_back, run, index))
             case DoReadGroup(delay_s):
-                self._after(run, delay_s, self._pool.add_first, (self._read_group, run, 0))
+                self._call_after(run, delay_s, self._pool.add_first, (self._read_group, run, 0))
             case DoDoubtLease(why):
                 _log.error("a binding was denied", gang=run.state.gang.gang, why=why)
                 self._lease.doubt()
             case DoEvict(indices):
                 self._evict(run, indices)
             case DoSettle(phase, why):
-                self._settle(run, phase, why)
+                self._settle_commit(run, phase, why)
 
-    def _after(
+    def _call_after(
         self, run: _GangCommit, delay_s: float, act: Callable[..., None], *args: object
     ) -> None:
         if delay_s > 0.0:
@@ -410,7 +410,7 @@ class Binder:
         else:
             act(*args)
 
-    def _enqueue(self, run: _GangCommit, indices: tuple[int, ...]) -> None:
+    def _enqueue_pods(self, run: _GangCommit, indices: tuple[int, ...]) -> None:
         if not self._queued:
             self._rate_limiter.binds_queued(len(indices))
         self._queued += len(indices)
@@ -424,12 +424,12 @@ class Binder:
             ((gang.binds[index].key, gang.binds[index].uid) for index in indices),
             action="undo",
             reason="StaleGang",
-            on_end=lambda uid, done: self._feed(
+            on_end=lambda uid, done: self._feed_event(
                 run, PodEvicted(numbers[uid]) if done else TermSuperseded()
             ),
         )
 
-    def _settle(self, run: _GangCommit, phase: CommitPhase, why: str) -> None:
+    def _settle_commit(self, run: _GangCommit, phase: CommitPhase, why: str) -> None:
         gang = run.state.gang
         if phase in FINAL:
             self._close(run)
@@ -439,7 +439,7 @@ class Binder:
             self._contained("commit", error, gang.gang)
         if phase is CommitPhase.BOUND:
             for sibling in tuple(self._by_gang.get(gang.gang, ())):
-                self._feed(sibling, GangCompleted())
+                self._feed_event(sibling, GangCompleted())
 
     def _tell_settled(self, run: _GangCommit, phase: CommitPhase, why: str) -> None:
         gang = run.state.gang
@@ -471,30 +471,30 @@ class Binder:
         if not runs:
             self._by_gang.pop(gang.gang, None)
 
-    def _deadline(self, run: _GangCommit) -> None:
+    def _pass_deadline(self, run: _GangCommit) -> None:
         """The recovery time is over.
 
         A later plan may just be completing the gang; or it was another leader's to complete.
         """
         siblings = self._by_gang.get(run.state.gang.gang, ())
         if self._lease.fence != run.state.fence:
-            self._feed(run, TermSuperseded())
+            self._feed_event(run, TermSuperseded())
         elif run.state.phase is CommitPhase.REPAIR and any(
             s.state.phase in _ACTIVE for s in siblings
         ):
             loop = asyncio.get_running_loop()
-            run.timer = loop.call_later(limits.READ_RETRY_S, self._deadline, run)
+            run.timer = loop.call_later(limits.READ_RETRY_S, self._pass_deadline, run)
         else:
-            self._feed(run, DeadlinePassed())
+            self._feed_event(run, DeadlinePassed())
 
-    def _fault(self, error: BaseException) -> None:
+    def _stop_on_fault(self, error: BaseException) -> None:
         """Nothing is sent any more; the caller decides what ends."""
         self._broken = True
         self._report(error)
 
     # -- calls --------------------------------------------------------------------------------
 
-    async def _work(self, job: _Job) -> None:
+    async def _work_off(self, job: _Job) -> None:
         call, run, index = job
         if call == self._bind:
             self._queued -= 1
@@ -517,24 +517,24 @@ class Binder:
         if not self._is_to_send(run, index):
             return
         if self._lease.fence != run.state.fence:
-            self._feed(run, TermSuperseded())
+            self._feed_event(run, TermSuperseded())
             return
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
-            self._feed(run, LeadershipLost())
+            self._feed_event(run, LeadershipLost())
             return
         bind = run.state.gang.binds[index]
         error = self._cache.placement_error(bind.node, bind.node_uid)
-        self._feed(run, BindVoided(index, error) if error else BindSent(index))
+        self._feed_event(run, BindVoided(index, error) if error else BindSent(index))
         if run.failed or run.state.stages[index] != PodStage.SENT:  # left, or the invariant broke
             return
         self.in_flight += 1
         try:
-            answer = await self._asked(
+            answer = await self._event_of_call(
                 run, self._calls.bind(run.state, index), lambda why: BindUnknown(index, why)
             )
         finally:
             self.in_flight -= 1
-        self._feed(run, answer)
+        self._feed_event(run, answer)
 
     def _is_to_send(self, run: _GangCommit, index: int) -> bool:
         return run.state.stages[index] == PodStage.ASSUMED and not (run.failed or self._broken)
@@ -542,18 +542,20 @@ class Binder:
     async def _read_back(self, run: _GangCommit, index: int) -> None:
         state, over = run.state, run.failed or self._broken
         if state.stages[index] == PodStage.UNKNOWN and not state.calls[index] and not over:
-            self._feed(run, ReadBackSent(index))
+            self._feed_event(run, ReadBackSent(index))
             if run.failed:
                 return
             read = self._calls.read_pod(state, index)
-            self._feed(run, await self._asked(run, read, lambda why: PodUnreadable(index, why)))
+            self._feed_event(
+                run, await self._event_of_call(run, read, lambda why: PodUnreadable(index, why))
+            )
 
     async def _read_group(self, run: _GangCommit, _index: int) -> None:
         if run.state.phase is CommitPhase.VERIFIED and not run.failed:
             read = self._calls.read_group(run.state)
-            self._feed(run, await self._asked(run, read, GroupUnreadable))
+            self._feed_event(run, await self._event_of_call(run, read, GroupUnreadable))
 
-    async def _asked(
+    async def _event_of_call(
         self, run: _GangCommit, call: Awaitable[Event], unknown: Callable[[str], Event]
     ) -> Event:
         """The answer; unknown where the call fails by a fault of the scheduler."""

@@ -84,7 +84,7 @@ class Evictor:
             limit=lambda: limits_in_force().evictions_in_flight,
             work=self._evict,
             on_fault=on_fault,
-            contained=self._failed,
+            contained=self._fail_eviction,
         )
 
     @property
@@ -97,7 +97,7 @@ class Evictor:
         """Sentences of the server about pods that a PodDisruptionBudget keeps from being evicted."""
         return {uid: each.blocked for uid, each in self._victims.items() if each.by_budget}
 
-    def evicting(self, uid: UID) -> bool:
+    def is_evicting(self, uid: UID) -> bool:
         """Whether an eviction of this pod is under way or to be repeated."""
         return uid in self._victims
 
@@ -157,7 +157,7 @@ class Evictor:
             self._end(victim, done=False)
             return
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
-            self._later(victim, limits.EVICT_RETRY_MIN_S)
+            self._retry_later(victim, limits.EVICT_RETRY_MIN_S)
             return
         doing = f"evict pod {victim.key}"
         try:
@@ -170,9 +170,9 @@ class Evictor:
                     timeout_s=CALL_S,
                 )
         except (errors.ClusterUnreachable, errors.OutcomeUnknown) as error:
-            self._refused(victim, error)
+            self._note_refusal(victim, error)
         except TimeoutError:
-            self._refused(victim, errors.OutcomeUnknown(f"{doing}: no answer in {CALL_S:g} s"))
+            self._note_refusal(victim, errors.OutcomeUnknown(f"{doing}: no answer in {CALL_S:g} s"))
         else:
             if answer.ok:
                 self._telemetry.eviction(victim.action, victim.reason, victim.gpu_seconds)
@@ -180,11 +180,11 @@ class Evictor:
             elif answer.status == 404 or (answer.status == 409 and await self._is_gone(victim)):
                 self._end(victim, done=True)
             else:
-                self._refused(victim, api_error(answer, doing=doing, write=True))
+                self._note_refusal(victim, api_error(answer, doing=doing, write=True))
 
-    def _failed(self, victim: _EvictionRun, error: Exception) -> None:
+    def _fail_eviction(self, victim: _EvictionRun, error: Exception) -> None:
         self._on_contained("eviction", error, victim.key)
-        self._refused(victim, errors.OutcomeUnknown(f"evict pod {victim.key}: {error}"))
+        self._note_refusal(victim, errors.OutcomeUnknown(f"evict pod {victim.key}: {error}"))
 
     async def _is_gone(self, victim: _EvictionRun) -> bool:
         """Whether there is no pod of that UID: a 409 alone may also mean a concurrent change."""
@@ -197,7 +197,7 @@ class Evictor:
             return False
         return answer.status == 404
 
-    def _refused(self, victim: _EvictionRun, error: errors.GpuschedError) -> None:
+    def _note_refusal(self, victim: _EvictionRun, error: errors.GpuschedError) -> None:
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
             self._rate_limiter.throttled(error.retry_after_s)
@@ -209,12 +209,12 @@ class Evictor:
         victim.by_budget = isinstance(error, errors.BudgetRefused)
         pause_s = limits.EVICT_RETRY_MIN_S * float(1 << min(victim.tries, 8))
         victim.tries += 1
-        self._later(victim, min(pause_s, limits.EVICT_RETRY_MAX_S))
+        self._retry_later(victim, min(pause_s, limits.EVICT_RETRY_MAX_S))
 
-    def _later(self, victim: _EvictionRun, delay_s: float) -> None:
-        asyncio.get_running_loop().call_later(delay_s, self._retry, victim)
+    def _retry_later(self, victim: _EvictionRun, delay_s: float) -> None:
+        asyncio.get_running_loop().call_later(delay_s, self._retry_eviction, victim)
 
-    def _retry(self, victim: _EvictionRun) -> None:
+    def _retry_eviction(self, victim: _EvictionRun) -> None:
         if self._victims.get(victim.uid) is victim:
             self._pool.add(victim)
 

@@ -90,7 +90,7 @@ class PreemptionCalls:
         self._telemetry = telemetry
         self._turns = asyncio.Semaphore(limits_in_force().binds_in_flight)
 
-    async def nominate(
+    async def nominate_pod(
         self, key: ObjectKey, uid: UID, node: str, *, message: str, since: float, fence: str
     ) -> str:
         """Promise a waiting pod room on a node."""
@@ -109,7 +109,7 @@ class PreemptionCalls:
             )
 
         path = f"{pod_path(key)}/status"
-        return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence)
+        return await self._patch_object(path, STRATEGIC_MERGE_PATCH, body, fence=fence)
 
     async def mark_disruption_target(self, victim: Eviction, *, since: float, fence: str) -> str:
         """Say on a victim that it is about to be evicted; a pod that is gone needs none."""
@@ -120,7 +120,9 @@ class PreemptionCalls:
             return patches.disruption_patch(victim.uid, message=victim.message, since=since)
 
         path = f"{pod_path(victim.key)}/status"
-        return await self._patch(path, STRATEGIC_MERGE_PATCH, body, fence=fence, or_gone=True)
+        return await self._patch_object(
+            path, STRATEGIC_MERGE_PATCH, body, fence=fence, or_gone=True
+        )
 
     async def record(self, order: MoveOrder, *, fence: str, undo: bool = False) -> str:
         """Write where a gang is moved to on its PodGroup or Job, or take that off again."""
@@ -135,7 +137,7 @@ class PreemptionCalls:
             text = "" if undo else format_move(order.move, seal=seal)
             return patches.move_record_patch(order.uid, text, on_status=gang.kind != "Job")
 
-        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+        return await self._patch_object(path, MERGE_PATCH, body, fence=fence)
 
     async def record_turn(self, stop: GangStop, turn: TurnRecord, *, fence: str) -> str:
         """Write the turns that a gang has had on its PodGroup or Job, before it leaves."""
@@ -149,9 +151,9 @@ class PreemptionCalls:
             seal = self._cache.seal.of_turn(stop.uid, turn)
             return patches.turn_record_patch(stop.uid, turn, seal=seal, on_job=on_job)
 
-        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+        return await self._patch_object(path, MERGE_PATCH, body, fence=fence)
 
-    def _sealed(self, switch: JobSuspendChange) -> tuple[tuple[str, str], ...]:
+    def _sealed_annotations(self, switch: JobSuspendChange) -> tuple[tuple[str, str], ...]:
         """Its annotations, and the seal over the time of the start where that is one of them."""
         notes = dict(switch.annotations)
         turn = parse_turn(notes.get(TURN))
@@ -163,7 +165,7 @@ class PreemptionCalls:
         seal = self._cache.seal.of_start(switch.uid, admitted) if admitted else ""
         return tuple(sorted({**notes, SEAL: seal}.items()))
 
-    async def switch(self, switch: JobSuspendChange, *, fence: str) -> str:
+    async def switch_job(self, switch: JobSuspendChange, *, fence: str) -> str:
         """Pause or start a Job."""
         key = switch.key
 
@@ -177,11 +179,11 @@ class PreemptionCalls:
                 suspend=switch.suspend,
                 parallelism=switch.parallelism,
                 node_selector=switch.node_selector,
-                annotations=self._sealed(switch),
+                annotations=self._sealed_annotations(switch),
             )
 
         path = f"/apis/batch/v1/namespaces/{quote(key.namespace)}/jobs/{quote(key.name)}"
-        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+        return await self._patch_object(path, MERGE_PATCH, body, fence=fence)
 
     async def select_node(self, claim: PersistentVolumeClaim, node: str, *, fence: str) -> str:
         """Tell the volume's provisioner on which node the claim is to be used."""
@@ -193,9 +195,11 @@ class PreemptionCalls:
                 return f"claim {claim.key} is gone"
             return patches.selected_node_patch(known.uid, known.resource_version, node=node)
 
-        return await self._patch(f"{path}/{quote(claim.name)}", MERGE_PATCH, body, fence=fence)
+        return await self._patch_object(
+            f"{path}/{quote(claim.name)}", MERGE_PATCH, body, fence=fence
+        )
 
-    async def give(
+    async def give_volume(
         self, volume: PersistentVolume, claim: PersistentVolumeClaim, *, fence: str
     ) -> str:
         """Promise a volume that is there to a claim; the cluster's controller binds the two."""
@@ -209,25 +213,27 @@ class PreemptionCalls:
             )
 
         path = f"/api/v1/persistentvolumes/{quote(volume.name)}"
-        return await self._patch(path, MERGE_PATCH, body, fence=fence)
+        return await self._patch_object(path, MERGE_PATCH, body, fence=fence)
 
     async def patch_claim(self, path: str, body: Body, *, fence: str) -> PatchOutcome:
         """Send a merge patch of a claim for devices, made anew for each try."""
-        return await self._tried(path, MERGE_PATCH, body, fence=fence, traffic=TrafficClass.BIND)
+        return await self._try_until_answered(
+            path, MERGE_PATCH, body, fence=fence, traffic=TrafficClass.BIND
+        )
 
     async def send_claim(self, method: str, path: str, body: Body, *, fence: str) -> PatchOutcome:
         """Make (``POST``) or delete (``DELETE``) a claim for devices, with a body made anew for each try."""
-        return await self._tried(
+        return await self._try_until_answered(
             path, JSON, body, fence=fence, traffic=TrafficClass.BIND, method=method
         )
 
-    async def _patch(
+    async def _patch_object(
         self, path: str, content_type: str, body: Body, *, fence: str, or_gone: bool = False
     ) -> str:
-        outcome = await self._tried(path, content_type, body, fence=fence)
+        outcome = await self._try_until_answered(path, content_type, body, fence=fence)
         return "" if or_gone and outcome.status == _NOT_FOUND else outcome.why
 
-    async def _tried(
+    async def _try_until_answered(
         self,
         path: str,
         content_type: str,
@@ -249,13 +255,13 @@ class PreemptionCalls:
                 now, boot = self._clock.monotonic(), self._clock.boottime()
                 if self._lease.fence != fence or not self._lease.may_act(now, boot, CALL_S):
                     return PatchOutcome(NOT_LEADING, uncertain=uncertain)
-                outcome, again = await self._once(method, path, content_type, made)
+                outcome, again = await self._try_once(method, path, content_type, made)
                 uncertain |= outcome.uncertain
                 if not again:
                     break
         return attrs.evolve(outcome, uncertain=uncertain and bool(outcome.why))
 
-    async def _once(
+    async def _try_once(
         self, method: str, path: str, content_type: str, body: bytes
     ) -> tuple[PatchOutcome, bool]:
         """What became of one try, and whether to try again."""

@@ -147,16 +147,16 @@ class PreemptionExecutor:
         self._pool: WorkerPool[_PreemptionRun] = WorkerPool(
             "claim",
             limit=lambda: limits_in_force().preemptions_in_flight,
-            work=self._carry,
+            work=self._carry_out,
             on_fault=on_fault,
-            contained=self._failed,
+            contained=self._give_up_run,
         )
         self._runs: dict[GangKey, _PreemptionRun] = {}
         self._failures: dict[GangKey, int] = {}
         """In a row, by gang; forgotten when one is carried out."""
         self._closed = False
 
-    def knows(self, gang: GangKey) -> bool:
+    def is_carrying_out(self, gang: GangKey) -> bool:
         """Whether something is being carried out for this gang."""
         return gang in self._runs
 
@@ -289,7 +289,7 @@ class PreemptionExecutor:
             self._cache.switch_job(switch.key, switch.uid, job_after_switch(job, switch))
         self._pool.add(run)
 
-    def _unmark(
+    def _unmark_leaving(
         self, run: _PreemptionRun, victims: Iterable[UID], switches: Sequence[JobSuspendChange]
     ) -> None:
         for order in run.moves:
@@ -305,30 +305,34 @@ class PreemptionExecutor:
         """A gang is no more: how often nothing came of making room for it does not matter."""
         self._failures.pop(gang, None)
 
-    def _later(self, act: Callable[..., None], *args: object) -> None:
+    def _call_later(self, act: Callable[..., None], *args: object) -> None:
         """What was accepted is believed for a while even if the watch never shows it."""
         asyncio.get_running_loop().call_later(limits.ASSUMED_MAX_S, act, *args)
 
     # -- doing -------------------------------------------------------------------------------
-    async def _carry(self, run: _PreemptionRun) -> None:
-        why = await self._record(run) or await self._promise(run) or await self._tell(run)
+    async def _carry_out(self, run: _PreemptionRun) -> None:
+        why = (
+            await self._record(run)
+            or await self._nominate_pods(run)
+            or await self._evict_victims(run)
+        )
         if why:
-            self._drop(run, why, [each.uid for each in run.victims], run.job_changes)
+            self._drop_run(run, why, [each.uid for each in run.victims], run.job_changes)
             # Nobody left: no room needs to be held for anybody.
             await _do_all(
                 self._calls.record(each, fence=run.fence, undo=True) for each in run.moves
             )
             return
         self._failures.pop(run.gang, None)
-        why = await self._switch(run)
+        why = await self._switch_jobs(run)
         if why:
             return
-        self._later(self._unmark, run, (), ())
+        self._call_later(self._unmark_leaving, run, (), ())
         self._evict(run)
 
-    def _failed(self, run: _PreemptionRun, error: Exception) -> None:
+    def _give_up_run(self, run: _PreemptionRun, error: Exception) -> None:
         self._on_contained("claim", error, run.gang)
-        self._drop(run, str(error), [each.uid for each in run.victims], run.job_changes)
+        self._drop_run(run, str(error), [each.uid for each in run.victims], run.job_changes)
 
     async def _record(self, run: _PreemptionRun) -> str:
         moves = (self._calls.record(each, fence=run.fence) for each in run.moves)
@@ -339,13 +343,15 @@ class PreemptionExecutor:
         )
         return await _do_all([*moves, *turns])
 
-    async def _promise(self, run: _PreemptionRun) -> str:
+    async def _nominate_pods(self, run: _PreemptionRun) -> str:
         return await _do_all(
-            self._calls.nominate(key, uid, node, message=run.told, since=run.since, fence=run.fence)
+            self._calls.nominate_pod(
+                key, uid, node, message=run.told, since=run.since, fence=run.fence
+            )
             for key, uid, node in run.nominees
         )
 
-    async def _tell(self, run: _PreemptionRun) -> str:
+    async def _evict_victims(self, run: _PreemptionRun) -> str:
         """Victims that are evicted one by one; pods of a suspended Job end without having failed."""
         return await _do_all(
             self._calls.mark_disruption_target(each, since=run.since, fence=run.fence)
@@ -354,11 +360,11 @@ class PreemptionExecutor:
             for each in stop.evictions
         )
 
-    async def _switch(self, run: _PreemptionRun) -> str:
+    async def _switch_jobs(self, run: _PreemptionRun) -> str:
         """Pause, or start, one Job after the other: the first that refuses ends the claim."""
         switches = run.job_changes
         for number, switch in enumerate(switches):
-            why = await self._calls.switch(switch, fence=run.fence)
+            why = await self._calls.switch_job(switch, fence=run.fence)
             if why:
                 paused = {each.uid for each in switches[:number]}
                 staying = [
@@ -367,30 +373,30 @@ class PreemptionExecutor:
                     if stop.pause is None or stop.pause.uid not in paused
                     for each in stop.evictions
                 ]
-                self._drop(run, why, staying, switches[number:])
+                self._drop_run(run, why, staying, switches[number:])
                 return why
-            self._later(self._cache_switch_off, switch)
-            self._switched(run, switch)
+            self._call_later(self._cache_switch_off, switch)
+            self._note_switched(run, switch)
         return ""
 
     def _cache_switch_off(self, switch: JobSuspendChange) -> None:
         self._cache.switch_job(switch.key, switch.uid, None)
 
-    def _switched(self, run: _PreemptionRun, switch: JobSuspendChange) -> None:
+    def _note_switched(self, run: _PreemptionRun, switch: JobSuspendChange) -> None:
         if switch is run.switch:
             self._on_switched(switch)
         for stop in run.stops:
             if stop.pause is switch:
                 for each in stop.evictions:
                     self._telemetry.eviction(each.action, each.reason, each.gpu_seconds)
-                    self._later(self._stays, each.uid)
+                    self._call_later(self._mark_staying, each.uid)
                 self._on_stopped(stop)
 
     def _evict(self, run: _PreemptionRun) -> None:
         stops = [stop for stop in run.stops if stop.pause is None and stop.evictions]
         victims = {each.uid for stop in stops for each in stop.evictions}
         if self._is_needless(run):
-            self._unmark(run, victims, ())
+            self._unmark_leaving(run, victims, ())
             victims = set()
         run.open = victims
         if not run.open:
@@ -410,7 +416,7 @@ class PreemptionExecutor:
             if done and not told:
                 told = True
                 self._on_stopped(stop)
-            self._answered(run, uid, done=done)
+            self._note_answer(run, uid, done=done)
 
         for each in stop.evictions:
             self._evictor.evict(
@@ -421,16 +427,16 @@ class PreemptionExecutor:
                 lost={each.uid: each.gpu_seconds},
             )
 
-    def _answered(self, run: _PreemptionRun, uid: UID, *, done: bool) -> None:
+    def _note_answer(self, run: _PreemptionRun, uid: UID, *, done: bool) -> None:
         run.open.discard(uid)
         if done:
-            self._later(self._stays, uid)
+            self._call_later(self._mark_staying, uid)
         else:
-            self._stays(uid)
+            self._mark_staying(uid)
         if not run.open:
             self._end(run)
 
-    def _stays(self, uid: UID) -> None:
+    def _mark_staying(self, uid: UID) -> None:
         self._cache.mark_leaving(uid, leaving=False)
 
     def _give_up_protected_victims(self, run: _PreemptionRun) -> None:
@@ -441,7 +447,7 @@ class PreemptionExecutor:
         )  # fmt: skip
         self._evictor.give_up(sorted(run.open))
 
-    def _drop(
+    def _drop_run(
         self,
         run: _PreemptionRun,
         why: str,
@@ -450,7 +456,7 @@ class PreemptionExecutor:
     ) -> None:
         say = _log.info if why == NOT_LEADING else _log.warning
         say("room is not made as decided", gang=run.gang, why=why)
-        self._unmark(run, victims, switches)
+        self._unmark_leaving(run, victims, switches)
         if why == NOT_LEADING or self._closed:
             self._end(run)
             return

@@ -228,7 +228,7 @@ def replay_decision(file: DecisionFile, *, clock: Clock, config: Config | None =
     search = _RecordedAnswers(inputs.searches)
     guard = PluginGuard(clock)
     if config is None:
-        guard.resume(inputs.failing)
+        guard.resume_failing(inputs.failing)
     used = inputs.config if config is None else config
     guard.begin_session()
     snapshot = inputs.snapshot

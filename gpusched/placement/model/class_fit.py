@@ -151,7 +151,7 @@ class ClassFit:
     def _count_rows(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
         if self.request.missing:
             return np.zeros(allowed.shape[0], dtype=np.int64)
-        free = self._node_usage.free(rows, self.request.columns)
+        free = self._node_usage.free_amounts(rows, self.request.columns)
         fits = how_many_fit(free, self.request.amounts)
         if self.request.share is not None:
             fits = np.minimum(fits, self._node_usage.shares_fit(rows, self.request))

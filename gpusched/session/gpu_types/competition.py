@@ -119,7 +119,7 @@ class TypeCompetition:
             return found
         numbers = np.array([columns[name] for name in names], dtype=np.int64)
         if free:
-            amounts = np.maximum(session.node_usage.free(slice(None), numbers), 0)
+            amounts = np.maximum(session.node_usage.free_amounts(slice(None), numbers), 0)
         else:
             amounts = session.snapshot.nodes.allocatable[:, numbers]
         by_row = amounts.sum(axis=1)

@@ -124,7 +124,7 @@ class VictimPool:
             preference = self._preference_key(gang)
             if running is not None and source is not None and preference is not None:
                 self._enter_bundles(running, source, members, bundles, preference=preference)
-        free = session.node_usage.free(slice(None), self._request.columns)
+        free = session.node_usage.free_amounts(slice(None), self._request.columns)
         allowed = np.flatnonzero(rows).tolist()
         order = {index: rank for rank, index in enumerate(_bundles_in_order(bundles))}
         self._field = VictimSearchState(

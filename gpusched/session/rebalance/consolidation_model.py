@@ -69,7 +69,7 @@ def cost_lower_bound(
         return None
     allowed = seat.class_fit.allowed if area.rows is None else seat.class_fit.allowed & area.rows
     rows = np.flatnonzero(allowed).tolist()
-    free = session.node_usage.free(rows, seat.request.columns)
+    free = session.node_usage.free_amounts(rows, seat.request.columns)
     names = {column: name for name, column in session.snapshot.nodes.columns.items()}
     asked = [names[column] for column in seat.request.columns.tolist()]
     members: list[EvictablePod] = []
@@ -259,7 +259,7 @@ class _ModelBuilder:
 
     def _free_amounts(self) -> Ints:
         columns = np.array(self._columns, dtype=np.int64)
-        return self._session.node_usage.free(slice(None), columns).astype(np.int64)
+        return self._session.node_usage.free_amounts(slice(None), columns).astype(np.int64)
 
     def _freed_amounts(self) -> list[tuple[int, int, Ints]]:
         """Row, number of the gang, and what it frees there."""

@@ -353,7 +353,7 @@ class Session:
             self._look_later(later=False)
 
     def _look_later(self, *, later: bool) -> None:
-        self.node_usage.look(later=later)
+        self.node_usage.show_usage(later=later)
         self.queue_accounts.counts_after_evictions = later
 
     @property

@@ -165,7 +165,7 @@ class SessionCache:
     ) -> tuple[TopologyLevel, ...]:
         """Topology levels, worked out again only when a node, a topology, or what slices tell changed."""
         named = active_topology(topologies).levels if topologies else ()
-        located = self._domains.labelled(nodes, slices, [label for _, label in named])
+        located = self._domains.with_labels(nodes, slices, [label for _, label in named])
         seen = (
             nodes.epoch,
             id(nodes.generation),
@@ -194,7 +194,7 @@ class SessionCache:
             slices: of the cluster.
         """
         known = self._label_levels
-        located = self._named_domains.labelled(nodes, slices, labels)
+        located = self._named_domains.with_labels(nodes, slices, labels)
         asked = (labels, id(located), located)
         if known is None or known[0] is not levels or known[1][:2] != asked[:2]:
             with_labels = with_label_levels(levels, located or nodes.nodes, labels)
@@ -211,7 +211,7 @@ class SessionCache:
         levels = self.topology_levels(nodes, topologies, slices)
         if self._verdicts is None or self._verdicts[0] is not levels:
             named = active_topology(topologies).levels if topologies else ()
-            located = self._domains.labelled(nodes, slices, [label for _, label in named])
+            located = self._domains.with_labels(nodes, slices, [label for _, label in named])
             counted = located or nodes.nodes
             self._verdicts = (levels, topology_verdicts(counted, topologies, levels))
         return self._verdicts[1]

@@ -177,7 +177,7 @@ class Statement:
         share = request.share is not None
         gpu = node_usage.gpu_to_join(row, request) if share else None
         if node_usage.later:
-            node_usage.reserve(row, request, gpu=gpu or 0)
+            node_usage.reserve_later(row, request, gpu=gpu or 0)
             self._pod_counts.count_nominated(pod, row)
             self._moves.append(Assignment(pod, row, 0, request, is_nomination=True, gpu=gpu or 0))
             return
@@ -224,7 +224,7 @@ class Statement:
         Use ``Session.evict``, which knows rows, demands and paths.
         """
         self._must_be_open()
-        self._node_usage.release(row, request, slots=member.slots)
+        self._node_usage.release_later(row, request, slots=member.slots)
         if member.pod.pod_class.claims:
             self._devices().taken.note_leaving(member.pod)
         self._pod_counts.count_leaving(member.pod, row)
@@ -240,7 +240,7 @@ class Statement:
             lasting: whether it was nominated for a gang that is not preemptible.
         """
         self._must_be_open()
-        self._node_usage.reserve(place.row, place.request, gpu=place.gpu, times=-1)
+        self._node_usage.reserve_later(place.row, place.request, gpu=place.gpu, times=-1)
         if place.pod.pod_class.claims:
             self._devices().give_back(place.pod, nominated=True)
         self._pod_counts.count_nominated(place.pod, place.row, times=-1)
@@ -272,13 +272,13 @@ class Statement:
         self._undo_devices(move)
         node_usage = self._node_usage
         if isinstance(move, EvictOperation):
-            node_usage.release(move.row, move.request, slots=move.member.slots, times=-1)
+            node_usage.release_later(move.row, move.request, slots=move.member.slots, times=-1)
             if move.member.pod.pod_class.claims:
                 self._devices().taken.note_leaving(move.member.pod, times=-1)
             self._pod_counts.count_leaving(move.member.pod, move.row, times=-1)
             self._accounts.release_amounts(move.path, move.member.pod.pod_class.charged, times=-1)
         elif isinstance(move, UnnominateOperation):
-            node_usage.reserve(
+            node_usage.reserve_later(
                 move.assignment.row, move.assignment.request, gpu=move.assignment.gpu
             )
             self._pod_counts.count_nominated(move.assignment.pod, move.assignment.row)
@@ -294,10 +294,10 @@ class Statement:
             if isinstance(move, WithdrawOperation):
                 self._accounts.charge_placed(move.path, place.pod.pod_class.charged)
         elif move.is_nomination:
-            node_usage.reserve(move.row, move.request, gpu=move.gpu, times=-1)
+            node_usage.reserve_later(move.row, move.request, gpu=move.gpu, times=-1)
             self._pod_counts.count_nominated(move.pod, move.row, times=-1)
         else:
-            node_usage.remove(move.row, move.request, slots=move.slots)
+            node_usage.remove_pod(move.row, move.request, slots=move.slots)
             self._pod_counts.count_placed(move.pod, move.row, times=-1)
 
     def _undo_devices(self, move: Operation) -> None:

@@ -51,17 +51,17 @@ def device_places(
 
 def _numa_node(inventory: DeviceInventory, node: str, key: DeviceId) -> str:
     """The NUMA node of a device as its driver names it, empty where it does not."""
-    _, devices = inventory.nodes().get(node, ({}, None))
-    found = None if devices is None else devices.find(key)
+    _, devices = inventory.asked_nodes().get(node, ({}, None))
+    found = None if devices is None else devices.find_device(key)
     if found is not None:
         return locality_of(found)[0]
-    device = inventory.device(key)
+    device = inventory.find_device(key)
     return "" if device is None else read_locality(device)[0]
 
 
 def _slots_of(inventory: DeviceInventory, node: str) -> Mapping[tuple[str, str, str], int]:
     """Slot of each whole GPU of a node by driver, pool and name; kept while its slices are the same."""
-    _, devices = inventory.nodes().get(node, ({}, None))
+    _, devices = inventory.asked_nodes().get(node, ({}, None))
     names = gpu_resources()
     if devices is not None and devices.slots is not None and devices.slots[0] is names:
         return devices.slots[1]

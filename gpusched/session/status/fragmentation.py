@@ -19,7 +19,7 @@ from gpusched.arrays.columns import Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.topology.islands import island_state
 from gpusched.topology.levels import HOST, TopologyLevel
-from gpusched.topology.slot_costs import fragmentation
+from gpusched.topology.slot_costs import slot_fragmentation
 
 SHAPES_MAX: Final = 32
 """The most frequent sizes of pods, and shapes of gangs, that are looked at."""
@@ -93,7 +93,7 @@ def _wasted_on_nodes(nodes: NodeColumns, sizes: Mapping[int, int]) -> tuple[int,
             slots = 0
             for numbers in slot_ranges(node.allocatable).values():
                 slots |= slot_mask(numbers)
-            wasted += fragmentation(island_state(node.layout, slots, free), population)
+            wasted += slot_fragmentation(island_state(node.layout, slots, free), population)
     return wasted, sum(sizes.values())
 
 

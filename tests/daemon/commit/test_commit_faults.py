@@ -16,7 +16,7 @@ pytestmark = pytest.mark.contains
 WHERE = {
     "placement_error": (Cache, "placement_error", lambda a: a[1]),
     "confirm": (Cache, "confirm_binding", lambda a: a[2]),
-    "enqueue": (Binder, "_enqueue", lambda a: a[1]),
+    "enqueue": (Binder, "_enqueue_pods", lambda a: a[1]),
     "bind": (Binder, "_bind", lambda a: a[1]),
     "read_group": (Binder, "_read_group", lambda a: a[1]),
 }
@@ -94,7 +94,7 @@ def test_a_machine_that_raises_at_its_kth_step_keeps_the_books_right(play, monke
     """Whatever was sent is read back: no room is lost and none is given twice."""
 
     async def scenario(w):
-        original, fired = CommitStep.settle, []
+        original, fired = CommitStep.settle_gang, []
 
         def settle(draft):
             if draft.old.gang.gang.name == "bad":
@@ -103,7 +103,7 @@ def test_a_machine_that_raises_at_its_kth_step_keeps_the_books_right(play, monke
                     raise Planted("settle")
             original(draft)
 
-        monkeypatch.setattr(CommitStep, "settle", settle)
+        monkeypatch.setattr(CommitStep, "settle_gang", settle)
         await w.start(nodes=2)
         daemon = w.daemon()
         await w.until(lambda: daemon.leading)

@@ -32,27 +32,27 @@ class PlantedInvariant(InvariantBroken):
 
 
 PLACES = [
-    (KindDiscovery, "_follow"),
-    (KindDiscovery, "_look"),
-    (CacheComparer, "_look"),
+    (KindDiscovery, "_follow_kinds"),
+    (KindDiscovery, "_discover_kinds"),
+    (CacheComparer, "_compare_kind"),
     (CacheComparer, "_read"),
-    (CacheComparer, "_stream"),
+    (CacheComparer, "_await_events"),
     (Binder, "_bind"),
     (Binder, "_evict"),
     (Binder, "_read_back"),
-    (PreemptionExecutor, "_answered"),
-    (PreemptionExecutor, "_carry"),
+    (PreemptionExecutor, "_note_answer"),
+    (PreemptionExecutor, "_carry_out"),
     (PreemptionExecutor, "_evict"),
-    (PreemptionExecutor, "_promise"),
-    (PreemptionExecutor, "_switch"),
-    (PreemptionExecutor, "_tell"),
-    (PreemptionExecutor, "_unmark"),
+    (PreemptionExecutor, "_nominate_pods"),
+    (PreemptionExecutor, "_switch_jobs"),
+    (PreemptionExecutor, "_evict_victims"),
+    (PreemptionExecutor, "_unmark_leaving"),
     (BoundedNames, "__call__"),
-    (SessionCycle, "_pause"),
-    (ConfigWatcher, "_look"),
-    (EventRecorder, "_put"),
-    (EventRecorder, "_send"),
-    (EventRecorder, "_work"),
+    (SessionCycle, "_pause_for_more"),
+    (ConfigWatcher, "_look_at_file"),
+    (EventRecorder, "_put_in_queue"),
+    (EventRecorder, "_send_event"),
+    (EventRecorder, "_tell_events"),
     (EventRecorder, "record"),
     (Evictor, "_end"),
     (Evictor, "_evict"),
@@ -62,9 +62,9 @@ PLACES = [
     (FairQueue, "pop"),
     (RateLimiter, "turn"),
     (Reflector, "page"),
-    (StatusQueue, "_put"),
-    (StatusQueue, "_request"),
-    (StatusQueue, "_work"),
+    (StatusQueue, "_put_in_queue"),
+    (StatusQueue, "_build_request"),
+    (StatusQueue, "_write_status"),
     (StatusQueue, "_write"),
     (EvictionEvents, "stopped"),
 ]
@@ -116,5 +116,5 @@ def test_no_task_that_raises_ends_the_daemon(play, monkeypatch, tmp_path, place)
     play(scenario)
 
 
-RARE = {(Binder, "_evict"), (Binder, "_read_back"), (PreemptionExecutor, "_switch")}
+RARE = {(Binder, "_evict"), (Binder, "_read_back"), (PreemptionExecutor, "_switch_jobs")}
 """What this story does not need; whoever adds to the story takes them out."""

@@ -79,10 +79,10 @@ def test_a_gang_without_a_name_to_tell_ends_no_process(play, monkeypatch, kind):
 @pytest.mark.parametrize(
     "looks",
     [
-        (CacheComparer, "_look", "audit"),
+        (CacheComparer, "_compare_kind", "audit"),
         (CacheComparer, "_read", "audit"),
-        (KindDiscovery, "_look", "discovery"),
-        (ConfigWatcher, "_look", "configuration"),
+        (KindDiscovery, "_discover_kinds", "discovery"),
+        (ConfigWatcher, "_look_at_file", "configuration"),
     ],
     ids=["audit", "audit-list", "discovery", "configuration"],
 )
@@ -104,7 +104,7 @@ def test_what_looks_after_things_is_counted_where_it_fails(
         monkeypatch.setattr(owner, name, broken)
         w.gang("one", 1)
         await w.until(lambda: w.running("one"))
-        daemon.app.readers._auditors[0].soon()  # as after a stream that was cut off
+        daemon.app.readers._auditors[0].look_soon()  # as after a stream that was cut off
         await w.until(lambda: metric(daemon, "contained_faults_total"), within=300, every=1)
         assert set(metric(daemon, "contained_faults_total")) == {(stage, "object")}
         assert f"{stage} failed" in daemon.app.readiness()[1]

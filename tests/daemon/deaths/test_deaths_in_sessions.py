@@ -34,14 +34,14 @@ import sys
 from gpusched.commit import machine
 from gpusched.base.errors import InvariantBroken
 from gpusched.io.write import binder
-original = machine.step
+original = machine.advance_commit
 
-def step(state, event):
+def advance(state, event):
     if state.gang.gang.name == "bad":
         raise InvariantBroken("planted")
     return original(state, event)
 
-binder.step = step
+binder.advance_commit = advance
 from gpusched.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -54,15 +54,15 @@ def test_undo_evicts_by_uid_and_persists_against_a_budget(play):
         given.cluster.budget("b", 3)
         pods = tuple((ObjectKey("ns", n), UID(f"u-{n}")) for n in ("a", "b", "c", "gone"))
         undo = Undo(gang=("PodGroup", "ns", "g"), pods=pods, message="too late")
-        given.binder.undo(undo)
-        given.binder.undo(undo)
+        given.binder.undo_partial(undo)
+        given.binder.undo_partial(undo)
         await given.until(lambda: given.binder.evictor.blocked)
         assert "budget" in given.binder.evictor.blocked["u-b"]
         await given.until(lambda: "b" not in given.cluster.pods)
         assert set(given.cluster.pods) == {"c"}
         assert len(given.cluster.calls("POST", "/b/eviction")) == 4
         assert len(given.cluster.calls("POST", "/a/eviction")) == 1
-        assert not given.binder.evictor.evicting(UID("u-b"))
+        assert not given.binder.evictor.is_evicting(UID("u-b"))
         assert given.rate_limiter.rate == limits.API_RATE_MAX
 
     play(scenario)
@@ -98,7 +98,7 @@ def test_an_eviction_of_an_older_leadership_is_dropped(play, gang):
         await given.rest(2)
         assert given.settled[1].phase is CommitPhase.RELEASED
         assert given.cluster.bound() == {"a"}
-        assert not given.binder.evictor.evicting(UID("u-a"))
+        assert not given.binder.evictor.is_evicting(UID("u-a"))
 
     play(scenario)
 

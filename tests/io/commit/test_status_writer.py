@@ -392,10 +392,10 @@ def test_a_rejected_object_is_told_once_a_generation(told):
             return Rejected(**{**fields, **more})
 
         for _ in range(3):
-            writer.reject(bad(1))
-        writer.reject(bad(1, uid=UID("u-y"), ours=False))
+            writer.report_rejected(bad(1))
+        writer.report_rejected(bad(1, uid=UID("u-y"), ours=False))
         await asyncio.sleep(1)
-        writer.reject(bad(2))
+        writer.report_rejected(bad(2))
         await asyncio.sleep(1)
         assert events(given) == [f"PodGroup ns/x: spec.minMember: is {n}" for n in (1, 2)]
 
@@ -425,8 +425,8 @@ def test_a_lone_pod_is_told_scheduled_by_the_one_who_bound_it(told, pod):
             "u-a": pod("a", "u-a", 5, node="n", fence="me/1"),
             "u-b": pod("b", "u-b", 5, node="n", fence="other/0"),
         }
-        writer.bound(bound_gang("job2", "Job"))
-        writer.bound(bound_gang("a", "Pod", "a"))
+        writer.note_bound(bound_gang("job2", "Job"))
+        writer.note_bound(bound_gang("a", "Pod", "a"))
         statuses = [says_status(DONE, name=n, kind="Pod") for n in ("a", "b")]
         statuses += [says_status(DONE, name=n, kind="Job") for n in ("job1", "job2")]
         writer.submit(statuses, [])
@@ -559,7 +559,7 @@ def test_statuses_that_cannot_be_said_take_no_room(told, pod, monkeypatch):
 
         for _ in range(2):
             with monkeypatch.context() as patch:
-                patch.setattr(writer._queue, "_request", broken)
+                patch.setattr(writer._queue, "_build_request", broken)
                 writer.submit([status], [])
                 await asyncio.sleep(5)
             assert writer.waiting == 0

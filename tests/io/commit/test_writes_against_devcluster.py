@@ -274,7 +274,7 @@ def test_a_gang_from_waiting_to_bound_to_undone(site):
         raw = site.cluster.client.get("podgroups.scheduling.gpusched.io", "default", "g")
         assert raw["status"]["scheduled"] == 2
         assert "placement" not in raw["status"]
-        site.binder.undo(
+        site.binder.undo_partial(
             Undo(gang=("PodGroup", "default", "g"), message="too late",
                  pods=tuple((p.key, p.uid) for p in pods))
         )  # fmt: skip
@@ -361,11 +361,11 @@ def test_a_bad_queue_is_told_to_its_author(site):
             kind="Queue", key=queue.key, uid=queue.uid, field="spec.weight", why="is \u00fc" * 600,
             resource_version=queue.resource_version, generation=1,
         )  # fmt: skip
-        site.status.reject(bad)
-        site.status.reject(bad)
+        site.status.report_rejected(bad)
+        site.status.report_rejected(bad)
         await site.status.flush(10)
         again = site.writer(Ours())
-        again.reject(bad)
+        again.report_rejected(bad)
         await again.flush(10)
         assert again.events.dropped == 0
         ((kind, reason, note, count),) = site.event_texts()

@@ -127,13 +127,13 @@ def timeouts_are_forgotten():
 @plant
 def conflicts_are_successes():
     """A 409 is read as: bound already, so it is ours."""
-    original = BindCalls._refusal
+    original = BindCalls._read_refusal
 
     def refusal(self, index, answer, *, doing):
         found = original(self, index, answer, doing=doing)
         return BindCreated(index) if isinstance(found, BindUnknown) else found
 
-    yield (BindCalls, "_refusal", refusal)
+    yield (BindCalls, "_read_refusal", refusal)
 
 
 @plant
@@ -161,7 +161,7 @@ def half_a_gang_stays():
     def undo(self):
         self.rest(CommitPhase.RELEASED)
 
-    yield (CommitStep, "undo", undo)
+    yield (CommitStep, "undo_bindings", undo)
     yield (session_cycle, "plan_recoveries", lambda *_args, **_how: [])
     yield (Hooks, "stop_check", lambda *_args, **_how: None)
 
@@ -186,7 +186,7 @@ def refused_evictions_are_given_up():
     def refused(self, victim, error):
         victim.blocked = str(error)
 
-    yield (Evictor, "_refused", refused)
+    yield (Evictor, "_note_refusal", refused)
 
 
 @plant
@@ -196,7 +196,7 @@ def victims_go_before_the_promise():
     async def promise(_self, _run):
         return ""
 
-    yield (PreemptionExecutor, "_promise", promise)
+    yield (PreemptionExecutor, "_nominate_pods", promise)
     yield (Cache, "assume_nomination", lambda *_args: None)
 
 
@@ -209,20 +209,20 @@ def the_lease_never_lapses():
         return self._state.phase in LEADER
 
     yield (Elector, "may_act", may_act)
-    yield (ClockReading, "left", lambda *_args: 1e9)
+    yield (ClockReading, "seconds_left", lambda *_args: 1e9)
 
 
 @plant
 def the_lease_is_taken_at_once():
     """A candidate does not wait until the leader's lease is over."""
-    original = LeaseMachine._seen
+    original = LeaseMachine._on_seen
 
     def seen(self, state, event):
         if state.phase.name == "READING":
             state = attrs.evolve(state, record=event.record, unchanged_since=-1e9)
         return original(self, state, event)
 
-    yield (LeaseMachine, "_seen", seen)
+    yield (LeaseMachine, "_on_seen", seen)
 
 
 @plant
@@ -540,7 +540,7 @@ def pods_are_bound_before_their_claims():
 @plant
 def devices_of_lost_pods_are_kept():
     """Devices of claims whose pods were not bound after all are never released."""
-    yield (UnboundClaims, "release", lambda *_args, **_how: None)
+    yield (UnboundClaims, "release_unbound", lambda *_args, **_how: None)
 
 
 # -- playing -----------------------------------------------------------------------------------------

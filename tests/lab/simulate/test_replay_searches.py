@@ -43,7 +43,7 @@ def mixed_gang() -> Given:
 
 
 def recorded(given: Given, search: SearchRunner, folder: Path) -> DecisionFile:
-    tape = SearchRecorder(search, given.guard.failing())
+    tape = SearchRecorder(search, given.guard.failing_hooks())
     given.search = tape
     plan = given.when.one_session()
     assert given.decision is not None
@@ -125,8 +125,8 @@ def test_hooks_that_were_set_aside_are_so_again() -> None:
     for _ in range(PLUGIN_FAULTS_MAX):
         answers(first, "then")
     second = PluginGuard(CLOCK)
-    second.resume(first.failing())
-    assert second.failing() == first.failing()
+    second.resume_failing(first.failing_hooks())
+    assert second.failing_hooks() == first.failing_hooks()
     first.begin_session()
     second.begin_session()
     calls.clear()

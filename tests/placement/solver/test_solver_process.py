@@ -225,11 +225,11 @@ def test_pauses_double_up_to_a_limit():
     """Three losses cost 5 s, each further one twice as much, at most five minutes."""
     losses, pauses = SolverLosses(), []
     for _ in range(40):
-        losses.lost("it broke", now=1000.0)
+        losses.count_loss("it broke", now=1000.0)
         pauses.append(max(0.0, losses.until - 1000.0))
     assert pauses[:9] == [0, 0, 5, 10, 20, 40, 80, 160, 300]
     assert set(pauses[9:]) == {300}
-    losses.answered()
+    losses.count_answer()
     assert (losses.until, losses.error) == (0.0, "")
 
 

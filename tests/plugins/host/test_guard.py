@@ -46,8 +46,8 @@ def test_a_fault_is_contained_and_blamed(guard):
     check = guard.wrap_hook("cap", "quota_check", reciprocal, refuse)
     message = "plugin cap failed in hook quota_check: ZeroDivisionError: division by zero"
     assert check(0) == f"{message} (0)"
-    assert guard.records()[HookId("cap", "quota_check")].last_fault == message
-    assert guard.degraded() == ()
+    assert guard.hook_records()[HookId("cap", "quota_check")].last_fault == message
+    assert guard.degraded_messages() == ()
 
 
 def test_the_first_fault_of_a_hook_leaves_its_story_and_no_stack(guard):
@@ -58,7 +58,7 @@ def test_the_first_fault_of_a_hook_leaves_its_story_and_no_stack(guard):
     )
     check(0)
     check(0)
-    story = guard.records()[HookId("cap", "quota_check")].story
+    story = guard.hook_records()[HookId("cap", "quota_check")].story
     assert "in reciprocal" in story
     assert "return 1 / number" in story
     for fault in faults:
@@ -86,7 +86,7 @@ def test_our_own_faults_go_through(guard, ours):
 
     with pytest.raises(type(ours)):
         guard.wrap_hook("cap", "quota_check", broken, refuse)(1)
-    assert guard.records()[HookId("cap", "quota_check")].faults == 0
+    assert guard.hook_records()[HookId("cap", "quota_check")].faults == 0
     with pytest.raises(type(ours)):
         run_foreign_code("cap", "load", lambda: broken(1))
 
@@ -97,7 +97,7 @@ def test_calls_are_counted_and_timed(guard):
     guard.wrap_hook("bare", "node_score", reciprocal, refuse)(1)
     for number in (1, 0, 2):
         check(number)
-    records = guard.records()
+    records = guard.hook_records()
     assert list(records) == [HookId("bare", "node_score"), HookId("cap", "quota_check")]
     record = records[HookId("cap", "quota_check")]
     assert (record.calls, record.total_s, record.slowest_s, record.faults) == (3, 3.0, 1.0, 1)
@@ -122,7 +122,7 @@ def test_a_hook_that_keeps_failing_is_quarantined(guard):
     assert guard.is_quarantined("cap", "quota_check")
     assert guarded(1).startswith("plugin cap failed in hook quota_check: ZeroDivisionError")
     assert len(calls) == PLUGIN_FAULTS_MAX
-    (message,) = guard.degraded()
+    (message,) = guard.degraded_messages()
     assert message.startswith("plugin cap failed in hook quota_check")
     assert not guard.is_quarantined("cap", "enqueue_check")
     assert not guard.is_quarantined("other", "quota_check")
@@ -233,11 +233,11 @@ def test_each_callable_of_a_hook_is_counted_alone(guard):
     assert not guard.is_quarantined("cap", "node_filter", "2")
     assert answers(4) == 0.25
     assert isinstance(fails(4), str)
-    assert guard.records()[HookId("cap", "node_filter")].quarantined
-    assert len(guard.degraded()) == 1
+    assert guard.hook_records()[HookId("cap", "node_filter")].quarantined
+    assert len(guard.degraded_messages()) == 1
     second = PluginGuard(SteppingClock())
-    second.resume(guard.failing())
-    assert second.failing() == guard.failing()
+    second.resume_failing(guard.failing_hooks())
+    assert second.failing_hooks() == guard.failing_hooks()
     assert second.is_quarantined("cap", "node_filter")
 
 
@@ -286,6 +286,6 @@ def test_another_guard_goes_on_with_what_a_hook_failed_for(guard):
         guard.wrap_hook("cap", "named", lambda name: 1 / 0, lambda fault, name: None)("odd")
         wrapped(0)
     later = PluginGuard(SteppingClock())
-    later.resume(guard.failing())
-    assert later.failing() == guard.failing()
-    assert [each.about for each in later.failing()] == [("odd",), ()]
+    later.resume_failing(guard.failing_hooks())
+    assert later.failing_hooks() == guard.failing_hooks()
+    assert [each.about for each in later.failing_hooks()] == [("odd",), ()]

@@ -259,13 +259,13 @@ def everything(session):
     """All that a workbench shows and keeps of shares, in both looks."""
     node_usage, found = session.node_usage, []
     for later in (False, True):
-        session._look(later=later)
+        session._look_later(later=later)
         found.append((
             node_usage.used.tolist(), list(node_usage.free_slots),
             [node_usage.shared_on(row) for row in range(len(node_usage.nodes))],
             [session.class_info(entities.pod_class(share=each)).class_fit.fits.tolist() for each in ASKED],
         ))  # fmt: skip
-    session._look(later=False)
+    session._look_later(later=False)
     return found
 
 

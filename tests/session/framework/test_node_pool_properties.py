@@ -176,8 +176,8 @@ def test_moves_taken_back_leave_no_trace():
     seat = session.class_info(gang.pod_sets[0].pod_class)
     for later in (False, True):
         statement = session.statement()
-        session._look(later=later)
-        row = seat.class_fit.best()
+        session._look_later(later=later)
+        row = seat.class_fit.best_row()
         statement.assign(gang.pod_sets[0].pods[0], row, seat.request)
         assert [session.view.staying(each).get(name) for each in ("aa", "a", "b")] == [
             DEVICE,
@@ -186,5 +186,5 @@ def test_moves_taken_back_leave_no_trace():
         ]
         statement.discard()
         assert [session.view.allocated(each).get(name) for each in ("aa", "a", "b")] == [0, 0, 0]
-        session._look(later=False)
+        session._look_later(later=False)
     assert attrs.asdict(session.view.allocated("a"))["items"] == ((name, 0),)

@@ -202,7 +202,7 @@ def test_what_always_fails_is_told_though_its_siblings_answer(what):
     c.gang("huge", pods=9, gpus=8, queue="a")
     for _ in range(PLUGIN_FAULTS_MAX + 1):
         c.when.one_session()
-    assert [each.partition(": ")[0] for each in c.guard.degraded()] == [
+    assert [each.partition(": ")[0] for each in c.guard.degraded_messages()] == [
         f"plugin odd failed in hook {HOOK_OF[what]}"
     ]
     if what in ("filter", "pair filter", "pair filter's rule"):

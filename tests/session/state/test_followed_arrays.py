@@ -62,7 +62,7 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
         if node_usage.free_slots[row] & slot:
             node_usage.add(row, ask, slots=slot)
         else:
-            node_usage.remove(row, ask, slots=slot)
+            node_usage.remove_pod(row, ask, slots=slot)
         if rng.random() < 0.3:
             continue
         fresh = ClusterMap(node_usage, LEVELS, ())
@@ -78,4 +78,4 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
         node_usage.add(0, ask, slots=0)
         followed.free_amounts(ask.columns, slotted)
         assert free.tolist() == before
-        node_usage.remove(0, ask, slots=0)
+        node_usage.remove_pod(0, ask, slots=0)

@@ -121,13 +121,13 @@ def test_now_and_later_say_what_the_amounts_say(seed):
                 node_usage.add(row, ask, slots=0)
                 real[row, ask.columns] += ask.amounts
             case 1:
-                node_usage.release(row, ask)
+                node_usage.release_later(row, ask)
                 releasing[row, ask.columns] += ask.amounts
             case 2:
-                node_usage.reserve(row, ask)
+                node_usage.reserve_later(row, ask)
                 reserved[row, ask.columns] += ask.amounts
             case _:
-                node_usage.look(later=bool(rng.randint(0, 1)))
+                node_usage.show_usage(later=bool(rng.randint(0, 1)))
         later = real - releasing + reserved
         assert np.array_equal(
             node_usage.used, later if node_usage.later else np.maximum(real, later)

@@ -33,7 +33,7 @@ def test_states_after_any_moves_are_those_of_a_fresh_look(given):
         if node_usage.free_slots[row] & slot:
             node_usage.add(row, ask, slots=slot)
         else:
-            node_usage.remove(row, ask, slots=slot)
+            node_usage.remove_pod(row, ask, slots=slot)
         numbers, tables = states.current_states()
         fresh, fresh_tables = SlotStates(node_usage).current_states()
         assert [tables.states[number] for number in numbers] == [

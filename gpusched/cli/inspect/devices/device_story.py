@@ -23,7 +23,7 @@ from gpusched.cli.inspect.devices.device_reader import DeviceObjects, claim_keys
 from gpusched.cli.inspect.devices.device_usage import DevicesInUse
 from gpusched.devices.readiness import awaited_conditions, failed_condition
 from gpusched.devices.requests import ReadyClaim, make_ready
-from gpusched.devices.shortage.causes import describe_request, reliefs
+from gpusched.devices.shortage.causes import describe_request, find_reliefs
 from gpusched.devices.shortage.messages import reliefs_text, request_shortage_text
 
 _ROWS_SHOWN: Final = 64
@@ -220,7 +220,9 @@ def _reasons(
         [claim.fault] if claim.fault else list(_request_reasons(claim, world)) for claim in claims
     ]
     if claims and not any(claim.fault for claim in claims):
-        helpful = reliefs(world.inventory, world.usage, world.nodes, claims, most=pods, counts={})
+        helpful = find_reliefs(
+            world.inventory, world.usage, world.nodes, claims, most=pods, counts={}
+        )
         if helpful:
             found[0].append(reliefs_text(helpful))
     return found

@@ -38,7 +38,7 @@ class BindingConditions:
         self.awaited: dict[GangKey, AwaitedDevices] = {}
         """What gangs wait for now."""
 
-    async def wait(self, gang: GangBind, stopped: Callable[[], str]) -> str:
+    async def wait_until_ready(self, gang: GangBind, stopped: Callable[[], str]) -> str:
         """Empty when all devices of a gang are ready, else why they will not be.
 
         Args:
@@ -46,11 +46,11 @@ class BindingConditions:
             stopped: why nothing is to be waited for any more, empty while it is.
         """
         try:
-            return await self._wait(gang, stopped)
+            return await self._wait_for_devices(gang, stopped)
         finally:
             self.awaited.pop(gang.gang, None)
 
-    async def _wait(self, gang: GangBind, stopped: Callable[[], str]) -> str:
+    async def _wait_for_devices(self, gang: GangBind, stopped: Callable[[], str]) -> str:
         began = self._server_now()
         while True:
             awaited: list[str] = []

@@ -68,15 +68,15 @@ class DeviceClaims:
         self._server_now = server_now
         self._calls = calls
         self._cache = cache
-        self.extended = ExtendedClaims(calls, cache, self.patch)
+        self.extended = ExtendedClaims(calls, cache, self.patch_claim)
         self._unanswered: set[ClaimUse] = set()
         """Of writes that may have been carried out, or may still be."""
 
-    def assume(self, gang: GangBind) -> None:
+    def assume_claims(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
         for claim, consumers in claims_of(gang):
             if claim.extended:
-                self.extended.assume(claim, consumers[0])
+                self.extended.assume_claim(claim, consumers[0])
                 continue
             assumed = AssumedClaim(claim.uid, claim.allocation, tuple(consumers))
             self._cache.devices.assume_claim(claim.key, assumed)
@@ -87,7 +87,7 @@ class DeviceClaims:
             if claim.extended:
                 self.extended.forget(claim)
                 continue
-            for use in _uses(claim, consumers) - self._unanswered:
+            for use in _claim_uses(claim, consumers) - self._unanswered:
                 self._cache.devices.forget(use.key, use.consumer)
 
     async def write(self, gang: GangBind, fence: str) -> str:
@@ -101,41 +101,43 @@ class DeviceClaims:
         return next(filter(None, await asyncio.gather(*writes)), "")
 
     async def _write(self, claim: ClaimBind, consumers: Sequence[ClaimConsumer], fence: str) -> str:
-        known = self._known(claim)
+        known = self._known_claim(claim)
         if known is None:
-            return _gone(claim.key)
+            return _gone_message(claim.key)
         if not known.is_protected:
 
             def finalizer() -> bytes | str:
-                now = self._known(claim)
+                now = self._known_claim(claim)
                 if now is None:
-                    return _gone(claim.key)
+                    return _gone_message(claim.key)
                 if now.is_protected:
                     return ""
                 return claim_finalizer_patch(now.uid, now.resource_version, now.finalizers)
 
-            outcome = await self.patch(claim.key, "", finalizer, fence)
+            outcome = await self.patch_claim(claim.key, "", finalizer, fence)
             if outcome.why:
                 return outcome.why
 
         def status() -> bytes | str:
-            now = self._known(claim)
+            now = self._known_claim(claim)
             return (
-                _gone(claim.key)
+                _gone_message(claim.key)
                 if now is None
-                else _status(now, _stamped(claim, self._server_now()), consumers)
+                else _status(now, _stamp_claim(claim, self._server_now()), consumers)
             )
 
         uncertain = True  # also when cancelled
         try:
-            outcome = await self.patch(claim.key, "/status", status, fence)
+            outcome = await self.patch_claim(claim.key, "/status", status, fence)
             uncertain = outcome.uncertain
         finally:
             if uncertain:
-                self._unanswered |= _uses(claim, consumers)
+                self._unanswered |= _claim_uses(claim, consumers)
         return outcome.why
 
-    async def patch(self, key: ObjectKey, subresource: str, body: Body, fence: str) -> PatchOutcome:
+    async def patch_claim(
+        self, key: ObjectKey, subresource: str, body: Body, fence: str
+    ) -> PatchOutcome:
         """Send a patch of a claim; the cache knows the answer at once."""
         version = self._cache.devices.api_version
         place = f"/apis/{version}/namespaces/{quote(key.namespace)}/resourceclaims"
@@ -151,17 +153,17 @@ class DeviceClaims:
         self._cache.devices.claims.record_answer(claim)
         return outcome
 
-    def _known(self, claim: ClaimBind) -> ResourceClaim | None:
+    def _known_claim(self, claim: ClaimBind) -> ResourceClaim | None:
         """The claim as the API shows it."""
         known = self._cache.devices.claims.items.get(claim.key)
         return known if known is not None and known.uid == claim.uid else None
 
     # -- writes without an answer ------------------------------------------------------------
-    def unanswered(self) -> list[ObjectKey]:
+    def unanswered_claims(self) -> list[ObjectKey]:
         """Claims of which it is not known what became of a write."""
         return sorted({use.key for use in self._unanswered})
 
-    async def settle(self, key: ObjectKey, fence: str) -> str:
+    async def settle_claim(self, key: ObjectKey, fence: str) -> str:
         """Find out what became of unanswered writes of a claim; why it is still not known, or empty.
 
         The claim is made newer: a write that is still on its way is refused from then on, as it carries
@@ -175,7 +177,7 @@ class DeviceClaims:
                 return ""
             return claim_settle_patch(known.uid, known.resource_version)
 
-        outcome = await self.patch(key, "", body, fence)
+        outcome = await self.patch_claim(key, "", body, fence)
         if outcome.why and outcome.status != _NOT_FOUND:
             return outcome.why
         for use in uses:
@@ -196,7 +198,7 @@ def _status(
     if (
         now.allocation is not None
         and claim.allocation is not None
-        and _devices(now.allocation) != _devices(claim.allocation)
+        and _devices_without_ids(now.allocation) != _devices_without_ids(claim.allocation)
     ):
         return f"claim {now.key} was given devices by somebody else"
     if now.allocation is None and claim.allocation is None:
@@ -214,7 +216,7 @@ def _status(
     )
 
 
-def _stamped(claim: ClaimBind, now: float) -> ClaimBind:
+def _stamp_claim(claim: ClaimBind, now: float) -> ClaimBind:
     """With the time from which devices that are not ready yet are waited for."""
     allocation = claim.allocation
     if allocation is None or not any(each.binding_conditions for each in allocation.devices):
@@ -222,7 +224,7 @@ def _stamped(claim: ClaimBind, now: float) -> ClaimBind:
     return attrs.evolve(claim, allocation=attrs.evolve(allocation, timestamp=now))
 
 
-def _devices(allocation: ClaimAllocation) -> list[AllocatedDevice]:
+def _devices_without_ids(allocation: ClaimAllocation) -> list[AllocatedDevice]:
     """The devices without the ids of shares, which are made when they are written."""
     return [attrs.evolve(each, share="") for each in allocation.devices]
 
@@ -237,7 +239,7 @@ def claims_of(gang: GangBind) -> Iterable[tuple[ClaimBind, list[ClaimConsumer]]]
     return [(claim, list(consumers.values())) for claim, consumers in found.values()]
 
 
-def _uses(claim: ClaimBind, consumers: Sequence[ClaimConsumer]) -> set[ClaimUse]:
+def _claim_uses(claim: ClaimBind, consumers: Sequence[ClaimConsumer]) -> set[ClaimUse]:
     return {ClaimUse(claim.key, claim.uid, each.uid) for each in consumers}
 
 
@@ -245,5 +247,5 @@ def _pod_consumer(bind: PodBind) -> ClaimConsumer:
     return ClaimConsumer(group="", resource="pods", name=bind.key.name, uid=bind.uid)
 
 
-def _gone(key: ObjectKey) -> str:
+def _gone_message(key: ObjectKey) -> str:
     return f"claim {key} is gone"

@@ -56,7 +56,7 @@ class ExtendedClaims:
         self._uncertain: set[ObjectKey] = set()
         """Claims that may have, or may still get, the devices of a write without an answer."""
 
-    def assume(self, claim: ClaimBind, pod: ClaimConsumer) -> None:
+    def assume_claim(self, claim: ClaimBind, pod: ClaimConsumer) -> None:
         """Show the claim as it will be."""
         self._devices.assume_made(
             ResourceClaim(
@@ -74,7 +74,7 @@ class ExtendedClaims:
         )
 
     def forget(self, claim: ClaimBind) -> None:
-        """The pod is not bound; what is written of the claim is deleted, see ``remove``."""
+        """The pod is not bound; what is written of the claim is deleted, see ``remove_claim``."""
         if claim.key not in self._uncertain:
             self._devices.forget_made(claim.key)
 
@@ -84,24 +84,24 @@ class ExtendedClaims:
 
     async def write(self, claim: ClaimBind, pod: ClaimConsumer, fence: str) -> str:
         """Make the claim with its devices and tell the pod; empty when that is done, else why not."""
-        made, why = await self._make(claim, pod, fence)
+        made, why = await self._make_claim(claim, pod, fence)
         if made is None:
             return why
         uncertain = True  # also when cancelled
         try:
-            outcome = await self._allocate(claim, made, pod, fence)
+            outcome = await self._allocate_claim(claim, made, pod, fence)
             uncertain = outcome.uncertain
         finally:
             if uncertain:
                 self._uncertain.add(claim.key)
         if outcome.why:
             return outcome.why
-        why = await self._tell(claim, pod, fence)
+        why = await self._write_pod_status(claim, pod, fence)
         if not why:
             self._devices.forget_made(claim.key)
         return why
 
-    async def _tell(self, claim: ClaimBind, pod: ClaimConsumer, fence: str) -> str:
+    async def _write_pod_status(self, claim: ClaimBind, pod: ClaimConsumer, fence: str) -> str:
         """Write the pod's status, where it does not say so already."""
         told = extended_claim_status(claim.key.name, claim.extended)
 
@@ -116,7 +116,7 @@ class ExtendedClaims:
         path = f"{pod_path(ObjectKey(claim.key.namespace, pod.name))}/status"
         return (await self._calls.patch_claim(path, body, fence=fence)).why
 
-    async def _make(
+    async def _make_claim(
         self, claim: ClaimBind, pod: ClaimConsumer, fence: str
     ) -> tuple[ResourceClaim | None, str]:
         """The claim as the API server made it, or why it did not."""
@@ -128,7 +128,7 @@ class ExtendedClaims:
             version=self._devices.api_version,
         )
         outcome = await self._calls.send_claim(
-            "POST", self._path(claim.key.namespace), lambda: body, fence=fence
+            "POST", self._claims_path(claim.key.namespace), lambda: body, fence=fence
         )
         if outcome.why:
             return None, outcome.why
@@ -139,7 +139,7 @@ class ExtendedClaims:
         self._devices.claims.record_made(made)
         return made, ""
 
-    async def _allocate(
+    async def _allocate_claim(
         self, claim: ClaimBind, made: ResourceClaim, pod: ClaimConsumer, fence: str
     ) -> PatchOutcome:
         def body() -> bytes | str:
@@ -154,7 +154,7 @@ class ExtendedClaims:
 
         return await self._patch(claim.key, "/status", body, fence)
 
-    async def remove(self, key: ObjectKey, stays: Callable[[], bool], fence: str) -> str:
+    async def remove_claim(self, key: ObjectKey, stays: Callable[[], bool], fence: str) -> str:
         """Delete a claim of a pod that is not bound; empty when it is done, or not to be done, else why not.
 
         Args:
@@ -179,7 +179,7 @@ class ExtendedClaims:
                 return ""
             return claim_delete_body(known.uid, known.resource_version)
 
-        path = f"{self._path(key.namespace)}/{quote(key.name)}"
+        path = f"{self._claims_path(key.namespace)}/{quote(key.name)}"
         outcome = await self._calls.send_claim("DELETE", path, options, fence=fence)
         if outcome.why and outcome.status != _NOT_FOUND:
             return outcome.why
@@ -188,6 +188,6 @@ class ExtendedClaims:
             self._devices.forget_made(key)
         return ""
 
-    def _path(self, namespace: str) -> str:
+    def _claims_path(self, namespace: str) -> str:
         version = self._devices.api_version
         return f"/apis/{version}/namespaces/{quote(namespace)}/resourceclaims"

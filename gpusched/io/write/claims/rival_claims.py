@@ -56,7 +56,7 @@ class RivalClaims:
         if not self._others_wait():
             return ""
         await self._clock.sleep(_BEFORE_S)
-        return self._shared(gang)
+        return self._shared_device(gang)
 
     async def taken_since(self, gang: GangBind) -> str:
         """Which device of what was just written another claim has as well; empty for none."""
@@ -66,7 +66,7 @@ class RivalClaims:
         left_s = began + _SINCE_S - self._clock.monotonic()
         if rivals and left_s > 0:
             await self._clock.sleep(left_s)
-        return self._shared(gang)
+        return self._shared_device(gang)
 
     async def _watch_comes(self, gang: GangBind) -> None:
         claims, wait_s = self._cache.devices.claims, _POLL_S
@@ -97,7 +97,7 @@ class RivalClaims:
             return not self._cache.families.members_of_others(GangKey("PodGroup", *group))
         return claim.deleting or self._cache.devices.is_assumed(claim.key)
 
-    def _shared(self, gang: GangBind) -> str:
+    def _shared_device(self, gang: GangBind) -> str:
         """Which of the devices that a gang gets, or got, another claim has as well; empty for none."""
         given = []
         for claim, _ in claims_of(gang):
@@ -125,16 +125,19 @@ def devices_given_twice(
     """
     of_pool: dict[PoolId, dict[ObjectKey, ResourceClaim]] = {}
     for claim in given:
-        for device in _devices(claim):
+        for device in _claimed_devices(claim):
             of_pool.setdefault(PoolId(device.driver, device.pool), {})[claim.key] = claim
     for pool, claims in sorted(of_pool.items()):
-        own = {device for claim in claims.values() for device in _devices(claim)}
+        own = {device for claim in claims.values() for device in _claimed_devices(claim)}
         every = {**{claim.key: claim for claim in devices.claims.of_pool(pool)}, **claims}
         slices = [*devices.slices.of_pool(pool)]
         for device in sorted(own & overbooked_devices(pool, slices, every.values())):
-            yield device, sorted(key for key, each in every.items() if device in _devices(each))
+            yield (
+                device,
+                sorted(key for key, each in every.items() if device in _claimed_devices(each)),
+            )
 
 
-def _devices(claim: ResourceClaim) -> set[DeviceId]:
+def _claimed_devices(claim: ResourceClaim) -> set[DeviceId]:
     held = claim.allocation.devices if claim.allocation is not None else ()
     return {DeviceId(each.driver, each.pool, each.device) for each in held if not each.admin}

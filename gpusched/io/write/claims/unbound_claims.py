@@ -93,10 +93,10 @@ class UnboundClaims:
         self._idle_since: dict[GangKey, float] = {}
         """Monotonic seconds since which gangs have devices that may become ready and are not being bound."""
 
-    def release(self, gangs: Sequence[Gang]) -> None:
+    def release_unbound(self, gangs: Sequence[Gang]) -> None:
         """Take back what unbound pods of these gangs hold, and ask about writes without an answer."""
-        for key in self._devices.unanswered():
-            self._begin(key, self._devices.settle)
+        for key in self._devices.unanswered_claims():
+            self._begin(key, self._devices.settle_claim)
         claims = self._cache.devices.claims.items
         if not claims:
             return
@@ -113,7 +113,7 @@ class UnboundClaims:
                     awaited = set()
             for claim, user, group in held:
                 if claim.extended and claim.owner == user:
-                    self._remove(claim.key, user, gang.key)
+                    self._remove_claim(claim.key, user, gang.key)
                 elif claim.key not in awaited:
                     leaving.setdefault(claim.key, {})[user] = _Waiting(gang.key, group)
         self._idle_since = idle
@@ -127,7 +127,7 @@ class UnboundClaims:
             if not self._cache.devices.is_assumed(key):
                 self._begin(key, take_back)
 
-    def _remove(self, key: ObjectKey, pod: UID, gang: GangKey) -> None:
+    def _remove_claim(self, key: ObjectKey, pod: UID, gang: GangKey) -> None:
         """Delete what was made for the extended resources of an unbound pod."""
 
         def stays() -> bool:
@@ -140,7 +140,7 @@ class UnboundClaims:
             return any(devices_given_twice(self._cache.devices, [known]))
 
         async def remove(key: ObjectKey, fence: str) -> str:
-            return await self._devices.extended.remove(key, stays, fence)
+            return await self._devices.extended.remove_claim(key, stays, fence)
 
         if not stays():
             self._begin(key, remove)
@@ -189,7 +189,7 @@ class UnboundClaims:
             if (
                 claim is not None
                 and claim.allocation is not None
-                and _holds(claim, user)
+                and _is_held_by(claim, user)
                 and (group is None or self._is_group_unbound(group))
             ):
                 yield claim, user, group
@@ -223,7 +223,7 @@ class UnboundClaims:
             leaving = {
                 user
                 for user, waiting in users.items()
-                if _holds(known, user)
+                if _is_held_by(known, user)
                 and self._is_unbound(user, waiting.group)
                 and not self._has_open_commit(waiting.gang)
             }
@@ -240,7 +240,7 @@ class UnboundClaims:
                 known.uid, known.resource_version, allocation=None, consumers=staying
             )
 
-        return (await self._devices.patch(key, "/status", body, fence)).why
+        return (await self._devices.patch_claim(key, "/status", body, fence)).why
 
     def _is_unbound(self, uid: UID, group: GangKey | None) -> bool:
         """Whether the pod is there and neither has a node nor is about to get one; of a group, no member."""
@@ -260,5 +260,5 @@ class UnboundClaims:
         )
 
 
-def _holds(claim: ResourceClaim, user: UID) -> bool:
+def _is_held_by(claim: ResourceClaim, user: UID) -> bool:
     return claim.owner == user or any(each.uid == user for each in claim.reserved_for)

@@ -114,38 +114,38 @@ class VolumeBinder:
         """See ``BindingConditions.awaited``."""
         return self._conditions.awaited
 
-    def undo(self, undo: Undo) -> None:
-        """Undo a gang that never became whole, see ``Binder.undo``."""
-        self._binder.undo(undo)
+    def undo_partial(self, undo: Undo) -> None:
+        """Undo a gang that never became whole, see ``Binder.undo_partial``."""
+        self._binder.undo_partial(undo)
 
     def submit(self, gang: GangBind) -> None:
         """Bind a gang, once its volumes and devices are there; the cache has just assumed it."""
         devices = has_claims(gang)
         if devices:
-            self._devices.assume(gang)
+            self._devices.assume_claims(gang)
         elif not any(self._open_claims(bind) for bind in gang.binds):
             self._binder.submit(gang)
             return
-        carry = self._carry(gang, self._lease.fence)
+        carry = self._carry_gang(gang, self._lease.fence)
         task = asyncio.get_running_loop().create_task(carry, name="volumes")
         self._under_way[task] = gang
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._end_task)
 
     def release_leftovers(self, gangs: Sequence[Gang]) -> None:
         """Take devices back from claims of pods that are not bound, see ``UnboundClaims``."""
-        self._unbound.release(gangs)
+        self._unbound.release_unbound(gangs)
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait for no volume any more, and let bindings come to rest; see ``Binder.drain``."""
-        await self._leave()
+        await self._leave_gangs()
         return await self._binder.drain(timeout_s)
 
     async def abandon(self) -> None:
         """Leave everything as it is; see ``Binder.abandon``."""
-        await self._leave()
+        await self._leave_gangs()
         await self._binder.abandon()
 
-    async def _leave(self) -> None:
+    async def _leave_gangs(self) -> None:
         await self._unbound.drain()
         waiting = list(self._under_way)
         for task in waiting:
@@ -153,10 +153,10 @@ class VolumeBinder:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     # -- one gang ----------------------------------------------------------------------------
-    async def _carry(self, gang: GangBind, fence: str) -> None:
+    async def _carry_gang(self, gang: GangBind, fence: str) -> None:
         why = "given up"
         try:
-            why = await self._prepare(gang, fence)
+            why = await self._prepare_volumes(gang, fence)
             if not why:
                 self._binder.submit(gang)
         except Exception:
@@ -177,7 +177,7 @@ class VolumeBinder:
         except Exception as error:  # noqa: BLE001 - the other places must be given back
             self._contained("volumes", error, bind.key)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[None]) -> None:
         gang = self._under_way.pop(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not isinstance(error, Fenced):
@@ -186,13 +186,13 @@ class VolumeBinder:
         elif error is not None:
             self._on_fault(error)
 
-    async def _prepare(self, gang: GangBind, fence: str) -> str:
+    async def _prepare_volumes(self, gang: GangBind, fence: str) -> str:
         """Empty when all volumes are there, else why not."""
         taken: set[str] = set()
         open_nodes = self._open_nodes(gang)
         for bind in gang.binds:
             for claim in self._open_claims(bind):
-                why = await self._choose(claim, bind, taken, fence=fence)
+                why = await self._choose_volume(claim, bind, taken, fence=fence)
                 if why:
                     return why
         timeout_s = self._limits().volume_timeout_s
@@ -201,9 +201,9 @@ class VolumeBinder:
             self._changed.clear()
             if self._lease.fence != fence:
                 return "another leads"
-            why, waits_for = self._progress(gang)
+            why, waits_for = self._claim_progress(gang)
             if not why and not waits_for:
-                return await self._give_devices(gang, fence) or self._closed(open_nodes)
+                return await self._give_devices(gang, fence) or self._cordoned_node(open_nodes)
             if why:
                 return why
             left_s = deadline - self._clock.monotonic()
@@ -223,8 +223,8 @@ class VolumeBinder:
             await self._rivals.taken_before(gang)
             or await self._devices.write(gang, fence)
             or await self._rivals.taken_since(gang)
-            or await self._conditions.wait(gang, lambda: self._stopped(gang, fence))
-            or self._progress(gang)[0]  # pods may have gone meanwhile
+            or await self._conditions.wait_until_ready(gang, lambda: self._stop_reason(gang, fence))
+            or self._claim_progress(gang)[0]  # pods may have gone meanwhile
         )
 
     def _open_nodes(self, gang: GangBind) -> list[str]:
@@ -232,7 +232,7 @@ class VolumeBinder:
         known = {bind.node: self._cache.rows.get(bind.node) for bind in gang.binds}
         return [name for name, node in known.items() if node and not node.unschedulable]
 
-    def _closed(self, nodes: Sequence[str]) -> str:
+    def _cordoned_node(self, nodes: Sequence[str]) -> str:
         """Which of these nodes was cordoned since; empty for none."""
         for name in nodes:
             node = self._cache.rows.get(name)
@@ -240,11 +240,11 @@ class VolumeBinder:
                 return f"node {name} was cordoned"
         return ""
 
-    def _stopped(self, gang: GangBind, fence: str) -> str:
+    def _stop_reason(self, gang: GangBind, fence: str) -> str:
         """Why a gang is not bound any more, whatever its devices become; empty while it is."""
-        return "another leads" if self._lease.fence != fence else self._progress(gang)[0]
+        return "another leads" if self._lease.fence != fence else self._claim_progress(gang)[0]
 
-    async def _choose(
+    async def _choose_volume(
         self, claim: PersistentVolumeClaim, bind: PodBind, taken: set[str], *, fence: str
     ) -> str:
         if claim.selected_node:
@@ -258,9 +258,9 @@ class VolumeBinder:
         if volume is None:
             return await self._calls.select_node(claim, bind.node, fence=fence)
         taken.add(volume.name)
-        return await self._calls.give(volume, claim, fence=fence)
+        return await self._calls.give_volume(volume, claim, fence=fence)
 
-    def _progress(self, gang: GangBind) -> tuple[str, str]:
+    def _claim_progress(self, gang: GangBind) -> tuple[str, str]:
         """What went wrong; and a claim that still waits, as words."""
         waits_for = ""
         for bind in gang.binds:

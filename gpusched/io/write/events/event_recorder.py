@@ -96,7 +96,7 @@ class EventRecorder:
         """Objects with news to be sent, by namespace."""
         self._queued = 0
         self._pool: WorkerPool[UID] = WorkerPool(
-            "events", limit=lambda: limits_in_force().events_in_flight, work=self._work, on_fault=on_fault,
+            "events", limit=lambda: limits_in_force().events_in_flight, work=self._tell_events, on_fault=on_fault,
             contained=lambda uid, error: on_contained("event", error, uid),
             tenant=lambda uid: self._objects[uid].namespace,
         )  # fmt: skip
@@ -123,18 +123,18 @@ class EventRecorder:
                 dropped where half of the queue is taken.
         """
         if once and self._queued >= limits.EVENT_QUEUE_MAX // 2:
-            self._drop(f"{self._queued} events wait")
+            self._count_dropped(f"{self._queued} events wait")
             return
         uid = UID(f"{note.regarding.uid}/{line}") if line else note.regarding.uid
         topic = topic or note.reason
         known = self._objects.get(uid)
         if known is None:
             known = self._objects[uid] = _ReportedObject(namespace=note.regarding.key.namespace)
-            self._trim()
+            self._trim_known()
         else:
             self._objects.move_to_end(uid)
             known.gone = False
-        self.withdraw(uid)
+        self.withdraw_events(uid)
         last, at = known.sent.get(topic, ("", float("-inf")))
         if last == note.note:
             return
@@ -142,22 +142,22 @@ class EventRecorder:
         due = max(now + settle_s, at + limits.EVENT_PERIOD_S)
         known.news, known.gone = (topic, note), once
         if due <= now:
-            self._put(uid)
+            self._put_in_queue(uid)
         else:
-            known.timer = asyncio.get_running_loop().call_later(due - now, self._put, uid)
+            known.timer = asyncio.get_running_loop().call_later(due - now, self._put_in_queue, uid)
 
-    def withdraw(self, uid: UID, *, reason: str = "") -> None:
+    def withdraw_events(self, uid: UID, *, reason: str = "") -> None:
         """What was not told yet about an object is no longer true; with a reason, only that."""
         known = self._objects.get(uid)
         if known is not None and reason and (known.news is None or known.news[1].reason != reason):
             return
         if known is not None:
             known.news = None
-            self._unqueue(uid, known)
+            self._take_from_queue(uid, known)
             if known.timer is not None:
                 known.timer.cancel()
                 known.timer = None
-            self._leave(uid, known)
+            self._forget_object(uid, known)
 
     def forget(self, uid: UID) -> None:
         """An object is gone: of what was told about it nothing need be known."""
@@ -165,9 +165,9 @@ class EventRecorder:
             known = self._objects.get(each)
             if known is not None:
                 known.gone = True
-                self._leave(each, known)
+                self._forget_object(each, known)
 
-    def _leave(self, uid: UID, known: _ReportedObject) -> None:
+    def _forget_object(self, uid: UID, known: _ReportedObject) -> None:
         if known.gone and known.news is None:
             self._objects.pop(uid, None)
 
@@ -176,22 +176,22 @@ class EventRecorder:
         for uid, known in list(self._objects.items()):
             if known.timer is not None:
                 known.timer.cancel()
-                self._put(uid)
+                self._put_in_queue(uid)
         await self._pool.rest()
 
     async def close(self) -> None:
         """Stop writing events; waiting ones are dropped."""
         for uid in list(self._objects):
-            self.withdraw(uid)
+            self.withdraw_events(uid)
         await self._pool.close()
 
-    def _trim(self) -> None:
+    def _trim_known(self) -> None:
         if len(self._objects) > limits.REPORTED_OBJECTS_MAX:
             uid = next(iter(self._objects))
-            self.withdraw(uid)
+            self.withdraw_events(uid)
             del self._objects[uid]
 
-    def _put(self, uid: UID) -> None:
+    def _put_in_queue(self, uid: UID) -> None:
         known = self._objects[uid]
         known.timer = None
         if not known.queued:
@@ -202,10 +202,10 @@ class EventRecorder:
         if self._queued > limits.EVENT_QUEUE_MAX:
             # Who has most to tell loses the oldest of it; what others tell is not touched.
             longest = max(self._queues.values(), key=len)
-            self.withdraw(next(iter(longest)))
-            self._drop(f"more than {limits.EVENT_QUEUE_MAX} events wait")
+            self.withdraw_events(next(iter(longest)))
+            self._count_dropped(f"more than {limits.EVENT_QUEUE_MAX} events wait")
 
-    def _unqueue(self, uid: UID, known: _ReportedObject) -> None:
+    def _take_from_queue(self, uid: UID, known: _ReportedObject) -> None:
         if known.queued:
             known.queued = False
             queue = self._queues[known.namespace]
@@ -214,32 +214,32 @@ class EventRecorder:
                 del self._queues[known.namespace]
             self._queued -= 1
 
-    def _drop(self, why: str) -> None:
+    def _count_dropped(self, why: str) -> None:
         self.dropped += 1
         if self.dropped & (self.dropped - 1) == 0:  # 1, 2, 4, 8 and so on
             _log.warning("events were dropped", so_far=self.dropped, why=why)
 
-    async def _work(self, uid: UID) -> None:
+    async def _tell_events(self, uid: UID) -> None:
         await self._rate_limiter.turn(TrafficClass.EVENTS)
         known = self._objects.get(uid)
         if known is None or not known.queued or known.news is None:
             return
-        self._unqueue(uid, known)
+        self._take_from_queue(uid, known)
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), _CALL_S):
-            self.withdraw(uid)
+            self.withdraw_events(uid)
             return
         topic, note = known.news
         known.news = None
         now = self._clock.monotonic()
         known.sent[topic] = (note.note, now)
         told = known.names.get(note.name, 0)
-        self._leave(uid, known)
-        answer = await self._send(note, told)
+        self._forget_object(uid, known)
+        answer = await self._send_event(note, told)
         if answer is not None and answer.status == 404 and told:
             # The server keeps events for an hour only; 404 otherwise: the namespace is gone.
             known.names.pop(note.name)
             told = 0
-            answer = await self._send(note, told)
+            answer = await self._send_event(note, told)
         if answer is None:
             return
         # 409: an earlier process has told it.
@@ -252,9 +252,9 @@ class EventRecorder:
         if isinstance(error, errors.Throttled):
             self._telemetry.throttled()
             self._rate_limiter.throttled(error.retry_after_s)
-        self._drop(str(error))
+        self._count_dropped(str(error))
 
-    async def _send(self, note: EventNote, told: int) -> ApiResponse | None:
+    async def _send_event(self, note: EventNote, told: int) -> ApiResponse | None:
         path = f"/apis/events.k8s.io/v1/namespaces/{note.regarding.event_namespace}/events"
         now = self._clock.now()
         method, content_type = "POST", JSON
@@ -269,5 +269,5 @@ class EventRecorder:
                 method, path, body=body, content_type=content_type, timeout_s=_CALL_S
             )
         except (errors.ClusterUnreachable, errors.OutcomeUnknown) as error:
-            self._drop(str(error))
+            self._count_dropped(str(error))
             return None

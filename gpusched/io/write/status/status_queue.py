@@ -103,8 +103,8 @@ class StatusQueue:
         self._waiting = 0
         self._waiting_of: Counter[str] = Counter()
         self._pool: WorkerPool[UID] = WorkerPool(
-            "status", limit=lambda: limits_in_force().status_writes_in_flight, work=self._work,
-            on_fault=on_fault, contained=self._failed,
+            "status", limit=lambda: limits_in_force().status_writes_in_flight, work=self._write_status,
+            on_fault=on_fault, contained=self._fail_write,
             tenant=lambda uid: self._objects[uid].namespace,
         )  # fmt: skip
         self.dropped = 0
@@ -115,7 +115,7 @@ class StatusQueue:
         """Objects whose status is to be written."""
         return self._waiting
 
-    def written(self, uid: UID) -> WrittenStatus | None:
+    def last_write(self, uid: UID) -> WrittenStatus | None:
         """The last write to an object that was accepted; None when there was none."""
         known = self._objects.get(uid)
         return known.written if known is not None else None
@@ -141,17 +141,17 @@ class StatusQueue:
         known = self._objects.get(uid)
         if known is None:
             known = self._objects[uid] = _StatusEntry(namespace=want.namespace)
-            self._trim()
+            self._trim_known()
         if known.want is not None:
             known.want = want  # its time is set already
             return
         # Whoever has as much waiting as there is room left must wait: others find room.
         if self._waiting_of[want.namespace] >= limits.STATUS_QUEUE_MAX - self._waiting:
-            self._drop(want)
+            self._count_dropped(want)
             return
         known.want = want
         self._count(want, 1)
-        self._schedule(uid, known, self._clock.monotonic() + settle_s)
+        self._schedule_write(uid, known, self._clock.monotonic() + settle_s)
 
     def forget(self, uid: UID) -> None:
         """Write nothing more to an object that is gone, but that it cannot be believed."""
@@ -163,7 +163,7 @@ class StatusQueue:
         if known.timer is not None:
             known.timer.cancel()
             known.timer = None
-        self._leave(uid, known)
+        self._forget_object(uid, known)
 
     async def flush(self) -> None:
         """Write now all that waits."""
@@ -172,42 +172,42 @@ class StatusQueue:
                 known.ready_at = float("-inf")
                 if known.timer is not None:
                     known.timer.cancel()
-                self._put(uid, known)
+                self._put_in_queue(uid, known)
         await self._pool.rest()
 
     async def close(self) -> None:
         """End everything under way."""
         await self._pool.close()
 
-    def _schedule(self, uid: UID, known: _StatusEntry, at: float) -> None:
+    def _schedule_write(self, uid: UID, known: _StatusEntry, at: float) -> None:
         now = self._clock.monotonic()
         due = max(at, known.ready_at)
         if due <= now:
-            self._put(uid, known)
+            self._put_in_queue(uid, known)
         else:
             loop = asyncio.get_running_loop()
-            known.timer = loop.call_later(due - now, self._put, uid, known)
+            known.timer = loop.call_later(due - now, self._put_in_queue, uid, known)
 
-    def _put(self, uid: UID, known: _StatusEntry) -> None:
+    def _put_in_queue(self, uid: UID, known: _StatusEntry) -> None:
         known.timer = None
         if not known.queued:
             known.queued = True
             self._pool.add(uid)
 
-    def _drop(self, want: Write) -> None:
+    def _count_dropped(self, want: Write) -> None:
         self._on_unwritten(want.gang)
         self.dropped += 1
         if self.dropped & (self.dropped - 1) == 0:  # 1, 2, 4, 8 and so on
             _log.warning("status writes were put off", so_far=self.dropped)
 
-    def _trim(self) -> None:
+    def _trim_known(self) -> None:
         """Forget the oldest of the objects about which nothing is to be said."""
         if len(self._objects) > limits.REPORTED_OBJECTS_MAX + limits.STATUS_QUEUE_MAX:
-            idle = [uid for uid, known in self._objects.items() if not _busy(known)]
+            idle = [uid for uid, known in self._objects.items() if not _is_busy(known)]
             for uid in idle[: len(idle) // 2]:
                 del self._objects[uid]
 
-    def _leave(self, uid: UID, known: _StatusEntry) -> None:
+    def _forget_object(self, uid: UID, known: _StatusEntry) -> None:
         """Drop what is known of an object that is gone, unless a task has it in hand."""
         if known.gone and not known.queued and not known.writing:
             if known.want is not None:
@@ -215,28 +215,28 @@ class StatusQueue:
                 known.want = None
             self._objects.pop(uid, None)
 
-    async def _work(self, uid: UID) -> None:
+    async def _write_status(self, uid: UID) -> None:
         known = self._objects[uid]
         known.queued = False
         if known.gone and not known.writing:
-            self._leave(uid, known)
+            self._forget_object(uid, known)
             return
         now = self._clock.monotonic()
         if known.want is None:
             return
         if known.writing or now < known.ready_at:
-            self._schedule(uid, known, now + limits.STATUS_PERIOD_S)
+            self._schedule_write(uid, known, now + limits.STATUS_PERIOD_S)
             return
         known.writing = True
         try:
-            if self._request(known) is not None:
+            if self._build_request(known) is not None:
                 await self._rate_limiter.turn(TrafficClass.STATUS)
                 await self._write(uid, known)
         finally:
             known.writing = False
-            self._leave(uid, known)
+            self._forget_object(uid, known)
 
-    def _failed(self, uid: UID, error: Exception) -> None:
+    def _fail_write(self, uid: UID, error: Exception) -> None:
         """What was to be written cannot be: the next news about the object may."""
         known = self._objects.get(uid)
         if known is not None and known.want is not None:
@@ -245,7 +245,7 @@ class StatusQueue:
             known.want = None
         self._on_contained("status write", error, uid)
 
-    def _request(self, known: _StatusEntry) -> StatusRequest | None:
+    def _build_request(self, known: _StatusEntry) -> StatusRequest | None:
         """What to send for the object's wish; None, and no wish any more, when it is said."""
         assert known.want is not None
         request = known.want.request(self._cache, known.written, self._clock.now())
@@ -255,7 +255,7 @@ class StatusQueue:
         return request
 
     async def _write(self, uid: UID, known: _StatusEntry) -> None:
-        request = self._request(known)
+        request = self._build_request(known)
         want = known.want
         if request is None or want is None:
             return
@@ -264,7 +264,7 @@ class StatusQueue:
             # Renewals may be slow for a moment, and sessions do not repeat what is no news; who
             # has lost the lease drops all of this with its term.
             known.ready_at = now + _RETRY_S
-            self._schedule(uid, known, now)
+            self._schedule_write(uid, known, now)
             return
         known.want = None
         self._count(want, -1)
@@ -275,7 +275,7 @@ class StatusQueue:
                 timeout_s=_CALL_S,
             )  # fmt: skip
         except (errors.ClusterUnreachable, errors.OutcomeUnknown) as unanswered:
-            self._again(uid, known, want, unanswered)
+            self._write_later(uid, known, want, unanswered)
             return
         if answer.ok:
             known.conflicts = 0
@@ -296,9 +296,9 @@ class StatusQueue:
                 _log.warning("a status was refused", why=error)
             self._on_unwritten(want.gang)
         else:
-            self._again(uid, known, want, error)
+            self._write_later(uid, known, want, error)
 
-    def _again(
+    def _write_later(
         self, uid: UID, known: _StatusEntry, want: Write, error: errors.GpuschedError
     ) -> None:
         """Try later, unless there is something newer to say by then."""
@@ -320,7 +320,7 @@ class StatusQueue:
         if known.want is None and not known.gone:
             known.want = want
             self._count(want, 1)
-            self._schedule(uid, known, now)
+            self._schedule_write(uid, known, now)
 
     def _count(self, want: Write, times: int) -> None:
         """One more write waits, or one less."""
@@ -332,5 +332,5 @@ class StatusQueue:
             del self._waiting_of[want.namespace]
 
 
-def _busy(known: _StatusEntry) -> bool:
+def _is_busy(known: _StatusEntry) -> bool:
     return known.want is not None or known.writing or known.queued

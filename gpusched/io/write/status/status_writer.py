@@ -145,13 +145,13 @@ class StatusWriter:
         those = [*gangs, *queues, *topologies]
         for each in those:
             try:
-                self._say(each)
+                self._say_gang_status(each)
             except Exception as error:  # noqa: BLE001 - one object must not stop the others
                 name = each.gang if isinstance(each, GangStatus) else each.name
                 failed.append((str(name), error))
         return failed
 
-    def _say(self, status: GangStatus | QueueStatus | TopologyStatus) -> None:
+    def _say_gang_status(self, status: GangStatus | QueueStatus | TopologyStatus) -> None:
         if isinstance(status, GangStatus):
             self._say_gang(status)
         elif isinstance(status, QueueStatus):
@@ -168,7 +168,7 @@ class StatusWriter:
             return
         gang = _still_started(gang, before)
         # A gang that was counted again is another object, even where it says the same.
-        same = before is gang or (before == gang and not self._lost(gang))
+        same = before is gang or (before == gang and not self._is_overwritten(gang))
         if not same or self._has_mended(gang):
             _remember_latest(self._said, gang.uid, gang)
             self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
@@ -183,7 +183,7 @@ class StatusWriter:
             _remember_latest(self._said, topology.uid, topology)
             self._submit_topology(topology)
 
-    def bound(self, gang: GangBind) -> None:
+    def note_bound(self, gang: GangBind) -> None:
         """This process has brought a gang to its nodes: worth an event, once it is scheduled.
 
         Its pods are told at once, as kube-scheduler tells each: people describe pods.
@@ -192,7 +192,7 @@ class StatusWriter:
         for bind in gang.binds:
             self.events.record(assigned_event(bind), once=True)
 
-    def reject(self, rejected: Rejected) -> None:
+    def report_rejected(self, rejected: Rejected) -> None:
         """Tell the author of an object that it cannot be believed, once a generation."""
         if not rejected.ours:
             return
@@ -249,12 +249,12 @@ class StatusWriter:
 
     # -- gangs ------------------------------------------------------------------------------
 
-    def _lost(self, status: GangStatus) -> bool:
+    def _is_overwritten(self, status: GangStatus) -> bool:
         """Whether the PodGroup shows something else than was said: restored, or overwritten."""
         if status.gang.kind not in GROUP_KINDS:
             return False
         group = find_group(self._cache, status.gang)
-        written = self._queue.written(status.uid)
+        written = self._queue.last_write(status.uid)
         if group is None or written is None or self._queue.is_waiting(status.uid):
             return False
         if written.seen == group.resource_version:
@@ -280,7 +280,9 @@ class StatusWriter:
                 self._cache.withdraw_nomination(uid, want.reason_and_message[0])
             # What waits to be written already is compared when its turn comes; and while something
             # is being written it is not known yet what the object will say.
-            if self._queue.is_under_way(uid) or want.needed(self._cache, self._queue.written(uid)):
+            if self._queue.is_under_way(uid) or want.needed(
+                self._cache, self._queue.last_write(uid)
+            ):
                 # Most pods are bound within moments and need not be told why they waited.
                 self._queue.submit(uid, want, settle_s=limits.STATUS_PERIOD_S)
         for key, uid in status.told_members:
@@ -290,16 +292,18 @@ class StatusWriter:
         self._warn_of_evictions(status, before)
         self._warn_of_keys(status, before)
         self._tell_pods(status, ask)
-        was_scheduled, reason, message = self._shown(status, before)
+        was_scheduled, reason, message = self._shown_state(status, before)
         if status.is_scheduled:
             # What was to be told about waiting is no longer true; that a pod is bound is.
-            self.events.withdraw(status.uid, reason=WAITS if status.gang.kind == "Pod" else "")
+            self.events.withdraw_events(
+                status.uid, reason=WAITS if status.gang.kind == "Pod" else ""
+            )
             if not was_scheduled:
-                self._tell(status)
+                self._tell_gang(status)
         elif reason != status.scheduled.reason or without_numbers(message) != without_numbers(
             status.scheduled.message
         ):
-            self._tell(status)
+            self._tell_gang(status)
 
     def _warn_of_evictions(self, status: GangStatus, before: GangStatus | None) -> None:
         """Once: what would become of a Job when its pods are evicted, before that happens."""
@@ -350,11 +354,11 @@ class StatusWriter:
         elif pod.node:
             self._mended.discard(pod.uid)
         if pod.node:
-            self.events.withdraw(pod.uid, reason=WAITS)
+            self.events.withdraw_events(pod.uid, reason=WAITS)
 
     def _says_other(self, pod: Pod) -> bool:
         """Whether a condition that we wrote was replaced or taken away."""
-        written = self._queue.written(pod.uid)
+        written = self._queue.last_write(pod.uid)
         if written is None or written.seen == pod.resource_version:
             return False
         return written.reason_and_message != (pod.unschedulable_reason, pod.unschedulable)
@@ -379,7 +383,7 @@ class StatusWriter:
             self.events.forget(UID(uid.partition("/")[0]))
         self._queue.forget(uid)
 
-    def _tell(self, status: GangStatus) -> None:
+    def _tell_gang(self, status: GangStatus) -> None:
         if status.is_scheduled and (
             status.gang.kind in WITHOUT_OBJECT or event_object(status, self._cache).kind == "Pod"
         ):
@@ -389,7 +393,7 @@ class StatusWriter:
             gang_event(status, self._cache), topic=status.scheduled.reason, settle_s=settle_s
         )
 
-    def _shown(self, status: GangStatus, before: GangStatus | None) -> tuple[bool, str, str]:
+    def _shown_state(self, status: GangStatus, before: GangStatus | None) -> tuple[bool, str, str]:
         """Whether people were told that it is scheduled, else reason and sentence they know.
 
         What this process said counts first, then what the API shows from earlier ones. A gang

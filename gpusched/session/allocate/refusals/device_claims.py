@@ -266,7 +266,7 @@ def _fits_without_devices(session: Session, pod_class: PodClass, area: NodeSet) 
     if info.request.missing:
         return np.zeros(len(session.node_usage.nodes), dtype=np.int64)
     fits = how_many_fit(
-        session.node_usage.free(slice(None), info.request.columns), info.request.amounts
+        session.node_usage.free_amounts(slice(None), info.request.columns), info.request.amounts
     )
     open_rows = info.class_fit.allowed if area.rows is None else info.class_fit.allowed & area.rows
     return np.where(open_rows, fits, 0)

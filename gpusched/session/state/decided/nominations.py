@@ -272,11 +272,11 @@ def restore_nomination(usage: NodeUsage, place: Assignment) -> Assignment:
     """Hold the room of a nomination; a share takes the GPU that suits it as things stand."""
     gpu = 0
     if place.request.share is not None and place.request.gpu >= 0:
-        usage.look(later=True)
+        usage.show_usage(later=True)
         fits = usage.shares_fit([place.row], place.request)[0]
         # Where it does not fit any more, it ends like others whose room is gone.
         found = usage.gpu_to_join(place.row, place.request) if fits else None
         gpu = usage.next_unnamed_gpu(place.row) if found is None else found
-        usage.look(later=False)
-    usage.reserve(place.row, place.request, gpu=gpu)
+        usage.show_usage(later=False)
+    usage.reserve_later(place.row, place.request, gpu=gpu)
     return attrs.evolve(place, gpu=gpu)

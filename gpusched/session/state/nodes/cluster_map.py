@@ -108,7 +108,7 @@ class ClusterMap:
         return followed.current_values()
 
     def _free_of(self, rows: Rows, columns: Ints, slotted: Sequence[str]) -> Ints:
-        free: Ints = np.maximum(self._node_usage.free(rows, columns), 0)
+        free: Ints = np.maximum(self._node_usage.free_amounts(rows, columns), 0)
         left = self.pods_by_free_slots() if slotted else None
         if left is not None:
             by_name = self._node_usage.nodes.columns

@@ -58,7 +58,7 @@ class SlotStates:
         states, tables = self.current_states()
         known = self._left.get(size)
         if known is None or known[1] is not states:
-            left = [tables.left(number) // size for number in range(len(tables.states))]
+            left = [tables.count_free(number) // size for number in range(len(tables.states))]
             found = np.array(left, dtype=np.int64)[states]
             found.setflags(write=False)
             known = self._left[size] = (found, states)

@@ -11,7 +11,7 @@ import attrs
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints
 from gpusched.devices.allocator import AllocationOutcome
-from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, mixes
+from gpusched.devices.fit import AskedClaims, DeviceAnswers, PodCount, maximal_counts
 from gpusched.devices.inventory import NodeDevices
 from gpusched.devices.search.node_signature import NodeSignature, node_signature
 from gpusched.placement.model.class_fit import Caps
@@ -301,7 +301,7 @@ class DeviceCounts:
         key = (signature, sorts, shared_sorts, tuple(most))
         known = self._answers.mixes.get(key)
         if known is None:
-            known = mixes(
+            known = maximal_counts(
                 self._rows.inventory, self._taken.usage, devices, kinds, most=most, once=once
             )
             self._answers.mixes[key] = known

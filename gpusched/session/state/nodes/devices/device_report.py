@@ -15,7 +15,7 @@ from gpusched.devices.shortage.causes import (
     Relief,
     RequestShortage,
     describe_request,
-    reliefs,
+    find_reliefs,
 )
 from gpusched.session.state.nodes.devices.claims_by_class import ClaimsByClass
 from gpusched.session.state.nodes.devices.device_counts import PODS_MAX
@@ -85,7 +85,7 @@ class DeviceReport:
         self, pod_class: PodClass, rows: Sequence[int], *, most: int
     ) -> tuple[Relief, ...]:
         """Without which constraint or request more pods of a class would find devices on some rows."""
-        return reliefs(
+        return find_reliefs(
             self._rows.inventory,
             self._taken.usage,
             [
@@ -132,9 +132,9 @@ class DeviceReport:
             for device, pool in self._rows.node_devices(row).usable:
                 known = found.setdefault(pool.id, {})
                 if device.id.device not in known and any(
-                    device.selected(each) is True for each in selectors
+                    device.matches_selectors(each) is True for each in selectors
                 ):
-                    held = usage.holding(device.id)
+                    held = usage.find_holding(device.id)
                     free = held is None or (device.device.shareable and not held.whole)
                     known[device.id.device] = (device, free)
         return [device for known in found.values() for device in known.values()]
@@ -154,7 +154,9 @@ class DeviceReport:
         for allocation in (*allocations, *of_claims):
             for each in allocation.devices if allocation is not None else ():
                 names = {each.request, each.request.partition("/")[0]}
-                device = self._rows.inventory.device(DeviceId(each.driver, each.pool, each.device))
+                device = self._rows.inventory.find_device(
+                    DeviceId(each.driver, each.pool, each.device)
+                )
                 if device is not None and (not requests or names & set(requests)):
                     found.append((each.driver, device))
         return found

@@ -49,7 +49,7 @@ class DeviceRows:
     def matching_devices(self, row: int, request: ReadyRequest) -> Iterator[PoolDevice]:
         """Devices that a row reaches and a request matches and tolerates, in use or not."""
         node = self.node_devices(row)
-        for number in self.inventory.select(node, request.selectors).chosen:
+        for number in self.inventory.select_devices(node, request.selectors).chosen:
             device, pool = node.listed[number]
             if pool.is_usable and (
                 not device.taints

@@ -281,7 +281,7 @@ class PodClaims:
             held = () if claim is None or claim.allocation is None else claim.allocation.devices
             for device in held:
                 key = DeviceId(device.driver, device.pool, device.device)
-                taken = usage.holding(key)
+                taken = usage.find_holding(key)
                 if claim is not None and taken is not None and taken.whole > 1 and not device.admin:
                     other = min(self._holder_keys(key) - {claim.key}, default=claim.key)
                     return claim.name, device.device, str(other)

@@ -116,7 +116,7 @@ class TakenDevices:
         """Devices of a row's pools of which somebody has anything once the pods that leave are gone."""
         found = []
         for part in self._rows.node_devices(row).pools:
-            used = self.later.pool(part.pool.id)
+            used = self.later.find_pool(part.pool.id)
             if used is not None:
                 names = used.holdings.keys() & part.places.keys()
                 found += [part.devices[part.places[name]].id for name in names]
