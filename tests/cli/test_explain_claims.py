@@ -234,3 +234,12 @@ def test_get_devices_where_there_are_none(cluster, capsys):
     cluster.objects |= {"/apis": {"groups": []}, "/api/v1/nodes": []}
     assert main(["get", "devices"]) == 0
     assert "There are no devices" in capsys.readouterr().out
+
+
+def test_get_devices_says_nothing_of_what_may_not_be_seen(devices, capsys):
+    """Given no right to list slices, then it is not said that there are no devices."""
+    devices.objects[f"{DEVICES}/resourceslices"] = 403
+    assert main(["get", "devices"]) == 77
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "could not read resourceslices: this user may not list them" in shown.err

@@ -12,7 +12,7 @@ import msgspec
 from gpusched import API_VERSION
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import NotFound, NotInstalled, UsageError
+from gpusched.base.errors import Denied, NotFound, NotInstalled, UsageError
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -42,6 +42,7 @@ from gpusched.cli.inspect.listing.view_table import (
 from gpusched.cli.inspect.pod_groups import API, list_groups, served_kinds
 from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.client.missing_rights import ONLY_ADMINISTRATORS
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.serve.view_client import ViewClient
 from gpusched.view.model import GangView, NodeView, QueueView
@@ -407,6 +408,11 @@ def _group_name(item: dict[str, Any]) -> str:
 
 async def _read_pools(api: ApiClient, question: Question) -> Listing:
     objects = await read_devices(api)
+    if "ResourceSlice" in objects.refused:  # "none" would be a word about what was not seen
+        raise Denied(
+            f"could not read resourceslices: this user may not list them; {ONLY_ADMINISTRATORS}",
+            status=403,
+        )
     notes = [f"{each} are left out: this user may not list them" for each in objects.refused]
     notes += [f"{each} cannot be read and is left out" for each in objects.unreadable]
     pools = list_pools(objects)

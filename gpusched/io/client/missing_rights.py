@@ -7,6 +7,9 @@ from typing import Final
 
 from gpusched.base.errors import Denied
 
+ONLY_ADMINISTRATORS: Final = (
+    "of Kubernetes' own roles only cluster-admin has this right: ask an administrator for it"
+)
 DAEMON_ROLE: Final = "ClusterRole gpusched (manifests/rbac.yaml)"
 _QUEUES_ROLE: Final = "ClusterRole gpusched-queue-view (manifests/rbac-users.yaml)"
 _MISSING: Final = re.compile(
@@ -59,7 +62,7 @@ def explain_denied(error: Denied, role: str = "") -> Denied:
         role = role or (_role_of_people(**missing.groupdict()) if missing else "")
         todo = f"{role} has this right: bind it to this user, or ask an administrator to"
         if not role:
-            todo = "of Kubernetes' own roles only cluster-admin has this right: ask an administrator for it"
+            todo = ONLY_ADMINISTRATORS
     return Denied(f"{text}; {todo}", status=error.status, reason=error.reason)
 
 

@@ -108,7 +108,12 @@ def _without_foreign_claimant(item: dict[str, Any], access: ViewAccess) -> dict[
 
 def _namespaces(named: str, access: ViewAccess) -> tuple[str, ...] | None:
     if named:
-        return (named,) if access.sees_namespace(named) else ()
+        if not access.sees_namespace(named):
+            raise AccessRefused(
+                403, "Forbidden",
+                f"what became of gangs of namespace {named} may be seen by who may list its pods",
+            )  # fmt: skip
+        return (named,)
     return None if access.namespaces is None else tuple(sorted(access.namespaces))
 
 
