@@ -34,6 +34,8 @@ def _waits_for_pods(job: Job, cache: Cache) -> bool:
         return False
     if job_parallelism(job) < 1:
         return False
+    if cache.families.has_members_elsewhere(job.uid):
+        return False
     return not cache.families.is_active(GangKey("Job", *job.key))
 
 

@@ -192,6 +192,10 @@ class GangIndex:
             return [pod.uid for pod in self._of_groups.members_of_tree(key)]
         return self._members.get(key, {}).keys()
 
+    def has_members_elsewhere(self, job: UID) -> bool:
+        """Whether pods of this Job are members of gangs that have other objects, such as a PodGroup."""
+        return job in self._elsewhere
+
     def is_active(self, key: GangKey) -> bool:
         """Whether a gang has members that run, wait, or are on their way out, or waits for its pods; as counted last."""
         family = self._families.get(key)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gpusched.api.meta.identity import parse_time
+from gpusched.devcluster.registry.gangs.features import all_gates
 from gpusched.view.access import EVERYTHING
 from gpusched.view.follower import ViewFollower
 from gpusched.view.frames import decode_frame, encode_frame
@@ -163,6 +164,20 @@ def test_what_ended_between_two_looks_is_gone(play):
         assert held == ["next"]
 
     play(scenario, limit_s=3000)
+
+
+def test_a_job_whose_pods_are_a_native_gang_is_told_once(play):
+    """Given a Job that its controller makes a PodGroup for: the group is told, and no Job without pods."""
+
+    async def scenario(w):
+        await w.start(nodes=1, gangs=all_gates("1.36"))
+        store, _ = await leader(w)
+        w.job("fit", 2, completionMode="Indexed")
+        await w.until(lambda: len(w.pods()) == 2)
+        await w.clock.sleep(5)
+        assert [view.gang_kind for view in store.gangs.values()] == ["PodGroup"]
+
+    play(scenario)
 
 
 def test_a_started_job_without_pods_says_so(play):
