@@ -507,7 +507,7 @@ class App:
                 self.leadership.elector.stop()
             await candidate
             if self._recorder is not None:
-                await self._recorder.rest(limits.SHUTDOWN_S)
+                await self._recorder.wait_for_rest(limits.SHUTDOWN_S)
             for reader in readers:
                 reader.cancel()
 

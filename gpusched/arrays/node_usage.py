@@ -267,7 +267,9 @@ class NodeUsage:
         shared = self._shared.get(row)
         slot = slots.bit_length() - 1
         if shared is not None and shared.has_shares(slot):
-            part = share.of(gpu_memory_of_labels(self.nodes.nodes[row].labels)) or DEVICE
+            part = (
+                share.thousandths_of(gpu_memory_of_labels(self.nodes.nodes[row].labels)) or DEVICE
+            )
             self._move_share(row, column, slot, now=0, later=-part * times)
 
     # -- shares of GPUs --------------------------------------------------------------------
@@ -287,7 +289,7 @@ class NodeUsage:
         labels = self.nodes.nodes[row].labels
         if not self.slot_range(row, shared_resource()) or offers_gpu_slices(labels):
             return DEVICE + 1
-        return share.of(gpu_memory_of_labels(labels)) or DEVICE + 1
+        return share.thousandths_of(gpu_memory_of_labels(labels)) or DEVICE + 1
 
     def shares_fit(self, rows: Sequence[int] | slice, ask: RequestVector) -> Ints:
         """How many such shares the GPUs of each row take, whatever else they ask for."""

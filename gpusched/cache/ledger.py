@@ -281,7 +281,7 @@ class _NodeSums:
                 lost.append(holding)
                 continue
             assert holding.share is not None
-            part = holding.share.of(gpu_memory) or (DEVICE if holding.sealed else 0)
+            part = holding.share.thousandths_of(gpu_memory) or (DEVICE if holding.sealed else 0)
             if not part:
                 continue  # no GPU here could give it, and nobody of us put it here
             twice = DEVICE if self.taken >> slot & 1 else 0
@@ -300,7 +300,7 @@ class _NodeSums:
         for holding in sorted(shares, key=lambda each: (each.leaving, not each.ours, each.uid)):
             assert holding.share is not None
             before = -(-filled // DEVICE)
-            filled += holding.share.of(gpu_memory) or (DEVICE if holding.sealed else 0)
+            filled += holding.share.thousandths_of(gpu_memory) or (DEVICE if holding.sealed else 0)
             if -(-filled // DEVICE) > before:
                 self.unknown[shared_resource()] = self.unknown.get(shared_resource(), 0) + 1
                 self._add(shared_resource(), DEVICE, leaving=holding.leaving, ours=holding.ours)

@@ -181,7 +181,7 @@ def _check_allowed(value: Argument, read: Any, field: attrs.Attribute[Any], hint
     if not isinstance(read, int | float):
         return
     if (low is not None and read < low) or (high is not None and read > high):
-        raise _MistypedError(f"{_range_text(low, high, field, hint)}, not {_shown(value)}")
+        raise _MistypedError(f"{_range_text(low, high, field, hint)}, not {_value_text(value)}")
 
 
 def _validators(validator: Any) -> list[Any]:
@@ -255,12 +255,12 @@ def _read(value: Argument, hint: Any, name: str) -> Any:
     if origin is tuple:
         item = typing.get_args(hint)[0]
         if not isinstance(value, tuple):
-            raise _MistypedError(f"a list, not {_shown(value)}")
+            raise _MistypedError(f"a list, not {_value_text(value)}")
         return tuple(_read(each, item, name) for each in value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         item = typing.get_args(hint)[1]
         if not isinstance(value, Mapping):
-            raise _MistypedError(f"a mapping, not {_shown(value)}")
+            raise _MistypedError(f"a mapping, not {_value_text(value)}")
         return types.MappingProxyType({key: _read(each, item, name) for key, each in value.items()})
     if hint is float and name.endswith("_s"):
         return _read_duration(value)
@@ -283,7 +283,7 @@ def _read_union(value: Argument, options: tuple[Any, ...], name: str) -> Any:
     if len(refusals) == 1:
         raise _MistypedError(refusals[0])
     refusals = [refusal.split(", not ")[0] for refusal in refusals]
-    raise _MistypedError(f"{' or '.join(refusals)}, not {_shown(value)}")
+    raise _MistypedError(f"{' or '.join(refusals)}, not {_value_text(value)}")
 
 
 def _read_literal(value: Argument, options: tuple[Any, ...]) -> Any:
@@ -293,14 +293,14 @@ def _read_literal(value: Argument, options: tuple[Any, ...]) -> Any:
             return option
     names = [str(option) for option in options]
     close = did_you_mean(value, names) if isinstance(value, str) else ""
-    raise _MistypedError(f"one of {list_names(names)}, not {_shown(value)}{close}")
+    raise _MistypedError(f"one of {list_names(names)}, not {_value_text(value)}{close}")
 
 
 def _read_duration(value: Argument) -> float:
     if value == 0 and type(value) is int:
         return 0.0
     if not isinstance(value, str):
-        raise _MistypedError(f"a duration such as 20ms, 90s or 1h30m, not {_shown(value)}")
+        raise _MistypedError(f"a duration such as 20ms, 90s or 1h30m, not {_value_text(value)}")
     try:
         return parse_duration(value) / NANOSECONDS
     except ValueError as error:
@@ -310,29 +310,29 @@ def _read_duration(value: Argument) -> float:
 def _read_bool(value: Argument) -> bool:
     if isinstance(value, bool):
         return value
-    raise _MistypedError(f"true or false, not {_shown(value)}")
+    raise _MistypedError(f"true or false, not {_value_text(value)}")
 
 
 def _read_int(value: Argument) -> int:
     # True is an int to Python, and to nobody else.
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise _MistypedError(f"a whole number, not {_shown(value)}")
+    raise _MistypedError(f"a whole number, not {_value_text(value)}")
 
 
 def _read_float(value: Argument) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    raise _MistypedError(f"a number, not {_shown(value)}")
+    raise _MistypedError(f"a number, not {_value_text(value)}")
 
 
 def _read_str(value: Argument) -> str:
     if isinstance(value, str):
         return value
-    raise _MistypedError(f"text, not {_shown(value)} (quote it if it is meant)")
+    raise _MistypedError(f"text, not {_value_text(value)} (quote it if it is meant)")
 
 
-def _shown(value: Argument) -> str:
+def _value_text(value: Argument) -> str:
     return "a mapping" if isinstance(value, Mapping) else describe_value(value)
 
 

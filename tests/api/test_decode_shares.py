@@ -138,13 +138,13 @@ def test_pods_that_differ_in_their_share_are_of_two_classes(wire, plain):
 @given(st.integers(1, 999), st.integers(0, 2**40))
 def test_a_fraction_is_one_on_every_gpu(thousandths, memory):
     """Whatever the memory of the GPU."""
-    assert GpuShare(thousandths=thousandths).of(memory) == thousandths
+    assert GpuShare(thousandths=thousandths).thousandths_of(memory) == thousandths
 
 
 @given(st.integers(1, 2**45), st.integers(0, 2**45))
 def test_memory_is_rounded_up_and_never_promises_more(wanted, there):
     """The part holds at least what is asked for, and a GPU that is too small takes nothing."""
-    part = GpuShare(memory=wanted).of(there)
+    part = GpuShare(memory=wanted).thousandths_of(there)
     if not there or wanted > there:
         assert part == 0
     else:

@@ -30,7 +30,7 @@ def asks(cpu=None, *, always=False, limits=None, **more):
 
 
 def requests(**parts):
-    made = dict(PodClasses().of(spec_of(**parts)).requests.items)
+    made = dict(PodClasses().class_of(spec_of(**parts)).requests.items)
     assert made.pop("pods") == 1
     return made
 
@@ -130,10 +130,10 @@ def test_equal_bytes_and_equal_content_share_one_object():
         "priority": 5,
         "nodeName": "n1",
     }
-    first = table.of(spec_of(**one))
-    assert table.of(spec_of(**one)) is first
-    assert table.of(spec_of(**other)) is first
-    assert PodClasses().of(spec_of(**other)).digest == first.digest
+    first = table.class_of(spec_of(**one))
+    assert table.class_of(spec_of(**one)) is first
+    assert table.class_of(spec_of(**other)) is first
+    assert PodClasses().class_of(spec_of(**other)).digest == first.digest
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,16 @@ def test_another_rule_is_another_class(change):
     """Whatever placement reads tells two classes apart."""
     table = PodClasses()
     plain = {"containers": [asks(1)]}
-    assert table.of(spec_of(**plain)).digest != table.of(spec_of(**plain, **change)).digest
+    assert (
+        table.class_of(spec_of(**plain)).digest != table.class_of(spec_of(**plain, **change)).digest
+    )
 
 
 def test_a_container_is_not_an_init_container():
     """The same bytes in another place are another spec."""
     table = PodClasses()
-    two = table.of(spec_of(containers=[asks(1), asks(1)]))
-    one = table.of(spec_of(containers=[asks(1)], initContainers=[asks(1)]))
+    two = table.class_of(spec_of(containers=[asks(1), asks(1)]))
+    one = table.class_of(spec_of(containers=[asks(1)], initContainers=[asks(1)]))
     assert (two.requests.get("cpu"), one.requests.get("cpu")) == (2, 1)
 
 
@@ -165,18 +167,18 @@ def test_memory_is_bounded(monkeypatch):
     """A tenant that writes a new spec each time costs bounded memory; living classes stay."""
     monkeypatch.setattr("gpusched.api.pod.pod_class.CLASS_BYTES_MAX", 20_000)
     table = PodClasses()
-    kept = table.of(spec_of(containers=[asks(1)]))
+    kept = table.class_of(spec_of(containers=[asks(1)]))
     for number in range(2, 500):
-        table.of(spec_of(containers=[asks(number)]))
+        table.class_of(spec_of(containers=[asks(number)]))
     gc.collect()
     assert len(table._by_bytes) < 40
     assert len(table._by_digest) < 40
-    assert table.of(spec_of(containers=[asks(1)])) is kept
+    assert table.class_of(spec_of(containers=[asks(1)])) is kept
 
 
 def test_parsing_changes_nothing(pod):
     """Reading a spec twice gives equal content."""
     spec = copy.deepcopy(pod["spec"])
-    assert PodClasses().of(spec_of(**spec)).requests == Resources.of(
+    assert PodClasses().class_of(spec_of(**spec)).requests == Resources.of(
         {"cpu": 7500, "memory": 2**36, "nvidia.com/gpu": 4000, "pods": 1}
     )

@@ -57,7 +57,7 @@ def test_lines_do_not_depend_on_how_they_are_cut(size):
         for line in splitter.feed(text[start : start + size])
     ]
     assert got == [b"alpha", b"beta", b"gamma delta"] * 5
-    assert splitter.rest() == b"rest"
+    assert splitter.take_rest() == b"rest"
 
 
 @pytest.mark.parametrize(

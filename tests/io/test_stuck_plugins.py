@@ -26,7 +26,7 @@ CALL = RunningCall(HookId("cap", "quota_check"), 7.0)
 def looks(calls, *, step=WATCHDOG_PERIOD_S):
     """What a series of looks finds, one every ``step`` seconds."""
     logic = LongHookCalls(dump_after_s=2.0, exit_after_s=10.0)
-    return [logic.look(call, now=100 + n * step) for n, call in enumerate(calls)]
+    return [logic.check_calls(call, now=100 + n * step) for n, call in enumerate(calls)]
 
 
 def test_calls_that_come_and_go_are_fine():

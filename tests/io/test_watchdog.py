@@ -17,7 +17,8 @@ def looks(*, beats, leading=False, step=WATCHDOG_PERIOD_S):
     """What a series of looks finds, one every ``step`` seconds."""
     logic = BlockedLoop(dump_after_s=2.0, exit_after_s=10.0)
     return [
-        logic.look(beats=beat, now=100 + n * step, leading=leading) for n, beat in enumerate(beats)
+        logic.check_loop(beats=beat, now=100 + n * step, leading=leading)
+        for n, beat in enumerate(beats)
     ]
 
 

@@ -48,7 +48,7 @@ class GpuShare:
     thousandths: int = 0
     memory: int = 0
 
-    def of(self, gpu_memory: int) -> int:
+    def thousandths_of(self, gpu_memory: int) -> int:
         """In thousandths of a GPU with so many bytes, rounded up; 0: such a GPU cannot give it.
 
         Args:

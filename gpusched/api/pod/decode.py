@@ -82,7 +82,7 @@ def intern_pod_class(
     Raises:
         InvalidObject: a part of the spec that cannot be believed.
     """
-    return _classes.of(spec, share=share, namespace=namespace)
+    return _classes.class_of(spec, share=share, namespace=namespace)
 
 
 def decode_pod(parsed: pod_wire.WirePod) -> Pod:
@@ -98,7 +98,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     phase = _PHASES.get(status.phase)
     if phase is None:
         raise InvalidObject("status.phase", f"{quoted(status.phase)} is no phase of a pod")
-    pod_class = _classes.of(
+    pod_class = _classes.class_of(
         spec,
         status if spec.node_name else None,
         read_gpu_share(labels, notes),

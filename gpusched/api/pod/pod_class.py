@@ -46,7 +46,7 @@ class PodClasses:
         self._bytes = 0
         self._by_digest: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
 
-    def of(
+    def class_of(
         self,
         spec: pod_wire.PodSpec,
         status: pod_wire.PodStatus | None = None,
@@ -128,12 +128,14 @@ def _requests(spec: pod_wire.PodSpec, granted: PodGrants | None) -> Resources:
     given = granted or NO_GRANTS
     return requests.pod_requests(
         containers=[
-            requests.ContainerNeed(bytes(each.resources), grant=given.of(each.name))
+            requests.ContainerNeed(bytes(each.resources), grant=given.grant_of(each.name))
             for each in spec.containers or ()
         ],
         init_containers=[
             requests.ContainerNeed(
-                bytes(each.resources), each.restart_policy == _SIDECAR, grant=given.of(each.name)
+                bytes(each.resources),
+                each.restart_policy == _SIDECAR,
+                grant=given.grant_of(each.name),
             )
             for each in spec.init_containers or ()
         ],

@@ -57,7 +57,7 @@ class PodGrants:
     pod: ContainerGrant
     containers: Mapping[str, ContainerGrant]
 
-    def of(self, container: str) -> ContainerGrant:
+    def grant_of(self, container: str) -> ContainerGrant:
         """What the kubelet granted to one container."""
         return self.containers.get(container, NO_GRANT)
 

@@ -47,19 +47,19 @@ class Seal:
 
     def of_binding(self, uid: UID, *, node: str, slots: int, plan: str, fence: str) -> str:
         """The annotation ``gpusched.io/seal`` of a pod that is bound so; empty without a key."""
-        return self._of("binding", uid, node, format_slots(slots), plan, fence)
+        return self._mark_of("binding", uid, node, format_slots(slots), plan, fence)
 
     def of_move(self, uid: UID, move: MoveRecord) -> str:
         """The seal in the record of a move on the object of that UID; empty without a key."""
-        return self._of("move", uid, format_move(move, seal=""))
+        return self._mark_of("move", uid, format_move(move, seal=""))
 
     def of_turn(self, uid: UID, turn: TurnRecord) -> str:
         """The seal in the record of turns on the object of that UID; empty without a key."""
-        return self._of("turn", uid, format_turn(turn, seal=""))
+        return self._mark_of("turn", uid, format_turn(turn, seal=""))
 
     def of_start(self, uid: UID, admitted: str) -> str:
         """The annotation ``gpusched.io/seal`` of a Job that we start at that time."""
-        return self._of("start", uid, admitted)
+        return self._mark_of("start", uid, admitted)
 
     def fits_binding(self, pod: Pod) -> bool:
         """Whether a bound pod is where we bound it, with the slots, plan and fence we wrote."""
@@ -99,7 +99,7 @@ class Seal:
         made = self.of_start(job.uid, format_time(job.admitted))
         return bool(made) and hmac.compare_digest(made.encode(), job.seal.encode())
 
-    def _of(self, *parts: str) -> str:
+    def _mark_of(self, *parts: str) -> str:
         if not self.key:
             return ""
         content = "\0".join(parts).encode()

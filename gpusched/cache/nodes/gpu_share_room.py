@@ -16,7 +16,11 @@ from gpusched.cache.ledger import NodeHoldings
 def share_on_node(pod_class: PodClass, labels: Mapping[str, str]) -> int:
     """Thousandths of a GPU that a share takes on a node with these labels; 0: it cannot be there."""
     assert pod_class.share is not None
-    return 0 if offers_gpu_slices(labels) else pod_class.share.of(gpu_memory_of_labels(labels))
+    return (
+        0
+        if offers_gpu_slices(labels)
+        else pod_class.share.thousandths_of(gpu_memory_of_labels(labels))
+    )
 
 
 def node_requests_of(pod_class: PodClass, labels: Mapping[str, str]) -> Resources:

@@ -54,7 +54,7 @@ class GpuCharges:
             return pod_class
         known = self._priced.get(pod_class.digest)
         if known is None:
-            price = share.of(self.smallest) or DEVICE
+            price = share.thousandths_of(self.smallest) or DEVICE
             digest = blake2b(f"{pod_class.digest} {price}".encode(), digest_size=16).hexdigest()
             requests = pod_class.requests.replaced_by(Resources.of({shared_resource(): price}))
             known = attrs.evolve(pod_class, requests=requests, digest=digest)

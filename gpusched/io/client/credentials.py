@@ -130,7 +130,9 @@ class InClusterCredentials:
                 environ=self._environ,
             ).load_and_set(configuration)
         except Exception as error:
-            raise ConfigError(f"the pod's service account is no use: {_why(error)}") from error
+            raise ConfigError(
+                f"the pod's service account is no use: {_error_text(error)}"
+            ) from error
         return _access(configuration, environ=self._environ, reread_after_s=limits.TOKEN_AGE_MAX_S)
 
 
@@ -160,7 +162,7 @@ class KubeconfigCredentials:
             raise
         except Exception as error:
             raise ConfigError(
-                f"the kubeconfig {self._path} cannot be used: {_why(error)}"
+                f"the kubeconfig {self._path} cannot be used: {_error_text(error)}"
             ) from error
         if not configuration.verify_ssl:
             raise ConfigError(
@@ -400,7 +402,7 @@ def _digest(files: tuple[str | None, ...]) -> bytes:
     return digest.digest()
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, TypeError | AttributeError | AssertionError):
         # The loader stumbled over a part that is not there: its own words help nobody.
         return "its current-context, or the cluster or user that it names, is incomplete"

@@ -50,7 +50,7 @@ class LineSplitter:
             raise WatchLineTooLong(f"a watch event exceeds {self._cap} bytes")
         return [line for line in pieces if line]
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """What stood after the last newline; the splitter is empty afterwards."""
         rest = b"".join(self._parts)
         self._parts.clear()
@@ -106,7 +106,7 @@ class WatchLines:
                 self._ready.extend(self._splitter.feed(chunk))
                 continue
             self._ended = True
-            if rest := self._splitter.rest():
+            if rest := self._splitter.take_rest():
                 self._ready.append(rest)
         return self._ready.popleft()
 

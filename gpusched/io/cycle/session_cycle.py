@@ -187,9 +187,9 @@ class SessionCycle:
     def wake(self) -> None:
         """Something changed that a decision may depend on."""
         self._changes += 1
-        self._wake()
+        self._wake_now()
 
-    def _wake(self) -> None:
+    def _wake_now(self) -> None:
         self._last_change = self._clock.monotonic()
         self._changed.set()
 
@@ -215,7 +215,7 @@ class SessionCycle:
         if self._binder.queued:
             self._wake_for_status()
         else:
-            self._wake()
+            self._wake_now()
 
     async def run(self) -> None:
         """Run sessions until the task is cancelled."""

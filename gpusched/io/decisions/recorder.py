@@ -143,7 +143,7 @@ class DecisionRecorder:
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
 
-    async def rest(self, timeout_s: float) -> None:
+    async def wait_for_rest(self, timeout_s: float) -> None:
         """Wait until all that waits is written, for so long at most."""
         left: set[asyncio.Task[None]] = set()
         if self._writing:
@@ -165,9 +165,11 @@ class DecisionRecorder:
             self._keep(body, inputs.snapshot)
         except OSError as error:
             where = self._recording.folder
-            self._tell(f"decisions cannot be recorded in {where}: {error.strerror or error}")
+            self._tell_failure(
+                f"decisions cannot be recorded in {where}: {error.strerror or error}"
+            )
         except Unrecordable as error:
-            self._tell(f"decisions cannot be recorded: {error}")
+            self._tell_failure(f"decisions cannot be recorded: {error}")
         else:
             self._trouble = ""
 
@@ -188,7 +190,7 @@ class DecisionRecorder:
         for old in kept[: -self._recording.last]:
             old.unlink(missing_ok=True)
 
-    def _tell(self, message: str) -> None:
+    def _tell_failure(self, message: str) -> None:
         if message != self._trouble:
             self._trouble = message
             _log.warning(message)

@@ -418,7 +418,7 @@ class Elector:
             new = self._new_key or (lambda: "")
             known = self._key
             self._key = (
-                await self._key_copy.settle(known, new) if self._key_copy else known or new()
+                await self._key_copy.settle_key(known, new) if self._key_copy else known or new()
             )
 
     def _found_key(self) -> str:

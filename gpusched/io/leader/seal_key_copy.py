@@ -56,7 +56,7 @@ class SealKeyCopy:
         self._collection = f"/apis/{_API_VERSION}/namespaces/{namespace}/leases"
         self._create_if_missing = create_if_missing
 
-    async def settle(self, known: str, new: Callable[[], str]) -> str:
+    async def settle_key(self, known: str, new: Callable[[], str]) -> str:
         """The key to go on with where the Lease has none: kept before anything is sealed with it.
 
         Args:
@@ -74,11 +74,11 @@ class SealKeyCopy:
             known = known or new()
             await self._write(found, known)
         except _CopyMissing as error:
-            self._tell(str(error))
+            self._tell_loss(str(error))
         except Denied as error:
             if not known and not self._denied_for_long():
                 raise
-            self._tell(str(error))
+            self._tell_loss(str(error))
         return known or new()
 
     def _denied_for_long(self) -> bool:
@@ -88,7 +88,7 @@ class SealKeyCopy:
             self._denied_since = now
         return now - self._denied_since >= _DENIED_S
 
-    def _tell(self, why: str) -> None:
+    def _tell_loss(self, why: str) -> None:
         """Say once, and anew when it changes, that there is no copy."""
         if why != self._told:
             self._told = why
@@ -102,7 +102,7 @@ class SealKeyCopy:
                 if _key_in(found) != key:
                     await self._write(found, key)
             except GpuschedError as error:
-                self._tell(str(error))
+                self._tell_loss(str(error))
             else:
                 return
             await self._clock.sleep(_RETRY_S)

@@ -47,19 +47,21 @@ class DaemonEvents:
     def warn(self, line: str, *, reason: str, action: str, message: str) -> None:
         """Something is wrong with the daemon, until ``recovered`` is called for the same line."""
         self._standing[line] = (reason, action, message)
-        self._tell("Warning", line, reason, action=action, message=message)
+        self._record_event("Warning", line, reason, action=action, message=message)
 
     def recovered(self, line: str, *, reason: str, action: str, message: str) -> None:
         """It went as it was meant to, or does so again."""
         self._standing.pop(line, None)
-        self._tell("Normal", line, reason, action=action, message=message)
+        self._record_event("Normal", line, reason, action=action, message=message)
 
     def repeat_warnings(self) -> None:
         """This process leads now: tell what still holds."""
         for line, (reason, action, message) in self._standing.items():
-            self._tell("Warning", line, reason, action=action, message=message)
+            self._record_event("Warning", line, reason, action=action, message=message)
 
-    def _tell(self, kind: str, line: str, reason: str, *, action: str, message: str) -> None:
+    def _record_event(
+        self, kind: str, line: str, reason: str, *, action: str, message: str
+    ) -> None:
         note = EventNote(
             regarding=self._regarding(), type=kind, reason=reason, action=action, note=message
         )

@@ -53,12 +53,12 @@ class FaultDumps:
                 "asked": what,
                 "bytes": len(body),
                 "sha256": hashlib.sha256(body).hexdigest(),
-                "kept": _kept(body, suffix),
+                "kept": _write_dump(body, suffix),
             }
         _log.dump(message, story.strip(), **facts)
 
 
-def _kept(body: bytes, suffix: str) -> str:
+def _write_dump(body: bytes, suffix: str) -> str:
     """Write it to a file that only we can read, and return its place."""
     try:
         with tempfile.NamedTemporaryFile(

@@ -50,7 +50,7 @@ class LongHookCalls:
         self._said = False
         self.lasts_s = 0.0
 
-    def look(self, call: RunningCall | None, *, now: float) -> HookCallState:
+    def check_calls(self, call: RunningCall | None, *, now: float) -> HookCallState:
         """One look; STUCK once a call, LOST at every look past the bound.
 
         Args:
@@ -100,7 +100,7 @@ class BlockedLoop:
         self._said = False
         self.blocked_s = 0.0
 
-    def look(self, *, beats: int, now: float, leading: bool) -> LoopState:
+    def check_loop(self, *, beats: int, now: float, leading: bool) -> LoopState:
         """One look; BLOCKED once per blockage, LOST at every look past the margin.
 
         Args:
@@ -196,7 +196,7 @@ class Watchdog:
 
     def _look_at_loop(self, now: float) -> bool:
         """Whether the process must end because its loop stands still."""
-        finding = self._logic.look(beats=self._beats, now=now, leading=self._leading())
+        finding = self._logic.check_loop(beats=self._beats, now=now, leading=self._leading())
         if finding is LoopState.FINE:
             return False
         seconds, stack = self._logic.blocked_s, _stack(self._watched)
@@ -214,7 +214,7 @@ class Watchdog:
     def _look_at_plugins(self, now: float) -> bool:
         """Whether the process must end because a plugin does not come back."""
         call = self._running()
-        finding = self._calls.look(call, now=now)
+        finding = self._calls.check_calls(call, now=now)
         if call is None or finding is HookCallState.FINE:
             return False
         facts = {"plugin": call.who.plugin, "hook": call.who.hook, "seconds": self._calls.lasts_s}

@@ -147,7 +147,7 @@ class WorkerPool(Generic[Job]):
             self._jobs.add_first(job)
             self._start_worker()
 
-    async def rest(self) -> None:
+    async def wait_for_rest(self) -> None:
         """Wait until no job waits and none is being worked on."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))

@@ -75,7 +75,9 @@ class ReleaseForecast:
 
     def release_of_running(self, gang: Gang, time: int) -> Release | None:
         """Release of a gang's members that stay, at a time; None when none stay."""
-        room = self._kept(gang) if self._is_cacheable(gang) else self._room(gang)
+        room = (
+            self._remaining_usage(gang) if self._is_cacheable(gang) else self._usage_of_room(gang)
+        )
         if room is None:
             return None
         path = self._session.queue_path(gang)
@@ -90,15 +92,15 @@ class ReleaseForecast:
             and any(each.pod.uid in session.nominations.evicted for each in gang.placed)
         )
 
-    def _kept(self, gang: Gang) -> GangUsage | None:
+    def _remaining_usage(self, gang: Gang) -> GangUsage | None:
         session = self._session
         if shared_resource() in gang.allocated:  # what a share leaves depends on others
-            return self._room(gang)
+            return self._usage_of_room(gang)
         return session.cache.gang_usage.get_or_make(
-            gang, session.snapshot.nodes, lambda: self._room(gang)
+            gang, session.snapshot.nodes, lambda: self._usage_of_room(gang)
         )
 
-    def _room(self, gang: Gang) -> GangUsage | None:
+    def _usage_of_room(self, gang: Gang) -> GangUsage | None:
         members = [(row, pod.pod_class) for row, pod in self._staying_members(gang)]
         if not members:
             return None

@@ -176,14 +176,14 @@ class VictimPool:
         for place, seat in enumerate(running.seats if running.surplus else ()):
             pod = seat.member.pod
             draws = (total, *_limit_of(roles, pod.role), *_limit_of(parts, pod.sub_group))
-            self._part(running)
+            self._enter_parts(running)
             loss = self._accounts.bundle_loss(gang, [[members[first + place].taken]])
             bundle = attrs.evolve(made, members=(first + place,), draws=draws, loss=loss)
             bundles.append(((*tie, place), bundle))
         if running.surplus and any(running.spare_sub_groups.values()):
             self._enter_sub_groups(running, made, (total, roles), bundles, tie=tie)
         if self._may_end(running):
-            self._part(running)
+            self._enter_parts(running)
             whole = attrs.evolve(
                 made,
                 members=tuple(range(first, len(members))),
@@ -224,13 +224,13 @@ class VictimPool:
             draws = [wholes[parent], *(total for _ in seats)]
             draws += [limit for s in seats for limit in _limit_of(roles, s.member.pod.role)]
             members = tuple(sorted(self._number[seat.member.pod.uid] for seat in seats))
-            self._part(running)
+            self._enter_parts(running)
             steps = [[self._accounts.taken_with(seat)] for seat in seats]
             loss = self._accounts.bundle_loss(running.gang, steps)
             bundle = attrs.evolve(made, members=members, draws=tuple(draws), loss=loss)
             bundles.append(((*tie, len(running.seats) + place), bundle))
 
-    def _part(self, running: RunningGang) -> None:
+    def _enter_parts(self, running: RunningGang) -> None:
         self._of_queue.setdefault(running.gang.queue, []).append(len(self._parts))
         self._parts.append(running)
 

@@ -64,7 +64,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             session.outcomes.refusal(gang),
             session.outcomes.position(gang),
             session.outcomes.estimate(gang),
-            holders.told(gang),
+            holders.holders_text(gang),
         )
         # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)

@@ -50,7 +50,7 @@ class GpuHolders:
         self._told = 0
         self._largest: dict[str, list[_Holding]] = {}
 
-    def told(self, gang: Gang) -> str:
+    def holders_text(self, gang: Gang) -> str:
         """``default/a holds 64 nvidia.com/gpu, default/b 32, others the rest``; empty where it does not help."""
         reason = self._session.outcomes.refusal(gang)
         if reason is None or not 0 < self._session.outcomes.position(gang) <= _POSITION_MAX:

@@ -56,7 +56,7 @@ def test_a_pool_works_for_tenants_in_turn():
         )
         pool.add_all(f"a{number}" for number in range(100))
         pool.add("b0")
-        await pool.rest()
+        await pool.wait_for_rest()
 
     asyncio.run(main())
     assert done.index("b0") <= 2

@@ -354,8 +354,8 @@ def other_schedulers_pods_do_not_count():
 @plant
 def shares_are_half_as_large():
     """Two shares of 0.75 fit on one GPU."""
-    original = GpuShare.of
-    yield (GpuShare, "of", lambda self, memory: original(self, memory) // 2)
+    original = GpuShare.thousandths_of
+    yield (GpuShare, "thousandths_of", lambda self, memory: original(self, memory) // 2)
 
 
 # -- policies ----------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ async def test_who_decides_faster_than_files_are_written_is_told_what_is_left_ou
         assert recorder.skipped == len(counted) == 3
         await asyncio.wait(recorder._writing, timeout=60)
         record(99)
-        await recorder.rest(60)
+        await recorder.wait_for_rest(60)
     recorder.stop()
     files = sorted(tmp_path.iterdir())  # noqa: ASYNC240 - a test
     assert len(files) == limits.DECISIONS_WAITING_MAX + 1

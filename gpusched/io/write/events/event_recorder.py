@@ -177,7 +177,7 @@ class EventRecorder:
             if known.timer is not None:
                 known.timer.cancel()
                 self._put_in_queue(uid)
-        await self._pool.rest()
+        await self._pool.wait_for_rest()
 
     async def close(self) -> None:
         """Stop writing events; waiting ones are dropped."""

@@ -42,7 +42,7 @@ class PodWrite:
             self.pending_reason.message
         )
 
-    def shown(self, pod: Pod, written: WrittenStatus | None) -> tuple[str, str]:
+    def shown_condition(self, pod: Pod, written: WrittenStatus | None) -> tuple[str, str]:
         """What the pod says at present."""
         if written is not None and written.seen == pod.resource_version:
             return written.reason_and_message
@@ -53,7 +53,7 @@ class PodWrite:
         pod = cache.find_pod(self.uid)
         if pod is None or pod.node or pod.deleting or pod.gated or pod.finished:
             return None
-        same = self.shown(pod, written) == self.reason_and_message
+        same = self.shown_condition(pod, written) == self.reason_and_message
         return None if same and not self.clears_nomination(pod, written) else pod
 
     def clears_nomination(self, pod: Pod, written: WrittenStatus | None) -> bool:
@@ -75,7 +75,7 @@ class PodWrite:
             pod.resource_version,
             reason=reason,
             message=message,
-            since=None if self.shown(pod, written)[0] else now,
+            since=None if self.shown_condition(pod, written)[0] else now,
             withdraw=self.clears_nomination(pod, written),
         )
         path = f"{pod_path(pod.key)}/status"

@@ -173,7 +173,7 @@ class StatusQueue:
                 if known.timer is not None:
                     known.timer.cancel()
                 self._put_in_queue(uid, known)
-        await self._pool.rest()
+        await self._pool.wait_for_rest()
 
     async def close(self) -> None:
         """End everything under way."""
