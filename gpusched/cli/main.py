@@ -43,7 +43,10 @@ COMMANDS: Final = {
         "a recorded cluster or a trace under one or several configurations",
         "lab.simulate.command",
     ),
-    "advise": ("layouts of MIG partitions for what waits, with their gain", "lab.advise"),
+    "advise": (
+        "the smallest changes that would let a gang start; layouts of MIG partitions",
+        "lab.advice.command",
+    ),
     "check-config": ("check a configuration file without starting anything", "check_config"),
     "console": ("a page of what waits and runs, in the browser", "inspect.live.console"),
     "top": ("queues, what waits and runs, and every GPU, live in the terminal", "inspect.live.top"),

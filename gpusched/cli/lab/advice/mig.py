@@ -1,9 +1,8 @@
-"""``gpusched advise``: what an admin could change. It reads and simulates, and writes nothing."""
+"""``gpusched advise mig``: layouts of MIG partitions for idle nodes."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,23 +12,14 @@ import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import GpuResource, gpu_resources_in_force
-from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import (
-    Subparsers,
-    add_config,
-    add_kubeconfig,
-    add_output,
-    connection_choice,
     print_json,
 )
 from gpusched.cli.command import table as as_table
-from gpusched.cli.inspect.cluster_reader import with_cluster
+from gpusched.cli.lab.advice.recorded_cluster import read_file
 from gpusched.config.load import configuration_path, load_file
 from gpusched.config.model import DEFAULT, Config
-from gpusched.io.client.api_client import ApiClient
-from gpusched.io.recordings.snapshot_file import SnapshotFile, read_snapshot
-from gpusched.io.recordings.snapshot_reader import take_snapshot
 from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.simulate.engine.world import SimulatedDelays
 from gpusched.lab.simulate.from_snapshot import SimulationStart, start_from_snapshot
@@ -45,42 +35,24 @@ _ASSUMED: Final = (
 )
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the parser."""
-    parser = subparsers.add_parser("advise", description="What an admin could change.")
-    what = parser.add_subparsers(title="about", metavar="ABOUT", dest="about", required=True)
-    mig = what.add_parser(
-        "mig",
-        help="layouts of MIG partitions for what waits and what usually runs",
-        description="Propose layouts of MIG partitions (label nvidia.com/mig.config) for idle nodes: "
-        "what serves the most of what waits, then of what usually runs, with the gain from a "
-        "simulation. Nothing is written (docs/mig.md).",
-        epilog="gpusched advise mig --snapshot cluster.gz",
-    )
-    mig.add_argument(
-        "--snapshot",
-        metavar="FILE",
-        help="a cluster that gpusched snapshot recorded (default: the live cluster)",
-    )
-    add_kubeconfig(mig)
-    add_config(mig)
-    mig.add_argument(
+def add_mig_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``advise mig`` that others have not."""
+    group = parser.add_argument_group("of mig")
+    group.add_argument(
         "--layouts",
         metavar="FILE",
         help="configurations of mig-parted, as in the MIG manager's ConfigMap (default: those that "
         "NVIDIA's GPU operator ships)",
     )
-    mig.add_argument(
+    group.add_argument(
         "--for", dest="span", default="6h", metavar="DURATION", help="simulate so long (6h)"
     )
-    mig.add_argument(
+    group.add_argument(
         "--assume-duration",
         default="1h",
         metavar="DURATION",
         help="of Jobs and groups that do not tell theirs (1h)",
     )
-    add_output(mig)
-    mig.set_defaults(run=advise_mig)
 
 
 @attrs.frozen
@@ -118,11 +90,7 @@ def advise_mig(arguments: argparse.Namespace) -> int:
             f"gpuResources of the configuration gives {gpu.name} no slicePrefix: nothing tells "
             "which resources are its partitions"
         )
-    cluster = (
-        read_snapshot(arguments.snapshot)
-        if arguments.snapshot
-        else with_cluster(connection_choice(arguments), _record)
-    )
+    cluster = read_file(arguments)
     with gpu_resources_in_force(config.gpu_resources):
         start = start_from_snapshot(cluster)
         demand = read_demand(start.objects, layouts, gpu, config.scheduler_names)
@@ -135,14 +103,6 @@ def advise_mig(arguments: argparse.Namespace) -> int:
     for remark in start.remarks:
         print(f"note: {remark}", file=sys.stderr)
     return 0
-
-
-async def _record(api: ApiClient) -> SnapshotFile:
-    recording = await take_snapshot(api, now=SystemClock().now())
-    objects = {
-        name: tuple(json.loads(line) for line in lines) for name, lines in recording.lines.items()
-    }
-    return attrs.evolve(recording.header, objects=objects)
 
 
 def _advise(

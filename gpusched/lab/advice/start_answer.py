@@ -1,0 +1,93 @@
+"""When a gang starts, as one decision says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.session.decide import Decision
+from gpusched.session.state.plan import GangStatus, Plan
+
+
+class StartKind(StrEnum):
+    """How well a start is known."""
+
+    NOW = "now"
+    """It is bound, or its Job is started, by this very decision."""
+    AFTER_EVICTIONS = "afterEvictions"
+    """Room is made for it: it starts when the evicted pods have ended."""
+    EXPECTED = "expected"
+    """At a time at which others are expected to end."""
+    UNKNOWN = "unknown"
+    """Nothing says when."""
+
+
+@attrs.frozen(kw_only=True)
+class StartAnswer:
+    """When one gang starts.
+
+    Attributes:
+        at: seconds since the Unix epoch where ``kind`` is EXPECTED, else 0.0.
+        nodes: name of each node that it gets and number of its pods there, sorted.
+        evicted: gangs that lose members for it, sorted.
+        reason, message: why it waits, as the daemon tells it; empty where it starts now.
+    """
+
+    kind: StartKind
+    at: float = 0.0
+    nodes: tuple[tuple[str, int], ...] = ()
+    evicted: tuple[GangKey, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def starts(self) -> bool:
+        """Whether this decision starts it, or makes room for it."""
+        return self.kind in (StartKind.NOW, StartKind.AFTER_EVICTIONS)
+
+
+def start_answer(decision: Decision, gang: GangKey) -> StartAnswer:
+    """What a decision says about the start of a gang."""
+    plan = decision.plan
+    for bind in plan.binds:
+        if bind.gang == gang and bind.placed + len(bind.binds) >= bind.min_member:
+            nodes = _counted_nodes(each.node for each in bind.binds)
+            return StartAnswer(kind=StartKind.NOW, nodes=nodes)
+    if _starts_job(plan, gang):
+        return StartAnswer(kind=StartKind.NOW)
+    status = next((each for each in plan.gangs if each.gang == gang), None)
+    reason, message = _pending_reason(status)
+    for made in plan.preemptions:
+        if made.gang == gang and made.stops:
+            return StartAnswer(
+                kind=StartKind.AFTER_EVICTIONS,
+                nodes=_counted_nodes(node for _, _, node in made.nominations),
+                evicted=tuple(sorted({stop.gang for stop in made.stops})),
+                reason=reason,
+                message=made.message,
+            )
+    at = status.estimated_start if status is not None else 0.0
+    kind = StartKind.EXPECTED if at else StartKind.UNKNOWN
+    return StartAnswer(kind=kind, at=at, reason=reason, message=message)
+
+
+def _starts_job(plan: Plan, gang: GangKey) -> bool:
+    key = ObjectKey(gang.namespace, gang.name)
+    return gang.kind == "Job" and any(
+        change.key == key and not change.suspend for change in plan.job_changes
+    )
+
+
+def _pending_reason(status: GangStatus | None) -> tuple[str, str]:
+    if status is None:
+        return "", ""
+    why = status.pending_reason or status.scheduled
+    return why.reason, why.message
+
+
+def _counted_nodes(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(names).items()))
