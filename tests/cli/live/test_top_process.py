@@ -21,6 +21,8 @@ import yaml
 
 from tests.daemon.containment.test_exhausted_process import GANG, PROGRAM
 
+pytestmark = pytest.mark.early
+
 PATIENCE_S = 60
 POD = {
     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late", "namespace": "default"},

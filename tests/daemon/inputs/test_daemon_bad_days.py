@@ -331,7 +331,7 @@ def test_a_commit_that_contradicts_itself_ends_the_process_with_its_story(play, 
     def broken(*_args, **_how):
         raise InvariantBroken("made by the test")
 
-    monkeypatch.setattr(binder, "step", broken)
+    monkeypatch.setattr(binder, "advance_commit", broken)
 
     async def scenario(w):
         await w.start(nodes=1)

@@ -194,7 +194,7 @@ def test_slices_are_slots_of_their_own(play):
         }  # fmt: skip
         sliced(w, "more", SMALL, 1)
         await w.until(lambda: w.told("more").get("status") == "False")
-        assert f"lack free {SMALL}" in w.told("more")["message"]
+        assert f"lacks free {SMALL}" in w.told("more")["message"]
 
     play(scenario)
 

@@ -159,7 +159,7 @@ def half_a_gang_stays():
     """What was bound of a gang that cannot be completed is not taken back."""
 
     def undo(self):
-        self.rest(CommitPhase.RELEASED)
+        self.come_to_rest(CommitPhase.RELEASED)
 
     yield (CommitStep, "undo_bindings", undo)
     yield (session_cycle, "plan_recoveries", lambda *_args, **_how: [])
