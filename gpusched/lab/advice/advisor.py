@@ -20,8 +20,10 @@ from gpusched.lab.advice.trial import TrialCluster
 from gpusched.lab.advice.workload import find_workload
 
 SUGGESTIONS_MAX: Final = 6
-CONFIRMATIONS_MAX: Final = 40
-"""Decisions with all gangs that one answer may cost."""
+_CONFIRMATIONS_MAX: Final = 40
+_CONFIRMATIONS_LEAST: Final = 20
+_CONFIRMED_GANGS: Final = 4_000
+"""An answer costs so many looks at gangs that wait: each confirmation looks at all of them."""
 _SINGLE_ENDS_MAX: Final = 24
 """Running gangs of which it is tried whether the end of one alone helps."""
 _NODES_MAX: Final = 1_000
@@ -99,7 +101,9 @@ class _Advisor:
         self._gang = gang
         self._own = OwnProposals(trial, gang, find_workload(trial, gang), snapshot)
         self._around = ClusterProposals(trial, gang, snapshot)
-        self._search = StartSearch(trial, gang.key, confirmations=CONFIRMATIONS_MAX)
+        affordable = _CONFIRMED_GANGS // (len(self._around.waiting()) + 1)
+        confirmations = max(_CONFIRMATIONS_LEAST, min(_CONFIRMATIONS_MAX, affordable))
+        self._search = StartSearch(trial, gang.key, confirmations=confirmations)
 
     def suggestions(self) -> list[Suggestion]:
         """One of each family that helps, and two queues."""

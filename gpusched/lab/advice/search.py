@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.lab.advice.proposal import Proposal, Suggestion
 from gpusched.lab.advice.start_answer import StartAnswer, start_answer
 from gpusched.lab.advice.trial import TrialCluster
+
+_KEPT_FOR_OTHERS: Final = 6
+"""Confirmations that a search for a larger size leaves to the families that come after it."""
 
 
 class StartSearch:
@@ -73,7 +77,7 @@ class StartSearch:
         if least is None:
             return None
         found = self.confirmed(propose(least), evict=evict)
-        if found is not None or least == most:
+        if found is not None or least == most or self.confirmations_left <= _KEPT_FOR_OTHERS:
             return found
         # Gangs before it take what the change frees: it needs more than alone.
         best: Suggestion | None = None

@@ -9,7 +9,7 @@ from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cli.command import age
 from gpusched.lab.advice.advisor import Advice
-from gpusched.lab.advice.proposal import FAMILY_NAMES, Suggestion
+from gpusched.lab.advice.proposal import FAMILY_NAMES, Family, Suggestion
 from gpusched.lab.advice.start_answer import StartAnswer, StartKind
 
 _NODES_NAMED_MAX: Final = 4
@@ -81,9 +81,12 @@ def advice_json(advice: Advice, gang: Gang) -> dict[str, Any]:
 
 def _suggested_start_text(suggestion: Suggestion, now: float) -> str:
     at = suggestion.proposal.at
-    if at and suggestion.start.kind is StartKind.NOW:
+    ends = suggestion.proposal.family is Family.END_OF_OTHERS
+    if ends and suggestion.start.kind is StartKind.NOW:
         where = _nodes_text(suggestion.start)
-        return f"expected {format_time(at)}, in {age(at - now)}{where}"
+        if at:
+            return f"expected {format_time(at)}, in {age(at - now)}{where}"
+        return f"nothing tells when that is{where}"
     return _start_text(suggestion.start, now)
 
 
