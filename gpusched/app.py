@@ -282,7 +282,7 @@ class App:
             WriterListeners(
                 on_fault=self._broke,
                 on_contained=self.faults.report_failure,
-                on_settled=self._settled,
+                on_settled=self._note_settled_gang,
                 on_broken=self._end_on_contained_fault,
                 on_failed=self._commit_failed,
                 on_known=self._commit_known,
@@ -621,7 +621,7 @@ class App:
         if self.cycle is not None:
             self.cycle.failed_commits.note_failed(gang, error)
 
-    def _settled(self, status: StatusWriter, settled: SettledGang) -> None:
+    def _note_settled_gang(self, status: StatusWriter, settled: SettledGang) -> None:
         if self.cycle is not None:
             self.cycle.pauses.note_settled(settled)
         if settled.phase is CommitPhase.BOUND:

@@ -194,7 +194,7 @@ class _Checker:
         if tree.target is not None and macro in VARIABLES:
             return self._macro(tree, names)
         if tree.function == "has" and tree.target is None:
-            return self._has(tree, names)
+            return self._check_has_macro(tree, names)
         target, name = None, qualified_function(tree)
         if tree.target is not None and name == tree.function:
             target = self.type_of(tree.target, names)
@@ -227,7 +227,7 @@ class _Checker:
         method = f"{type_text(target)}." if target is not None else ""
         return self._no_overload(tree.at, tree.function, kinds, method=method)
 
-    def _has(self, tree: CallNode, names: dict[str, Type]) -> Type:
+    def _check_has_macro(self, tree: CallNode, names: dict[str, Type]) -> Type:
         if len(tree.args) != 1 or not isinstance(tree.args[0], SelectNode):
             return self._issue(tree.at, "invalid argument to has() macro")
         self.type_of(tree.args[0], names)

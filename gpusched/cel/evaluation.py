@@ -401,7 +401,7 @@ def _choice(tree: CallNode) -> Run:
     return run
 
 
-def _has(tree: CallNode) -> Run:
+def _compile_has(tree: CallNode) -> Run:
     [arg] = tree.args
     assert isinstance(arg, SelectNode)
     operand, field = compile_tree(arg.operand), arg.field
@@ -421,7 +421,7 @@ _LAZY: Final[dict[str, Callable[[CallNode], Run]]] = {
     "_&&_": lambda tree: _logic(tree, decisive=False),
     "_||_": lambda tree: _logic(tree, decisive=True),
     "_?_:_": _choice,
-    "has": _has,
+    "has": _compile_has,
 }
 
 

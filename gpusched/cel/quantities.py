@@ -92,18 +92,18 @@ def _binary(value: Fraction) -> str:
 
 
 def _decimal(value: Fraction, *, exponent: bool) -> str:
-    powers = {name: p for name, p in _DECIMAL.items() if _whole(value, p)}
+    powers = {name: p for name, p in _DECIMAL.items() if _is_multiple_of_power(value, p)}
     best = max(powers, key=lambda name: powers[name])
     power = powers[best]
     if not exponent:
         return f"{int(value / Fraction(10) ** power)}{best}"
-    while _whole(value, power + 3):
+    while _is_multiple_of_power(value, power + 3):
         power += 3
     number = int(value / Fraction(10) ** power)
     return f"{number}e{power}" if power else str(number)
 
 
-def _whole(value: Fraction, power: int) -> bool:
+def _is_multiple_of_power(value: Fraction, power: int) -> bool:
     return (value / Fraction(10) ** power).denominator == 1
 
 

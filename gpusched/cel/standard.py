@@ -260,7 +260,7 @@ def _local(moment: dt.datetime, zone: str = "") -> dt.datetime:
         raise CelError(f"unknown time zone {zone}") from None
 
 
-def _part(read: Callable[[dt.datetime], int]) -> Callable[..., int]:
+def _date_field(read: Callable[[dt.datetime], int]) -> Callable[..., int]:
     return lambda moment, zone="": read(_local(moment, zone))
 
 
@@ -300,12 +300,12 @@ CONVERSIONS: Final[dict[str, Callable[..., Any]]] = {
     "contains": lambda text, part: part in text,
     "startsWith": lambda text, part: text.startswith(part),
     "endsWith": lambda text, part: text.endswith(part),
-    "getFullYear": _part(lambda t: t.year),
-    "getMonth": _part(lambda t: t.month - 1),
-    "getDate": _part(lambda t: t.day),
-    "getDayOfMonth": _part(lambda t: t.day - 1),
-    "getDayOfWeek": _part(lambda t: t.isoweekday() % 7),
-    "getDayOfYear": _part(lambda t: t.timetuple().tm_yday - 1),
+    "getFullYear": _date_field(lambda t: t.year),
+    "getMonth": _date_field(lambda t: t.month - 1),
+    "getDate": _date_field(lambda t: t.day),
+    "getDayOfMonth": _date_field(lambda t: t.day - 1),
+    "getDayOfWeek": _date_field(lambda t: t.isoweekday() % 7),
+    "getDayOfYear": _date_field(lambda t: t.timetuple().tm_yday - 1),
     "getHours": _clock_part(dt.timedelta(hours=1), lambda t: t.hour),
     "getMinutes": _clock_part(dt.timedelta(minutes=1), lambda t: t.minute),
     "getSeconds": _clock_part(dt.timedelta(seconds=1), lambda t: t.second),

@@ -164,7 +164,7 @@ def parse_expression(text: str) -> Expr:
         CelSyntaxError: it is none.
     """
     try:
-        return _CelParser(text).whole()
+        return _CelParser(text).parse_whole_text()
     except RecursionError:
         raise CelSyntaxError([_too_deep(text)]) from None
 
@@ -205,7 +205,7 @@ class _CelParser:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> Expr:
+    def parse_whole_text(self) -> Expr:
         found = self._ternary()
         if self._name(0) != "<EOF>":
             if self._name(1) == "<EOF>":

@@ -77,7 +77,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
     """
     running = bool(gang.placed) and not gang.missing_members
     waits = bool(gang.pod_sets or gang.gated or gang.lacks_pods)
-    reason, message = _why(gang, told) if waits or gang.suspended else ("", "")
+    reason, message = _reason_to_wait(gang, told) if waits or gang.suspended else ("", "")
     nodes = tuple(sorted({member.node for member in gang.placed}))
     return GangView(
         metadata=ViewName(namespace=gang.key.namespace, name=gang.key.name, uid=gang.uid),
@@ -104,7 +104,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
     )
 
 
-def _why(gang: Gang, told: ToldGang) -> tuple[str, str]:
+def _reason_to_wait(gang: Gang, told: ToldGang) -> tuple[str, str]:
     """Why it waits: what is said of it, but what its objects say where that is newer, or all there is."""
     if gang.error[0] and (gang.error[0] == HELD or not told.reason):
         return gang.error

@@ -362,9 +362,9 @@ class Guarantees:
 
     def _missing(self, charge: _QuotaCharge, path: tuple[str, ...]) -> Iterator[tuple[str, int]]:
         for name, used, limit in self._levels(charge, path):
-            kept, _ = self._kept(name, charge)
+            kept, _ = self._kept_free(name, charge)
             missing = used + charge.need + kept - limit
-            own = self._kept(name, attrs.evolve(charge, need=0))[0]
+            own = self._kept_free(name, attrs.evolve(charge, need=0))[0]
             if kept and missing > 0 and charge.need + kept > own:
                 yield name, missing
 
@@ -383,10 +383,10 @@ class Guarantees:
         """Check at each level that what is used and what is guaranteed to others fit into what there is."""
         resource, need = charge.resource, charge.need
         for name, used, limit in self._levels(charge, path):
-            kept, owner = self._kept(name, charge)
+            kept, owner = self._kept_free(name, charge)
             if not kept or used + need + kept <= limit:
                 continue
-            if need + kept <= self._kept(name, attrs.evolve(charge, need=0))[0]:
+            if need + kept <= self._kept_free(name, attrs.evolve(charge, need=0))[0]:
                 continue  # It takes nothing but what is kept for its own queues.
             return wait(
                 Reason.WAITING_FOR_QUOTA,
@@ -403,14 +403,14 @@ class Guarantees:
             )
         return ALLOW
 
-    def _kept(self, parent: str, charge: _QuotaCharge) -> tuple[int, str]:
+    def _kept_free(self, parent: str, charge: _QuotaCharge) -> tuple[int, str]:
         """Amount that stays free below a queue once the charge is made, and the queue with most of it."""
         total, most, owner = 0, 0, ""
         concerned = self._names[charge.resource]
         for name in self._view.children(parent):
             if name not in concerned:
                 continue
-            below, whose = self._kept(name, charge)
+            below, whose = self._kept_free(name, charge)
             node = self._view.queue(name)
             own = node.guarantee.get(charge.resource) if node is not None else 0
             missing = own - charge.holds(name) - (charge.need if name in charge.path else 0)

@@ -63,28 +63,25 @@ WORDS_THAT_SAY_NOTHING = frozenset(
 
 ROOMS = (
     "gpusched.api",
+    "gpusched.app",
     "gpusched.arrays",
     "gpusched.base",
     "gpusched.cache",
+    "gpusched.cel",
     "gpusched.commit",
     "gpusched.config",
     "gpusched.devices",
-    "gpusched.io.client",
-    "gpusched.io.cycle",
-    "gpusched.io.decisions",
-    "gpusched.io.leader",
-    "gpusched.io.observe",
-    "gpusched.io.solver",
-    "gpusched.io.watch",
-    "gpusched.io.workers",
-    "gpusched.io.write",
+    "gpusched.io",
     "gpusched.leader",
     "gpusched.placement",
     "gpusched.pluginhost",
     "gpusched.session",
+    "gpusched.testing",
     "gpusched.topology",
+    "gpusched.view",
+    "gpusched_plugins",
 )
-"""Packages that are free of them: what the daemon decides and writes."""
+"""Packages that are free of them: all but the command line, the lab and the embedded cluster."""
 
 SAID_BY_THEIR_OBJECT = {
     # of the public library, where authors of plugins know them
@@ -92,6 +89,7 @@ SAID_BY_THEIR_OBJECT = {
     "gpusched.api.meta.resources.Resources.plus",
     "gpusched.session.framework.queue_accounts.less",
     "gpusched.session.framework.view.View.held",
+    "gpusched.testing.given.Then.why",
     # values of the object that stands before them
     "gpusched.api.meta.gpu_resources.GpuResources.whole",
     "gpusched.config.model.Config.at",

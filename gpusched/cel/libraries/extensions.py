@@ -124,7 +124,7 @@ def _greatest(*values: Any) -> Any:
     return max(values[0] if len(values) == 1 and isinstance(values[0], list) else values)
 
 
-def _least(*values: Any) -> Any:
+def _smallest_value(*values: Any) -> Any:
     return min(values[0] if len(values) == 1 and isinstance(values[0], list) else values)
 
 
@@ -206,7 +206,7 @@ LIBRARIES: Final[dict[str, Callable[..., Any]]] = {
     "sets.equivalent": lambda a, b: _holds(a, b) and _holds(b, a),
     "sets.intersects": lambda a, b: any(_in(x, b) for x in a),
     "math.greatest": _greatest,
-    "math.least": _least,
+    "math.least": _smallest_value,
     "base64.encode": lambda raw: base64.b64encode(raw).decode(),
     "base64.decode": _decoded,
     "lists.range": lambda count: list(range(count)),

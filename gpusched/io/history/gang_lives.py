@@ -51,7 +51,7 @@ class RunSink(Protocol):
     def evicted(self, run: GangRun, pods: int) -> None:
         """Members were made to leave."""
 
-    def held(self, queue: str, gpu_type: str, gpu_seconds: float) -> None:
+    def add_held_time(self, queue: str, gpu_type: str, gpu_seconds: float) -> None:
         """GPUs were held by a gang since this was told of it last."""
 
 
@@ -250,7 +250,7 @@ class GangLives:
         run.gpu_seconds[name] = run.gpu_seconds.get(name, 0.0) + amount * (end - begin) / DEVICE
         told_from = max(begin, self._began)
         if end > told_from:
-            self._sink.held(run.queue, name, amount * (end - told_from) / DEVICE)
+            self._sink.add_held_time(run.queue, name, amount * (end - told_from) / DEVICE)
 
     # -- what was decided ------------------------------------------------------------------------
     def decided(self, plan: Plan) -> None:

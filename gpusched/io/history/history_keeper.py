@@ -119,6 +119,6 @@ class HistoryKeeper:
         """Members were made to leave."""
         self._telemetry.gang_evicted(run.queue, pods)
 
-    def held(self, queue: str, gpu_type: str, gpu_seconds: float) -> None:
+    def add_held_time(self, queue: str, gpu_type: str, gpu_seconds: float) -> None:
         """GPUs were held by a gang since this was told of it last."""
         self._telemetry.gpus_held(queue, gpu_type, gpu_seconds)

@@ -216,11 +216,11 @@ class Pseudonyms:
             return self.pseudonym(text)
         if not isinstance(found, dict | list):
             return self.pseudonym(text)
-        return json.dumps(self._inside(found), separators=(",", ":"))
+        return json.dumps(self._rename_values(found), separators=(",", ":"))
 
-    def _inside(self, value: Any) -> Any:
+    def _rename_values(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._inside(each) for each in value]
+            return [self._rename_values(each) for each in value]
         if not isinstance(value, dict):
             return self._walk(value)
         found: dict[str, Any] = {}
@@ -230,7 +230,7 @@ class Pseudonyms:
             elif isinstance(part, dict) and name == "nodes":
                 found[name] = {self.pseudonym(key): self._walk(each) for key, each in part.items()}
             else:
-                found[name if name in _FIELDS else self.pseudonym(name)] = self._inside(part)
+                found[name if name in _FIELDS else self.pseudonym(name)] = self._rename_values(part)
         return found
 
     def _amounts(self, part: Mapping[str, Any]) -> dict[str, Any]:

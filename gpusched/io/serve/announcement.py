@@ -91,7 +91,7 @@ class ViewAnnouncement:
                 if number % _READ_EACH == 0:
                     self.leader = await self._read()
             elif url and (url != self._told or number % _READ_EACH == 0):
-                await self._tell(url)
+                await self._write_address(url)
                 self._told = url
         except (GpuschedError, ValueError) as error:
             if str(error) != self._trouble:
@@ -100,7 +100,7 @@ class ViewAnnouncement:
         else:
             self._trouble = ""
 
-    async def rest(self) -> None:
+    async def wait_for_next_look(self) -> None:
         """Wait for the next look."""
         await self._clock.sleep(_LOOK_S)
 
@@ -119,7 +119,7 @@ class ViewAnnouncement:
         found = json.loads(answer.body)
         return found if isinstance(found, dict) else None
 
-    async def _tell(self, url: str) -> None:
+    async def _write_address(self, url: str) -> None:
         lease = await self._lease()
         if announced_address(lease) == (url, socket.gethostname()):
             return

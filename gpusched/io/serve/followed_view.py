@@ -103,7 +103,7 @@ class FollowedView:
 
     # -- reading ---------------------------------------------------------------------------
     async def _read(self, client: ViewClient) -> None:
-        about = await client.about()
+        about = await client.read_about()
         frames: list[ViewFrame] = []
         if about.queues:
             frames += [QueuePut(view=each) for each in await client.queues()]
@@ -141,7 +141,7 @@ class FollowedView:
     async def _ask_about(self, client: ViewClient) -> None:
         while True:
             await self._clock.sleep(_ABOUT_S)
-            before, self.about = self.about, await client.about()
+            before, self.about = self.about, await client.read_about()
             if before != self.about:
                 self._changed()
 

@@ -136,7 +136,7 @@ class ServedView:
         while True:
             await self._announcement.beat(number, leading=self._leading(), url=self.url)
             number += 1
-            await self._announcement.rest()
+            await self._announcement.wait_for_next_look()
 
     def _head(self) -> ViewHead:
         return ViewHead(

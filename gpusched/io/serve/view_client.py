@@ -169,7 +169,7 @@ class ViewClient:
         if self._session is not None:
             await self._session.close()
 
-    async def about(self) -> AboutView:
+    async def read_about(self) -> AboutView:
         """What this server is, and what the user may see."""
         return self._decode(AboutView, await self._body("/v1", {}))
 

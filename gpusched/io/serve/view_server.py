@@ -101,7 +101,7 @@ class ViewServer:
         """All routes."""
         app = web.Application(middlewares=[self._answer_refusals])
         get = app.router.add_get
-        get("/v1", self._about)
+        get("/v1", self._answer_about)
         get("/v1/gangs", self._gangs)
         get("/v1/gangs/{namespace}/{kind}/{name}", self._gang)
         get("/v1/nodes", self._nodes)
@@ -132,7 +132,7 @@ class ViewServer:
             self._series.take(self._clock.now(), self._store.queues)
 
     # -- about -----------------------------------------------------------------------------
-    async def _about(self, request: web.Request) -> web.StreamResponse:
+    async def _answer_about(self, request: web.Request) -> web.StreamResponse:
         access = await self._access(request)
         head = self._store.head
         assert head is not None  # access was refused else

@@ -81,7 +81,7 @@ class DeviceBooks:
         results = [] if gone else _results(claim)
         for result in results:
             key = (result["driver"], result["pool"], result["device"])
-            self._held.setdefault(key, []).append(_held(name, result))
+            self._held.setdefault(key, []).append(_held_device(name, result))
             self._used.setdefault(key[:2], set()).add(key)
             self._of_claim.setdefault(name, []).append(key)
         new = Counter(self._of_claim.get(name, ())) - before
@@ -277,7 +277,7 @@ def _results(claim: Obj) -> list[Obj]:
     return [each for each in results if not each.get("adminAccess")]
 
 
-def _held(claim: str, result: Obj) -> _Held:
+def _held_device(claim: str, result: Obj) -> _Held:
     consumed = {
         name.removeprefix(f"{result['driver']}/"): amount
         for name, amount in _amounts(result.get("consumedCapacity")).items()

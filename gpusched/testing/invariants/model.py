@@ -85,18 +85,18 @@ def gpu_share(pod: Obj, gpu_memory: int | None) -> Fraction | None:
             return Fraction(parse_quantity(said["gpusched.io/gpu-fraction"], power=3), 1000)
         if "gpusched.io/gpu-memory" in said:
             wanted = parse_quantity(said["gpusched.io/gpu-memory"])
-            return _part(wanted, gpu_memory)
+            return _share_of_gpu(wanted, gpu_memory)
         notes = meta.get("annotations") or {}  # KAI's
         if "gpu-fraction" in notes:
             return Fraction(parse_quantity(notes["gpu-fraction"], power=3), 1000)
         if "gpu-memory" in notes:
-            return _part(parse_quantity(notes["gpu-memory"]) * 2**20, gpu_memory)
+            return _share_of_gpu(parse_quantity(notes["gpu-memory"]) * 2**20, gpu_memory)
     except QuantityError:
         return None
     return None
 
 
-def _part(wanted: int, gpu_memory: int | None) -> Fraction:
+def _share_of_gpu(wanted: int, gpu_memory: int | None) -> Fraction:
     """So many bytes of one GPU, rounded up to thousandths; all of it where its size is unknown."""
     return Fraction(-(-wanted * 1000 // gpu_memory), 1000) if gpu_memory else Fraction(1)
 

@@ -74,7 +74,7 @@ class OrderFollower:
                 yield QueueTermsPut(path=path, terms=self._teller.queue_terms(order, turn))
             one = _ShownTurn(turn, found[0], path, last.turn.gang if last is not None else None)
             if anew or before is None or _is_another(before, one, last, known):
-                yield self._told(order, one, last)
+                yield self._turn_told(order, one, last)
             elif number % _REST_EVERY == 0:
                 yield None
             now[turn.gang] = last = one
@@ -86,7 +86,7 @@ class OrderFollower:
             names = tuple(name_of_gang(key) for key in gone)
             yield PartsGone(turns=names, paths=tuple(unused))
 
-    def _told(self, order: WaitingOrder, one: _ShownTurn, last: _ShownTurn | None) -> TurnPut:
+    def _turn_told(self, order: WaitingOrder, one: _ShownTurn, last: _ShownTurn | None) -> TurnPut:
         before = None if last is None else (last.turn, last.gang)
         return self._teller.turn(order, (one.turn, one.gang), before, path=one.path)
 

@@ -192,7 +192,7 @@ class AntiAffinityIndex:
                 return
         self._others.append(number)
 
-    def of(self, labels: Mapping[str, str]) -> Iterator[int]:
+    def wards_of(self, labels: Mapping[str, str]) -> Iterator[int]:
         """Numbers of wards that may mean a pod with these labels, each once."""
         yield from self._others
         for key, value in labels.items():
@@ -236,7 +236,7 @@ class AntiAffinityRules:
     def rule(self, pod: Pod) -> PairRule | None:
         """What they say for a pod; pods that the same wards mean share it."""
         near = self._near.get(pod.namespace)
-        maybe = {*(near.of(pod.labels) if near else ()), *self._far.of(pod.labels)}
+        maybe = {*(near.wards_of(pod.labels) if near else ()), *self._far.wards_of(pod.labels)}
         if not maybe:
             return None
         labels = self._view.namespace_labels().get(pod.namespace, {})

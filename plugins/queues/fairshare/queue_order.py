@@ -38,7 +38,7 @@ class QueueOrder:
 
     def key(self, node: QueueNode, gang: Gang) -> Key:
         """Smaller is served first."""
-        asked, names = self._of(gang)
+        asked, names = self._requests_of(gang)
         queue = node.queue
         held = dict(self._view.staying(queue.name).items)
         after = dict(held)
@@ -70,7 +70,7 @@ class QueueOrder:
             entitled.get(resource, 0),
         )
 
-    def _of(self, gang: Gang) -> tuple[Resources, tuple[str, ...]]:
+    def _requests_of(self, gang: Gang) -> tuple[Resources, tuple[str, ...]]:
         """Requests of the gang, cached while the queues above it are asked for their keys."""
         if self._asked[0] is not gang:
             asked = self._view.minimum(gang)

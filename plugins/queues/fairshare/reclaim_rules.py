@@ -159,7 +159,12 @@ class ReclaimRules:
             return (0, 0, 0, "")
         names = self._shares.deciding(self._view.minimum(claimant))
         top, leaf = theirs[-1], theirs[0]
-        return (-self._over(top, names), len(theirs), -self._over(leaf, names), leaf)
+        return (
+            -self._largest_share(top, names),
+            len(theirs),
+            -self._largest_share(leaf, names),
+            leaf,
+        )
 
     def limits(self, claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
         """The same as ``may_go`` in amounts; None where node pools are divided, which it cannot say.
@@ -272,7 +277,7 @@ class ReclaimRules:
 
         return held
 
-    def _over(self, queue: str, names: Sequence[str]) -> int:
+    def _largest_share(self, queue: str, names: Sequence[str]) -> int:
         """Its largest share of the resources that decide."""
         held = self._view.staying(queue)
         return saturation(self._shares.entitlement(queue), {name: held.get(name) for name in names})
@@ -287,7 +292,7 @@ class ReclaimRules:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
                 return lasting
-        after = self._after(proposal)
+        after = self._held_after(proposal)
         left: dict[str, Resources] = {}
 
         def held(queue: str) -> Resources:
@@ -437,12 +442,14 @@ class ReclaimRules:
                     continue
                 for name in sorted(asked_for & (touched[sibling] | asked)):
                     mine = after(level).get(name) + proposal.requests.get(name)
-                    if self._above(level, mine, sibling, after(sibling).get(name), name):
+                    if self._is_further_above(level, mine, sibling, after(sibling).get(name), name):
                         due = self._shares.fair(level, name)
                         return claimant_more_saturated(level, sibling, name, mine=mine, due=due)
         return ALLOW
 
-    def _above(self, level: str, mine: int, sibling: str, theirs: int, name: str) -> bool:
+    def _is_further_above(
+        self, level: str, mine: int, sibling: str, theirs: int, name: str
+    ) -> bool:
         """Whether level is over its share, and more so than the sibling is. Exact."""
         due, their_due = self._shares.fair(level, name), self._shares.fair(sibling, name)
         if mine <= due or not their_due:
@@ -493,7 +500,7 @@ class ReclaimRules:
         node = self._view.queue(level)
         return node.guarantee if node is not None else NOTHING
 
-    def _after(self, proposal: Proposal) -> Held:
+    def _held_after(self, proposal: Proposal) -> Held:
         gone: dict[str, Resources] = {}
         for chunk in proposal.chunks:
             for name in self._path(chunk.victim):
