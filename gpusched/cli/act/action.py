@@ -181,7 +181,7 @@ def run_action(arguments: argparse.Namespace, act: Act) -> int:
                 print(f"gpusched: {error}", file=sys.stderr)
                 continue
             items.append(done.item)
-            _tell(found, done, arguments)
+            _print_done(found, done, arguments)
         return items, faults
 
     items, faults = with_cluster(choice, act_on_all)
@@ -198,7 +198,7 @@ def _status(error: GpuschedError) -> int:
     return _DONE_IN_PART if answered else error.exit_status
 
 
-def _tell(found: NamedObject, done: Done, arguments: argparse.Namespace) -> None:
+def _print_done(found: NamedObject, done: Done, arguments: argparse.Namespace) -> None:
     for note in done.notes:
         print(f"gpusched: {note}", file=sys.stderr)
     if arguments.output == "name":

@@ -97,11 +97,11 @@ def run(arguments: argparse.Namespace) -> int:
     }
     with open_output(file, compressed=True) as out:
         write_archive(out, collector.parts, collector.missing, now=clock.now(), about=about)
-    _tell(collector, file)
+    _print_summary(collector, file)
     return 0
 
 
-def _tell(collector: BundleCollector, file: str | None) -> None:
+def _print_summary(collector: BundleCollector, file: str | None) -> None:
     size = sum(len(part.body) for part in collector.parts)
     where = f", written to {file}" if file else ""
     _say(

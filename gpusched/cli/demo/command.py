@@ -137,13 +137,13 @@ async def _lines(console: Console, play: DemoPlay) -> None:
     before, told = ClusterScene(at_s=0.0), 0
     try:
         while True:
-            before, told = _tell(play, before, told)
+            before, told = _print_news(play, before, told)
             await asyncio.sleep(_FRAME_S)  # noqa: TID251 - a terminal lives in real time
     finally:
-        _tell(play, before, told)
+        _print_news(play, before, told)
 
 
-def _tell(play: DemoPlay, before: ClusterScene, told: int) -> tuple[ClusterScene, int]:
+def _print_news(play: DemoPlay, before: ClusterScene, told: int) -> tuple[ClusterScene, int]:
     """Print what happened since; the new moment, and how many of the user's acts are told."""
     now = play.witness.scene()
     for line in [f"{now.at_s:5.1f} s  {act}" for act in play.applied[told:]] + news(before, now):

@@ -207,7 +207,7 @@ def _when(value: Any, path: Path) -> FaultSchedule:
         elif key in {"from", "until"}:
             read["since" if key == "from" else key] = _number(item, at, 0, 1e9)
         else:
-            read[key] = _whole(item, at, 1, 10**9)
+            read[key] = _checked_integer(item, at, 1, 10**9)
     when = FaultSchedule(**read)
     if when.until <= when.since:
         raise FaultRuleError((*path, "until"), f"must be above from, which is {when.since:g}")
@@ -248,19 +248,21 @@ def _status(type_: FaultType, table: dict[str, Any], path: Path) -> FaultEffect:
     return FaultEffect(
         type=type_,
         code=code,
-        retry_after_s=_whole(table.get("retryAfter", 0), (*path, "retryAfter"), 0, 3600),
+        retry_after_s=_checked_integer(table.get("retryAfter", 0), (*path, "retryAfter"), 0, 3600),
         message=_text(table.get("message", "a fault rule says so"), (*path, "message")),
     )
 
 
-def _lost(type_: FaultType, table: dict[str, Any], path: Path) -> FaultEffect:
+def _lost_answer(type_: FaultType, table: dict[str, Any], path: Path) -> FaultEffect:
     return FaultEffect(type=type_, applied=_flag(table.get("applied", False), (*path, "applied")))
 
 
 def _cut_watch(type_: FaultType, table: dict[str, Any], path: Path) -> FaultEffect:
     return FaultEffect(
         type=type_,
-        after_events=_whole(table.get("afterEvents", 0), (*path, "afterEvents"), 0, 10**9),
+        after_events=_checked_integer(
+            table.get("afterEvents", 0), (*path, "afterEvents"), 0, 10**9
+        ),
         clean=_flag(table.get("clean", False), (*path, "clean")),
     )
 
@@ -269,7 +271,7 @@ def _lag(type_: FaultType, table: dict[str, Any], path: Path) -> FaultEffect:
     if ("seconds" in table) == ("versions" in table):
         raise FaultRuleError(path, "needs either seconds or versions")
     if "versions" in table:
-        versions = _whole(table["versions"], (*path, "versions"), 1, 10**6)
+        versions = _checked_integer(table["versions"], (*path, "versions"), 1, 10**6)
         return FaultEffect(type=type_, versions=versions)
     seconds = _number(table["seconds"], (*path, "seconds"), 0, FAULT_DELAY_MAX_S)
     return FaultEffect(type=type_, seconds=(seconds, seconds))
@@ -280,14 +282,16 @@ def _expired(type_: FaultType, _table: dict[str, Any], _path: Path) -> FaultEffe
 
 
 def _truncate(type_: FaultType, table: dict[str, Any], path: Path) -> FaultEffect:
-    return FaultEffect(type=type_, bytes=_whole(table.get("bytes", 1), (*path, "bytes"), 0, 2**30))
+    return FaultEffect(
+        type=type_, bytes=_checked_integer(table.get("bytes", 1), (*path, "bytes"), 0, 2**30)
+    )
 
 
 _Read = Callable[[FaultType, dict[str, Any], Path], FaultEffect]
 _FAULTS: Final[Mapping[str, tuple[Sequence[str], _Read]]] = {
     "delay": (("seconds",), _delay),
     "status": (("code", "retryAfter", "message"), _status),
-    "lost": (("applied",), _lost),
+    "lost": (("applied",), _lost_answer),
     "drop": (("afterEvents", "clean"), _cut_watch),
     "stall": (("afterEvents",), _cut_watch),
     "lag": (("seconds", "versions"), _lag),
@@ -339,7 +343,7 @@ def _number(value: Any, path: Path, low: float, high: float) -> float:
     return float(value)
 
 
-def _whole(value: Any, path: Path, low: int, high: int) -> int:
+def _checked_integer(value: Any, path: Path, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise FaultRuleError(
             path, f"must be a whole number from {low} to {high}, not {value!r}"[:200]

@@ -52,12 +52,12 @@ def refuse_unsupported(storage: str, obj: Obj, old: Obj | None = None) -> None:
     """Raise StatusError 501 for the first unsupported field that a write brings in."""
     for path, feature in FIELDS.get(storage, {}).items():
         keys = path.split(".")
-        value = _at(obj, keys)
-        if value is not None and (old is None or _at(old, keys) != value):
+        value = _value_at_keys(obj, keys)
+        if value is not None and (old is None or _value_at_keys(old, keys) != value):
             raise status.not_implemented(feature, field=path)
 
 
-def _at(value: Any, keys: list[str]) -> Any:
+def _value_at_keys(value: Any, keys: list[str]) -> Any:
     for key in keys:
         if not isinstance(value, dict):
             return None

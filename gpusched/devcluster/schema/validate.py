@@ -110,7 +110,7 @@ def validate_builtin(value: Json, node: SchemaNode) -> list[FieldError]:
         child = node.child(key)
         if child is not None and key not in {"metadata", "status"}:
             _builtin(inner, child, (key,), errors=errors)
-    absent = [required(key) for key in node.required if not _given(value, node, key)]
+    absent = [required(key) for key in node.required if not _is_given(value, node, key)]
     return [*absent, *errors]
 
 
@@ -125,7 +125,7 @@ def _written(place: Place) -> str:
     return path
 
 
-def _given(value: Doc, node: SchemaNode, key: str) -> bool:
+def _is_given(value: Doc, node: SchemaNode, key: str) -> bool:
     """Whether a required field is there; numbers and switches count as given."""
     if value.get(key) is not None and value[key] not in ("", []):
         return True
@@ -145,7 +145,7 @@ def _builtin(value: Json, node: SchemaNode, place: Place, *, errors: list[FieldE
         errors += [
             required(_written((*place, key)))
             for key in node.required
-            if not _given(value, node, key)
+            if not _is_given(value, node, key)
         ]
         for key, inner in value.items():
             child = node.child(key)
@@ -216,7 +216,7 @@ def _string(value: str, node: SchemaNode, path: str) -> Iterator[FieldError]:
         )
 
 
-def _shown(number: float) -> str:
+def _number_text(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
@@ -224,15 +224,15 @@ def _number(value: float, node: SchemaNode, path: str) -> Iterator[FieldError]:
     low, high = node.minimum, node.maximum
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         words = "greater than" if node.exclusive_minimum else "greater than or equal to"
-        yield invalid(_field(path), value, f"{path} in body should be {words} {_shown(low)}")
+        yield invalid(_field(path), value, f"{path} in body should be {words} {_number_text(low)}")
     if high is not None and (value > high or (node.exclusive_maximum and value == high)):
         words = "less than" if node.exclusive_maximum else "less than or equal to"
-        yield invalid(_field(path), value, f"{path} in body should be {words} {_shown(high)}")
+        yield invalid(_field(path), value, f"{path} in body should be {words} {_number_text(high)}")
     if node.multiple_of is not None and value % node.multiple_of != 0:
         yield invalid(
             _field(path),
             value,
-            f"{path} in body should be a multiple of {_shown(node.multiple_of)}",
+            f"{path} in body should be a multiple of {_number_text(node.multiple_of)}",
         )
 
 

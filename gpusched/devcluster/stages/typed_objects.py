@@ -72,20 +72,20 @@ def omitted_fields(path: Path, key: str, value: Any) -> bool:
 def template_data(obj: Obj) -> Obj:
     """An object as its templates see it: numbers as texts, what Go leaves out left out."""
     typed = is_typed(obj.get("apiVersion", ""), obj.get("kind", ""))
-    seen: Obj = _seen(obj, (), typed)
+    seen: Obj = _template_value(obj, (), typed)
     return seen
 
 
-def _seen(value: Any, path: Path, typed: bool) -> Any:
+def _template_value(value: Any, path: Path, typed: bool) -> Any:
     kind = type(value)
     if kind is dict:
         return {
-            key: item if type(item) is str else _seen(item, (*path, key), typed)
+            key: item if type(item) is str else _template_value(item, (*path, key), typed)
             for key, item in value.items()
             if not (typed and omitted_fields(path, key, item))
         }
     if kind is list:
-        return [_seen(item, path, typed) for item in value]
+        return [_template_value(item, path, typed) for item in value]
     if kind is int or kind is float:
         return TypedNumber(value)
     return value

@@ -227,7 +227,7 @@ def _minimum(evidence: GangObjects) -> int:
         return max(least, _fewest_of_sub_groups(spec) if evidence.kind == "PodGroup" else 0)
     given: Any = 1
     if evidence.kind == "PodGroup":
-        given = max(_whole(spec.get("minMember"), 1), _fewest_of_sub_groups(spec))
+        given = max(_int_or(spec.get("minMember"), 1), _fewest_of_sub_groups(spec))
     elif evidence.kind == "Job":
         annotations = _mapping(evidence.owner, "metadata", "annotations")
         text = printable_line(annotations.get("gpusched.io/min-member"))
@@ -236,17 +236,17 @@ def _minimum(evidence: GangObjects) -> int:
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
         gang = spec.get("completionMode") == "Indexed" or parallel == completions
         given = parallel if gang else 1
-    return _whole(given, 1)
+    return _int_or(given, 1)
 
 
-def _whole(value: Any, otherwise: int) -> int:
+def _int_or(value: Any, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
 def _top_sub_groups(spec: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """How many of a PodGroup's sub-groups must be complete, and those that are in no other one."""
     top = [part for part in _objects(spec, "subGroups") if not part.get("parent")]
-    return min(len(top), _whole(spec.get("minSubGroups"), len(top))), top
+    return min(len(top), _int_or(spec.get("minSubGroups"), len(top))), top
 
 
 def _fewest_of_sub_groups(spec: dict[str, Any]) -> int:
@@ -254,7 +254,7 @@ def _fewest_of_sub_groups(spec: dict[str, Any]) -> int:
     need, top = _top_sub_groups(spec)
     if len(top) != len(_objects(spec, "subGroups")):
         return 0
-    return sum(sorted(_whole(part.get("minMember"), 1) for part in top)[:need])
+    return sum(sorted(_int_or(part.get("minMember"), 1) for part in top)[:need])
 
 
 def _parts(evidence: GangObjects) -> list[str]:
@@ -266,13 +266,13 @@ def _parts(evidence: GangObjects) -> list[str]:
         holders = {part.get("parent") for part in _objects(spec, "subGroups")}
         named = [
             printable_line(part.get("name"))
-            + ("" if part.get("name") in holders else f" with {_whole(part.get('minMember'), 1)}")
+            + ("" if part.get("name") in holders else f" with {_int_or(part.get('minMember'), 1)}")
             for part in top[:_SUB_GROUPS_NAMED]
         ]
         more = ["and others"] if len(top) > _SUB_GROUPS_NAMED else []
         found.append(f"{need} of its {len(top)} sub-groups complete: {', '.join(named + more)}")
     found += [
-        f"{_whole(least, 1)} of role {printable_line(role)} among them"
+        f"{_int_or(least, 1)} of role {printable_line(role)} among them"
         for role, least in sorted(_mapping(spec, "minTaskMember").items())
     ]
     return found

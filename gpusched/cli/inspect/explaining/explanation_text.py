@@ -39,7 +39,7 @@ def render_explanation(story: dict[str, Any]) -> str:
             )
         )
     facts += [("place", place) for place in describe_places(story["gangs"])]
-    facts += [("held", held) for held in _held(story["promised"])]
+    facts += [("held", held) for held in _promised_lines(story["promised"])]
     facts += [("on", place) for place in name_places(story["gangs"])]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
     reasons = [*_reasons(story), *filter(None, (story["refusedPods"],))]
@@ -160,7 +160,7 @@ def name_places(gangs: Sequence[dict[str, Any]]) -> list[str]:
     return [*lines, f"and {more} more nodes"] if more > 0 else lines
 
 
-def _held(promised: Sequence[dict[str, str]]) -> list[str]:
+def _promised_lines(promised: Sequence[dict[str, str]]) -> list[str]:
     if not promised:
         return []
     nodes = sorted({each["node"] for each in promised})

@@ -104,7 +104,7 @@ def print_history(arguments: argparse.Namespace) -> int:
         NoHistory: the daemon shows none.
     """
     now = SystemClock().now()
-    query, most = _query(arguments, now), _most(arguments)
+    query, most = _query(arguments, now), _run_limit(arguments)
     if arguments.sort_by is not None and arguments.sort_by not in SORT_KEYS:
         raise UsageError(f"history is sorted by {', '.join(SORT_KEYS)}, not by {arguments.sort_by}")
     if arguments.file:
@@ -126,7 +126,7 @@ def print_history(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _most(arguments: argparse.Namespace) -> int:
+def _run_limit(arguments: argparse.Namespace) -> int:
     """How many runs are shown; 0 for all."""
     if arguments.limit is None:
         return _SHOWN

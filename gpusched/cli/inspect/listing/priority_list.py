@@ -56,7 +56,7 @@ async def read_order(
             owned = await client.gangs(namespace=namespace)
     except NoView as error:
         raise NoView(f"the order of gangs is known to the daemon alone: {error}") from error
-    return _only(found, about, owned, namespace)
+    return _select_priorities(found, about, owned, namespace)
 
 
 def kind_and_name(words: Sequence[str]) -> tuple[str, str] | None:
@@ -128,8 +128,8 @@ def order_sentences(gang: PriorityView) -> list[str]:
     order, name = gang.order, f"{gang.gang_kind} {gang.metadata.namespace}/{gang.metadata.name}"
     lines = [clean_cell(f"{name} {order.message}.")]
     if order.position:
-        place = f"It is {_of(order.position, order.total)} of all that wait in line"
-        inside = f"{_of(order.queue_position, order.queue_total)} of queue {gang.queue}"
+        place = f"It is {_position_text(order.position, order.total)} of all that wait in line"
+        inside = f"{_position_text(order.queue_position, order.queue_total)} of queue {gang.queue}"
         lines = [clean_cell(f"{name} {order.message}."), clean_cell(f"{place}, {inside}.")]
     lines += [
         clean_cell(f"  {number}. {term.policy}: {term.message}")
@@ -145,7 +145,7 @@ def with_keys(
     return [each for each in found if _key(each) in keys]
 
 
-def _only(
+def _select_priorities(
     found: Sequence[PriorityView],
     about: tuple[str, str],
     gangs: Sequence[GangView],
@@ -179,7 +179,7 @@ def _key(gang: PriorityView) -> tuple[str, str, str]:
     return gang.metadata.namespace, gang.gang_kind, gang.metadata.name
 
 
-def _of(position: int, total: int) -> str:
+def _position_text(position: int, total: int) -> str:
     return f"{position} of {total}" if total else f"number {position}"
 
 

@@ -152,7 +152,7 @@ def gang_frames(found: ApiObjects, selector: Selector = EVERYTHING) -> Iterator[
     types = {each.name: gpu_type_of(each.labels, gpu_resources()) for each in nodes}
     for gang in found.gangs:
         if any(selector.matches(each) for each in _labels(gang, found)):
-            told = _told(gang, found)
+            told = _last_told(gang, found)
             view = gang_view(gang, told, gpu_type_of_node=lambda name: types.get(name, ""))
             yield GangPut(view=view, members=member_views(gang))
     for pod in found.unread:
@@ -214,14 +214,14 @@ def _labels_of_object(item: Json | None) -> Mapping[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _told(gang: Gang, found: ApiObjects) -> ToldGang:
+def _last_told(gang: Gang, found: ApiObjects) -> ToldGang:
     """What a daemon wrote last: on the group, else on the pods that wait."""
     group = found.told.get(gang.key)
     reason, message = next(_reasons(gang, group, found.pods), ("", ""))
     return ToldGang(
         reason=reason,
         message=message,
-        position=_whole(value_at(group, "status", "queuePosition")),
+        position=_int_or_zero(value_at(group, "status", "queuePosition")),
         estimated_start=_seconds(value_at(group, "status", "estimatedStartTime")),
     )
 
@@ -253,7 +253,7 @@ def _queue_view(item: Json) -> QueueView:
         ),
         parent=str(value_at(item, "spec", "parent") or ""),
         state=str(value_at(item, "status", "state") or _NEVER_TOLD),
-        weight=_whole(value_at(item, "spec", "weight")),
+        weight=_int_or_zero(value_at(item, "spec", "weight")),
         ordering=str(value_at(item, "spec", "ordering") or ""),
         gpus=QueueGpus(
             allocated=_gpus(item, "status", "allocated") or "0",
@@ -263,9 +263,9 @@ def _queue_view(item: Json) -> QueueView:
             deserved=_gpus(item, "spec", "deserved"),
             limit=_gpus(item, "spec", "capability"),
         ),
-        pending=_whole(value_at(item, "status", "pending")),
-        inqueue=_whole(value_at(item, "status", "inqueue")),
-        running=_whole(value_at(item, "status", "running")),
+        pending=_int_or_zero(value_at(item, "status", "pending")),
+        inqueue=_int_or_zero(value_at(item, "status", "inqueue")),
+        running=_int_or_zero(value_at(item, "status", "running")),
         ready=ready.get("status") != "False",
         message=str(ready.get("message") or "") if ready.get("status") == "False" else "",
         created=str(value_at(item, "metadata", "creationTimestamp") or ""),
@@ -307,7 +307,7 @@ def _gpus(item: Json, *path: str) -> str:
     return format_quantity(amount, resource=names[0]) if named else ""
 
 
-def _whole(value: object) -> int:
+def _int_or_zero(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.kubeconfig is not None:
             raise UsageError("--snapshot and --kubeconfig exclude each other")
         recorded = cluster_from_snapshot(read_snapshot(arguments.snapshot), schedulers)
-        return _tell(recorded, find_violations(recorded), arguments)
+        return _print_findings(recorded, find_violations(recorded), arguments)
     namespace, _, name = arguments.lease.partition("/")
     lease = (
         cluster_reader.checked_object_name(namespace, what="namespace"),
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
     seen, found = cluster_reader.with_cluster(connection_choice(arguments), look)
-    return _tell(seen, found, arguments)
+    return _print_findings(seen, found, arguments)
 
 
 async def audit_twice(
@@ -252,7 +252,9 @@ def cluster_from_snapshot(snapshot: SnapshotFile, schedulers: tuple[str, ...]) -
 
 
 # -- telling -------------------------------------------------------------------------------
-def _tell(seen: AuditedCluster, found: list[Finding], arguments: argparse.Namespace) -> int:
+def _print_findings(
+    seen: AuditedCluster, found: list[Finding], arguments: argparse.Namespace
+) -> int:
     remarks = notes(seen)
     if arguments.output == "json":
         print_json(

@@ -100,7 +100,7 @@ def _what_happens(record: RunRecord, top: int) -> Iterator[str]:
     )
     started.sort(key=lambda job: (job.started or 0.0, job.key))
     yield from _listed("starts", [[job.key, f"after {_wait(job.started)}"] for job in started], top)
-    yield from _listed("waits", [[job.key, _why(job)] for job in waiting], top)
+    yield from _listed("waits", [[job.key, _last_reason(job)] for job in waiting], top)
     yield from _listed(
         "evicted", [[key, f"{count} pods, {why}"] for (key, why), count in evicted.items()], top
     )
@@ -113,7 +113,7 @@ def _listed(word: str, rows: list[list[str]], top: int) -> Iterator[str]:
             yield f"  {word}  and {len(rows) - top:,} more"
 
 
-def _why(job: JobLife) -> str:
+def _last_reason(job: JobLife) -> str:
     last = next((each for each in reversed(job.reasons) if each.reason), None)
     return f"{last.reason}: {last.sentence}" if last is not None else "nobody has told why yet"
 

@@ -118,11 +118,11 @@ def server_filled(storage: str, body: Doc, *, has_status: bool) -> tuple[Path, .
     """Fields of a new object that are the server's own, given what the client sent."""
     own = SERVER_FILLED.get(storage, ())
     if own:
-        own = tuple(path for path in own if _at(body, path) is None)
+        own = tuple(path for path in own if _value_at_path(body, path) is None)
     return (_STATUS, *own) if has_status else own
 
 
-def _at(value: Json, path: Path) -> Json:
+def _value_at_path(value: Json, path: Path) -> Json:
     for element in path:
         value = value.get(element[2:]) if isinstance(value, dict) else None
     return value

@@ -78,7 +78,7 @@ def _apply(doc: Json, op: Json) -> Json:
         case "test":
             return _test(doc, path, op.get("value"))
         case other:
-            raise PatchError("malformed", f"a JSON patch knows no operation {_shown(other)}")
+            raise PatchError("malformed", f"a JSON patch knows no operation {_json_text(other)}")
 
 
 def _test(doc: Json, path: Sequence[str], expected: Json) -> Json:
@@ -94,7 +94,7 @@ def _test(doc: Json, path: Sequence[str], expected: Json) -> Json:
     return doc
 
 
-def _shown(value: Json) -> str:
+def _json_text(value: Json) -> str:
     return msgspec.json.encode(value).decode()
 
 

@@ -227,13 +227,13 @@ def track_update(
     me = ManagerId(manager, "Update", api_version, subresource)
     mine = managers.pop(me, OwnedFields(frozenset()))
     lost = written | gone
-    managers = {key: _left(owned, lost) for key, owned in managers.items()}
+    managers = {key: _remaining_fields(owned, lost) for key, owned in managers.items()}
     fields = (mine.fields - gone) | written
     managers[me] = OwnedFields(fields, now if written else mine.time, api_version)
     return with_managers(new, _capped(managers))
 
 
-def _left(owned: OwnedFields, lost: frozenset[Path] | set[Path]) -> OwnedFields:
+def _remaining_fields(owned: OwnedFields, lost: frozenset[Path] | set[Path]) -> OwnedFields:
     if owned.fields.isdisjoint(lost):
         return owned
     return owned.with_fields(owned.fields - lost)

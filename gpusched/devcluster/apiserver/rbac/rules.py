@@ -74,11 +74,11 @@ def account_of(user_name: str) -> tuple[str, str] | None:
 
 def rule_allows(rule: Obj, ask: AccessRequest) -> bool:
     """Tell whether one rule of a role covers what is asked for."""
-    if not _has(rule.get("verbs"), ask.verb):
+    if not _rule_lists(rule.get("verbs"), ask.verb):
         return False
     if ask.path:
         return any(_path_fits(p, ask.path) for p in rule.get("nonResourceURLs") or ())
-    if not _has(rule.get("apiGroups"), ask.group):
+    if not _rule_lists(rule.get("apiGroups"), ask.group):
         return False
     if not _resource_fits(rule.get("resources") or (), ask.resource):
         return False
@@ -100,7 +100,7 @@ def is_subject(subject: Obj, user: User, binding_namespace: str) -> bool:
     return False
 
 
-def _has(listed: Any, wanted: str) -> bool:
+def _rule_lists(listed: Any, wanted: str) -> bool:
     return bool(listed) and (wanted in listed or _ANY in listed)
 
 

@@ -89,7 +89,7 @@ def proportional_sizes(deployment: Obj, sets: list[Obj]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     spread = 0
     for one in ordered:
-        part = _part(deployment, one, change - spread) if change else 0
+        part = _part_of_change(deployment, one, change - spread) if change else 0
         sizes[one["metadata"]["name"]] = wanted_replicas(one) + part
         spread += part
     if ordered and change:
@@ -98,7 +98,7 @@ def proportional_sizes(deployment: Obj, sets: list[Obj]) -> dict[str, int]:
     return sizes
 
 
-def _part(deployment: Obj, one: Obj, left: int) -> int:
+def _part_of_change(deployment: Obj, one: Obj, left: int) -> int:
     """A set's part of a change, of which ``left`` is still to be spread."""
     size = wanted_replicas(one)
     if not size or not left:

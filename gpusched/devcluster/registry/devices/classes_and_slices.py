@@ -69,13 +69,13 @@ class ResourceSliceStrategy(Strategy):
         now, was = new.get("spec") or {}, old.get("spec") or {}
         errors = list(_slice_errors(now))
         for path in (("pool", "name"), ("driver",), ("nodeName",)):
-            value = _at(now, path)
-            if value != _at(was, path):
+            value = _value_at_path(now, path)
+            if value != _value_at_path(was, path):
                 errors.append(invalid(f"spec.{'.'.join(path)}", value, "field is immutable"))
         return errors
 
 
-def _at(spec: Obj, path: tuple[str, ...]) -> Any:
+def _value_at_path(spec: Obj, path: tuple[str, ...]) -> Any:
     value: Any = spec
     for key in path:
         value = (value or {}).get(key)

@@ -127,8 +127,8 @@ def _union_errors(
 ) -> Iterator[FieldError]:
     if not struct.union:
         return
-    given = [name for name in struct.union if _given(new.get(name))]
-    before = [name for name in struct.union if _given((old or {}).get(name))]
+    given = [name for name in struct.union if _is_given(new.get(name))]
+    before = [name for name in struct.union if _is_given((old or {}).get(name))]
     if write.update and old is not None and given == before:
         return
     names = ", ".join(f"`{name}`" for name in struct.union)
@@ -138,7 +138,7 @@ def _union_errors(
         yield invalid(at, f"{{{', '.join(given)}}}", f"must specify exactly one of: {names}")
 
 
-def _given(value: Any) -> bool:
+def _is_given(value: Any) -> bool:
     return value is not None and value != []
 
 

@@ -72,7 +72,7 @@ class RoleBindingStrategy(Strategy):
     def default(self, obj: Obj) -> None:
         """Fill in the API groups of the role and of users and groups."""
         if isinstance(ref := obj.get("roleRef"), dict):
-            obj["roleRef"] = {"apiGroup": ref.get("apiGroup") or _GROUP, **_rest(ref)}
+            obj["roleRef"] = {"apiGroup": ref.get("apiGroup") or _GROUP, **_without_api_group(ref)}
         if obj.get("subjects"):
             obj["subjects"] = [_defaulted(subject) for subject in obj["subjects"]]
 
@@ -124,7 +124,7 @@ class RoleBindingStrategy(Strategy):
         return errors
 
 
-def _rest(ref: Obj) -> Obj:
+def _without_api_group(ref: Obj) -> Obj:
     return {key: value for key, value in ref.items() if key != "apiGroup"}
 
 

@@ -73,7 +73,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _less(a: Any, b: Any) -> bool:
+def _is_less(a: Any, b: Any) -> bool:
     numbers = isinstance(a, (int, float)) and isinstance(b, (int, float))
     if isinstance(a, bool) or not (numbers or (isinstance(a, str) and isinstance(b, str))):
         raise TemplateError(f"lt: {a!r} and {b!r} have no order")
@@ -98,12 +98,12 @@ def _slice(value: Any, *bounds: int) -> Any:
 
 _OWN: Final[dict[str, Callable[..., Any]]] = {
     "eq": _equal,
-    "ge": lambda a, b: not _less(a, b),
-    "gt": lambda a, b: _less(b, a),
+    "ge": lambda a, b: not _is_less(a, b),
+    "gt": lambda a, b: _is_less(b, a),
     "index": _index,
-    "le": lambda a, b: not _less(b, a),
+    "le": lambda a, b: not _is_less(b, a),
     "len": _length,
-    "lt": _less,
+    "lt": _is_less,
     "ne": lambda a, b: not _same(a, b),
     "not": lambda a: not is_true(a),
     "print": printing.print_all,

@@ -30,7 +30,7 @@ def _on_their_way(script: ChaosScript, rng: random.Random) -> ChaosScript:
     at, gpus = rng.uniform(15, 90), _gpus(script)
     first, second = _gangs(script, rng, count=1, gpus=max(1, gpus // 2), priority="high")
     delay = {"type": "delay", "seconds": [round(rng.uniform(1.0, 3.0), 3), 4.5]}
-    return _more(
+    return _with_steps(
         script,
         _node(script, at - 1.0),
         _step(at - 1.0, "fault", resource="pods/binding", fault=delay, **{"for": 20.0}),
@@ -49,7 +49,7 @@ def _slow_to_leave(script: ChaosScript, rng: random.Random) -> ChaosScript:
     first["stops"], second["priority"] = rng.randint(30, 45), "high"
     when: dict[str, Any] = {"on": "eviction", "nth": 1} if rng.random() < 0.3 else {}
     killed = at + 5.0 if when else at + 5.0 + rng.uniform(0.5, 4.0)
-    return _more(
+    return _with_steps(
         script,
         _node(script, at - 0.2, gpus=gpus),
         _step(at, "gang", **first),
@@ -72,7 +72,7 @@ def _lost_for_good(script: ChaosScript, rng: random.Random) -> ChaosScript:
     first, second = _gangs(script, rng, count=2, gpus=gpus, priority="high")
     first["preemptible"] = False
     second["min"], second["roles"] = 1, [{**second["roles"][0], "count": 1}]
-    more = _more(
+    more = _with_steps(
         script,
         _node(script, at - 0.2, gpus=2 * gpus),
         _step(at, "gang", **first),
@@ -131,6 +131,6 @@ def _step(at: float, do: str, **args: Any) -> ScriptStep:
     return ScriptStep(at=round(at, 3), do=do, args=rounded)
 
 
-def _more(script: ChaosScript, *steps: ScriptStep) -> ChaosScript:
+def _with_steps(script: ChaosScript, *steps: ScriptStep) -> ChaosScript:
     ordered = sorted((*script.steps, *steps), key=lambda step: step.at)
     return attrs.evolve(script, steps=tuple(ordered))

@@ -114,7 +114,8 @@ def group(args: Mapping[str, Any]) -> Obj:
     subs = [role for role in args["roles"] if role.get("sub")]
     if subs:
         spec["subGroups"] = [
-            {"name": role["name"], "minMember": role["count"], **_part(role)} for role in subs
+            {"name": role["name"], "minMember": role["count"], **_role_topology(role)}
+            for role in subs
         ]
     elif args.get("tasks"):
         spec["minTaskMember"] = {role["name"]: role["count"] for role in args["roles"]}
@@ -128,7 +129,7 @@ def group(args: Mapping[str, Any]) -> Obj:
     }
 
 
-def _part(role: Mapping[str, Any]) -> Obj:
+def _role_topology(role: Mapping[str, Any]) -> Obj:
     return {"topology": {"required": role["sub"]}} if role["sub"] is not True else {}
 
 

@@ -85,7 +85,7 @@ def compared_page(runs: Sequence[RunReport], *, title: str, files: Sequence[str]
 
 def _head(runs: Sequence[RunReport], heading: str) -> str:
     items = "".join(
-        f'<li><i class="sw l{turn} d{turn}"></i><b>{escape_html(one.record.name)}</b> {escape_html(_about(one))}</li>'
+        f'<li><i class="sw l{turn} d{turn}"></i><b>{escape_html(one.record.name)}</b> {escape_html(_run_summary(one))}</li>'
         for turn, one in enumerate(runs)
     )
     taught = dict.fromkeys(one.teaches for one in runs if one.teaches)
@@ -93,7 +93,7 @@ def _head(runs: Sequence[RunReport], heading: str) -> str:
     return f'<h1>{escape_html(heading)}</h1>{teaches}<ul class="runs">{items}</ul>'
 
 
-def _about(one: RunReport) -> str:
+def _run_summary(one: RunReport) -> str:
     record = one.record
     parts = [one.config if one.config != record.name else "", f"seed {record.seed}",
              f"{duration_text(record.seconds)} simulated", f"{len(record.jobs):,} jobs"]  # fmt: skip

@@ -113,7 +113,7 @@ def _key(key: LegendEntry) -> str:
 
 def _plot(panel: Plot, wide: int, top: int) -> str:
     """The drawing in its box with axes and labels."""
-    left = _left(panel)
+    left = _left_margin(panel)
     across, tall = wide - left - 6, panel.tall
     net, texts = [], []
     for share, label in panel.y_ticks:
@@ -158,6 +158,6 @@ def _marks(panel: Plot, box: tuple[int, int, int]) -> str:
     return "".join(parts)
 
 
-def _left(panel: Plot) -> int:
+def _left_margin(panel: Plot) -> int:
     longest = max((len(label) for _, label in panel.y_ticks), default=0)
     return min(_LEFT_MAX, max(_LEFT if not panel.rows_down else 0, round(longest * _LETTER) + 14))

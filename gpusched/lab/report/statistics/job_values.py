@@ -42,19 +42,19 @@ def _admission(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> floa
     return None if job.started is not None else _wait(job, pods, record)
 
 
-def _made(pods: Sequence[PodLife]) -> float | None:
+def _first_pod_created(pods: Sequence[PodLife]) -> float | None:
     return min((pod.created for pod in pods), default=None)
 
 
-def _held(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> float:
+def _held_back_seconds(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> float:
     """Created, first pod made: a Job that its queue holds back has none until it is let go."""
-    first = _made(pods)
+    first = _first_pod_created(pods)
     return (job_end(job, record) if first is None else first) - job.created
 
 
 def _latency(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> float | None:
     """First pod made, enough pods bound; none of a job that never had a pod."""
-    first = _made(pods)
+    first = _first_pod_created(pods)
     return None if first is None else job.created + _wait(job, pods, record) - first
 
 
@@ -86,7 +86,7 @@ def _completion(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> flo
 
 def _service(job: JobLife, pods: Sequence[PodLife], record: RunRecord) -> float | None:
     """First pod made, ended; none of a job that never had a pod, and of Deployments."""
-    first = _made(pods)
+    first = _first_pod_created(pods)
     return None if first is None or job.kind == "Deployment" else job_end(job, record) - first
 
 
@@ -135,7 +135,7 @@ def longest_partial_wait(job: JobLife, pods: Sequence[PodLife], record: RunRecor
 VALUES: Final[Mapping[str, Value]] = {
     "wait": _wait,
     "admission": _admission,
-    "held": _held,
+    "held": _held_back_seconds,
     "latency": _latency,
     "dispatch": _dispatch,
     "startup": _startup,

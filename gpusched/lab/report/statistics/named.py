@@ -185,16 +185,16 @@ def _median(amounts: Sequence[float]) -> float | None:
     return ordered[half] if len(amounts) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def _at(percent: float) -> Callable[[Sequence[float]], float | None]:
+def _percentile_of(percent: float) -> Callable[[Sequence[float]], float | None]:
     return lambda amounts: percentile(amounts, percent)
 
 
 FUNCTIONS: Final[Mapping[str, Callable[[Sequence[float]], float | None]]] = {
     "mean": _mean,
     "median": _median,
-    "p90": _at(90),
-    "p95": _at(95),
-    "p99": _at(99),
+    "p90": _percentile_of(90),
+    "p95": _percentile_of(95),
+    "p99": _percentile_of(99),
     "min": lambda amounts: min(amounts, default=None),
     "max": lambda amounts: max(amounts, default=None),
     "sum": math.fsum,
@@ -240,7 +240,7 @@ def _evictions(record: RunRecord, jobs: Jobs) -> StatisticValue:
     return StatisticValue(float(len(_evicted(record, jobs))))
 
 
-def _lost(record: RunRecord, jobs: Jobs) -> StatisticValue:
+def _lost_gpu_hours(record: RunRecord, jobs: Jobs) -> StatisticValue:
     lost = sum(each.lost for each in _evicted(record, jobs))
     return StatisticValue(lost / THOUSAND / 3600, "GPU-h")
 
@@ -356,7 +356,7 @@ WHOLE: Final[Mapping[str, Callable[[RunRecord, Jobs], StatisticValue]]] = {
     "completed": lambda record, jobs: _ended(record, jobs, LifeEnd.SUCCEEDED),
     "failed": lambda record, jobs: _ended(record, jobs, LifeEnd.FAILED),
     "evictions": _evictions,
-    "lostGpuHours": _lost,
+    "lostGpuHours": _lost_gpu_hours,
     "gpuUse": _use("gpus", busy=False),
     "cpuUse": _use("cpu", busy=False),
     "gpuUseBusy": _use("gpus", busy=True),

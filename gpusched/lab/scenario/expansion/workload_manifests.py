@@ -85,7 +85,9 @@ def _group(work: WorkloadSpec) -> Obj:
         spec["queue"] = work.queue
     # In a tree sub-groups say what is needed; roles outside of it need what they have.
     needed = [role for role in work.roles if not (work.sub_groups and role.sub_group)]
-    spec["minMember"] = max(1, sum(map(_role_least, needed))) if work.sub_groups else _least(work)
+    spec["minMember"] = (
+        max(1, sum(map(_role_least, needed))) if work.sub_groups else _least_members(work)
+    )
     if work.roles:
         if needed:
             spec["minTaskMember"] = {role.name: _role_least(role) for role in needed}
@@ -235,7 +237,7 @@ def _role_least(role: PodRole) -> int:
     return role.pods if role.min_member is None else role.min_member
 
 
-def _least(work: WorkloadSpec) -> int:
+def _least_members(work: WorkloadSpec) -> int:
     if work.min_member is not None:
         return cast("int", work.min_member)
     if work.roles:

@@ -112,19 +112,19 @@ def _files(path: Path) -> list[Path]:
         raise ConfigError(f"{path}: there is no such file or folder")
     if not path.is_dir():
         return [path]
-    if found := _inside(path):
+    if found := _files_inside(path):
         return found
     raise ConfigError(f"{path}: holds no scenario: no {FILE}, and no file with kind: Scenario")
 
 
-def _inside(folder: Path) -> list[Path]:
+def _files_inside(folder: Path) -> list[Path]:
     own = folder / FILE
     if own.is_file():
         return [own]
     found: list[Path] = []
     for each in sorted(folder.iterdir()):
         if each.is_dir():
-            found += _inside(each)
+            found += _files_inside(each)
         elif each.suffix in SUFFIXES and _is_one(each):
             found.append(each)
     return found

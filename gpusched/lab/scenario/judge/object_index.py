@@ -96,12 +96,12 @@ class ObjectIndex:
         if not is_pattern(target.name) and not is_pattern(target.namespace):
             keys = [key for space in spaces if (key := (space, target.name)) in there]
         else:
-            keys = sorted(key for key in there if _within(target, key))
-        return [obj for key in keys if _has(obj := there[key], target)]
+            keys = sorted(key for key in there if _is_targeted(target, key))
+        return [obj for key in keys if _matches_object(obj := there[key], target)]
 
     def seen(self, target: Target) -> bool:
         """Whether anything that it means was ever there."""
-        return any(kind == target.kind and _within(target, key) for kind, key in self.ever)
+        return any(kind == target.kind and _is_targeted(target, key) for kind, key in self.ever)
 
     def workloads_of(self, namespace: str, name: str) -> Iterator[WorkloadObjects]:
         """Workloads by name or pattern, in the order of their names."""
@@ -202,12 +202,12 @@ def text_without_numbers(sentence: str) -> str:
     return _NUMBERS.sub("0", sentence)
 
 
-def _within(target: Target, key: Key) -> bool:
+def _is_targeted(target: Target, key: Key) -> bool:
     space, name = key
     return name_matches(target.name, name) and (not space or name_matches(target.namespace, space))
 
 
-def _has(obj: Obj, target: Target) -> bool:
+def _matches_object(obj: Obj, target: Target) -> bool:
     if target.api_version and obj.get("apiVersion") != target.api_version:
         return False
     if not target.labels:

@@ -226,7 +226,9 @@ def _objects(subject: ObjectIs, index: ObjectIndex) -> Observation:
             return Observation(False, f"{obj['kind']} {obj['metadata']['name']} {wrong}")
     first = found[0]["metadata"]["name"]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return Observation(True, f"{subject.target.kind} {first}{more} {_shown(subject, found[0])}")
+    return Observation(
+        True, f"{subject.target.kind} {first}{more} {_object_state_text(subject, found[0])}"
+    )
 
 
 def _wrong_object(subject: ObjectIs, obj: Obj) -> str:
@@ -241,7 +243,7 @@ def _wrong_object(subject: ObjectIs, obj: Obj) -> str:
         return "" if values else f"has nothing at {subject.path}"
     if comparison_holds(subject.comparison, values):
         return ""
-    return _has(subject.path, values)
+    return _values_text(subject.path, values)
 
 
 def _wrong_condition(subject: ObjectIs, obj: Obj) -> str:
@@ -262,13 +264,13 @@ def _wrong_condition(subject: ObjectIs, obj: Obj) -> str:
     return text
 
 
-def _shown(subject: ObjectIs, obj: Obj) -> str:
+def _object_state_text(subject: ObjectIs, obj: Obj) -> str:
     if subject.path:
-        return _has(subject.path, values_at_path(obj, parse_path(subject.path)))
+        return _values_text(subject.path, values_at_path(obj, parse_path(subject.path)))
     return f"has {subject.condition}" if subject.condition else "is there"
 
 
-def _has(path: str, values: Sequence[Any]) -> str:
+def _values_text(path: str, values: Sequence[Any]) -> str:
     if not values:
         return f"has nothing at {path}"
     return f"has {path} {_some([value_text(value) for value in values])}"
@@ -310,7 +312,7 @@ def _events(subject: EventSeen, index: ObjectIndex) -> Observation:
     times = 0
     other: list[str] = []
     for event in index.objects.get("Event", {}).values():
-        if event.get("reason") != subject.reason or not _about(subject, event):
+        if event.get("reason") != subject.reason or not _is_about_object(subject, event):
             continue
         text = event_message(event)
         if subject.says and re.search(subject.says, text) is None:
@@ -323,7 +325,7 @@ def _events(subject: EventSeen, index: ObjectIndex) -> Observation:
     return Observation(comparison_holds(subject.comparison or AT_LEAST_ONE, [times]), seen)
 
 
-def _about(subject: EventSeen, event: Obj) -> bool:
+def _is_about_object(subject: EventSeen, event: Obj) -> bool:
     on = subject.on
     if on is None:
         return True

@@ -109,7 +109,7 @@ def wanted_pods(work: WorkloadObjects) -> int:
 
 def bound_pods(work: WorkloadObjects) -> list[Obj]:
     """Pods that are bound and not over, in the order of their names."""
-    return [pod for pod in _sorted(work) if pod["spec"].get("nodeName") and not _over(pod)]
+    return [pod for pod in _sorted(work) if pod["spec"].get("nodeName") and not _is_over(pod)]
 
 
 def last_bound_pods(work: WorkloadObjects) -> list[Obj]:
@@ -127,7 +127,7 @@ def wait_reasons(work: WorkloadObjects) -> list[WaitExplanation]:
             if each.get("type") in ("Scheduled", "Admitted") and each.get("status") == "False"
         ]
     for pod in _sorted(work):
-        if pod["spec"].get("nodeName") or _over(pod):
+        if pod["spec"].get("nodeName") or _is_over(pod):
             continue
         for each in _conditions(pod):
             if each.get("type") == "PodScheduled" and each.get("status") == "False":
@@ -170,7 +170,7 @@ def _end(work: WorkloadObjects) -> str:
     if group := objects.get("PodGroup"):
         if (group.get("status") or {}).get("phase") == "Completed":
             return "complete"
-        over = bool(work.pods) and all(_over(pod) for pod in work.pods.values())
+        over = bool(work.pods) and all(_is_over(pod) for pod in work.pods.values())
         return "failed" if over and _succeeded(work) < minimum_pods(work) else ""
     if "Deployment" in objects:
         return ""
@@ -245,7 +245,7 @@ def _sorted(work: WorkloadObjects) -> Sequence[Obj]:
     return sorted(work.pods.values(), key=lambda pod: str(pod["metadata"]["name"]))
 
 
-def _over(pod: Obj) -> bool:
+def _is_over(pod: Obj) -> bool:
     return (pod.get("status") or {}).get("phase") in _OVER
 
 

@@ -71,7 +71,7 @@ class Daemons:
     def start(self) -> None:
         """Start one more daemon process."""
         if not self.starts:
-            asyncio.get_running_loop().set_task_factory(_made)
+            asyncio.get_running_loop().set_task_factory(_make_task)
         app = App(self._options(self.starts))
         app.on_plan.append(lambda _plan: self._count())
         process = _DaemonTask(app)
@@ -142,7 +142,7 @@ class Daemons:
         return self._alive[0] if self._alive else None
 
 
-def _made(
+def _make_task(
     loop: asyncio.AbstractEventLoop,
     coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
     **how: Any,

@@ -76,7 +76,7 @@ class EmbeddedTarget:
                 )
         except StatusError as error:
             raise WriteRefused(
-                _about(kind, place, name or meta.get("generateName", ""), error)
+                _error_text(kind, place, name or meta.get("generateName", ""), error)
             ) from None
         finally:
             self.cluster.sync()
@@ -94,7 +94,7 @@ class EmbeddedTarget:
                 subresource="status" if status else None,
             )
         except StatusError as error:
-            raise WriteRefused(_about(served, namespace, name, error)) from None
+            raise WriteRefused(_error_text(served, namespace, name, error)) from None
 
     async def delete(
         self, kind: str, namespace: str, name: str, *, grace_s: int | None = None
@@ -108,7 +108,7 @@ class EmbeddedTarget:
             )
         except StatusError as error:
             if error.code != 404:
-                raise WriteRefused(_about(served, place, name, error)) from None
+                raise WriteRefused(_error_text(served, place, name, error)) from None
 
     async def evict(self, namespace: str, name: str) -> bool:
         """Evict a pod; False when a disruption budget refuses for now."""
@@ -118,7 +118,7 @@ class EmbeddedTarget:
             if error.code == _TOO_MANY:
                 return False
             if error.code != 404:
-                raise WriteRefused(_about(self._kind("Pod"), namespace, name, error)) from None
+                raise WriteRefused(_error_text(self._kind("Pod"), namespace, name, error)) from None
         return True
 
     # -- reads -------------------------------------------------------------------------------
@@ -173,6 +173,6 @@ class EmbeddedTarget:
         return min(served, key=lambda each: (each.group != _OWN_GROUP, each.custom is not None))
 
 
-def _about(kind: Any, namespace: str, name: str, error: StatusError) -> str:
+def _error_text(kind: Any, namespace: str, name: str, error: StatusError) -> str:
     place = f"{namespace}/{name}" if namespace else name
     return f"{kind.kind} {place}: {error.message}"

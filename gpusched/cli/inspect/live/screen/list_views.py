@@ -173,7 +173,7 @@ def _waiting_cells(gang: GangView, *, picture: ClusterPicture, choice: ScreenCho
         Text(time_until(gang.estimated_start_time, picture.now), "cyan"),
         str(gang.priority),
         shown_text(gang.gang_kind),
-        _why(gang),
+        _reason_text(gang),
     ]
 
 
@@ -266,7 +266,7 @@ def _letter(key: str, choice: ScreenChoice) -> Text:
     return Text("") if number is None else Text(f" {gang_letter(number)} ", gang_style(number))
 
 
-def _why(gang: GangView) -> Text:
+def _reason_text(gang: GangView) -> Text:
     if not gang.reason and not gang.message:
         return Text("nothing was said about it yet", "dim")
     between = ": " if gang.reason and gang.message else ""

@@ -142,7 +142,7 @@ def _ratio(obj: Doc, _now: float) -> str:
     return f"{nested_value(obj, 'status', 'readyReplicas') or 0}/{nested_value(obj, 'spec', 'replicas') or 0}"
 
 
-def _seen(obj: Doc, now: float, *, last: bool) -> str:
+def _event_age(obj: Doc, now: float, *, last: bool) -> str:
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     latest = nested_value(obj, "series", "lastObservedTime")
     latest = latest or obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
@@ -150,13 +150,13 @@ def _seen(obj: Doc, now: float, *, last: bool) -> str:
     return age_text(wanted or obj.get("eventTime"), now)
 
 
-def _about(obj: Doc) -> Doc:
+def _regarded_object(obj: Doc) -> Doc:
     about: Doc = obj.get("involvedObject") or obj.get("regarding") or {}
     return about
 
 
 def _event_object(obj: Doc, _now: float) -> str:
-    about = _about(obj)
+    about = _regarded_object(obj)
     kind, name = about.get("kind", "").lower(), about.get("name", "")
     return f"{kind}/{name}" if name else kind
 
@@ -175,13 +175,15 @@ def _event_count(obj: Doc, _now: float) -> int:
 
 
 EVENTS: Columns = (
-    Column("Last Seen", lambda o, now: _seen(o, now, last=True), description="When it last was."),
+    Column(
+        "Last Seen", lambda o, now: _event_age(o, now, last=True), description="When it last was."
+    ),
     Column("Type", field_cell("type"), description="Normal or Warning."),
     Column("Reason", field_cell("reason"), description="Why, as one word."),
     Column("Object", _event_object, description="What it is about."),
     Column(
         "Subobject",
-        lambda o, _: _about(o).get("fieldPath", ""),
+        lambda o, _: _regarded_object(o).get("fieldPath", ""),
         priority=1,
         description="Which part of it.",
     ),
@@ -193,7 +195,7 @@ EVENTS: Columns = (
     ),
     Column(
         "First Seen",
-        lambda o, now: _seen(o, now, last=False),
+        lambda o, now: _event_age(o, now, last=False),
         priority=1,
         description="When it first was.",
     ),

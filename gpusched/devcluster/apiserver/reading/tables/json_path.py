@@ -68,12 +68,12 @@ def _step(match: re.Match[str], path: str) -> Step:  # one a kind of step
     if match["star"] or match["wild"]:
         return _children
     if match["index"] is not None:
-        return functools.partial(_at, index=int(match["index"]))
+        return functools.partial(_element_at, index=int(match["index"]))
     if match["slice"] is not None:
         return _slice(match["slice"], path)
     if match["indices"]:
         wanted = [int(i) for i in match["indices"].split(",")]
-        return lambda value: [found for i in wanted for found in _at(value, i)]
+        return lambda value: [found for i in wanted for found in _element_at(value, i)]
     if match["keys"]:
         keys = re.findall(r"'([^']*)'", match["keys"])
         return lambda value: [found for key in keys for found in _key(value, key)]
@@ -90,7 +90,7 @@ def _key(value: Any, key: str) -> Iterator[Any]:
         yield value[key]
 
 
-def _at(value: Any, index: int) -> Iterator[Any]:
+def _element_at(value: Any, index: int) -> Iterator[Any]:
     if isinstance(value, list) and -len(value) <= index < len(value):
         yield value[index]
 
