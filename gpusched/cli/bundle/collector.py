@@ -103,17 +103,17 @@ class BundleCollector:
         except ApiError as error:
             self._leave_out("version of the API server", str(error))
         pods = await self._pods(api)
-        await self._part("configuration", self._read_configuration(api))
-        await self._part("snapshot.jsonl.gz", self._read_snapshot(api))
-        await self._part("metrics", self._read_metrics(api, pods))
+        await self._read_part("configuration", self._read_configuration(api))
+        await self._read_part("snapshot.jsonl.gz", self._read_snapshot(api))
+        await self._read_part("metrics", self._read_metrics(api, pods))
         if self._sources.pseudonyms is not None:
             self._leave_out("logs", _NAMES_THINGS)
             self._leave_out("state.json", _NAMES_THINGS)
             self._leave_out("events.json", _NAMES_THINGS)
             return
-        await self._part("logs", self._read_logs(api, pods))
-        await self._part("state.json", self._read_state(api, pods))
-        await self._part("events.json", self._read_events(api))
+        await self._read_part("logs", self._read_logs(api, pods))
+        await self._read_part("state.json", self._read_state(api, pods))
+        await self._read_part("events.json", self._read_events(api))
 
     def without_cluster(self, error: Exception) -> None:
         """Name all that could not even be asked for, and read what needs no cluster."""
@@ -210,7 +210,7 @@ class BundleCollector:
             name = str(value_at(pod, "metadata", "name"))
             path = f"/api/v1/namespaces/{self._sources.namespace}/pods/{name}:8080/proxy/metrics"
             shown = name if self._sources.pseudonyms is None else str(number)
-            await self._part(f"metrics/{shown}.txt", self._metrics_of(api, path, shown))
+            await self._read_part(f"metrics/{shown}.txt", self._metrics_of(api, path, shown))
 
     async def _metrics_of(self, api: ApiClient, path: str, shown: str) -> None:
         self._put_metrics(f"metrics/{shown}.txt", (await _text(api, path, "metrics")).body)
@@ -227,7 +227,7 @@ class BundleCollector:
             again = any(each.get("restartCount") for each in statuses if isinstance(each, dict))
             for previous in (False, True) if again else (False,):
                 file = f"logs/{name}{'-previous' if previous else ''}.txt"
-                await self._part(file, self._log_of(api, name, file, previous=previous))
+                await self._read_part(file, self._log_of(api, name, file, previous=previous))
 
     async def _log_of(self, api: ApiClient, pod: str, file: str, *, previous: bool) -> None:
         path = f"/api/v1/namespaces/{self._sources.namespace}/pods/{pod}/log"
@@ -288,11 +288,11 @@ class BundleCollector:
                     "--namespace names another",
                 )
 
-        await self._part("pods of the daemon", read())
+        await self._read_part("pods of the daemon", read())
         return sorted(found, key=lambda pod: str(value_at(pod, "metadata", "name")))
 
     # -- gathering -------------------------------------------------------------------------
-    async def _part(self, name: str, reading: Awaitable[None]) -> None:
+    async def _read_part(self, name: str, reading: Awaitable[None]) -> None:
         """Read one part; what goes wrong with it is told and costs no other."""
         try:
             await reading

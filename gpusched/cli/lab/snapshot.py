@@ -99,7 +99,7 @@ def _take(pseudonyms: Pseudonyms | None) -> Any:
     async def take(api: ApiClient) -> ClusterRecording:
         try:
             return await take_snapshot(
-                api, now=SystemClock().now(), pseudonyms=pseudonyms, tell=progress.tell
+                api, now=SystemClock().now(), pseudonyms=pseudonyms, tell=progress.show_count
             )
         finally:
             progress.end()
@@ -114,7 +114,7 @@ class _SnapshotProgress:
         self._counts: dict[str, int] = {}
         self._shown = sys.stderr.isatty()
 
-    def tell(self, resource: str, count: int) -> None:
+    def show_count(self, resource: str, count: int) -> None:
         """So many objects of a kind were read."""
         self._counts[resource] = count
         if self._shown:

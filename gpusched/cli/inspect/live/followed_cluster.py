@@ -55,7 +55,7 @@ class FollowedCluster:
         self._clock = clock
         self._source = source
         self.changed: Callable[[], None] = lambda: None
-        self._daemon = FollowedView(self._find, clock, self._tell)
+        self._daemon = FollowedView(self._find, clock, self._note_change)
         self._of_daemon = False
         self._store = ViewStore()
         self._about = _NOT_READ
@@ -71,7 +71,7 @@ class FollowedCluster:
             ClusterUnreachable: no cluster.
         """
         if not await self._read_daemon():
-            await self._look()
+            await self._read_api_changes()
 
     async def run(self) -> None:
         """Keep it as things are until cancelled; a daemon that comes is asked from then on."""
@@ -80,7 +80,7 @@ class FollowedCluster:
             try:
                 if await self._read_daemon():
                     break
-                await self._look()
+                await self._read_api_changes()
             except GpuschedError as error:
                 self._lost_at = self._lost_at if self._lost else self._clock.now()
                 self._lost = str(error)
@@ -118,7 +118,7 @@ class FollowedCluster:
             decisions=list(store.decisions),
         )
 
-    def _tell(self) -> None:
+    def _note_change(self) -> None:
         self.changed()
 
     async def _find(self) -> ViewRoute:
@@ -148,7 +148,7 @@ class FollowedCluster:
         self._of_daemon = True
         return True
 
-    async def _look(self) -> None:
+    async def _read_api_changes(self) -> None:
         for frame in await self._api_view.changes():
             self._store.take(frame)
         access, head = self._api_view.access, self._store.head

@@ -205,7 +205,7 @@ class TopApp(App[None]):
         self._picture = picture = self._source.picture()
         self._numbers = number_gangs(self._numbers, gangs_on_map(picture.nodes))
         choice = attrs.evolve(self.choice, width=max(1, size.width - GUTTER), numbers=self._numbers)
-        above = self._above(choice, size.width)
+        above = self._lines_above(choice, size.width)
         above += [Text()] if size.height >= _TALL else []
         self._drawn = self._draw(choice)
         footer = draw_footer(
@@ -219,7 +219,7 @@ class TopApp(App[None]):
         self._lines.show(compose_screen(above, self._drawn, below, self._place, height=size.height))
         self._read_story_again()
 
-    def _above(self, choice: ScreenChoice, width: int) -> list[Text]:
+    def _lines_above(self, choice: ScreenChoice, width: int) -> list[Text]:
         wide = attrs.evolve(choice, width=width)
         return [*draw_header(self._picture, wide), draw_tabs(self._picture, wide)]
 
