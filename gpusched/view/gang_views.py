@@ -96,7 +96,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
         created=time_text(gang.created),
         since=time_text(gang.started_at if running else gang.created),
         estimated_start_time=time_text(told.estimated_start) if waits else "",
-        expected_end_time=time_text(_expected_end(gang)) if running else "",
+        expected_end_time=time_text(gang.expected_end) if running else "",
         reason=reason,
         message=message,
         warning=gang.warning,
@@ -178,12 +178,6 @@ def _state(gang: Gang, *, running: bool) -> str:
     if gang.leaving and not gang.pod_sets and not gang.gated:
         return ENDING
     return WAITING
-
-
-def _expected_end(gang: Gang) -> float:
-    """Seconds since the epoch, 0.0 where its author does not say how long it runs."""
-    expected_s = gang.terms.expected_duration_ns / 1e9
-    return gang.started_at + expected_s if expected_s and gang.started_at else 0.0
 
 
 def owner_view(gang: Gang) -> OwnerView | None:

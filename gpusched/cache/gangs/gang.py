@@ -319,6 +319,12 @@ class Gang:
         """Members with which enough sub-groups would be complete, the nearest ones first."""
         return self.missing_by_sub_group[""]
 
+    @property
+    def expected_end(self) -> float:
+        """Seconds since the epoch, 0.0 while it does not run or where its author does not say how long."""
+        length_s = self.terms.expected_duration_ns / 1e9
+        return self.started_at + length_s if length_s and self.started_at else 0.0
+
     @cached_property
     def started_at(self) -> float:
         """When it last had its minimum, seconds since the epoch; 0.0 while it has not.

@@ -13,7 +13,7 @@ from gpusched.cli.demo.scene import ClusterScene
 from gpusched.cli.inspect.live.screen.gpu_map import (
     FREE,
     FREE_CELL,
-    MapNode,
+    MappedNode,
     draw_gpu_map,
     gang_cell,
     gang_letter,
@@ -24,7 +24,7 @@ from gpusched.cli.inspect.live.screen.gpu_map import (
 def picture(scene: ClusterScene, *, width: int) -> Text:
     """Every node's slots, racks side by side as far as ``width`` columns go."""
     nodes = [
-        MapNode(
+        MappedNode(
             name=node.name,
             block=node.rack or "no rack",
             cells=tuple(FREE_CELL if slot is None else gang_cell(slot) for slot in node.slots),

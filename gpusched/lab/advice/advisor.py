@@ -10,11 +10,11 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
-from gpusched.lab.advice.cluster_proposals import ClusterProposals, expected_end
+from gpusched.lab.advice.cluster_proposals import ClusterProposals
 from gpusched.lab.advice.contradiction import Contradiction, find_contradiction
 from gpusched.lab.advice.own_proposals import OwnProposals
-from gpusched.lab.advice.proposal import Proposal, Suggestion
-from gpusched.lab.advice.search import StartSearch
+from gpusched.lab.advice.proposal import ChangeProposal, Suggestion
+from gpusched.lab.advice.search import ChangeSearch
 from gpusched.lab.advice.start_answer import StartAnswer, start_answer
 from gpusched.lab.advice.trial import TrialCluster
 from gpusched.lab.advice.workload import find_workload
@@ -103,7 +103,7 @@ class _Advisor:
         self._around = ClusterProposals(trial, gang, snapshot)
         affordable = _CONFIRMED_GANGS // (len(self._around.waiting()) + 1)
         confirmations = max(_CONFIRMATIONS_LEAST, min(_CONFIRMATIONS_MAX, affordable))
-        self._search = StartSearch(trial, gang.key, confirmations=confirmations)
+        self._search = ChangeSearch(trial, gang.key, confirmations=confirmations)
 
     def suggestions(self) -> list[Suggestion]:
         """One of each family that helps, and two queues."""
@@ -121,7 +121,7 @@ class _Advisor:
         helpful = [each for each in found if each is not None]
         return [each for each in helpful if not _contains_another(each, helpful)]
 
-    def _first(self, proposals: Iterable[Proposal]) -> Suggestion | None:
+    def _first(self, proposals: Iterable[ChangeProposal]) -> Suggestion | None:
         return next(filter(None, map(self._search.suggested, proposals)), None)
 
     def _fewer_members(self) -> Suggestion | None:
@@ -224,7 +224,7 @@ class _Advisor:
             fewer = [other for other in needed if other is not each]
             if len(needed) <= _SINGLE_ENDS_MAX and fewer and starts(ended(fewer)):
                 needed = fewer
-        if len(needed) > 1 and not expected_end(needed[-1]):
+        if len(needed) > 1 and not needed[-1].expected_end:
             needed = self._single_end(running) or needed
         return needed
 

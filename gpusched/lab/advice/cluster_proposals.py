@@ -13,7 +13,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
-from gpusched.lab.advice.proposal import Family, Proposal
+from gpusched.lab.advice.proposal import ChangeProposal, Family
 from gpusched.lab.advice.trial import ObjectEdit, TrialCluster, edit_away, edit_to
 from gpusched.lab.simulate.engine.objects import Obj
 from gpusched.topology.levels import HOST, TopologyLevel, topology_levels
@@ -65,7 +65,7 @@ class ClusterProposals:
         found = (self.snapshot.queues.get(name) for name in names)
         return tuple(each for each in found if each is not None and self._queue(each) is not None)
 
-    def raised_limits(self, fields: Mapping[str, Mapping[str, Resources]]) -> Proposal:
+    def raised_limits(self, fields: Mapping[str, Mapping[str, Resources]]) -> ChangeProposal:
         """Amounts of queues are raised.
 
         Args:
@@ -92,7 +92,7 @@ class ClusterProposals:
             edits.append(edit_to({**obj, "spec": spec}))
             body = json.dumps({"spec": patch}, separators=(",", ":"), sort_keys=True)
             commands.append(f"kubectl patch queue {name} --type merge -p '{body}'")
-        return Proposal(
+        return ChangeProposal(
             family=Family.QUOTA,
             size=size,
             message=f"with {' and '.join(says)}",
@@ -100,7 +100,7 @@ class ClusterProposals:
             command=" && ".join(commands),
         )
 
-    def reclaimable_queues(self) -> Proposal | None:
+    def reclaimable_queues(self) -> ChangeProposal | None:
         """Queues that do not give back what they borrowed do so."""
         edits, names = [], []
         for name, node in self.snapshot.queues.queues.items():
@@ -111,7 +111,7 @@ class ClusterProposals:
         if not names:
             return None
         said = " and ".join(names)
-        return Proposal(
+        return ChangeProposal(
             family=Family.PERMISSION,
             size=len(names),
             message=f"if queue{'s' if len(names) > 1 else ''} {said} were reclaimable",
@@ -147,13 +147,13 @@ class ClusterProposals:
         shapes.sort(key=lambda each: (-each.count, each.example["metadata"]["name"]))
         return tuple(shapes[:_SHAPES_MAX])
 
-    def more_nodes(self, shape: NodeShape, count: int) -> Proposal:
+    def more_nodes(self, shape: NodeShape, count: int) -> ChangeProposal:
         """So many more nodes of a shape, together in one new domain of every level."""
         levels = [each.label for each in self._levels()]
         edits = tuple(_added_node(shape.example, number, levels) for number in range(count))
         narrow = [each.name for each in self._levels() if each.label != HOST]
         where = f" in one new {narrow[-1]}" if narrow and count > 1 else ""
-        return Proposal(
+        return ChangeProposal(
             family=Family.NODES,
             size=count,
             message=f"with {count} more node{'s' if count > 1 else ''} {shape.title}{where}",
@@ -168,7 +168,7 @@ class ClusterProposals:
     def running(self) -> list[Gang]:
         """Gangs that hold room, by when they are expected to end; those that do not say last."""
         found = [each for each in self.snapshot.placed_gangs.values() if each.key != self.gang.key]
-        return sorted(found, key=lambda each: (expected_end(each) or float("inf"), each.key))
+        return sorted(found, key=lambda each: (each.expected_end or float("inf"), each.key))
 
     def waiting(self) -> list[Gang]:
         """Other gangs that wait."""
@@ -178,7 +178,7 @@ class ClusterProposals:
             if each.pod_sets and each.missing_members and each.key != self.gang.key
         ]
 
-    def ended(self, gangs: Iterable[Gang]) -> Proposal:
+    def ended(self, gangs: Iterable[Gang]) -> ChangeProposal:
         """Running gangs have ended."""
         gangs = sorted(gangs, key=lambda each: each.key)
         edits = [
@@ -186,9 +186,9 @@ class ClusterProposals:
             for each in gangs
             for member in (*each.placed, *each.leaving_placed)
         ]
-        ends = [expected_end(each) for each in gangs]
+        ends = [each.expected_end for each in gangs]
         names = _joined([gang_title(each.key) for each in gangs])
-        return Proposal(
+        return ChangeProposal(
             family=Family.END_OF_OTHERS,
             size=len(gangs),
             message=f"when {names} {'have' if len(gangs) > 1 else 'has'} ended",
@@ -196,7 +196,7 @@ class ClusterProposals:
             at=max(ends) if gangs and all(ends) else 0.0,
         )
 
-    def made_preemptible(self, gangs: Iterable[Gang]) -> Proposal | None:
+    def made_preemptible(self, gangs: Iterable[Gang]) -> ChangeProposal | None:
         """Gangs that may not be evicted, or not yet, may be; None where all of them may."""
         edits: list[ObjectEdit] = []
         names = []
@@ -207,7 +207,7 @@ class ClusterProposals:
             edits += self._preemptible_edits(each)
         if not names:
             return None
-        return Proposal(
+        return ChangeProposal(
             family=Family.PERMISSION,
             size=len(names),
             message=f"if {' and '.join(names)} were preemptible",
@@ -231,12 +231,6 @@ class ClusterProposals:
             notes.pop("gpusched.io/min-runtime", None)
             notes["gpusched.io/preemptible"] = "true"
             yield edit_to({**pod, "metadata": {**pod["metadata"], "annotations": notes}})
-
-
-def expected_end(gang: Gang) -> float:
-    """When a running gang ends, seconds since the Unix epoch; 0.0 where its author does not say."""
-    length_s = gang.terms.expected_duration_ns / 1e9
-    return gang.started_at + length_s if length_s and gang.started_at else 0.0
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import attrs
 
 from gpusched.cache.gangs.gang import SYSTEM_PRIORITY, Gang
 from gpusched.cache.snapshot import Snapshot
-from gpusched.lab.advice.proposal import Family, Proposal
+from gpusched.lab.advice.proposal import ChangeProposal, Family
 from gpusched.lab.advice.trial import TrialCluster
 from gpusched.lab.advice.workload import Workload
 from gpusched.topology.levels import topology_levels
@@ -32,10 +32,10 @@ class OwnProposals:
     workload: Workload
     snapshot: Snapshot
 
-    def fewer_members(self, removed: int) -> Proposal:
+    def fewer_members(self, removed: int) -> ChangeProposal:
         """It starts with so many members less."""
         count = self.gang.min_member - removed
-        return Proposal(
+        return ChangeProposal(
             family=Family.MEMBERS,
             size=removed,
             message=f"with minMember {count} in place of {self.gang.min_member}",
@@ -50,7 +50,7 @@ class OwnProposals:
         gang = self.gang
         return gang.min_member > 1 and not gang.min_roles and not gang.sub_groups
 
-    def other_levels(self) -> Iterator[Proposal]:
+    def other_levels(self) -> Iterator[ChangeProposal]:
         """It shares a domain of a wider level, or of none."""
         required = self.gang.topology.required
         if not required:
@@ -64,7 +64,7 @@ class OwnProposals:
             message = f"in one {level} in place of one {required}" if level else (
                 f"without one {required} for all its pods"
             )  # fmt: skip
-            yield Proposal(
+            yield ChangeProposal(
                 family=Family.TOPOLOGY,
                 size=steps,
                 message=message,
@@ -73,7 +73,7 @@ class OwnProposals:
                 or f"submit it again with annotation gpusched.io/topology-required: {level or 'none'}",
             )
 
-    def other_node_labels(self) -> Iterator[Proposal]:
+    def other_node_labels(self) -> Iterator[ChangeProposal]:
         """Its pods select nodes by another value of a label, or by any."""
         nodes = self.snapshot.nodes.nodes
         for label, value in self.workload.node_labels.items():
@@ -85,7 +85,7 @@ class OwnProposals:
                     else f"on nodes of any {label} in place of {value}"
                 )
                 wanted = f"{label}: {other}" if other is not None else f"no {label}"
-                yield Proposal(
+                yield ChangeProposal(
                     family=Family.NODE_LABEL,
                     size=size if other is not None else len(others) + 1,
                     message=message,
@@ -93,7 +93,7 @@ class OwnProposals:
                     command=f"submit its pods again with nodeSelector {wanted}",
                 )
 
-    def other_queues(self) -> Iterator[Proposal]:
+    def other_queues(self) -> Iterator[ChangeProposal]:
         """It is submitted to another queue that takes its namespace."""
         space = self.snapshot.namespaces.get(self.gang.key.namespace)
         labels = space.labels if space is not None else {}
@@ -105,7 +105,7 @@ class OwnProposals:
                 continue
             size += 1
             kind, space_name, own = self.gang.key
-            yield Proposal(
+            yield ChangeProposal(
                 family=Family.QUEUE,
                 size=size,
                 message=f"in queue {name} in place of {self.gang.queue}",
@@ -113,11 +113,11 @@ class OwnProposals:
                 command=f"gpusched move {kind.lower()} {own} --queue {name} -n {space_name}",
             )
 
-    def preemptible(self) -> Iterator[Proposal]:
+    def preemptible(self) -> Iterator[ChangeProposal]:
         """It may be evicted for others, so that it need not keep within what its queue is due."""
         if self.gang.terms.preemptible:
             return
-        yield Proposal(
+        yield ChangeProposal(
             family=Family.OWN_TERMS,
             size=1,
             message="if it may be evicted (preemptible: true)",
@@ -126,15 +126,15 @@ class OwnProposals:
             or "submit it again with annotation gpusched.io/preemptible: true",
         )
 
-    def higher_classes(self) -> list[Proposal]:
+    def higher_classes(self) -> list[ChangeProposal]:
         """It has a higher priority class, the lowest of these first."""
-        found: list[Proposal] = []
+        found: list[ChangeProposal] = []
         items = self.trial.cache.priorities.items.values()
         for each in sorted(items, key=lambda item: (item.value, item.name)):
             if not self.gang.priority < each.value < SYSTEM_PRIORITY:
                 continue
             found.append(
-                Proposal(
+                ChangeProposal(
                     family=Family.PRIORITY,
                     size=len(found) + 1,
                     message=f"with priority class {each.name} ({each.value} in place of "

@@ -42,7 +42,7 @@ FAMILY_NAMES = {
 
 
 @attrs.frozen(kw_only=True)
-class Proposal:
+class ChangeProposal:
     """A change that may let a gang start.
 
     Attributes:
@@ -66,7 +66,7 @@ class Proposal:
 class Suggestion:
     """A proposal that was decided, with the start that it gives."""
 
-    proposal: Proposal
+    proposal: ChangeProposal
     start: StartAnswer
 
     @property

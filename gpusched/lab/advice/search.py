@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpusched.api.meta.identity import GangKey
-from gpusched.lab.advice.proposal import Proposal, Suggestion
+from gpusched.lab.advice.proposal import ChangeProposal, Suggestion
 from gpusched.lab.advice.start_answer import StartAnswer, start_answer
 from gpusched.lab.advice.trial import TrialCluster
 
@@ -14,7 +14,7 @@ _KEPT_FOR_OTHERS: Final = 6
 """Confirmations that a search for a larger size leaves to the families that come after it."""
 
 
-class StartSearch:
+class ChangeSearch:
     """Decides changed clusters for one gang.
 
     A quick trial leaves out all other gangs that wait, and costs milliseconds: where the gang does not
@@ -32,13 +32,13 @@ class StartSearch:
         self._gang = gang
         self.confirmations_left = confirmations
 
-    def starts_alone(self, proposal: Proposal, *, evict: bool = False) -> bool:
+    def starts_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> bool:
         """Whether the gang starts by a change if no other gang waits."""
         with self._trial.changed(proposal.edits):
             decision = self._trial.decide(alone=self._gang, evict=evict)
         return start_answer(decision, self._gang).starts
 
-    def confirmed(self, proposal: Proposal, *, evict: bool = False) -> Suggestion | None:
+    def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided with all gangs; None where it does not start it."""
         if self.confirmations_left <= 0:
             return None
@@ -46,12 +46,12 @@ class StartSearch:
         answer = self.decided(proposal, evict=evict)
         return Suggestion(proposal=proposal, start=answer) if answer.starts else None
 
-    def decided(self, proposal: Proposal, *, evict: bool = False) -> StartAnswer:
+    def decided(self, proposal: ChangeProposal, *, evict: bool = False) -> StartAnswer:
         """What a session with all gangs says of the gang after a change."""
         with self._trial.changed(proposal.edits):
             return start_answer(self._trial.decide(evict=evict), self._gang)
 
-    def suggested(self, proposal: Proposal, *, evict: bool = False) -> Suggestion | None:
+    def suggested(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal, tried alone and then with all gangs; None where it does not help."""
         if not self.starts_alone(proposal, evict=evict):
             return None
@@ -59,7 +59,7 @@ class StartSearch:
 
     def smallest(
         self,
-        propose: Callable[[int], Proposal],
+        propose: Callable[[int], ChangeProposal],
         *,
         most: int,
         evict: bool = False,

@@ -13,7 +13,7 @@ from gpusched.cli.inspect.live.screen.gpu_map import (
     FREE,
     FREE_CELL,
     MapCell,
-    MapNode,
+    MappedNode,
     draw_gpu_map,
     gang_cell,
     gang_letter,
@@ -85,9 +85,9 @@ def gangs_on_map(nodes: Iterable[NodeView]) -> list[str]:
     return sorted(held, key=lambda gang: (-held[gang], gang))
 
 
-def _map_node(node: NodeView, numbers: Mapping[str, int]) -> MapNode:
+def _map_node(node: NodeView, numbers: Mapping[str, int]) -> MappedNode:
     ready = node.state == "Ready"
-    return MapNode(
+    return MappedNode(
         name=shown_text(node.metadata.name) + ("" if ready else " !"),
         block=_block(node),
         cells=tuple(_cell(slot, numbers) for slot in node.slots),

@@ -36,7 +36,7 @@ class MapCell:
 
 
 @attrs.frozen(kw_only=True)
-class MapNode:
+class MappedNode:
     """One node: its name, the title of the block in which it stands, and its GPUs.
 
     Attributes:
@@ -87,9 +87,9 @@ def number_gangs(before: Mapping[str, int], gangs: Iterable[str]) -> dict[str, i
     return numbers
 
 
-def draw_gpu_map(nodes: Sequence[MapNode], *, width: int) -> list[Text]:
+def draw_gpu_map(nodes: Sequence[MappedNode], *, width: int) -> list[Text]:
     """Every node's GPUs, blocks side by side as far as ``width`` columns go."""
-    by_block: dict[str, list[MapNode]] = {}
+    by_block: dict[str, list[MappedNode]] = {}
     for node in nodes:
         by_block.setdefault(node.block, []).append(node)
     blocks = [_block(title, each, width) for title, each in by_block.items()]
@@ -117,7 +117,7 @@ def _joined(row: Sequence[Sequence[Text]], number: int) -> Text:
     return line
 
 
-def _block(title: str, nodes: Sequence[MapNode], width: int) -> list[Text]:
+def _block(title: str, nodes: Sequence[MappedNode], width: int) -> list[Text]:
     """Title and one line a node, the cells right behind the names; narrower where there is no room."""
     most = max(len(node.cells) for node in nodes)
     names = max(Text(node.name).cell_len for node in nodes)
