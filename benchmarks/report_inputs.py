@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import (
+from gpusched.engine.run_record import (
     ActDone,
     EvictionRecord,
     JobLife,

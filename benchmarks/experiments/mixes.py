@@ -8,6 +8,7 @@ from typing import Final
 
 from benchmarks.experiments.page import Cost, Scene
 from benchmarks.experiments.pool import Done, Task, Tell
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.experiments.mixes import (
     NODE_GPUS,
     ROLES_MIX,
@@ -19,7 +20,6 @@ from gpusched.lab.experiments.mixes import (
     role_configurations,
     type_policies,
 )
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.run_report import JudgedExpectation
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 from gpusched.lab.report.statistics.tables import FilledTable, TableCell

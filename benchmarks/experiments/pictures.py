@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from benchmarks.experiments.charts import Series, bars, from_zero, plot, stepped
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.pages.svg_file import svg_document
 from gpusched.lab.report.plots.svg import Plot, time_axis
 from gpusched.lab.report.plots.utilization import line_plot, utilization_plot
@@ -17,7 +18,6 @@ from gpusched.lab.report.plots.waiting_times import (
     wait_summary,
     waits_by_class,
 )
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.ideal_fifo import ideal_schedule

@@ -13,11 +13,11 @@ from benchmarks.experiments.mixes import mix_scenes, mix_tasks
 from benchmarks.experiments.page import Cost, Part, Scene
 from benchmarks.experiments.pictures import Picture, waits_of
 from benchmarks.experiments.pool import Done, Task, Tell
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.experiments.m6 import FULL, PUBLISHED_NAMES, Months, configurations, gang_months
 from gpusched.lab.experiments.openb_fill import POLICIES, FillResult, fill_hosts
 from gpusched.lab.report.pages.svg_file import svg_document
 from gpusched.lab.report.plots.svg import Plot, duration_text, number_text, percent_text
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.run_report import JudgedExpectation
 from gpusched.lab.report.statistics.job_values import job_values
 from gpusched.lab.report.statistics.named import StatisticValue, statistic

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+EPOCH: Final = 1_767_225_600.0
+"""Wall time at which virtual time begins unless told, seconds since the Unix epoch: 2026-01-01T00:00:00Z."""
 
 
 class Clock(Protocol):

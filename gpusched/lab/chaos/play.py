@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.base.clock import LoopClock
+from gpusched.base.clock import EPOCH, LoopClock
 from gpusched.config.model import DEFAULT, Config, PluginChoice, PluginTier
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 from gpusched.devcluster.storage.store import Change
@@ -27,7 +27,7 @@ from gpusched.lab.chaos.steps.objects import CLAIMS, GROUPS, JOBS, QUEUES, TOPOL
 from gpusched.lab.chaos.steps.step_actions import StepRunner
 from gpusched.lab.virtual_time.cluster_run import rare_garbage_collection
 from gpusched.lab.virtual_time.history_digest import HistoryDigest
-from gpusched.lab.virtual_time.loop import EPOCH, Deadlock, TimeLimitExceeded, run_virtual
+from gpusched.lab.virtual_time.loop import Deadlock, TimeLimitExceeded, run_virtual
 from gpusched.lab.virtual_time.process_pause import PausableLoop
 from gpusched.testing import invariants
 from gpusched.testing.invariants.model import RECOVERY_S, Finding

@@ -15,13 +15,13 @@ from gpusched import API_VERSION
 from gpusched.api.devices.dynamic.claims import AllocatedDevice, ClaimConsumer, ResourceClaim
 from gpusched.api.devices.dynamic.decode import CODECS
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.base.clock import EPOCH
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.config.model import DEFAULT, Config
+from gpusched.engine.objects import Obj, SimulatedObjects, with_condition, with_status
+from gpusched.engine.simulation import StoppedClock
 from gpusched.lab.experiments.mixes import without_evictions
-from gpusched.lab.simulate.engine.objects import Obj, SimulatedObjects, with_condition, with_status
-from gpusched.lab.simulate.engine.simulation import StoppedClock
-from gpusched.lab.virtual_time.loop import EPOCH
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide

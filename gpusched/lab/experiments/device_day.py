@@ -17,6 +17,7 @@ import attrs
 
 from gpusched.devcluster.controllers.nodes.devices.device_entries import DeviceEntry
 from gpusched.devcluster.controllers.nodes.devices.published_slices import classes_of, slices_of
+from gpusched.engine.objects import Obj
 from gpusched.lab.experiments.device_cluster import (
     DeviceCluster,
     PlacedPod,
@@ -24,7 +25,6 @@ from gpusched.lab.experiments.device_cluster import (
     device_node,
 )
 from gpusched.lab.experiments.first_fit import FirstFit
-from gpusched.lab.simulate.engine.objects import Obj
 
 SLICES: Final = 8
 """Memory slices of a GPU."""

@@ -10,10 +10,10 @@ from typing import Any, Final
 import attrs
 
 from gpusched.config.model import DEFAULT, Config
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.lab.experiments.openb_fill import POLICIES, fill_hosts
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.statistics.named import statistic
-from gpusched.lab.simulate.engine.simulation import SimulationCase, run_simulation
 from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
 from gpusched.lab.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
 from gpusched.lab.simulate.traces.workload import (

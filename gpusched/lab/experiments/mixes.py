@@ -18,11 +18,11 @@ import attrs
 from gpusched import API_VERSION
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.config.model import DEFAULT, SOLVERS, Config, PluginChoice
-from gpusched.lab.report.record import RunRecord
-from gpusched.lab.simulate.engine.job_records import CLASS_LABEL
-from gpusched.lab.simulate.engine.objects import Obj
-from gpusched.lab.simulate.engine.simulation import Arrival, SimulationCase, run_simulation
-from gpusched.lab.simulate.engine.world import RUN_FOR, RUN_SPEEDS
+from gpusched.engine.job_records import CLASS_LABEL
+from gpusched.engine.objects import Obj
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import Arrival, SimulationCase, run_simulation
+from gpusched.engine.world import RUN_FOR, RUN_SPEEDS
 from gpusched.lab.simulate.traces.workload import (
     CPUS_PER_GPU,
     GIB_PER_GPU,

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.clock import EPOCH
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.config.model import DEFAULT, Config, PluginChoice
-from gpusched.lab.simulate.engine.objects import SimulatedObjects
-from gpusched.lab.simulate.engine.simulation import StoppedClock
+from gpusched.engine.objects import SimulatedObjects
+from gpusched.engine.simulation import StoppedClock
 from gpusched.lab.simulate.traces.openb import (
     WHOLE,
     TraceHost,
@@ -25,7 +26,6 @@ from gpusched.lab.simulate.traces.openb import (
     pod_arrivals,
     pod_manifest,
 )
-from gpusched.lab.virtual_time.loop import EPOCH
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import decide

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gpusched.lab.report.record import JobLife, RunRecord
+from gpusched.engine.run_record import JobLife, RunRecord
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.job_values import job_values
 from gpusched.lab.report.statistics.series import longest_reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.tables import FilledTable
 
 

@@ -12,9 +12,9 @@ from gpusched import API_VERSION
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.errors import ConfigError
 from gpusched.config.model import Config, PluginChoice
-from gpusched.lab.simulate.engine.objects import Obj
-from gpusched.lab.simulate.engine.simulation import Arrival
-from gpusched.lab.simulate.engine.world import RUN_FOR
+from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import Arrival
+from gpusched.engine.world import RUN_FOR
 
 FIFO: Final = "fifo"
 FIFO_ACTIONS: Final = ("enqueue", "allocate", "backfill")

@@ -21,7 +21,7 @@ import attrs
 
 from gpusched.app import App, AppOptions
 from gpusched.base import limits
-from gpusched.base.clock import Clock, LoopClock
+from gpusched.base.clock import EPOCH, Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.apiserver.client.local_client import LocalClient
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
@@ -32,7 +32,7 @@ from gpusched.io.decisions.recorder import RecordingOptions
 from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.connections import MemoryNetwork
 from gpusched.lab.virtual_time.history_digest import HistoryDigest
-from gpusched.lab.virtual_time.loop import EPOCH, VIRTUAL_MAX_S, run_virtual
+from gpusched.lab.virtual_time.loop import VIRTUAL_MAX_S, run_virtual
 
 T = TypeVar("T")
 _TOKEN: Final = "simulation"  # noqa: S105 - opens nothing but this run

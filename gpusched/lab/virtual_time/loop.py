@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any, Final, TypeVar
 
-from gpusched.base.clock import LoopClock
+from gpusched.base.clock import EPOCH, LoopClock
 from gpusched.base.errors import GpuschedError
 from gpusched.lab.virtual_time.connections import MemoryNetwork
 
@@ -29,8 +29,6 @@ EXECUTOR_POLL_S: Final = 0.05
 """Real seconds of one wait while an executor job runs."""
 _POLL_TURNS: Final = 64
 """Turns of the loop without a wait after which its pipe is polled, so that signals are heard."""
-EPOCH: Final = 1_767_225_600.0
-"""Wall time at which virtual time begins unless told: 2026-01-01T00:00:00Z."""
 VIRTUAL_MAX_S: Final = 86_400.0
 """Virtual seconds after which a run counts as one that never ends."""
 

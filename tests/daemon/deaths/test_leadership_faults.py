@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.base.clock import LoopClock
-from gpusched.lab.virtual_time.loop import EPOCH
+from gpusched.base.clock import EPOCH, LoopClock
 
 
 class SleepyClock(LoopClock):

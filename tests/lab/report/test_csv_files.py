@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from benchmarks.report_inputs import mixed_day
+from gpusched.engine.run_record import ActDone, RunRecord
 from gpusched.lab.report.csv_files import csv_files
-from gpusched.lab.report.record import ActDone, RunRecord
 from gpusched.lab.report.statistics import over_time
 
 ROOT = Path(__file__).parents[3]

@@ -8,8 +8,7 @@ import attrs
 import pytest
 
 from benchmarks.report_inputs import Ask, Toy, mixed_day, thousand_jobs
-from gpusched.lab.report.pages.run_page import render_page
-from gpusched.lab.report.record import (
+from gpusched.engine.run_record import (
     ActDone,
     BrokenInvariant,
     JobLife,
@@ -20,6 +19,7 @@ from gpusched.lab.report.record import (
     RunRecord,
     WaitReason,
 )
+from gpusched.lab.report.pages.run_page import render_page
 from gpusched.lab.report.run_report import JudgedExpectation, RunReport
 from gpusched.lab.report.statistics.named import StatisticValue
 from gpusched.lab.report.statistics.tables import FilledTable, TableCell

@@ -3,9 +3,9 @@
 import itertools
 
 from benchmarks.report_inputs import Ask, Toy
+from gpusched.engine.run_record import LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 from gpusched.lab.report.plots.gantt_layout import ROW, layout_gantt
 from gpusched.lab.report.plots.svg import time_axis
-from gpusched.lab.report.record import LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 
 
 def pod(name, *, node="n1", slots=(), gpus=1000, bound=0.0, ended=10.0, job="default/j", **more):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpusched.engine.run_record import JobLife, WaitReason
 from gpusched.lab.report.pages.style import _GROUNDS as GROUNDS
 from gpusched.lab.report.pages.style import _TEXTS as TEXTS
 from gpusched.lab.report.pages.style import DARK, LIGHT, SHADES, contrast_ratio
@@ -15,7 +16,6 @@ from gpusched.lab.report.plots.svg import (
     time_axis,
 )
 from gpusched.lab.report.plots.waiting_times import WaitSummary, scale_of
-from gpusched.lab.report.record import JobLife, WaitReason
 from gpusched.lab.report.statistics.series import longest_reason
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.lab.report.record import JobLife, LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
+from gpusched.engine.run_record import JobLife, LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 from gpusched.lab.report.statistics.ideal_fifo import (
     IdealGang,
     IdealJob,

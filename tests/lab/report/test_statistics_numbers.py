@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.lab.report.record import (
+from gpusched.engine.run_record import (
     EvictionRecord,
     JobLife,
     LifeEnd,

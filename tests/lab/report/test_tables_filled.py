@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.lab.report.record import JobLife, LifeEnd, RunRecord
+from gpusched.engine.run_record import JobLife, LifeEnd, RunRecord
 from gpusched.lab.report.statistics.tables import (
     fill_table,
     html_rows,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.lab.report.record import EvictionRecord, RunRecord
+from gpusched.engine.run_record import EvictionRecord, RunRecord
 from gpusched.lab.scenario.judge.judge import ExpectationVerdict, Judge
 from gpusched.lab.scenario.judge.messages import expectation_message
 from gpusched.lab.scenario.model.scenario import (

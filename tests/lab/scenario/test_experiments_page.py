@@ -14,8 +14,8 @@ from benchmarks.experiments.pictures import pictures, waits_of
 from benchmarks.experiments.scenes import ROOT, experiment_of
 from benchmarks.experiments.traces import fill_picture, fill_scene
 from benchmarks.experiments.words import words_of
+from gpusched.engine.run_record import JobLife, LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 from gpusched.lab.experiments.openb_fill import CHECKPOINTS, FillResult
-from gpusched.lab.report.record import JobLife, LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 from gpusched.lab.report.run_report import JudgedExpectation, RunReport
 from gpusched.lab.report.statistics.tables import FilledTable, TableCell
 

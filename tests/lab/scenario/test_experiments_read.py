@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusched.base import installed_files
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.tables import fill_table, table_as_text
 from gpusched.lab.scenario.file.read import read_path
 from gpusched.lab.scenario.model.scenario import Statistic

@@ -13,7 +13,7 @@ import pytest
 from gpusched.base import installed_files
 from gpusched.base.errors import ConfigError
 from gpusched.devcluster.cluster import ClusterOptions, start
-from gpusched.lab.report.record import LifeEnd
+from gpusched.engine.run_record import LifeEnd
 from gpusched.lab.scenario.file.read import read_path
 from gpusched.lab.scenario.model.scenario import Scenario
 from gpusched.lab.scenario.play.on_embedded import play_embedded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.lab.report.record import LifeEnd, RunRecord
+from gpusched.engine.run_record import LifeEnd, RunRecord
 from gpusched.lab.scenario.play.invariants import InvariantWatch
 from gpusched.lab.scenario.recorder.recorder import RunRecorder
 from gpusched.lab.scenario.target_cluster.interface import ObjectChange

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusched.devcluster.control.fault_rules import parse_rule
-from gpusched.lab.report.record import JobLife, LifeEnd, RunRecord
+from gpusched.engine.run_record import JobLife, LifeEnd, RunRecord
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.scenario.judge.tolerance import nearest_value, statistic_tolerance
 from gpusched.lab.scenario.model.scenario import Comparator, Comparison, JobIs, Span

@@ -8,8 +8,8 @@ import time
 import pytest
 from aiohttp import ClientSession, ClientTimeout, web
 
-from gpusched.base.clock import LoopClock
-from gpusched.lab.virtual_time.loop import EPOCH, Deadlock, TimeLimitExceeded, run_virtual
+from gpusched.base.clock import EPOCH, LoopClock
+from gpusched.lab.virtual_time.loop import Deadlock, TimeLimitExceeded, run_virtual
 
 
 def test_an_idle_hour_takes_no_time():

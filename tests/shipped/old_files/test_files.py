@@ -11,11 +11,11 @@ import pytest
 
 from gpusched.cli.main import main
 from gpusched.config.load import load_file
+from gpusched.engine.from_snapshot import start_from_snapshot
 from gpusched.io.recordings.snapshot_file import read_snapshot
 from gpusched.lab.scenario.expansion.moments import unroll_timeline
 from gpusched.lab.scenario.file.read import read_path
 from gpusched.lab.scenario.model.scenario import ApplyAct, Scenario
-from gpusched.lab.simulate.from_snapshot import start_from_snapshot
 
 OLD = Path(__file__).with_name("0.1.0")
 SNAPSHOTS = sorted(OLD.glob("snapshots/*.snapshot.gz"))

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from gpusched.cli.main import INTERRUPTED
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.run_report import JudgedExpectation, RunReport
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.report.statistics.tables import fill_table, table_as_text

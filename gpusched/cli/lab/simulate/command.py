@@ -17,11 +17,11 @@ from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
 from gpusched.cli.lab.simulate.openb_fill import run_fill
 from gpusched.cli.lab.simulate.settings import SimulationSetting, settings
 from gpusched.cli.lab.simulate.simulation_report import comparison_json, comparison_lines
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.write_report import write_compared, write_report
 from gpusched.lab.scenario.judge.messages import duration_text
-from gpusched.lab.simulate.engine.simulation import SimulationCase, run_simulation
 from gpusched.lab.simulate.variations import vary_arrivals, vary_objects
 
 

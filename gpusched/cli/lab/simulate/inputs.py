@@ -12,12 +12,13 @@ import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.clock import EPOCH
 from gpusched.base.errors import UsageError
+from gpusched.engine.from_snapshot import start_from_snapshot
+from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import Arrival
+from gpusched.engine.world import SimulatedDelays
 from gpusched.io.recordings.snapshot_file import read_snapshot
-from gpusched.lab.simulate.engine.objects import Obj
-from gpusched.lab.simulate.engine.simulation import Arrival
-from gpusched.lab.simulate.engine.world import SimulatedDelays
-from gpusched.lab.simulate.from_snapshot import start_from_snapshot
 from gpusched.lab.simulate.traces import openb
 from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs
 from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
@@ -34,7 +35,6 @@ from gpusched.lab.simulate.traces.workload import (
     nodes_for,
     queue_manifests,
 )
-from gpusched.lab.virtual_time.loop import EPOCH
 
 _NODES: Final = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,2})(?:/([1-9][0-9]{0,3}))?")
 LOAD: Final = 0.85

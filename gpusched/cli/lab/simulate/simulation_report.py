@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gpusched.cli.command import table
 from gpusched.cli.lab.simulate.inputs import SimulationInput
-from gpusched.lab.report.record import JobLife, RunRecord
+from gpusched.engine.run_record import JobLife, RunRecord
 from gpusched.lab.report.statistics.comparison import changed_jobs, compare_runs
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.report.statistics.series import unit_of

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7396) on plain documents.
+"""JSON patch (RFC 6902) on plain documents.
 
 Nothing here changes its input: what a patch touches is copied on the way down, the rest is
 shared between the old and the new document.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -41,19 +40,6 @@ def json_patch(doc: Json, ops: Json) -> Json:
     for op in ops:
         doc = _apply(doc, op)
     return doc
-
-
-def merge_patch(doc: Json, patch: Json) -> Json:
-    """Merge ``patch`` into ``doc``: null removes, objects merge, anything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    merged: dict[str, Any] = dict(doc) if isinstance(doc, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-    return merged
 
 
 def _apply(doc: Json, op: Json) -> Json:

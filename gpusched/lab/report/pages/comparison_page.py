@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.pages.document import html_document, page_footer, run_data, zoom_bar
 from gpusched.lab.report.pages.sections import run_errors, table_section, verdict_list
 from gpusched.lab.report.plots.gantt import gantt_plot
@@ -33,7 +34,6 @@ from gpusched.lab.report.plots.waiting_times import (
     wait_summary,
     waits_table,
 )
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.comparison import STATISTICS, changed_jobs, compare_runs

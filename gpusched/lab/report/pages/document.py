@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.pages.asset_files import read_asset
 from gpusched.lab.report.pages.style import style_sheet
 from gpusched.lab.report.plots.gantt import job_rows
 from gpusched.lab.report.plots.svg import TALL, TimeAxis, escape_html, script_json, step_area
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.series import RESOURCE, SERIES_MAX, Unit, align_series
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.pages import sections
 from gpusched.lab.report.pages.comparison_page import compared_page
 from gpusched.lab.report.pages.document import (
@@ -33,7 +34,6 @@ from gpusched.lab.report.plots.waiting_times import (
     waits_by_class,
     waits_table,
 )
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.series import (

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gpusched.engine.run_record import ActDone, JobLife, LifeEnd, RunRecord
 from gpusched.lab.report.plots.svg import duration_text, escape_html, html_table, number_text
-from gpusched.lab.report.record import ActDone, JobLife, LifeEnd, RunRecord
 from gpusched.lab.report.run_report import JudgedExpectation, RunReport
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 from gpusched.lab.report.statistics.series import Unit, longest_reason

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.plots.gantt_layout import ROW, GanttBar, GanttChart, layout_gantt
 from gpusched.lab.report.plots.svg import (
     COLOURS,
@@ -18,7 +19,6 @@ from gpusched.lab.report.plots.svg import (
     rectangles_path,
 )  # fmt: skip
 from gpusched.lab.report.plots.utilization import queue_label
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.statistics.series import OTHERS, SERIES_MAX, Unit
 
 TALL_MAX: Final = 1400

@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
+from gpusched.engine.run_record import LifeEnd, NodeLife, PodLife, RunRecord
 from gpusched.lab.report.plots.svg import TimeAxis
-from gpusched.lab.report.record import LifeEnd, NodeLife, PodLife, RunRecord
 from gpusched.lab.report.statistics.series import Unit
 
 ROW: Final = 12

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.plots.svg import (
     TALL,
     LegendEntry,
@@ -20,7 +21,6 @@ from gpusched.lab.report.plots.svg import (
     step_area,
     step_line,
 )  # fmt: skip
-from gpusched.lab.report.record import RunRecord
 from gpusched.lab.report.statistics.over_time import (
     fair_share,
     queue_mark_steps,

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.engine.run_record import JobLife, RunRecord
 from gpusched.lab.report.plots.svg import (
     TALL,
     LegendEntry,
@@ -17,7 +18,6 @@ from gpusched.lab.report.plots.svg import (
     nice_ticks,
     number_text,
 )
-from gpusched.lab.report.record import JobLife, RunRecord
 from gpusched.lab.report.statistics.job_values import job_values
 from gpusched.lab.report.statistics.named import FUNCTIONS, percentile
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.job_values import job_values
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 from gpusched.lab.report.statistics.series import Unit

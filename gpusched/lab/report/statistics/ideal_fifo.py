@@ -21,7 +21,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from gpusched.lab.report.record import JobLife, LifeEnd, PodLife, RunRecord
+from gpusched.engine.run_record import JobLife, LifeEnd, PodLife, RunRecord
 from gpusched.lab.report.statistics.over_time import pods_needed, pods_of
 
 Ints = npt.NDArray[np.int64]

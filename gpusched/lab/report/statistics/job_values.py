@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from gpusched.lab.report.record import JobLife, PodLife, RunRecord
+from gpusched.engine.run_record import JobLife, PodLife, RunRecord
 from gpusched.lab.report.statistics.over_time import (
     THOUSAND,
     bound_count,

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import EvictionRecord, JobLife, LifeEnd, RunRecord
+from gpusched.engine.run_record import EvictionRecord, JobLife, LifeEnd, RunRecord
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.ideal_fifo import (
     SERVICES,

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from gpusched.lab.report.record import JobLife, LifeEnd, PodLife, QueueMark, RunRecord
+from gpusched.engine.run_record import JobLife, LifeEnd, PodLife, QueueMark, RunRecord
 from gpusched.lab.report.statistics.steps import (
     Floats,
     StepFunction,

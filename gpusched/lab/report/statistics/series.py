@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import numpy as np
 
-from gpusched.lab.report.record import JobLife, PodLife, RunRecord
+from gpusched.engine.run_record import JobLife, PodLife, RunRecord
 from gpusched.lab.report.statistics.over_time import (
     offered_amounts,
     pending_gpus,

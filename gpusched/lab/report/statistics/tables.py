@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 
 _NONE: Final = "-"

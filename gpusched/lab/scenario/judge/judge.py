@@ -21,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.scenario.judge.object_index import (
     WORKLOADS,

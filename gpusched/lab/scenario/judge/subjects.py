@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.scenario.judge import workload_state as workload
 from gpusched.lab.scenario.judge.comparison import AT_LEAST_ONE, comparison_holds, value_text

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.named import chosen_jobs, statistic, unit_of
 from gpusched.lab.scenario.model.scenario import Comparator, Comparison, Expectation, Span
 

@@ -21,7 +21,7 @@ import attrs
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.lab.report.record import BrokenInvariant
+from gpusched.engine.run_record import BrokenInvariant
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj
 from gpusched.lab.scenario.recorder.open_lives import OpenPod, OpenWorkload

@@ -17,7 +17,7 @@ from gpusched.app import AppOptions
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, ConfigError
 from gpusched.devcluster.cluster import DevCluster
-from gpusched.lab.report.record import ActDone, RunRecord
+from gpusched.engine.run_record import ActDone, RunRecord
 from gpusched.lab.scenario.expansion.moments import TimelineMoment, unroll_timeline
 from gpusched.lab.scenario.expansion.workload_manifests import manifest_duration
 from gpusched.lab.scenario.judge.judge import ExpectationVerdict, Judge

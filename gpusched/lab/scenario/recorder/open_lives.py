@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import (
+from gpusched.engine.run_record import (
     JobLife,
     LifeEnd,
     NodeLife,

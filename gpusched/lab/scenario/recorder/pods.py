@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.lab.report.record import EvictionRecord, LifeEnd
+from gpusched.engine.run_record import EvictionRecord, LifeEnd
 from gpusched.lab.scenario.model.scenario import CLASS_LABEL
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj

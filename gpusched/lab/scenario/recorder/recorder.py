@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.lab.report.record import EvictionRecord, QueueMark, RunRecord
+from gpusched.engine.run_record import EvictionRecord, QueueMark, RunRecord
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj
 from gpusched.lab.scenario.recorder.open_lives import (

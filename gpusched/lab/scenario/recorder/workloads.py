@@ -8,7 +8,7 @@ from typing import Final
 from gpusched.api.meta.duration import parse_duration
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.serializer.requests import REASON
-from gpusched.lab.report.record import LifeEnd
+from gpusched.engine.run_record import LifeEnd
 from gpusched.lab.scenario.model.scenario import CLASS_LABEL
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj

@@ -10,7 +10,7 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import GpuResource
 from gpusched.api.meta.quantity import parse_billionths
-from gpusched.lab.simulate.engine.objects import Obj
+from gpusched.engine.objects import Obj
 from gpusched.lab.simulate.mig.layouts import WHOLE, MigLayout, layouts_for, product_of
 
 CONFIG: Final = "nvidia.com/mig.config"

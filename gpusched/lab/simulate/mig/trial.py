@@ -8,12 +8,12 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import GpuResource
 from gpusched.config.model import Config
-from gpusched.lab.report.record import RunRecord
+from gpusched.engine.from_snapshot import SimulationStart
+from gpusched.engine.objects import Obj
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import SimulationCase, run_simulation
+from gpusched.engine.world import SimulatedDelays
 from gpusched.lab.report.statistics.named import statistic
-from gpusched.lab.simulate.engine.objects import Obj
-from gpusched.lab.simulate.engine.simulation import SimulationCase, run_simulation
-from gpusched.lab.simulate.engine.world import SimulatedDelays
-from gpusched.lab.simulate.from_snapshot import SimulationStart
 from gpusched.lab.simulate.mig.choice import NodeLayout
 from gpusched.lab.simulate.mig.demand import CONFIG, resource_of
 

@@ -16,10 +16,10 @@ import attrs
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.errors import ConfigError
-from gpusched.lab.simulate.engine.job_records import CLASS_LABEL
-from gpusched.lab.simulate.engine.objects import Obj
-from gpusched.lab.simulate.engine.simulation import Arrival
-from gpusched.lab.simulate.engine.world import RUN_FOR
+from gpusched.engine.job_records import CLASS_LABEL
+from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import Arrival
+from gpusched.engine.world import RUN_FOR
 from gpusched.lab.simulate.traces.model import SkippedRow
 from gpusched.lab.simulate.traces.rows import (
     DURATION_MAX_S,

@@ -10,10 +10,10 @@ import attrs
 from gpusched import API_VERSION
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.lab.simulate.engine.job_records import CLASS_LABEL
-from gpusched.lab.simulate.engine.objects import Obj
-from gpusched.lab.simulate.engine.simulation import Arrival
-from gpusched.lab.simulate.engine.world import RUN_FOR
+from gpusched.engine.job_records import CLASS_LABEL
+from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import Arrival
+from gpusched.engine.world import RUN_FOR
 from gpusched.lab.simulate.traces.model import TraceJob
 
 NAMESPACE: Final = "trace"

@@ -1,0 +1,75 @@
+"""What is proposed, and what was found out about it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import attrs
+
+from gpusched.advice.start_answer import StartAnswer
+from gpusched.advice.trial import ObjectEdit
+
+
+class Family(IntEnum):
+    """What is changed, from what costs its author nothing to what costs others most."""
+
+    TOPOLOGY = 0
+    NODE_LABEL = 1
+    QUEUE = 2
+    MEMBERS = 3
+    OWN_TERMS = 4
+    """It may be evicted itself."""
+    END_OF_OTHERS = 5
+    PRIORITY = 6
+    QUOTA = 7
+    NODES = 8
+    PERMISSION = 9
+    """To evict gangs that may not be evicted."""
+
+
+FAMILY_NAMES = {
+    Family.TOPOLOGY: "topology",
+    Family.NODE_LABEL: "nodeLabel",
+    Family.QUEUE: "queue",
+    Family.MEMBERS: "members",
+    Family.OWN_TERMS: "ownTerms",
+    Family.END_OF_OTHERS: "endOfOthers",
+    Family.PRIORITY: "priority",
+    Family.QUOTA: "quota",
+    Family.NODES: "nodes",
+    Family.PERMISSION: "permission",
+}
+
+
+@attrs.frozen(kw_only=True)
+class ChangeProposal:
+    """A change that may let a gang start.
+
+    Attributes:
+        size: how much is changed, in the unit of its family: fewer is better.
+        message: what is changed, as the rest of "It starts ...".
+        edits: that carry it out on the API's objects.
+        command: that does so, or what to write instead; empty where nobody can order it.
+        at: when the change happens by itself, seconds since the Unix epoch; 0.0 for when somebody
+            makes it, or where it is not known.
+    """
+
+    family: Family
+    size: float
+    message: str
+    edits: tuple[ObjectEdit, ...]
+    command: str = ""
+    at: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Suggestion:
+    """A proposal that was decided, with the start that it gives."""
+
+    proposal: ChangeProposal
+    start: StartAnswer
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """Sorts suggestions, the cheapest first."""
+        return (self.proposal.family, self.proposal.size, self.proposal.message)

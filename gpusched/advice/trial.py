@@ -1,0 +1,161 @@
+"""A copy of a cluster on which changes are tried, decided and taken back.
+
+Decisions are the daemon's: the same cache, codecs, plugins and sessions read the changed objects, so
+that an answer here is the answer that the daemon would give. Nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.base.clock import Clock
+from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.config.gpu_layouts import load_shipped_layouts
+from gpusched.config.model import Config
+from gpusched.engine.objects import Obj, SimulatedObjects, key_of, plural_of
+from gpusched.io.watch.informers import KINDS
+from gpusched.placement.model.problem import search_in_process
+from gpusched.pluginhost.guard import PluginGuard
+from gpusched.pluginhost.registry import load_policy
+from gpusched.session.decide import Decision, decide
+from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability
+from gpusched.session.state.policy import action_capabilities
+from gpusched.session.state.session_cache import SessionCache
+
+_WORK: Final = 1_000_000_000
+"""Units of work of one trial: every gang is looked at, as several sessions of a daemon would do."""
+_EVICTING: Final = EVICTING_CAPABILITIES | {Capability.CONSOLIDATION}
+
+
+@attrs.frozen
+class ObjectEdit:
+    """One object becomes another, comes into being, or goes.
+
+    Attributes:
+        plural: name of its kind in the API.
+        becomes: its manifest; None removes it.
+    """
+
+    plural: str
+    key: ObjectKey
+    becomes: Obj | None
+
+
+def edit_to(obj: Obj) -> ObjectEdit:
+    """The edit that leaves this manifest."""
+    return ObjectEdit(plural_of(obj), key_of(obj), obj)
+
+
+def edit_away(plural: str, key: ObjectKey) -> ObjectEdit:
+    """The edit that removes an object."""
+    return ObjectEdit(plural, key, None)
+
+
+class TrialCluster:
+    """A cluster in memory that can be changed and changed back.
+
+    Args:
+        objects: manifests, in an order in which they can be applied.
+        config: of the daemon whose decisions are wanted.
+        now: the moment of the trial, seconds since the Unix epoch.
+        clock: times plugins, no decision depends on it.
+
+    Raises:
+        ConfigError: the configuration names a plugin or action that is not installed.
+    """
+
+    def __init__(self, objects: Iterable[Obj], config: Config, *, now: float, clock: Clock) -> None:
+        self.config = config
+        self.now = now
+        self.cache = Cache(config.scheduler_names)
+        self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())
+        self.cache.use_limits(attrs.evolve(config.limits, session_work=_WORK))
+        self.cache.use_priority_rules(config)
+        self.objects = SimulatedObjects(self.cache, epoch=now)
+        self._clock = clock
+        self._policy = load_policy(config)
+        self._gentle = attrs.evolve(
+            self._policy,
+            actions=tuple(
+                each
+                for each in self._policy.actions
+                if not _EVICTING & {*action_capabilities(each)}
+            ),
+        )
+        self._guard = PluginGuard(clock)
+        self._caches = {True: SessionCache(), False: SessionCache()}
+        self.decisions = 0
+        """Sessions that were run so far."""
+        for obj in objects:
+            self.objects.create(obj, now=0.0)
+
+    def emptied(self) -> TrialCluster:
+        """Another one of the same nodes and queues, in which no pod has a place."""
+        objects = [
+            obj
+            for plural in KINDS
+            for obj in self.objects.all(plural)
+            if plural != "pods" or not (obj.get("spec") or {}).get("nodeName")
+        ]
+        return TrialCluster(objects, self.config, now=self.now, clock=self._clock)
+
+    def take_snapshot(self) -> Snapshot:
+        """The cluster as it is now, with every change that was tried and not taken back."""
+        return self.cache.take_snapshot(self.now)
+
+    def gang(self, key: GangKey) -> Gang | None:
+        """A gang that waits or runs; None where there is none of that name."""
+        return next((each for each in self.take_snapshot().gangs if each.key == key), None)
+
+    @contextmanager
+    def changed(self, edits: Sequence[ObjectEdit]) -> Iterator[None]:
+        """The cluster with changes, for as long as the context lasts."""
+        undo: list[ObjectEdit] = []
+        try:
+            for edit in edits:
+                undo.append(ObjectEdit(edit.plural, edit.key, self._manifest(edit)))
+                self._apply(edit)
+            yield
+        finally:
+            for edit in reversed(undo):
+                self._apply(edit)
+
+    def decide(self, *, alone: GangKey | None = None, evict: bool = True) -> Decision:
+        """One session of the daemon on the cluster as it is now.
+
+        Args:
+            alone: only this gang waits, all others that wait are left out.
+            evict: whether gangs may be evicted for others.
+        """
+        snapshot = self.take_snapshot()
+        if alone is not None:
+            mine = tuple(each for each in snapshot.gangs if each.key == alone)
+            snapshot = attrs.evolve(snapshot, gangs=mine)
+        self.decisions += 1
+        self._guard.begin_session()
+        return decide(
+            snapshot,
+            self._policy if evict else self._gentle,
+            guard=self._guard,
+            session_cache=self._caches[evict],
+            placement=self.config.placement,
+            search=search_in_process,
+        )
+
+    def _manifest(self, edit: ObjectEdit) -> Obj | None:
+        return self.objects.get(edit.plural, edit.key)
+
+    def _apply(self, edit: ObjectEdit) -> None:
+        if edit.becomes is None:
+            self.objects.remove(edit.plural, edit.key)
+        elif self.objects.get(edit.plural, edit.key) is None:
+            self.objects.create(edit.becomes, now=0.0)
+        else:
+            self.objects.write(edit.becomes)

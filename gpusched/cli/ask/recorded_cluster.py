@@ -1,0 +1,56 @@
+"""The cluster that a question is about: a file, or the live one, read once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import attrs
+
+from gpusched.base.clock import SystemClock
+from gpusched.cli.command import connection_choice
+from gpusched.cli.inspect.cluster_reader import with_cluster
+from gpusched.engine.objects import Obj
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.recordings.snapshot_file import SnapshotFile, read_snapshot
+from gpusched.io.recordings.snapshot_reader import take_snapshot
+
+
+@attrs.frozen
+class RecordedCluster:
+    """Objects of one moment.
+
+    Attributes:
+        objects: in an order in which they can be applied.
+        taken_at: seconds since the Unix epoch.
+    """
+
+    objects: tuple[Obj, ...]
+    taken_at: float
+
+
+def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
+    """The cluster that the options ``--snapshot`` and those of connections choose.
+
+    Raises:
+        ConfigError: the file cannot be used.
+        ClusterUnreachable: no cluster.
+        Denied: the cluster may not be read.
+    """
+    file = read_file(arguments)
+    return RecordedCluster(tuple(file), file.taken_at)
+
+
+def read_file(arguments: argparse.Namespace) -> SnapshotFile:
+    """The same as the file of a snapshot."""
+    if arguments.snapshot:
+        return read_snapshot(arguments.snapshot)
+    return with_cluster(connection_choice(arguments), _record)
+
+
+async def _record(api: ApiClient) -> SnapshotFile:
+    recording = await take_snapshot(api, now=SystemClock().now())
+    objects = {
+        name: tuple(json.loads(line) for line in lines) for name, lines in recording.lines.items()
+    }
+    return attrs.evolve(recording.header, objects=objects)

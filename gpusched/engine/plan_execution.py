@@ -1,0 +1,302 @@
+"""Carries out what sessions decide on the objects of a simulated cluster, as if every write was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.move_record import MOVED, format_move
+from gpusched.api.gang.turn_record import TurnRecord
+from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.serializer.patches import turn_record_patch
+from gpusched.base.errors import InvariantBroken
+from gpusched.base.limits import (
+    ADMIT_AGAIN_S,
+    QUEUE_DEPTH_MAX,
+)
+from gpusched.base.merge_patch import merge_patch
+from gpusched.cache.gangs.expected_pods import is_expected_uid
+from gpusched.engine.controllers import SimulatedControllers
+from gpusched.engine.job_records import LiveJob, gpus_of
+from gpusched.engine.objects import (
+    Obj,
+    plural_of,
+    with_annotations,
+    with_condition,
+    with_status,
+)
+from gpusched.engine.run_record import QueueMark
+from gpusched.engine.world import SimulatedWorld
+from gpusched.io.write.status.object_writes import GroupWrite, QueueWrite
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import (
+    GangBind,
+    GangStatus,
+    GangStop,
+    JobSuspendChange,
+    MoveOrder,
+    Plan,
+    PreemptionPlan,
+    QueueStatus,
+)
+
+_FENCE: Final = "simulated/1"
+_SLACK_S: Final = 1.0
+"""Times in objects are whole seconds, rounded down."""
+
+
+class PlanExecutor:
+    """Applies the plans of sessions to the simulated objects.
+
+    Args:
+        world: what is changed.
+        owners: make pods and end them.
+        placed: told of each gang whose members got places.
+        stale_s: what the configuration gives a broken gang to be made whole.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        owners: SimulatedControllers,
+        *,
+        placed: Callable[[GangBind], None],
+        stale_s: float,
+        nomination_timeout_s: float,
+    ) -> None:
+        self._nomination_timeout_s = nomination_timeout_s
+        self._world = world
+        self._owners = owners
+        self._placed = placed
+        self._stale_s = stale_s
+        self._shown: dict[UID, tuple[str, bool, bool]] = {}
+        """What was written last of each PodGroup: phase, scheduled, preempted."""
+
+    def plan(self, plan: Plan) -> None:
+        """All of it, in the order of the daemon: places first, then room is made."""
+        for gang in plan.binds:
+            self._bind(gang)
+        for status in plan.gangs:
+            self._status(status)
+        switches = {each.key: each for each in plan.job_changes}
+        for claim in plan.preemptions:
+            self._claim(claim)
+        for stop in plan.stops:
+            self._stop(stop)
+        for switch in switches.values():
+            self._switch(switch)
+        for queue in plan.queues:
+            self._queue(queue)
+
+    # -- places --------------------------------------------------------------------------------
+    def _bind(self, gang: GangBind) -> None:
+        world = self._world
+        for bind in gang.binds:
+            pod, obj = world.cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
+            if pod is None or obj is None:
+                raise InvariantBroken(f"pod {bind.key} was given a place and does not exist")
+            world.cache.assume_binding(pod, bind.node, bind.slots)
+            notes = {"gpusched.io/fence": _FENCE, "gpusched.io/plan": gang.plan_id}
+            if bind.rank >= 0:
+                notes["gpusched.io/rank"] = str(bind.rank)
+            if gang.proof:
+                notes["gpusched.io/proof"] = gang.proof
+            if bind.slots:
+                notes["gpusched.io/slots"] = format_slots(bind.slots)
+            scheduled = {
+                "type": "PodScheduled", "status": "True", "lastTransitionTime": world.stamp,
+            }  # fmt: skip
+            obj = {**with_annotations(obj, notes), "spec": {**obj["spec"], "nodeName": bind.node}}
+            obj = with_condition(with_status(obj, nominatedNodeName=None), scheduled)
+            world.objects.write(obj)
+            self._owners.pods.bound(world.lives.pods[bind.uid], bind.node, bind.slots)
+        self._placed(gang)
+
+    # -- room ----------------------------------------------------------------------------------
+    def _claim(self, claim: PreemptionPlan) -> None:
+        world = self._world
+        for order in claim.moves:
+            self._record(order)
+        for key, uid, node in claim.nominations:
+            obj = None if is_expected_uid(uid) else world.objects.get("pods", key)
+            if obj is None:
+                continue
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": Reason.PREEMPTION_IN_PROGRESS,
+                "message": claim.message,
+                "lastTransitionTime": world.stamp,
+            }
+            world.objects.write(with_condition(with_status(obj, nominatedNodeName=node), condition))
+        if claim.nominations:
+            world.wake(world.now + self._nomination_timeout_s + _SLACK_S)
+        for stop in claim.stops:
+            self._stop(stop)
+
+    def _record(self, order: MoveOrder) -> None:
+        world, key = self._world, ObjectKey(order.gang.namespace, order.gang.name)
+        text = format_move(order.move, seal="")
+        world.wake(world.now + self._nomination_timeout_s + _SLACK_S)
+        if order.gang.kind == "PodGroup":
+            obj = world.objects.get("podgroups", key)
+            if obj is not None:
+                world.objects.write(with_status(obj, moved=text))
+            return
+        obj = world.objects.get("jobs", key)
+        if obj is not None:
+            world.objects.write(with_annotations(obj, {MOVED: text}))
+
+    def _record_turn(self, stop: GangStop, turn: TurnRecord) -> None:
+        objects = self._world.objects
+        key = ObjectKey(stop.gang.namespace, stop.gang.name)
+        on_job = stop.gang.kind == "Job"
+        obj = objects.get("jobs" if on_job else "podgroups", key)
+        if obj is not None:
+            body = turn_record_patch(stop.uid, turn, seal="", on_job=on_job)
+            objects.write(merge_patch(obj, msgspec.json.decode(body)))
+
+    def _stop(self, stop: GangStop) -> None:
+        if stop.turn is not None:
+            self._record_turn(stop, stop.turn)
+        pods = self._owners.pods
+        for each in stop.evictions:
+            live = self._world.lives.pods.get(each.uid)
+            if live is None:
+                raise InvariantBroken(f"pod {each.key} is to leave and does not exist")
+            pods.evict(live, why=each.reason, sentence=each.message)
+        if stop.pause is not None:
+            self._switch(stop.pause)
+
+    def _switch(self, switch: JobSuspendChange) -> None:
+        world = self._world
+        obj = world.objects.get("jobs", switch.key)
+        if obj is None or obj["metadata"]["uid"] != switch.uid:
+            raise InvariantBroken(f"Job {switch.key} is to be switched and does not exist")
+        spec = {**obj["spec"], "suspend": switch.suspend}
+        if switch.parallelism is not None:
+            spec["parallelism"] = switch.parallelism
+        if switch.node_selector:
+            template = spec["template"]
+            inner = template["spec"]
+            selector = {**(inner.get("nodeSelector") or {}), **dict(switch.node_selector)}
+            spec["template"] = {**template, "spec": {**inner, "nodeSelector": selector}}
+        switched = with_annotations({**obj, "spec": spec}, dict(switch.annotations))
+        started = None if switch.suspend else world.stamp
+        world.objects.write(with_status(switched, startTime=started))
+        self._owners.switched(switch.key)
+        limits = world.cache.limits
+        for after_s in (
+            (ADMIT_AGAIN_S,)
+            if switch.suspend
+            else (limits.pod_arrival_timeout_s, limits.admitted_timeout_s)
+        ):
+            at = world.now + after_s + _SLACK_S
+            world.agenda.at(at, lambda: self._still_waits(switch), aside=True)
+
+    def _still_waits(self, switch: JobSuspendChange) -> None:
+        """Wake a session where a Job that was switched has still no place by now."""
+        job = self._world.lives.jobs.get(("Job", *switch.key))
+        if job is not None and job.ended is None and not job.bound:
+            self._world.wake_now()
+
+    # -- telling -------------------------------------------------------------------------------
+    def _status(self, status: GangStatus) -> None:
+        world = self._world
+        self._withdraw(status)
+        job = self._job_of(status)
+        if job is not None and job.started is None and not status.is_scheduled:
+            if not job.reasons:
+                self._wake_when_too_late(job)
+            job.tell(world.now, status.scheduled.reason, status.scheduled.message)
+        if status.gang.kind != "PodGroup":
+            return
+        if job is not None and job.admitted is None and status.is_admitted:
+            job.admitted = world.now
+        shown = (status.phase, status.is_scheduled, status.preempted is None)
+        if self._shown.get(status.uid) == shown:
+            return
+        self._shown[status.uid] = shown
+        request = GroupWrite(status).request(world.cache, None, world.wall)
+        obj = world.objects.get("podgroups", ObjectKey(status.gang.namespace, status.gang.name))
+        if request is not None and obj is not None:
+            self._patch(obj, request.body)
+            if status.phase == "Unknown":
+                world.wake(world.now + self._stale_s + _SLACK_S)
+
+    def _wake_when_too_late(self, job: LiveJob) -> None:
+        """When a job has waited for longer than its queue, or one above it, lets it."""
+        world, name = self._world, job.queue
+        for _ in range(QUEUE_DEPTH_MAX):
+            queue = world.cache.queues.items.get(ObjectKey("", name))
+            if queue is None:
+                return
+            if queue.max_wait_ns:
+                world.wake(job.created + queue.max_wait_ns / 1e9)
+                return
+            name = queue.parent
+
+    def _job_of(self, status: GangStatus) -> LiveJob | None:
+        gang, lives = status.gang, self._world.lives
+        job = lives.jobs.get((gang.kind, gang.namespace, gang.name))
+        if job is None and status.waiting_pods:
+            live = lives.pods.get(status.waiting_pods[0][1])
+            job = live.job if live is not None else None
+        return job
+
+    def _withdraw(self, status: GangStatus) -> None:
+        """A promise that stands no more is taken off the pods."""
+        world = self._world
+        named = {uid for uid, _ in status.nominated}
+        for key, uid in status.waiting_pods:
+            pod = world.cache.find_pod(uid)
+            if pod is None or not pod.nominated or uid in named:
+                continue
+            obj = world.objects.get("pods", key)
+            assert obj is not None
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": status.scheduled.reason,
+                "message": status.scheduled.message,
+                "lastTransitionTime": world.stamp,
+            }
+            world.objects.write(with_condition(with_status(obj, nominatedNodeName=None), condition))
+
+    def _queue(self, status: QueueStatus) -> None:
+        world = self._world
+        queue = world.cache.queues.items.get(ObjectKey("", status.name))
+        if queue is None:
+            return
+
+        def limit(amounts: object) -> int | None:
+            found = gpus_of(amounts)  # type: ignore[arg-type]
+            return found or None
+
+        mark = QueueMark(
+            at=world.now,
+            weight=queue.weight,
+            deserved=limit(queue.deserved),
+            capability=limit(queue.capability),
+            guarantee=limit(queue.guarantee),
+            allocated=gpus_of(status.allocated),
+            fair_share=gpus_of(status.fair_share),
+            closed=status.state != "Open",
+        )
+        world.lives.mark(status.name, "" if queue.parent == "root" else queue.parent, mark)
+        if status.usage is None or not status.usage.as_of or status.usage == queue.usage:
+            return
+        # What was used of late is read again by the next session.
+        request = QueueWrite(status).request(world.cache, None, world.wall)
+        obj = world.objects.get("queues", ObjectKey("", status.name))
+        if request is not None and obj is not None:
+            self._patch(obj, request.body)
+
+    def _patch(self, obj: Obj, body: bytes) -> None:
+        """A merge patch of a status."""
+        patched = merge_patch(obj, {"status": msgspec.json.decode(body)["status"]})
+        assert plural_of(patched)
+        self._world.objects.write(patched)

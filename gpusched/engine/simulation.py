@@ -1,0 +1,434 @@
+"""A discrete-event simulation of a cluster under the daemon's own decisions: no server, no daemon.
+
+    record = play(Case(name="now", config=config, objects=cluster, arrivals=jobs))
+
+Cache, sessions, plugins and codecs are the daemon's. What an API server, controllers and kubelets
+would do is done by ``engine_carry``, ``engine_owners`` and ``engine_pods``: every write is accepted
+at once, and pods start a constant time after their binding. Equal cases give equal records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.api.meta.identity import GangKey
+from gpusched.base.clock import EPOCH
+from gpusched.base.errors import InvariantBroken
+from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
+from gpusched.config.gpu_layouts import load_shipped_layouts
+from gpusched.config.model import Config
+from gpusched.engine.controllers import SimulatedControllers
+from gpusched.engine.job_records import LiveJob, node_lives
+from gpusched.engine.objects import Obj
+from gpusched.engine.plan_execution import PlanExecutor
+from gpusched.engine.run_record import (
+    BrokenInvariant,
+    JobLife,
+    LifeEnd,
+    NodeLife,
+    PodLife,
+    RunRecord,
+)
+from gpusched.engine.world import SimulatedDelays, SimulatedWorld
+from gpusched.placement.model.problem import search_in_process
+from gpusched.pluginhost.guard import PluginGuard
+from gpusched.pluginhost.registry import load_policy
+from gpusched.session.decide import Decision, decide
+from gpusched.session.state.plan import GangBind
+from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.next_wakeup import next_wakeup
+
+_TOLD_MAX = 100
+"""Sentences of one kind; more of them are the same bug."""
+
+
+def broken_invariants(
+    nodes: Sequence[NodeLife], pods: Sequence[PodLife], jobs: Sequence[JobLife]
+) -> tuple[BrokenInvariant, ...]:
+    """Everything that did not hold, by time.
+
+    Args:
+        nodes: that stayed as they were.
+        pods: of the whole run.
+        jobs: of the whole run.
+    """
+    by_node: dict[str, list[PodLife]] = {}
+    by_job: dict[str, list[PodLife]] = {}
+    for pod in pods:
+        if pod.bound is not None:
+            by_node.setdefault(pod.node, []).append(pod)
+            by_job.setdefault(pod.job, []).append(pod)
+    found: list[BrokenInvariant] = []
+    for node in nodes:
+        found += [*_node(node, by_node.get(node.name, []))][:_TOLD_MAX]
+    for job in jobs:
+        if job.min_member > 1:
+            found += [*_gang(job, by_job.get(job.key, []))][:_TOLD_MAX]
+    return tuple(sorted(found, key=lambda each: (each.at, each.invariant, each.sentence)))
+
+
+def _node(node: NodeLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
+    offer = node.spans[0]
+    moves = []
+    for pod in pods:
+        moves.append((pod.bound or 0.0, 1, pod))
+        if pod.ended is not None:
+            moves.append((pod.ended, 0, pod))
+    moves.sort(key=lambda move: (move[0], move[1], move[2].namespace, move[2].name))
+    gpus = cpu = memory = 0
+    holder: dict[int, str] = {}
+    for at, comes, pod in moves:
+        sign = 1 if comes else -1
+        gpus, cpu, memory = gpus + sign * pod.gpus, cpu + sign * pod.cpu, memory + sign * pod.memory
+        whole = pod.gpus % 1000 == 0
+        for slot in pod.slots if whole else ():
+            if not comes:
+                holder.pop(slot, None)
+            elif slot in holder:
+                sentence = f"slot {slot} of node {node.name} has pods {holder[slot]} and {pod.name}"
+                yield BrokenInvariant(at=at, invariant="slots", sentence=sentence)
+            else:
+                holder[slot] = pod.name
+        over = [
+            f"{have} of {offered} {what}"
+            for what, have, offered in (
+                ("thousandths of GPUs", gpus, offer.gpus),
+                ("thousandths of cores", cpu, offer.cpu),
+                ("MiB", memory, offer.memory),
+            )
+            if have > offered
+        ]
+        if comes and over:
+            sentence = f"node {node.name} gave {' and '.join(over)}"
+            yield BrokenInvariant(at=at, invariant="room", sentence=sentence)
+
+
+def _gang(job: JobLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
+    """At each binding the gang must have its minimum, with those that succeeded."""
+    moments = Counter(pod.bound for pod in pods)
+    for at in sorted(moment for moment in moments if moment is not None):
+        have = sum(
+            1
+            for pod in pods
+            if pod.bound is not None
+            and pod.bound <= at
+            and (pod.ended is None or pod.ended > at or pod.end is LifeEnd.SUCCEEDED)
+        )
+        if have < job.min_member:
+            sentence = f"job {job.key} has {have} of {job.min_member} pods that it needs"
+            yield BrokenInvariant(at=at, invariant="gangs", sentence=sentence)
+
+
+_QUIET_SHARE: Final = 4
+"""As in the daemon: a quarter of the debounce without any change ends it."""
+_IDLE_MAX_S: Final = 6 * 3600.0
+"""While gangs wait and nothing changes, sessions follow each other ever more slowly, up to this.
+
+What passes with time wakes a session of its own: ends of minRuntime, maxRuntime, maxWait, promises."""
+_HOPELESS_S: Final = 3600.0
+"""When nothing else is to come, gangs that wait get so long; then the run is over."""
+_TOLD_EVERY: Final = 200
+DEFAULT_PACE: Final = SimulatedDelays()
+
+
+@attrs.frozen
+class Arrival:
+    """Objects that come into being at a moment, seconds since the beginning."""
+
+    at: float
+    objects: tuple[Obj, ...]
+
+
+@attrs.frozen(kw_only=True)
+class SimulationCase:
+    """What is simulated.
+
+    Attributes:
+        name: of the configuration, for the record.
+        config: of the daemon.
+        objects: there from the beginning, in an order in which they can be applied.
+        arrivals: by time.
+        until: seconds after which it ends; None when nothing is to come any more.
+        pace: how long things take.
+        epoch: wall time at second 0, seconds since the Unix epoch.
+        seed: of the arrivals, for the record.
+        told: called now and then with the seconds that have passed and the jobs that came.
+    """
+
+    name: str
+    config: Config
+    objects: Sequence[Obj] = ()
+    arrivals: Iterable[Arrival] = ()
+    until: float | None = None
+    pace: SimulatedDelays = DEFAULT_PACE
+    epoch: float = EPOCH
+    seed: int = 0
+    told: Callable[[float, int], None] | None = None
+
+
+def run_simulation(case: SimulationCase) -> RunRecord:
+    """Simulate from the beginning to the end.
+
+    Raises:
+        ConfigError: the configuration names what does not exist.
+        InvariantBroken: what was decided cannot be carried out: a bug.
+    """
+    with gpu_resources_in_force(case.config.gpu_resources):
+        return Simulation(case).run()
+
+
+class Simulation:
+    """One run; ``run`` is called once."""
+
+    def __init__(self, case: SimulationCase) -> None:
+        config = case.config
+        self.case = case
+        self.cache = Cache(config.scheduler_names)
+        self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())
+        self.cache.use_limits(config.limits)
+        self.cache.use_priority_rules(config)
+        self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
+        self._owners = SimulatedControllers(self.world)
+        self._carry = PlanExecutor(
+            self.world,
+            self._owners,
+            placed=self._placed,
+            stale_s=_stale_s(config),
+            nomination_timeout_s=config.limits.nomination_timeout_s,
+        )
+        self._policy = load_policy(config)
+        self._guard = PluginGuard(StoppedClock())
+        self._session_cache = SessionCache()
+        self._faults: list[str] = []
+        self.sessions = 0
+        self._begun: float | None = None
+        """When the first change came that no session has seen yet."""
+        self._last = 0.0
+        self._idle_at: float | None = None
+        self._idle_s = config.cycle.max_period_s
+        self._is_session = False
+        self._nobody = False
+        """The last session left no gang that waits for room: ends of others change nothing."""
+        self._moved_at = 0.0
+        """When anything but an idle session happened last."""
+        self._snapshot: Snapshot | None = None
+        self._terms: dict[GangKey, int] | None = None
+        """What gangs of this session say about their minRuntime; made when it is asked for."""
+        self.cache.on_change.append(self._changed)
+
+    # -- time --------------------------------------------------------------------------------
+    def run(self) -> RunRecord:
+        """Play the case to its end; see ``play``."""
+        self._owners.begin(self.case.objects)
+        self._take(iter(self.case.arrivals))
+        world, until = self.world, self.case.until
+        while (at := self._next()) is not None:
+            if until is not None and at > until:
+                break
+            world.now = at
+            if self._is_session:
+                self._session()
+                continue
+            act, aside = world.agenda.pop()
+            act()
+            if not aside:
+                self._moved_at = at
+        return self._record()
+
+    def _next(self) -> float | None:
+        """When something happens next, and whether that is a session; None at the end of the run."""
+        agenda = self.world.agenda
+        event, session = agenda.next(), self._session_at()
+        self._is_session = session is not None and (event is None or session < event)
+        at = session if self._is_session else event
+        if at is None or agenda.busy or self._begun is not None:
+            return at
+        waits = self._idle_at is not None
+        return at if waits and at - self._moved_at <= _HOPELESS_S else None
+
+    def _take(self, arrivals: Iterator[Arrival]) -> None:
+        """The next arrival; the one after it is looked at when it has come."""
+        arrival = next(arrivals, None)
+        if arrival is None:
+            return
+
+        def come() -> None:
+            for obj in arrival.objects:
+                self._owners.create(obj)
+            self._take(arrivals)
+
+        self.world.agenda.at(max(self.world.now, arrival.at), come)
+
+    def _changed(self) -> None:
+        if self.world.muted or (self.world.ending and self._nobody):
+            return
+        self._last = self.world.now
+        if self._begun is None:
+            self._begun = self.world.now
+
+    def _session_at(self) -> float | None:
+        """When the next session is due by what is known now."""
+        if self._begun is None:
+            return self._idle_at
+        debounce_s = self.case.config.cycle.debounce_s
+        at = min(self._begun + debounce_s, self._last + debounce_s / _QUIET_SHARE)
+        return at if self._idle_at is None else min(at, self._idle_at)
+
+    # -- sessions ----------------------------------------------------------------------------
+    def _session(self) -> None:
+        world, config = self.world, self.case.config
+        self._begun, self._idle_at = None, None
+        snapshot = self.cache.take_snapshot(world.wall)
+        self._snapshot, self._terms = snapshot, None
+        self._guard.begin_session()
+        decision = decide(
+            snapshot,
+            self._policy,
+            guard=self._guard,
+            session_cache=self._session_cache,
+            placement=config.placement,
+            search=search_in_process,
+        )
+        self.sessions += 1
+        self.cache.rounds = decision.rounds
+        faults = (*decision.faults, *(each.message for each in decision.set_aside))
+        if decision.degraded is not None:
+            faults = (*faults, decision.degraded.message)
+        if faults and len(self._faults) < 1:
+            self._faults.extend(faults[:1])
+        self._carry.plan(decision.plan)
+        plan = decision.plan
+        self._nobody = not (
+            decision.waiting
+            or plan.preemptions
+            or any(status.waiting_pods for status in plan.gangs)
+        )
+        self._plan_idle(snapshot, decision)
+        if self.case.told is not None and self.sessions % _TOLD_EVERY == 0:
+            self.case.told(world.now, len(world.lives.jobs))
+
+    def _plan_idle(self, snapshot: Snapshot, decision: Decision) -> None:
+        plan, world = decision.plan, self.world
+        if (
+            plan.binds
+            or plan.preemptions
+            or plan.stops
+            or plan.job_changes
+            or self._begun is not None
+        ):
+            self._moved_at = world.now
+            self._idle_s = self.case.config.cycle.max_period_s
+        due = next_wakeup(snapshot)
+        if due is not None:
+            self._idle_at = max(world.now, due - world.epoch)
+        if not decision.waiting:
+            return
+        idle = world.now + self._idle_s
+        self._idle_at = idle if self._idle_at is None else min(idle, self._idle_at)
+        self._idle_s = min(_IDLE_MAX_S, 2 * self._idle_s)
+
+    # -- what is noted -----------------------------------------------------------------------
+    def _placed(self, gang: GangBind) -> None:
+        """A gang got places: where, and when its rights change."""
+        job = self.world.lives.jobs.get((gang.gang.kind, gang.gang.namespace, gang.gang.name))
+        if job is None:
+            job = self.world.lives.pods[gang.binds[0].uid].job
+        if job.started == self.world.now and not job.levels:
+            job.levels = self._levels(job)
+        self._wake_for(gang)
+
+    def _levels(self, job: LiveJob) -> tuple[tuple[str, int], ...]:
+        snapshot = self._snapshot
+        assert snapshot is not None
+        row_of = snapshot.nodes.row
+        rows = [row_of[pod.node] for pod in job.live.values() if pod.node in row_of]
+        found = []
+        for level in self._session_cache.topology_levels(
+            snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+        ):
+            domains = {int(level.domain[row]) for row in rows}
+            if rows and min(domains) >= 0:
+                found.append((level.name, len(domains)))
+        return tuple(found)
+
+    def _wake_for(self, gang: GangBind) -> None:
+        """Limits that pass with time: its minRuntime, and the maxRuntime of its queue."""
+        snapshot, world = self._snapshot, self.world
+        assert snapshot is not None
+        node = snapshot.queues.get(gang.queue)
+        limits_ns: set[int] = set()
+        for name in node.path if node is not None else ():
+            above = snapshot.queues.get(name)
+            if above is not None:
+                limits_ns |= {above.queue.min_runtime_ns, above.queue.max_runtime_ns}
+        limits_ns.add(self._own_min_ns(gang.gang, snapshot))
+        for limit_ns in sorted(limits_ns - {0}):
+            world.wake(world.now + limit_ns / 1e9)
+
+    def _own_min_ns(self, key: GangKey, snapshot: Snapshot) -> int:
+        if self._terms is None:
+            self._terms = {gang.key: gang.terms.min_runtime_ns for gang in snapshot.gangs}
+        return self._terms.get(key, 0)
+
+    def _record(self) -> RunRecord:
+        world, case = self.world, self.case
+        seconds = world.now if case.until is None else case.until
+        waiting = [job for job in world.lives.jobs.values() if job.started is None]
+        nodes = node_lives(self.cache.take_snapshot(world.wall).nodes.nodes, seconds=seconds)
+        pods, jobs = world.lives.pod_lives(), world.lives.job_lives()
+        return RunRecord(
+            name=case.name,
+            ground="simulated",
+            seed=case.seed,
+            seconds=seconds,
+            epoch=case.epoch,
+            nodes=nodes,
+            pods=pods,
+            jobs=jobs,
+            queues=world.lives.queue_lives(),
+            evictions=tuple(world.lives.evictions),
+            broken=broken_invariants(nodes, pods, jobs),
+            counters={
+                "sessions": self.sessions,
+                "waiting": len(waiting),
+                "rejected": len(world.objects.rejected),
+            },
+            unfinished=f"a plugin failed: {self._faults[0]}" if self._faults else "",
+        )
+
+
+class StoppedClock:
+    """A clock for what times plugins: nothing takes time, so that equal runs are equal."""
+
+    def now(self) -> float:
+        """Wall time in seconds, which is always 0."""
+        return 0.0
+
+    def monotonic(self) -> float:
+        """Monotonic time in seconds, which is always 0."""
+        return 0.0
+
+    def boottime(self) -> float:
+        """Time since boot in seconds, which is always 0."""
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Raises: nothing in a simulation waits for real time."""
+        raise InvariantBroken(f"a simulation slept for {seconds} s")
+
+
+def _stale_s(config: Config) -> float:
+    """After which time a broken gang may be stopped: the sessions must not miss it."""
+    for tier in config.tiers:
+        for choice in tier.plugins:
+            text = choice.arguments.get("staleAfter") if choice.name == "lifetime" else None
+            if isinstance(text, str):
+                return parse_duration(text) / NANOSECONDS
+    return 60.0

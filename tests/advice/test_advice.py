@@ -1,0 +1,181 @@
+"""What is advised lets the gang start, is no larger than needed, and what can never start is told as such."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.advice.advisor import advise_gang
+from gpusched.advice.proposal import Family
+from gpusched.advice.start_answer import StartKind
+from tests.advice.clusters import (
+    A100,
+    GPU,
+    H100,
+    NOW,
+    gang,
+    node,
+    priority,
+    queue,
+    random_cluster,
+    starts_when_applied,
+    trial_of,
+    waiting_gang,
+)
+from tests.populations import one_of
+
+
+def advised(trial, name):
+    """Advice about a gang."""
+    return advise_gang(trial, waiting_gang(trial, name))
+
+
+def messages(advice):
+    """What is suggested, by family."""
+    return {each.proposal.family: each.proposal.message for each in advice.suggestions}
+
+
+def busy_nodes(count, *, product=H100, **spec):
+    """Nodes, each full with a gang of eight pods of its own."""
+    nodes = [node(f"n{each}", rack=f"r{each // 2}", product=product) for each in range(count)]
+    runs = [gang(f"run-{each}", 8, 1, on=[f"n{each}"] * 8, **spec) for each in range(count)]
+    return [*nodes, *(obj for made in runs for obj in made)]
+
+
+def test_a_gang_that_fits_needs_no_change():
+    trial = trial_of(queue("a"), node("n0"), gang("new", 2, 4))
+    advice = advised(trial, "new")
+    assert advice.unchanged.kind is StartKind.NOW
+    assert advice.unchanged.nodes == (("n0", 2),)
+    assert not advice.suggestions
+
+
+def test_fewer_members_are_as_many_as_fit():
+    """Given room for three pods of eight, then five are too many and the command says so."""
+    trial = trial_of(queue("a"), node("n0"), gang("run", 2, 1, on=["n0"] * 2), gang("new", 8, 2))
+    (fewer,) = [
+        each for each in advised(trial, "new").suggestions
+        if each.proposal.family is Family.MEMBERS
+    ]  # fmt: skip
+    assert fewer.proposal.message == "with minMember 3 in place of 8"
+    assert fewer.proposal.command == (
+        'kubectl patch podgroup new -n team --type merge -p \'{"spec":{"minMember":3}}\''
+    )
+
+
+def test_another_level_type_and_queue_are_found():
+    """Given room in two racks, of another type and for another queue, then each is told."""
+    split = trial_of(
+        queue("a"), node("n0", rack="r0"), node("n1", rack="r1"),
+        gang("new", 2, 8, topology={"required": "rack"}),
+    )  # fmt: skip
+    assert messages(advised(split, "new"))[Family.TOPOLOGY] == "without one rack for all its pods"
+    other = trial_of(
+        queue("a"), busy_nodes(1), node("free", product=A100),
+        gang("new", 1, 8, selector={"nvidia.com/gpu.product": H100}),
+    )  # fmt: skip
+    assert messages(advised(other, "new"))[Family.NODE_LABEL] == (
+        f"on nodes of nvidia.com/gpu.product={A100} in place of {H100}"
+    )
+    limited = trial_of(queue("a", capability={GPU: "4"}), queue("b"), node("n0"), gang("new", 1, 8))
+    assert messages(advised(limited, "new"))[Family.QUEUE] == "in queue b in place of a"
+
+
+def test_a_limit_is_raised_no_further_than_needed():
+    """Given 4 GPUs held of 6, then 12 for a gang of 8."""
+    trial = trial_of(
+        queue("root-team", capability={GPU: "100"}),
+        queue("a", parent="root-team", capability={GPU: "6"}),
+        node("n0"), node("n1"), gang("run", 4, 1, on=["n0"] * 4), gang("new", 1, 8),
+    )  # fmt: skip
+    assert messages(advised(trial, "new"))[Family.QUOTA] == (
+        f"with capability of queue a 12 {GPU} in place of 6 {GPU}"
+    )
+
+
+def test_nodes_are_as_few_as_needed_and_together():
+    trial = trial_of(queue("a"), busy_nodes(2), gang("new", 3, 8, topology={"required": "rack"}))
+    assert messages(advised(trial, "new"))[Family.NODES] == (
+        f"with 3 more nodes like n0 ({H100}) in one new rack"
+    )
+
+
+def test_the_end_of_others_is_told_with_its_time_and_the_fewest_of_them():
+    """Given two gangs with known ends, then the one that ends first is enough."""
+    trial = trial_of(
+        queue("a"), busy_nodes(1, expectedDuration="5h"), node("m"),
+        gang("short", 8, 1, on=["m"] * 8, expectedDuration="2h"), gang("new", 1, 8),
+    )  # fmt: skip
+    (end,) = [
+        each for each in advised(trial, "new").suggestions
+        if each.proposal.family is Family.END_OF_OTHERS
+    ]  # fmt: skip
+    assert end.proposal.message == "when team/short has ended"
+    assert end.proposal.at == NOW + 7200
+    assert not end.proposal.command
+
+
+def test_a_higher_class_and_a_permission_make_room():
+    """Given a class above the one that runs, then the lowest of these; else that it could be evicted."""
+    classes = [priority("low", 1), priority("mid", 50), priority("high", 1000)]
+    trial = trial_of(
+        queue("a"), classes, busy_nodes(1, priorityClassName="low"),
+        gang("new", 1, 8, priorityClassName="low"),
+    )  # fmt: skip
+    (higher,) = [
+        each for each in advised(trial, "new").suggestions
+        if each.proposal.family is Family.PRIORITY
+    ]  # fmt: skip
+    assert higher.proposal.message == "with priority class mid (50 in place of 1)"
+    assert higher.start.kind is StartKind.AFTER_EVICTIONS
+    assert [each.name for each in higher.start.evicted] == ["run-0"]
+    kept = trial_of(
+        queue("a"), classes, busy_nodes(1, priorityClassName="low", preemptible=False),
+        gang("new", 1, 8, priorityClassName="high"),
+    )  # fmt: skip
+    assert messages(advised(kept, "new"))[Family.PERMISSION] == "if team/run-0 were preemptible"
+
+
+def test_what_contradicts_itself_is_told_with_no_part_too_many():
+    """Given racks of two nodes, then a rack and three whole nodes cannot hold together; memory is no part of it."""
+    trial = trial_of(
+        queue("a", capability={GPU: "1000"}), busy_nodes(4),
+        gang("new", 3, 8, topology={"required": "rack"}),
+    )  # fmt: skip
+    never = advised(trial, "new").contradiction
+    assert never is not None
+    assert never.sentence == (
+        f"never, even on an empty cluster: 8 {GPU} in a container, one rack for all pods and "
+        "3 pods at once cannot hold together"
+    )
+    limited = trial_of(queue("a", capability={GPU: "4"}), node("n0"), gang("new", 1, 8))
+    told = advised(limited, "new").contradiction
+    assert told is not None
+    assert told.demands == (f"8 {GPU} in a container", f"the capability of queue a (4 {GPU})")
+
+
+def test_the_cluster_is_left_as_it_was():
+    """Given advice of every family, then the same advice again, whatever was tried before."""
+    objects, now = random_cluster(1)
+    trial = trial_of(objects, now=now)
+    names = [
+        each.key for each in trial.take_snapshot().gangs if each.pod_sets and each.missing_members
+    ]
+    assert names
+    before = [advise_gang(trial, trial.gang(key)) for key in names]
+    again = [advise_gang(trial, trial.gang(key)) for key in names]
+    assert [each.suggestions for each in before] == [each.suggestions for each in again]
+
+
+@pytest.mark.parametrize("seed", one_of(10, range(40)))
+def test_what_is_advised_starts_the_gang_when_it_is_carried_out(seed):
+    """Given a random cluster after hours of work, then each suggestion, simulated from its objects, starts its gang."""
+    objects, now = random_cluster(seed)
+    trial = trial_of(objects, now=now)
+    waiting = [
+        each for each in trial.take_snapshot().gangs if each.pod_sets and each.missing_members
+    ]
+    for each in waiting[:3]:
+        for suggestion in advise_gang(trial, each).suggestions:
+            assert starts_when_applied(objects, now, suggestion, each.key), (
+                each.key, suggestion.proposal.message,
+            )  # fmt: skip

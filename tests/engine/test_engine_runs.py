@@ -1,0 +1,160 @@
+"""The simulator by itself: starts, waits, evictions, what comes back, and that nothing is given twice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gpusched.engine.run_record import LifeEnd
+from gpusched.engine.simulation import Arrival
+from gpusched.lab.simulate.traces.model import TraceJob
+from gpusched.lab.simulate.traces.workload import JobShape, job_manifest
+from tests.engine.engine_cases import cluster, job, of, run
+
+PRIORITY = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "urgent"},
+    "value": 1000,
+}
+
+
+def test_a_job_starts_at_once_where_there_is_room_and_ends_after_its_time() -> None:
+    """Start, end and GPUs are the trace's; the start delay comes before the run."""
+    # Given one node, when a job of two GPUs comes at 10 s and runs for 60 s
+    record = run([job("one", 10, 60, 2)], cluster(1))
+    # Then it is bound within the debounce and ends a second of start delay later than its time
+    life = of(record, "one")
+    assert life.created == 10
+    assert life.started == pytest.approx(10, abs=0.05)
+    assert life.ended == pytest.approx(71, abs=0.05)
+    assert (life.end, life.gpus, life.klass) == (LifeEnd.SUCCEEDED, 2000, "2-4-GPUs")
+    assert record.pods[0].slots == (0, 1)
+    assert not record.broken
+
+
+def test_a_gang_waits_as_a_whole_and_says_why() -> None:
+    """A gang of two nodes starts when both are free, in the moment the second becomes free."""
+    # Given two nodes, one of which is taken for 100 s
+    jobs = [job("first", 0, 100, 8), job("gang", 5, 50, 16)]
+    # When a gang of sixteen GPUs comes
+    record = run(jobs, cluster(2))
+    # Then both its pods start together when the first job has ended
+    gang = of(record, "gang")
+    assert gang.size == gang.min_member == 2
+    assert gang.started == pytest.approx(101, abs=0.1)
+    bound = {pod.bound for pod in record.pods if pod.job == gang.key}
+    assert len(bound) == 1
+    assert gang.reasons[0].reason == "InsufficientResources"
+    assert gang.reasons[-1].reason == ""
+    assert gang.levels == (("host", 2),)
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+def test_a_preempted_job_gives_way_comes_back_and_completes(suspend: bool) -> None:
+    """Who is preempted loses its work, waits again, and runs its whole time later."""
+    # Given a node that is full with a job that has run for 200 s
+    objects = [PRIORITY, *cluster(1)]
+    low = job("low", 0, 1000, 8)
+    # When an urgent job comes
+    urgent = run([job("high", 200, 100, 8)], objects, shape=JobShape(priority="urgent")).jobs[0]
+    assert urgent.priority == 1000
+    high = Arrival(
+        200, (job_manifest(job("high", 200, 100, 8), JobShape(priority="urgent", suspend=suspend)),)
+    )
+    record = run([low], objects, shape=JobShape(suspend=suspend), more=[high])
+    assert of(record, "high").priority == 1000
+    # Then the first one is evicted once, with what it lost, and both complete
+    (eviction,) = record.evictions
+    assert eviction.job == "trace/low"
+    assert eviction.why == "Preempted"
+    assert eviction.lost == pytest.approx(199 * 8000, rel=0.01)
+    assert of(record, "high").ended == pytest.approx(301, abs=0.5)
+    assert of(record, "low").ended == pytest.approx(1302, abs=1)
+    assert [pod.end for pod in record.pods if pod.job == "trace/low"] == [
+        LifeEnd.EVICTED,
+        LifeEnd.SUCCEEDED,
+    ]
+    assert not record.broken
+
+
+def test_borrowed_gpus_are_given_back_to_the_queue_that_deserves_them() -> None:
+    """Reclaim works in simulated time: the owner of a share starts, the borrower waits and ends."""
+    # Given two queues that deserve a node each, and one of them holding both
+    objects = cluster(2, deserved={"a": 8, "b": 8})
+    jobs = [job("a1", 0, 500, 8, "a"), job("a2", 1, 500, 8, "a"), job("b1", 100, 50, 8, "b")]
+    # When the other one asks for its own
+    record = run(jobs, objects)
+    # Then it starts soon, and the borrower's job runs to its end later
+    assert of(record, "b1").started == pytest.approx(100, abs=2)
+    assert {each.why for each in record.evictions} == {"Reclaimed"}
+    assert all(life.end is LifeEnd.SUCCEEDED for life in record.jobs)
+    marks = {life.name: life.marks for life in record.queues}
+    assert max(mark.allocated for mark in marks["a"]) == 16_000
+    assert marks["a"][-1].allocated == 0
+
+
+def test_work_that_was_saved_is_not_done_again() -> None:
+    """A PodGroup with a checkpoint interval loses what it did since, and resumes from there."""
+    # Given a group of one pod that saves its work every 100 s and is preempted after 250 s
+    group = {
+        "apiVersion": "scheduling.gpusched.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "saver", "namespace": "trace"},
+        "spec": {"queue": "a", "minMember": 1, "disruption": {"checkpointInterval": "100s"}},
+    }
+    saver = job_manifest(job("saver", 0, 1000, 8), JobShape())
+    saver["spec"]["template"]["metadata"]["labels"] = {"gpusched.io/pod-group": "saver"}
+    high = job_manifest(job("high", 251, 100, 8), JobShape(priority="urgent"))
+    record = run(
+        [],
+        [PRIORITY, *cluster(1)],
+        more=[Arrival(0, (group, saver)), Arrival(251, (high,))],
+    )
+    # Then fifty seconds are lost, and 800 s are left to do
+    (eviction,) = record.evictions
+    assert eviction.lost == pytest.approx(50 * 8000, rel=0.02)
+    last = max(pod.ended or 0 for pod in record.pods if pod.job == "trace/saver")
+    assert last == pytest.approx(251 + 1 + 100 + 1 + 800, abs=2)
+    assert of(record, "saver").end is LifeEnd.SUCCEEDED
+
+
+def _many(count: int) -> list[TraceJob]:
+    rng = random.Random(7)
+    return [
+        job(
+            f"j{number:03d}",
+            rng.randrange(400),
+            rng.choice([60, 120, 240, 600]),
+            rng.choice([1, 1, 1, 2, 4, 8, 16]),
+            rng.choice(["a", "b"]),
+        )
+        for number in range(count)
+    ]
+
+
+def test_equal_cases_give_equal_records_and_nothing_is_given_twice() -> None:
+    """Every slot, node and gang is looked at over the whole run; a second run is the same."""
+    # Given a cluster that is too small for a while
+    jobs = sorted(_many(24), key=lambda each: each.submit_s)
+    objects = cluster(2, deserved={"a": 4, "b": 12})
+    # When it is simulated twice
+    first, second = run(jobs, objects), run(jobs, objects)
+    # Then nothing is broken, everybody completes, and both are equal
+    assert not first.broken
+    assert all(each.end is LifeEnd.SUCCEEDED for each in first.jobs)
+    assert any((each.started or 0) - each.created > 60 for each in first.jobs)
+    assert first == second
+
+
+def test_a_run_is_over_although_somebody_waits_for_ever() -> None:
+    """A job that fits nowhere does not keep the simulation going."""
+    # Given one node of eight, when a job asks for sixteen in one pod
+    record = run([job("small", 0, 60, 1), job("huge", 1, 60, 16)], cluster(1))
+    # Then the other one completed, and this one is told to wait
+    assert of(record, "small").end is LifeEnd.SUCCEEDED
+    assert of(record, "huge").started is None
+    assert of(record, "huge").reasons
+    assert record.counters["waiting"] == 1
+    assert record.seconds < 2 * 86_400

@@ -1,0 +1,233 @@
+"""``gpusched simulate`` from the command line: inputs, settings side by side, and what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusched.api.meta.identity import parse_time
+from gpusched.base.errors import ConfigError, UsageError
+from gpusched.cli.lab.simulate.settings import settings
+from gpusched.cli.main import main
+from gpusched.engine.from_snapshot import start_from_snapshot
+from gpusched.io.recordings.snapshot_file import SnapshotFile, write_snapshot
+
+JOBS = """submit_s,duration_s,gpus,queue
+0,600,16,a
+10,300,8,b
+20,60,1,b
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> str:
+    """Three jobs: the first fills two nodes, the second has to wait or to take its share."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(JOBS)
+    return str(path)
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What was printed as JSON."""
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_configurations_are_compared_side_by_side(
+    jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A queue's share decides who is evicted; the first configuration is what others differ from."""
+    # Given two queues that deserve by their use, and one configuration in which all goes to one
+    args = ["simulate", "--csv", jobs, "--nodes", "2x8", "-o", "json"]
+    more = ["--set", "greedy:placement.solver=greedy", "--set", "greedy:queue.a.deserved=16"]
+    more += ["--set", "greedy:queue.b.deserved=0", "--set", "line:fifo=true"]
+    # When they are simulated
+    assert main([*args, *more, "--report", str(tmp_path / "out")]) == 0
+    # Then b's jobs wait under it, as they do in one line
+    answer = told(capsys)
+    assert [each["name"] for each in answer["configurations"]] == ["now", "greedy", "line"]
+    waits = {each["name"]: each["meanWaitByClass"]["5-8-GPUs"] for each in answer["configurations"]}
+    assert waits["greedy"] == pytest.approx(591, abs=2)
+    assert waits["line"] == pytest.approx(591, abs=2)
+    assert waits["now"] < 60
+    assert answer["configurations"][0]["evictions"] == 2
+    assert answer["configurations"][2]["evictions"] == 0
+    assert answer["changedJobs"][0]["job"].startswith("trace/job-")
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "greedy" in page
+    assert (tmp_path / "out" / "data" / "line" / "jobs.csv").exists()
+
+
+def test_the_table_names_statistics_and_the_bound(
+    jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One configuration: waits by class and queue, and the ideal FIFO beside them."""
+    assert main(["simulate", "--csv", jobs, "--nodes", "4x8"]) == 0
+    out = capsys.readouterr().out
+    assert "3 jobs on 4 nodes with 32 GPUs" in out
+    assert "wait of an ideal FIFO, mean" in out
+    assert "class 1-GPU" in out
+    assert "queue b" in out
+
+
+def test_rows_that_are_passed_over_are_told_and_strictly_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first of each reason with its line, and how many there are; 78 where none is allowed."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(JOBS + "30,,1,a\n40,,1,a\n")
+    assert main(["simulate", "--csv", str(path), "--nodes", "2x8"]) == 0
+    assert f"{path}:5: duration_s is missing (and 1 more" in capsys.readouterr().err
+    assert main(["simulate", "--csv", str(path), "--nodes", "2x8", "--strict"]) == 78
+    assert f"{path}:5: duration_s is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        (["--csv", "nowhere.csv", "--nodes", "2x8"], 78, "nowhere.csv: cannot be read"),
+        (["--csv", "JOBS"], 2, "--csv needs --nodes"),
+        (["--csv", "JOBS", "--nodes", "many"], 2, "--nodes takes COUNTxGPUS"),
+        (["--csv", "JOBS", "--nodes", "2x8", "--set", "x:queue.c.weight=2"], 78, "no such queue"),
+        (["--csv", "JOBS", "--nodes", "2x8", "--config", "a=nowhere.yaml"], 78, "nowhere.yaml"),
+        (["--csv", "JOBS", "--nodes", "2x8", "--for", "soon"], 2, "is not a duration"),
+        (["--snapshot", "JOBS"], 78, "is no snapshot"),
+        (["--generate", "philly", "--jobs", "0"], 2, "--jobs and --days take numbers above 0"),
+        ([], 2, "one of the arguments"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    jobs: str, args: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the exit status of the contract."""
+    words = [jobs if word == "JOBS" else word for word in args]
+    try:
+        found = main(["simulate", *words])
+    except SystemExit as ended:
+        found = int(ended.code or 0)
+    assert found == status
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["greedy", ":a=b", "x:", "x:queue.a=3", "x:queue.a.size=3", "x:queue.a.deserved=much",
+     "x:queue.a.ordering=Random", "x:colour=red", "x:walltimes=maybe", "x:queue.a.maxWait=soon"],
+)  # fmt: skip
+def test_settings_that_cannot_be_understood_are_refused(text: str) -> None:
+    """The sentence quotes what was given."""
+    with pytest.raises(UsageError, match=r"--set"):
+        settings([], [text])
+
+
+def test_settings_change_what_they_name_and_nothing_else() -> None:
+    """Dotted keys of the configuration, arguments of plugins, actions; wrong ones are told."""
+    first, other = settings(
+        [],
+        ["x:placement.solver=greedy", "x:plugins.nodeorder.strategy=spread",
+         "x:actions=enqueue,allocate", "x:queue.team.a.deserved=16", "x:topology.required=rack"],
+    )  # fmt: skip
+    assert first.name == "now"
+    assert other.config.placement.solver == "greedy"
+    assert other.config.actions == ("enqueue", "allocate")
+    choices = {
+        each.name: dict(each.arguments) for tier in other.config.tiers for each in tier.plugins
+    }
+    assert choices["nodeorder"] == {"strategy": "spread"}
+    assert other.changes.queues == (("team.a", "deserved", 16),)
+    assert other.changes.topology == {"required": "rack"}
+    with pytest.raises(ConfigError, match="solver"):
+        settings([], ["x:placement.solver=best"])
+    with pytest.raises(UsageError, match="more than the 6"):
+        settings([], [f"c{number}:fifo=true" for number in range(7)])
+
+
+def cluster(path: Path) -> None:
+    """A recorded cluster: one node full, one job that waits and one that runs for an hour more."""
+    offer = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+
+    def meta(name: str, number: int, **more: Any) -> dict[str, Any]:
+        base = {
+            "name": name, "uid": f"{number:08d}-0000-4000-8000-000000000000",
+            "resourceVersion": str(number), "creationTimestamp": "2026-11-21T11:00:00Z",
+        }  # fmt: skip
+        return {**base, **more}
+
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8"},
+                 "requests": {"nvidia.com/gpu": "8"}}}  # fmt: skip
+    spec = {"schedulerName": "gpusched", "containers": [container]}
+
+    def job(name: str, number: int, *, suspend: bool) -> dict[str, Any]:
+        notes = {"gpusched.io/expected-duration": "2h"}
+        return {
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": meta(name, number, namespace="team", annotations=notes,
+                             labels={"gpusched.io/queue": "q"}),
+            "spec": {"parallelism": 1, "completions": 1, "completionMode": "Indexed",
+                     "suspend": suspend, "template": {"spec": spec}},
+        }  # fmt: skip
+
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "old", "controller": True,
+             "uid": "00000003-0000-4000-8000-000000000000"}  # fmt: skip
+    pod = {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": meta("old-0", 5, namespace="team", ownerReferences=[owner],
+                         labels={"batch.kubernetes.io/job-completion-index": "0"},
+                         annotations={"gpusched.io/slots": "0,1,2,3,4,5,6,7", "gpusched.io/fence": "a/1"}),
+        "spec": {**spec, "nodeName": "n-0"},
+        "status": {"phase": "Running", "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+        ]},
+    }  # fmt: skip
+    objects: dict[str, list[dict[str, Any]]] = {
+        "queues.scheduling.gpusched.io": [{
+            "apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue",
+            "metadata": meta("q", 1), "spec": {"deserved": {"nvidia.com/gpu": "8"}},
+        }],
+        "nodes": [{
+            "apiVersion": "v1", "kind": "Node", "metadata": meta("n-0", 2),
+            "status": {"allocatable": offer, "capacity": offer,
+                       "conditions": [{"type": "Ready", "status": "True"}]},
+        }],
+        "jobs.batch": [job("old", 3, suspend=False), job("new", 4, suspend=True)],
+        "pods": [pod],
+    }  # fmt: skip
+    header = SnapshotFile(
+        path="",
+        taken_at=parse_time("2026-11-21T12:00:00Z"),
+        server="v1.36.1",
+        recorder="test",
+        objects={},
+    )
+    lines = {kind: [json.dumps(each).encode() for each in items] for kind, items in objects.items()}
+    with path.open("wb") as file:
+        write_snapshot(file, header, lines)
+
+
+def test_a_recorded_cluster_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who runs ends when it is expected to; who waits starts then; more nodes would start it now."""
+    path = tmp_path / "cluster.json"
+    cluster(path)
+    assert main(["simulate", "--snapshot", str(path), "--for", "2h"]) == 0
+    out = capsys.readouterr().out
+    assert "1 jobs start, 0 wait at the end, 0 pods are evicted" in out
+    assert "starts   team/new   after 1h" in out
+    assert main(["simulate", "--snapshot", str(path), "--for", "30m"]) == 0
+    out = capsys.readouterr().out
+    assert "0 jobs start, 1 wait at the end" in out
+    assert "waits   team/new   InsufficientResources: needs 1 pod with 8 nvidia.com/gpu" in out
+
+
+def test_pods_that_say_how_long_they_run_are_told() -> None:
+    """A remark counts those of whom nothing tells when they end, and nobody else."""
+    objects = {"pods": tuple(
+        {"kind": "Pod", "metadata": {"name": name, "annotations": notes},
+         "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+        for name, notes in (("told", {"gpusched.io/run-for": "30m"}), ("untold", {}))
+    )}  # fmt: skip
+    recorded = SnapshotFile(path="", taken_at=0.0, server="", recorder="", objects=objects)
+    (remark,) = start_from_snapshot(recorded).remarks
+    assert remark.startswith("of 1 running pods nothing tells when they end")
