@@ -75,7 +75,7 @@ FAULTS = [
         ("gpusched/devcluster/registry/policy/limit_ranges.py", "parse_amount(value[low]) > parse_amount(value[high])", "parse_amount(value[low]) < parse_amount(value[high])", "devcluster/server/rules/test_limit_ranges.py"),
         ("gpusched/devcluster/storage/store.py", "if change.version <= version:", "if change.version < version:", "devcluster/server/kinds/test_store_history.py devcluster/server/watch"),
         ("gpusched/lab/scenario/file/timeline.py", "role.min_member > role.pods", "role.min_member < role.pods", "lab/scenario/test_read_short.py"),
-        ("gpusched/lab/simulate/traces/workload.py", "if gpus <= 0:", "if gpus < 0:", "lab/engine"),
+        ("gpusched/lab/simulate/traces/workload.py", "if gpus <= 0:", "if gpus < 0:", "engine"),
         ("gpusched/lab/report/plots/svg.py", "    if rest < 60:", "    if rest > 60:", "lab/report"),
         ("gpusched/lab/report/plots/gantt_layout.py", "free_at.get(row, 0.0) <= since", "free_at.get(row, 0.0) <= since + 1", "lab/report"),
         ("gpusched/api/meta/quantity.py", "if value > QUANTITY_MAX:", "if value >= QUANTITY_MAX:", "api/test_amounts.py"),

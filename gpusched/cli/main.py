@@ -45,7 +45,7 @@ COMMANDS: Final = {
     ),
     "advise": (
         "the smallest changes that would let a gang start; layouts of MIG partitions",
-        "ask.advise",
+        "inspect.ask.advise",
     ),
     "check-config": ("check a configuration file without starting anything", "check_config"),
     "console": ("a page of what waits and runs, in the browser", "inspect.live.console"),

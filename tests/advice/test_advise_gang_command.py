@@ -10,7 +10,7 @@ import pytest
 from gpusched.cli.main import main
 from tests.advice.clusters import GPU, gang, node, priority, queue, write_file
 
-DOCUMENT = Path(__file__).parents[3] / "docs/advice.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/advice.md"
 
 
 @pytest.fixture

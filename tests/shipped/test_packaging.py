@@ -96,7 +96,7 @@ def test_the_bare_wheel_is_the_daemon_and_the_commands_that_read(wheels):
     commands = {Path(n).parts[2] for n in files_in(wheels["gpusched"]) if "gpusched/cli/" in n}
     assert commands == {
         "__init__.py", "main.py", "command.py", "run.py", "check_config.py", "inspect", "version.py",
-            "shell", "act", "ask", "bundle",
+            "shell", "act", "bundle",
     }  # fmt: skip
     required = names([line for line in requirements(wheels["gpusched"]) if "extra ==" not in line])
     assert not required & {"rich", "textual", "sortedcontainers", "purejq"}

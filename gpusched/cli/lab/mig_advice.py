@@ -13,11 +13,11 @@ import attrs
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import GpuResource, gpu_resources_in_force
 from gpusched.base.errors import UsageError
-from gpusched.cli.ask.recorded_cluster import read_file
 from gpusched.cli.command import (
     print_json,
 )
 from gpusched.cli.command import table as as_table
+from gpusched.cli.inspect.ask.recorded_cluster import read_file
 from gpusched.config.load import configuration_path, load_file
 from gpusched.config.model import DEFAULT, Config
 from gpusched.engine.from_snapshot import SimulationStart, start_from_snapshot

@@ -15,8 +15,6 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import NotInstalled, UsageError
 from gpusched.cli.act.named_objects import parse_wanted_objects
-from gpusched.cli.ask.advice_text import advice_json, advice_lines
-from gpusched.cli.ask.recorded_cluster import read_cluster
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -25,6 +23,8 @@ from gpusched.cli.command import (
     connection_choice,
     print_json,
 )
+from gpusched.cli.inspect.ask.advice_text import advice_json, advice_lines
+from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
 from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
 
 
