@@ -25,7 +25,7 @@ from gpusched.lab.simulate.traces.philly import read_philly
 from gpusched.lab.simulate.traces.workload import gpu_shares, pods_of, queue_manifests
 from tests.engine.engine_cases import QUICK
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 n-0,64000,262144,2,P100
 n-1,64000,262144,0,
