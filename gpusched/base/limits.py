@@ -194,6 +194,12 @@ MOVED_AHEAD_MAX_S: Final = 60.0
 """A record of a move may be so much younger than now: clocks of two leaders differ by less."""
 MOVE_RECORD_MAX: Final = 256 * 2**10
 """Bytes of the record of a move: as much as all annotations of an object may be."""
+EVICTIONS_RECORDED_MAX: Final = 8
+"""Evictions of a gang that are remembered on its object: enough to tell a storm, few enough for every status."""
+EVICTION_RECORD_MAX: Final = 16 * 2**10
+"""Bytes of the record of evictions: so many of them with the longest names."""
+EVICTION_WINDOW_S: Final = 3600.0
+"""Default of ``limits.evictionWindow``. Evictions of a gang within an hour belong together: what trains for less has hardly begun."""
 MOVES_MAX: Final = 16
 """Gangs that are moved for one; more would cost more than one gang is worth."""
 MOVES_COST_MAX_S: Final = 600

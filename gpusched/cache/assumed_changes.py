@@ -115,6 +115,7 @@ class AssumedChanges:
             admitted=becomes.admitted,
             parallelism=becomes.parallelism,
             turn=becomes.turn,
+            evictions=becomes.evictions,
         )
         self._jobs[job.key] = (seen, shown)
         return shown

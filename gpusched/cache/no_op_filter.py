@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 from msgspec import structs
 
+from gpusched.api.gang.eviction_record import NO_EVICTIONS
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import Rejected, ResourceVersion
@@ -31,7 +32,7 @@ def _without_status(group: PodGroup) -> PodGroup:
     native = group.native and attrs.evolve(group.native, started=False)
     return attrs.evolve(
         group, resource_version=ResourceVersion(""), generation=0, phase="", conditions=(),
-        status=b"", move=None, turn=None, native=native,
+        status=b"", move=None, turn=None, evictions=NO_EVICTIONS, native=native,
     )  # fmt: skip
 
 

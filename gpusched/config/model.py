@@ -116,6 +116,8 @@ class LimitsConfig:
         start_estimates: gangs of one session that are told when they will start.
         nomination_timeout_s: for which room is held for a gang while its victims end.
         move_pause_s: for which a gang that was moved is not moved again.
+        eviction_window_s: within which evictions of a gang are repeated ones, and chains count; 0 for
+            no such count.
         volume_timeout_s: for which a gang keeps its places while its volumes are made.
         decision_line_rate: log lines about decisions in a second; 0 writes none.
     """
@@ -140,6 +142,7 @@ class LimitsConfig:
     start_estimates: int = limits.ESTIMATES_MAX
     nomination_timeout_s: float = limits.NOMINATION_MAX_S
     move_pause_s: float = limits.MOVED_AGAIN_S
+    eviction_window_s: float = limits.EVICTION_WINDOW_S
     volume_timeout_s: float = limits.VOLUMES_WAIT_S
     decision_line_rate: int = limits.DECISION_LINE_RATE
 

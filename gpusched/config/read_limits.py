@@ -58,6 +58,7 @@ _FIELDS: Final[Mapping[str, tuple[str, _Reader]]] = {
     "start_estimates": ("startEstimates", whole_number(low=0, high=_RESERVATIONS_MAX)),
     "nomination_timeout_s": ("nominationTimeout", _span(30, 3600)),
     "move_pause_s": ("movePause", _span(60, 30 * _DAY_S)),
+    "eviction_window_s": ("evictionWindow", _span(0, _DAY_S)),
     "volume_timeout_s": ("volumeTimeout", _span(30, _DAY_S)),
     "decision_line_rate": ("decisionLineRate", whole_number(low=0, high=10_000)),
 }

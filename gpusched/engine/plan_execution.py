@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.eviction_record import GangEvictions
 from gpusched.api.gang.move_record import MOVED, format_move
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey
-from gpusched.api.serializer.patches import turn_record_patch
+from gpusched.api.serializer.patches import evictions_patch, turn_record_patch
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import (
     ADMIT_AGAIN_S,
@@ -151,17 +152,26 @@ class PlanExecutor:
             world.objects.write(with_annotations(obj, {MOVED: text}))
 
     def _record_turn(self, stop: GangStop, turn: TurnRecord) -> None:
+        on_job = stop.gang.kind == "Job"
+        self._patch_record(stop, turn_record_patch(stop.uid, turn, seal="", on_job=on_job))
+
+    def _record_evictions(self, stop: GangStop, record: GangEvictions) -> None:
+        on_job = stop.gang.kind == "Job"
+        self._patch_record(stop, evictions_patch(stop.uid, record, seal="", on_job=on_job))
+
+    def _patch_record(self, stop: GangStop, body: bytes) -> None:
+        """A merge patch of a record on the object of a gang that leaves."""
         objects = self._world.objects
         key = ObjectKey(stop.gang.namespace, stop.gang.name)
-        on_job = stop.gang.kind == "Job"
-        obj = objects.get("jobs" if on_job else "podgroups", key)
+        obj = objects.get("jobs" if stop.gang.kind == "Job" else "podgroups", key)
         if obj is not None:
-            body = turn_record_patch(stop.uid, turn, seal="", on_job=on_job)
             objects.write(merge_patch(obj, msgspec.json.decode(body)))
 
     def _stop(self, stop: GangStop) -> None:
         if stop.turn is not None:
             self._record_turn(stop, stop.turn)
+        if stop.count is not None and stop.pause is None:
+            self._record_evictions(stop, stop.count.record)
         pods = self._owners.pods
         for each in stop.evictions:
             live = self._world.lives.pods.get(each.uid)

@@ -8,6 +8,12 @@ import attrs
 import msgspec
 
 from gpusched.api.devices.dynamic.claims import ClaimConsumer
+from gpusched.api.gang.eviction_record import (
+    EVICTIONS,
+    GangEvictions,
+    later_evictions,
+    parse_evictions,
+)
 from gpusched.api.gang.turn_record import TURN, TurnRecord, later_turn, parse_turn
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion, parse_time
 from gpusched.api.pod.pod import Pod
@@ -155,8 +161,11 @@ class PlanApplication:
     def _stop(self, stop: GangStop, *, gone: bool) -> None:
         if stop.pause is not None:
             self._switch(stop.pause)
-        elif stop.turn is not None:
-            self._record_turn(stop, stop.turn)
+        else:
+            if stop.turn is not None:
+                self._record_turn(stop, stop.turn)
+            if stop.count is not None:
+                self._record_evictions(stop, stop.count.record)
         for eviction in stop.evictions:
             pod = self.cache.find_pod(eviction.uid)
             assert pod is not None
@@ -177,6 +186,13 @@ class PlanApplication:
         else:
             self.cache.put_job(key, attrs.evolve(self.cache.jobs.items[key], turn=turn))
 
+    def _record_evictions(self, stop: GangStop, record: GangEvictions) -> None:
+        key = ObjectKey(stop.gang.namespace, stop.gang.name)
+        if stop.gang.kind == "PodGroup":
+            self.cache.put_group(key, attrs.evolve(self.cache.groups.items[key], evictions=record))
+        else:
+            self.cache.put_job(key, attrs.evolve(self.cache.jobs.items[key], evictions=record))
+
     def _switch(self, switch: JobSuspendChange) -> None:
         job = self.cache.jobs.items[switch.key]
         assert job.uid == switch.uid
@@ -194,6 +210,7 @@ class PlanApplication:
                 parallelism=parallel,
                 admitted=admitted,
                 turn=later_turn(job.turn, parse_turn(notes.get(TURN))),
+                evictions=later_evictions(job.evictions, parse_evictions(notes.get(EVICTIONS))),
                 resource_version=version,
             ),
         )

@@ -44,6 +44,7 @@ def feed(telemetry: Telemetry) -> None:
     telemetry.set_pending("a", "Gated", 2)
     telemetry.set_queue("a", allocated={"cpu": 5}, fair_share={"cpu": 7})
     telemetry.eviction("preempt", "Preempted", 120.0)
+    telemetry.evicted_again("reclaim", "a", 60.0)
     telemetry.replace_fragmentation({"rack": 0.25})
     telemetry.relisted("pods")
     telemetry.rejected("pods", "spec.containers")
@@ -69,6 +70,8 @@ def feed(telemetry: Telemetry) -> None:
         ("gpusched_queue_fair_share", {"queue": "a", "resource": "cpu"}, 7),
         ("gpusched_evictions_total", {"action": "preempt", "reason": "Preempted"}, 1),
         ("gpusched_evicted_gpu_seconds_total", {}, 120),
+        ("gpusched_repeated_evictions_total", {"action": "reclaim", "queue": "a"}, 1),
+        ("gpusched_repeated_eviction_gpu_seconds_total", {}, 60),
         ("gpusched_fragmentation_ratio", {"level": "rack"}, 0.25),
         ("gpusched_gpus", {"type": "H100"}, 8),
         ("gpusched_idle_gpus", {"type": "H100"}, 3),
@@ -252,3 +255,15 @@ def test_a_clock_that_is_set_forward_spoils_no_scrape(monkeypatch, telemetry):
 
     assert 'gpusched_bind_total{result="bound"} 1.0' in during
     assert 'gpusched_bind_total{result="bound"} 1.0' in after
+
+
+def test_chains_of_any_length_are_few_rows(telemetry):
+    """Given chains of two to a hundred evictions, then those of five and more are one row."""
+    for length in range(2, 101):
+        telemetry.eviction_chain(length, is_cycle=False)
+    lengths = {"2": 1, "3": 1, "4": 1, "5+": 96}
+    assert rows(telemetry, "gpusched_eviction_chains_total") == {
+        (("cycle", cycle), ("length", length)): count if cycle == "false" else 0
+        for length, count in lengths.items()
+        for cycle in ("false", "true")
+    }

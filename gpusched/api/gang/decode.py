@@ -16,6 +16,7 @@ from gpusched.api.devices.device_match import parse_device_match
 from gpusched.api.devices.gpu_types import FIELD as GPU_TYPES
 from gpusched.api.devices.gpu_types import parse_gpu_types
 from gpusched.api.gang import wire
+from gpusched.api.gang.eviction_record import evictions_of_wire
 from gpusched.api.gang.move_record import parse_move
 from gpusched.api.gang.pod_group import EXTRAS, GangTerms, PodGroup, SubGroup, TopologyRequest
 from gpusched.api.gang.sub_group_tree import (
@@ -83,6 +84,7 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
         deleting=metadata.deletion_timestamp is not None,
         move=parse_move(status.moved),
         turn=turn_of_wire(status.turn),
+        evictions=evictions_of_wire(status.evictions),
         hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
     )
 

@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchRequest
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
+from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS, NativeTerms
 from gpusched.api.gang.turn_record import TurnRecord
@@ -94,6 +95,7 @@ class PodGroup:
         warning: what of a foreign one is not honoured; empty for nothing.
         move: the last move of the gang, see ``MoveRecord``.
         turn: turns that it had, None for none.
+        evictions: the last times that it was made to leave.
         hold: why nothing of it is started until it is released; empty when it is not held.
         native: what only a PodGroup of Kubernetes itself says; None for others.
         strange_keys: what is said of its labels and annotations that mean nothing.
@@ -122,6 +124,7 @@ class PodGroup:
     warning: str = ""
     move: MoveRecord | None = None
     turn: TurnRecord | None = None
+    evictions: GangEvictions = NO_EVICTIONS
     native: NativeTerms | None = None
     strange_keys: tuple[str, ...] = ()
     hold: str = ""

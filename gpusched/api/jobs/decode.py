@@ -9,6 +9,7 @@ import attrs
 import msgspec
 
 from gpusched.api.devices.gpu_share import read_gpu_share
+from gpusched.api.gang.eviction_record import parse_evictions
 from gpusched.api.gang.move_record import parse_move
 from gpusched.api.gang.turn_record import parse_turn
 from gpusched.api.jobs import wire as job_wire
@@ -95,13 +96,23 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
         deadline_s=_deadline_s(spec, labels, metadata.annotations),
         ran_s=_ran_s(parsed.status),
         controlled=_controlled(parsed),
-        move=parse_move(metadata.annotations.moved) if metadata.annotations else None,
-        turn=parse_turn(metadata.annotations.turn) if metadata.annotations else None,
         hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
         scheduler=shared_text(names.scheduler_name),
         priority_class=shared_text(names.priority_class_name),
+        **_records(metadata.annotations),
         **started,
     )
+
+
+def _records(annotations: job_wire.JobAnnotations | None) -> dict[str, Any]:
+    """What was recorded of its gang on the Job, not yet believed."""
+    if annotations is None:
+        return {}
+    return {
+        "move": parse_move(annotations.moved),
+        "turn": parse_turn(annotations.turn),
+        "evictions": parse_evictions(annotations.evictions),
+    }
 
 
 def _names_of_pods(template: job_wire.PodTemplate | None) -> job_wire.PodNames:

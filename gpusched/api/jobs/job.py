@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.dynamic.claims import ExtendedRequest
+from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
@@ -92,6 +93,8 @@ class Job:
     """The last move of the gang, see ``api.gang.move_record``."""
     turn: TurnRecord | None = None
     """Turns that it had; in the cache only with our seal."""
+    evictions: GangEvictions = NO_EVICTIONS
+    """Evictions of its gang; in the cache only with our seal."""
     strange_keys: tuple[str, ...] = ()
     """What is said of labels and annotations of it, or of its template, that mean nothing."""
     hold: str = ""

@@ -40,6 +40,7 @@ class JobAnnotations(
         "max_exec": "kueue.x-k8s.io/max-exec-time-seconds",
         "moved": "gpusched.io/moved",
         "turn": "gpusched.io/turn",
+        "evictions": "gpusched.io/evictions",
         "seal": "gpusched.io/seal",
     },
 ):
@@ -51,6 +52,7 @@ class JobAnnotations(
     min_parallelism: str | None = None
     moved: str | None = None
     turn: str | None = None
+    evictions: str | None = None
     seal: str | None = None
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 import msgspec
 
+from gpusched.api.gang.eviction_record import WirePastEviction
 from gpusched.api.gang.turn_record import WireTurnRecord
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import decode_part
@@ -42,6 +43,7 @@ class GroupStatus(msgspec.Struct, gc=False):
     usage: UsageStatus | None = None
     moved: str | None = None
     turn: WireTurnRecord | None = None
+    evictions: list[WirePastEviction] | None = None
 
 
 _STATUS: Final = msgspec.json.Decoder(GroupStatus)

@@ -7,6 +7,12 @@ from typing import Final
 
 import msgspec
 
+from gpusched.api.gang.eviction_record import (
+    EVICTIONS,
+    GangEvictions,
+    format_evictions,
+    wire_evictions,
+)
 from gpusched.api.gang.move_record import MOVED
 from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
@@ -163,6 +169,22 @@ def turn_record_patch(uid: UID, turn: TurnRecord, *, seal: str, on_job: bool) ->
         return _json.encode({"metadata": metadata})
     told = {"ended": format_time(turn.ended), "seconds": turn.seconds}
     return _json.encode({"metadata": metadata, "status": {"turn": told}})
+
+
+def evictions_patch(uid: UID, record: GangEvictions, *, seal: str, on_job: bool) -> bytes:
+    """A merge patch of a Job or of a PodGroup's status: the last evictions of the gang.
+
+    Args:
+        uid: of the object.
+        record: the evictions.
+        seal: over it; only an annotation needs one.
+        on_job: whether it is an annotation of a Job.
+    """
+    metadata: dict[str, object] = {"uid": uid}
+    if on_job:
+        metadata["annotations"] = {EVICTIONS: format_evictions(record, seal=seal)}
+        return _json.encode({"metadata": metadata})
+    return _json.encode({"metadata": metadata, "status": {"evictions": wire_evictions(record)}})
 
 
 def move_record_patch(uid: UID, text: str, *, on_status: bool) -> bytes:

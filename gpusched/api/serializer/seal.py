@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.eviction_record import GangEvictions, format_evictions
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.turn_record import TurnRecord, format_turn
 from gpusched.api.jobs.job import Job
@@ -57,6 +58,10 @@ class Seal:
         """The seal in the record of turns on the object of that UID; empty without a key."""
         return self._mark_of("turn", uid, format_turn(turn, seal=""))
 
+    def of_evictions(self, uid: UID, record: GangEvictions) -> str:
+        """The seal in the record of evictions on the object of that UID; empty without a key."""
+        return self._mark_of("evictions", uid, format_evictions(record, seal=""))
+
     def of_start(self, uid: UID, admitted: str) -> str:
         """The annotation ``gpusched.io/seal`` of a Job that we start at that time."""
         return self._mark_of("start", uid, admitted)
@@ -89,6 +94,13 @@ class Seal:
             return True
         made = self.of_turn(uid, turn)
         return bool(made) and hmac.compare_digest(made.encode(), turn.seal.encode())
+
+    def fits_evictions(self, uid: UID, record: GangEvictions) -> bool:
+        """Whether we wrote this record on the object of that UID."""
+        if self.open:
+            return True
+        made = self.of_evictions(uid, record)
+        return bool(made) and hmac.compare_digest(made.encode(), record.seal.encode())
 
     def fits_start(self, job: Job) -> bool:
         """Whether we started a Job when it says so."""

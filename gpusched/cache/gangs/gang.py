@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
 from gpusched.api.gang.pod_group import (
     EXTRAS,
     NO_TOPOLOGY_REQUEST,
@@ -89,6 +90,7 @@ class Gang:
         key_warning: which labels and annotations of its objects mean nothing; empty for none.
         job_failure: why its Jobs make no more pods, as one has failed or they are too small; empty for none.
         eviction_warning: that a Job of it would fail by evictions; None where it would not.
+        evictions: the last times that it was made to leave.
         turn: turns that it had under a queue's maxRuntime; None for none.
         tree: groups that are its sub-groups, where it is a CompositePodGroup.
     """
@@ -129,6 +131,7 @@ class Gang:
     job_failure: str = ""
     eviction_warning: EvictionWarning | None = None
     turn: TurnRecord | None = None
+    evictions: GangEvictions = NO_EVICTIONS
     parent_groups: tuple[SubGroup, ...] = ()
     tree: tuple[PodGroup, ...] = ()
 
@@ -438,6 +441,7 @@ class GangSpec:
     job_failure: str = ""
     eviction_warning: EvictionWarning | None = None
     turn: TurnRecord | None = None
+    evictions: GangEvictions = NO_EVICTIONS
     parent_groups: tuple[SubGroup, ...] = ()
     tree: tuple[PodGroup, ...] = ()
 
@@ -478,6 +482,7 @@ def spec_from_group(
         warning=warning,
         counts_succeeded=True,
         turn=group.turn,
+        evictions=group.evictions,
         error=_group_error(group),
         terms=attrs.evolve(
             group.terms,
@@ -534,6 +539,7 @@ def spec_from_job(job: Job, *, template: Pod, queue: str, by_class: bool | None 
         terms=terms_without_group(hints, by_class=by_class, priority=template.priority),
         job=job,
         turn=job.turn,
+        evictions=job.evictions,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from gpusched.api.gang.eviction_record import NO_EVICTIONS, later_evictions
 from gpusched.api.gang.turn_record import later_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import ObjectKey, Rejected
@@ -85,15 +86,20 @@ def _kind(job: Job) -> Kind:
 
 
 def believed_job(item: Job, known: Job | Rejected | None, seal: Seal) -> Job:
-    """The Job without records that are not ours, and with the last turn of which we know.
+    """The Job without records that are not ours, and with the last turn and evictions of which we know.
 
-    A tenant can take the annotation of a turn away; a start that nobody sealed is none.
+    A tenant can take such annotations away; a start that nobody sealed is none.
     """
     if item.admitted and not seal.fits_start(item):
         item = attrs.evolve(item, admitted=0.0)
-    turn = item.turn
+    turn, evictions = item.turn, item.evictions
     if turn is not None and not seal.fits_turn(item.uid, turn):
         turn = None
+    if evictions.past and not seal.fits_evictions(item.uid, evictions):
+        evictions = NO_EVICTIONS
     if isinstance(known, Job) and known.uid == item.uid:
         turn = later_turn(known.turn, turn)
-    return item if turn is item.turn else attrs.evolve(item, turn=turn)
+        evictions = later_evictions(known.evictions, evictions)
+    if turn is item.turn and evictions is item.evictions:
+        return item
+    return attrs.evolve(item, turn=turn, evictions=evictions)

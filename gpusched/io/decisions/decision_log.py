@@ -196,6 +196,12 @@ def _has_evictions(stop: GangStop) -> bool:
 def _stop_line(stop: GangStop, *, claimant: GangKey | None) -> DecisionLine:
     first: Eviction = stop.evictions[0]
     count = len(stop.evictions)
+    repeats: dict[str, object] = {}
+    if stop.count is not None and stop.count.times > 1:
+        repeats["times"] = stop.count.times
+    if stop.count is not None and stop.count.chain.length > 1:
+        repeats["chain"] = stop.count.chain.length
+        repeats["cycle"] = stop.count.chain.is_cycle
     whom = f" for {_name(claimant)}" if claimant is not None else ""
     return DecisionLine(
         stop.gang,
@@ -207,6 +213,7 @@ def _stop_line(stop: GangStop, *, claimant: GangKey | None) -> DecisionLine:
             "queue": first.queue,
             "nodes": _nodes_text(Counter(each.node for each in stop.evictions)),
             "lost_gpu_seconds": sum(each.gpu_seconds for each in stop.evictions),
+            **repeats,
             "why": first.message,
         },
     )

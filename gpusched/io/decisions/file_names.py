@@ -55,6 +55,7 @@ from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.devices.numa import NumaNode, NumaTopology
+from gpusched.api.gang.eviction_record import GangEvictions, PastEviction
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
 from gpusched.api.gang.native_terms import NativeTerms
 from gpusched.api.gang.pod_group import GangTerms, PodGroup, SubGroup, TopologyRequest
@@ -149,6 +150,8 @@ TAGS: Final[dict[type[Any], str]] = {
     MoveRecord: "move",
     MoveTarget: "moved-to",
     TurnRecord: "turn",
+    GangEvictions: "gang-evictions",
+    PastEviction: "past-eviction",
     Job: "job",
     JobTemplate: "job-template",
     EvictionWarning: "eviction-warning",
@@ -297,7 +300,7 @@ class, then by the field with that object, whose default says of which class it 
 LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
     PodBind: frozenset({"claims", "device_slots", "numa"}),
-    GangStop: frozenset({"turn", "keeps_minimum"}),
+    GangStop: frozenset({"turn", "keeps_minimum", "count"}),
     GangStatus: frozenset({"told_members", "lost_members", "eviction_warning", "key_warning"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,

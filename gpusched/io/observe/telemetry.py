@@ -28,6 +28,9 @@ OTHER: Final = "other"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LATENCY: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 
+_CHAIN_LENGTH_MAX: Final = 5
+"""Chains of so many evictions and longer ones are one label."""
+
 Row = tuple[str, ...]
 
 
@@ -143,6 +146,18 @@ class Telemetry:
         """One pod was evicted, losing so much work."""
         self._evictions[action, reason] += 1
         self._evicted_gpu_seconds[()] += gpu_seconds
+
+    def evicted_again(self, action: str, queue: str, gpu_seconds: float) -> None:
+        """A gang was left without its minimum once more within the window, losing so much work."""
+        with self._lock:
+            queue = self._queue_name(queue)
+        self._repeated_evictions[action, queue] += 1
+        self._repeated_gpu_seconds[()] += gpu_seconds
+
+    def eviction_chain(self, length: int, *, is_cycle: bool) -> None:
+        """An eviction followed from others: a line of so many, or one that came back to its gang."""
+        label = str(length) if length < _CHAIN_LENGTH_MAX else f"{_CHAIN_LENGTH_MAX}+"
+        self._eviction_chains[label, "true" if is_cycle else "false"] += 1
 
     def gang_waited(self, queue: str, seconds: float) -> None:
         """A gang of a queue started after so long."""
@@ -372,6 +387,24 @@ class Telemetry:
         self._evicted_gpu_seconds = self._counter(
             "evicted_gpu_seconds", "Work lost by evictions, in GPU seconds", ()
         )
+        self._repeated_evictions = self._counter(
+            "repeated_evictions", "Evictions of gangs that were evicted before within the window",
+            ("action", "queue"),
+        )  # fmt: skip
+        self._repeated_gpu_seconds = self._counter(
+            "repeated_eviction_gpu_seconds", "Work lost by repeated evictions, in GPU seconds", ()
+        )
+        self._eviction_chains = self._counter(
+            "eviction_chains", "Evictions of gangs for which others were evicted within the window",
+            ("length", "cycle"),
+        )  # fmt: skip
+        for length in (
+            "2",
+            "3",
+            "4",
+            f"{_CHAIN_LENGTH_MAX}+",
+        ):  # so that a rate over the first works
+            self._eviction_chains.update({(length, "true"): 0.0, (length, "false"): 0.0})
         self._relists = self._counter("watch_relists", "Kinds listed again", ("resource",))
         self._transitions = self._counter(
             "watch_transitions", "Lists done and watches ended", ("resource", "reason")

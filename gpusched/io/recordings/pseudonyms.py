@@ -56,9 +56,27 @@ _PROOF_SCOPE: Final = re.compile(r" for [0-9]+ pods?(?: beside [0-9]+)?$")
 _TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 _PLAN: Final = re.compile(r"[0-9a-f]{12}(?:-grown|-left[0-9]+)?")
 """The id of a plan, which is a hash, and what of its gang there was beside."""
-_RECORDS: Final = frozenset({"gpusched.io/moved", "moved", "gpusched.io/turn"})
+_RECORDS: Final = frozenset(
+    {"gpusched.io/moved", "moved", "gpusched.io/turn", "gpusched.io/evictions"}
+)
 _FIELDS: Final = frozenset(
-    {"name", "minMember", "minResource", "at", "pods", "seal", "ended", "seconds"}
+    {
+        "name",
+        "minMember",
+        "minResource",
+        "at",
+        "pods",
+        "seal",
+        "ended",
+        "seconds",
+        "evictions",
+        "time",
+        "action",
+        "reason",
+        "for",
+        "forUID",
+        "gpuSeconds",
+    }
 )
 """Of records in annotations; other members of theirs users name."""
 

@@ -14,6 +14,12 @@ from urllib.parse import quote
 import attrs
 
 from gpusched import API_VERSION
+from gpusched.api.gang.eviction_record import (
+    EVICTIONS,
+    GangEvictions,
+    format_evictions,
+    parse_evictions,
+)
 from gpusched.api.gang.move_record import format_move
 from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn, parse_turn
 from gpusched.api.meta.identity import UID, ObjectKey
@@ -153,12 +159,30 @@ class PreemptionCalls:
 
         return await self._patch_object(path, MERGE_PATCH, body, fence=fence)
 
+    async def record_evictions(self, stop: GangStop, record: GangEvictions, *, fence: str) -> str:
+        """Write the last evictions of a gang, with the one to come, on its PodGroup or Job."""
+        gang, on_job = stop.gang, stop.gang.kind == "Job"
+        place = f"namespaces/{quote(gang.namespace)}"
+        path = f"/apis/{API_VERSION}/{place}/podgroups/{quote(gang.name)}/status"
+        if on_job:
+            path = f"/apis/batch/v1/{place}/jobs/{quote(gang.name)}"
+
+        def body() -> bytes | str:
+            seal = self._cache.seal.of_evictions(stop.uid, record)
+            return patches.evictions_patch(stop.uid, record, seal=seal, on_job=on_job)
+
+        return await self._patch_object(path, MERGE_PATCH, body, fence=fence)
+
     def _sealed_annotations(self, switch: JobSuspendChange) -> tuple[tuple[str, str], ...]:
-        """Its annotations, and the seal over the time of the start where that is one of them."""
+        """Its annotations, each with its seal, and that over the time of the start where it is one of them."""
         notes = dict(switch.annotations)
         turn = parse_turn(notes.get(TURN))
         if turn is not None:
             notes[TURN] = format_turn(turn, seal=self._cache.seal.of_turn(switch.uid, turn))
+        evictions = parse_evictions(notes.get(EVICTIONS))
+        if evictions.past:
+            seal = self._cache.seal.of_evictions(switch.uid, evictions)
+            notes[EVICTIONS] = format_evictions(evictions, seal=seal)
         if ADMITTED_ANNOTATION not in notes:
             return tuple(sorted(notes.items()))
         admitted = notes[ADMITTED_ANNOTATION]

@@ -6,7 +6,7 @@ A claim::
                    |            |           |         |           |
                    +------------+-----------+---------+-----------+--> dropped
 
-Where victims are moved to, and what turns they have had, is recorded first, on their PodGroup or Job. The promise is written on
+Where victims are moved to, what turns they have had and how often they left, is recorded first, on their PodGroup or Job. The promise is written on
 every pod that waits before any victim is evicted; then the victims are told
 (their DisruptionTarget condition); then Jobs are paused and pods evicted. Whatever fails drops
 the preemption: no other pod is evicted for it, and the next session decides again on what there is then.
@@ -22,6 +22,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.api.gang.eviction_record import EVICTIONS, later_evictions, parse_evictions
 from gpusched.api.gang.turn_record import TURN, later_turn, parse_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, parse_time
@@ -341,7 +342,12 @@ class PreemptionExecutor:
             for stop in run.stops
             if stop.turn is not None
         )
-        return await _do_all([*moves, *turns])
+        evictions = (
+            self._calls.record_evictions(stop, stop.count.record, fence=run.fence)
+            for stop in run.stops
+            if stop.count is not None and stop.pause is None  # else it is part of the pause
+        )
+        return await _do_all([*moves, *turns, *evictions])
 
     async def _nominate_pods(self, run: _PreemptionRun) -> str:
         return await _do_all(
@@ -485,6 +491,7 @@ def job_after_switch(job: Job, switch: JobSuspendChange) -> Job:
         admitted=admitted,
         parallelism=parallelism,
         turn=later_turn(job.turn, parse_turn(notes.get(TURN))),
+        evictions=later_evictions(job.evictions, parse_evictions(notes.get(EVICTIONS))),
     )
 
 

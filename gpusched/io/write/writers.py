@@ -128,6 +128,19 @@ def build_writers(
     )
 
 
+def _count_repeats(stop: GangStop, telemetry: Telemetry) -> None:
+    """Metrics of an eviction that repeats others, or follows from others."""
+    count = stop.count
+    if count is None:
+        return
+    newest = count.newest[-1]
+    if count.times > 1:
+        queue = stop.evictions[0].queue
+        telemetry.evicted_again(newest.action, queue, newest.gpu_seconds)
+    if count.chain.length > 1:
+        telemetry.eviction_chain(count.chain.length, is_cycle=count.chain.is_cycle)
+
+
 @attrs.frozen(kw_only=True)
 class _SharedByWriters:
     """What all writers of a term are made with; see ``build_writers``."""
@@ -182,6 +195,7 @@ class _SharedByWriters:
 
         def tell_stopped(stop: GangStop) -> None:
             status.stops.stopped(stop)
+            _count_repeats(stop, self.telemetry)
             self.listeners.on_stopped(stop)
 
         return PreemptionExecutor(

@@ -7,6 +7,12 @@ import hashlib
 import attrs
 import msgspec
 
+from gpusched.api.gang.eviction_record import (
+    EVICTIONS,
+    NO_EVICTIONS,
+    GangEvictions,
+    format_evictions,
+)
 from gpusched.api.gang.turn_record import TURN, TurnRecord, format_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import format_time
@@ -117,7 +123,7 @@ def _resume_job(session: Session, gang: Gang) -> JobSuspendChange:
 
 def suspend_job(
     job: Job, *, reason: str, message: str, action: str, keep_time: bool = False,
-    turn: TurnRecord | None = None,
+    turn: TurnRecord | None = None, evictions: GangEvictions = NO_EVICTIONS,
 ) -> JobSuspendChange:  # fmt: skip
     """Suspend a Job, as large again as its author made it.
 
@@ -128,12 +134,15 @@ def suspend_job(
         action: that decided.
         keep_time: leave the time at which it was started, from which its back-off counts.
         turn: turns that it has had, where one is over; None leaves what is known of them.
+        evictions: of its gang with this one; none leaves what is known of them.
     """
     notes = {} if keep_time or not job.admitted else {ADMITTED_ANNOTATION: ""}
     if job.full_parallelism:
         notes[PARALLELISM_ANNOTATION] = ""
     if turn is not None:
         notes[TURN] = format_turn(turn, seal="")  # sealed when it is written
+    if evictions.past:
+        notes[EVICTIONS] = format_evictions(evictions, seal="")
     return JobSuspendChange(
         key=job.key,
         uid=job.uid,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from gpusched.api.gang.eviction_record import evictions_text
 from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.proposal import RECLAIM
 from gpusched.session.framework.reasons import nodes_text, pods_text, shorten, truncate_message
 from gpusched.session.preempt.victim_selection import VictimRules
+from gpusched.session.state.plan import EvictionCount
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation
 
@@ -27,6 +29,19 @@ def preemption_in_progress_message(
         f"room for {pods_text(len(places))} is being freed on {nodes_text(len(rows))}{by} and is held "
         f"for it"
     )
+
+
+def repeats_message(count: EvictionCount) -> str:
+    """How often a gang was evicted of late, and whether room goes round between gangs."""
+    chain = count.chain
+    cycle = ""
+    if chain.is_cycle:
+        cycle = (
+            f"; now for a gang that was evicted for it: {chain.length} evictions in a circle, which "
+            f"cost {chain.gpu_seconds:,} GPU-seconds"
+        )
+    told = evictions_text(count.newest, count.window_s)
+    return truncate_message(f"{told}{cycle}; minRuntime of the gang or of its queue protects it")
 
 
 def preemption_failed_message(

@@ -11,7 +11,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_repair import is_broken
 from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict
-from gpusched.session.preempt.preemption_plans import is_suspended_to_evict, keeps_turns
+from gpusched.session.preempt.preemption_plans import has_record_object, is_suspended_to_evict
 from gpusched.session.preempt.victims import DisruptionBudgets
 from gpusched.session.state.session import Session
 
@@ -90,7 +90,7 @@ def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
         return
     turn = _turn_with_this(gang, session.snapshot.now) if verdict.ends_turn else None
     message = verdict.message
-    if turn is not None and not keeps_turns(gang):
+    if turn is not None and not has_record_object(gang):
         # Told where the stop is: it is served by its age, and may be the next one again.
         message = truncate_message(f"{message}; {_TURNS_NOT_COUNTED}")
     session.nominations.stop(

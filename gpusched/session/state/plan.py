@@ -9,6 +9,7 @@ import msgspec
 
 from gpusched.api.devices.dynamic.claims import ClaimAllocation, ClaimConsumer, ExtendedRequest
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.eviction_record import GangEvictions, PastEviction
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.plan_suffix import plan_suffix
 from gpusched.api.gang.turn_record import TurnRecord
@@ -181,6 +182,43 @@ class JobSuspendChange:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class EvictionChain:
+    """The evictions from which one follows, with it; see ``state.decided.eviction_chains``.
+
+    Attributes:
+        length: evictions of the longest line of them that ends with this one; 1 for this one alone.
+        is_cycle: whether the gang that gains was evicted in a line that ends with this one.
+        gpu_seconds: work that was lost in all of them.
+    """
+
+    length: int
+    is_cycle: bool
+    gpu_seconds: int
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class EvictionCount:
+    """How an eviction stands among those before.
+
+    Attributes:
+        record: evictions of the gang with this one, to be written on its object.
+        times: evictions of the gang within the window, with this one.
+        window_s: of the configuration.
+        chain: that ends with this one.
+    """
+
+    record: GangEvictions
+    times: int
+    window_s: float
+    chain: EvictionChain
+
+    @property
+    def newest(self) -> tuple[PastEviction, ...]:
+        """The evictions within the window, oldest first."""
+        return self.record.past[-self.times :]
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class GangStop:
     """Members of one gang leave; where it is a Job that ends as a whole, it is paused.
 
@@ -199,6 +237,8 @@ class GangStop:
     """Turns that the gang has had, to be written before it leaves; with ``pause`` it is part of that."""
     keeps_minimum: bool = False
     """Whether members of a native group leave that it can do without: the group is not disrupted."""
+    count: EvictionCount | None = None
+    """How this stands among evictions before, where the gang is left without its minimum; None where that is not counted."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

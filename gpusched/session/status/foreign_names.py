@@ -14,6 +14,12 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.gang.eviction_record import (
+    EVICTIONS,
+    GangEvictions,
+    format_evictions,
+    parse_evictions,
+)
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.state.plan import (
@@ -147,7 +153,19 @@ def _hidden_stop(stop: GangStop, hide: HideNames) -> GangStop:
             for each in stop.evictions
         ),
         pause=_hidden_change(stop.pause, hide) if stop.pause is not None else None,
+        count=attrs.evolve(
+            stop.count, record=_hidden_record(stop.count.record, stop.gang.namespace, hide)
+        )
+        if stop.count is not None
+        else None,
     )
+
+
+def _hidden_record(record: GangEvictions, reader: str, hide: HideNames) -> GangEvictions:
+    past = tuple(
+        attrs.evolve(each, claimant_name=hide(each.claimant_name, reader)) for each in record.past
+    )
+    return attrs.evolve(record, past=past)
 
 
 def _hidden_claim(claim: PreemptionPlan, hide: HideNames) -> PreemptionPlan:
@@ -159,4 +177,10 @@ def _hidden_claim(claim: PreemptionPlan, hide: HideNames) -> PreemptionPlan:
 
 
 def _hidden_change(change: JobSuspendChange, hide: HideNames) -> JobSuspendChange:
-    return attrs.evolve(change, message=hide(change.message, change.key.namespace))
+    reader, notes = change.key.namespace, dict(change.annotations)
+    if EVICTIONS in notes:
+        record = _hidden_record(parse_evictions(notes[EVICTIONS]), reader, hide)
+        notes[EVICTIONS] = format_evictions(record, seal="")
+    return attrs.evolve(
+        change, message=hide(change.message, reader), annotations=tuple(sorted(notes.items()))
+    )

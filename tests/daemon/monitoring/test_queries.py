@@ -59,6 +59,8 @@ def troubled() -> Telemetry:
     told.replace_gpus(total={}, idle={}, stranded={}, held={("research", "BelowMinimum"): 2})
     told.set_leader(leading=True)
     told.solver("OPTIMAL", 0.3, 0.02)
+    told.evicted_again("preempt", "research", 60)
+    told.eviction_chain(2, is_cycle=True)
     told.solver_lost("crash")
     told.replace_degraded(["evictions"])
     told.replace_set_aside({"gang": 2})

@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from gpusched.api.gang.eviction_record import GangEvictions, PastEviction, format_evictions
 from gpusched.api.gang.move_record import format_move, parse_move
 from gpusched.api.gang.turn_record import TurnRecord, format_turn
 from gpusched.api.meta.identity import UID, format_time
@@ -307,6 +308,37 @@ def test_turns_that_a_tenant_wrote_change_no_order(play, whose):
         await w.until(lambda: w.client.list("pods", "mallory")[0]["spec"].get("nodeName"))
         assert not w.bound("younger")
         remove(w, "mallory")
+        await daemon.stop()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("whose", ["forged", "copied"])
+def test_evictions_that_a_tenant_wrote_are_not_counted(play, whose):
+    """A Job that says that it was evicted before, or has another's record, is evicted once, not again."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        mallory = await tenant(w, "mallory")
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        past = PastEviction(at=float(int(w.clock.now())), action="preempt", reason="Preempted")
+        record = GangEvictions((past,) * 3)
+        uid = UID("of another")
+        seal = daemon.app.cache.seal.of_evictions(uid, record) if whose == "copied" else ""
+        text = format_evictions(record, seal=seal)
+        await mallory.job("train", 1, notes={"gpusched.io/evictions": text})
+        await w.until(lambda: w.client.list("pods", "mallory")[0]["spec"].get("nodeName"))
+        head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        high = {**head, "metadata": {"name": "high"}, "value": 1000}
+        w.client.create("priorityclasses.scheduling.k8s.io", high)
+        w.group("urgent", minMember=1, priorityClassName="high")
+        w.job("urgent", 1, group="urgent")
+        await w.until(lambda: len(w.running("urgent")) == 1)
+        job = w.client.get("jobs.batch", "mallory", "train")
+        told = json.loads(job["metadata"]["annotations"]["gpusched.io/evictions"])
+        assert [each["for"] for each in told["evictions"]] == ["PodGroup default/urgent"]
+        assert events(w, "mallory", "EvictedAgain") == []
         await daemon.stop()
 
     play(scenario)

@@ -99,6 +99,12 @@ PODGROUP = {
     "status.moved": ("string", None, None),
     "status.turn.ended": ("string", None, None),
     "status.turn.seconds": ("integer", None, None),
+    "status.evictions[].time": ("string", None, None),
+    "status.evictions[].action": ("string", None, None),
+    "status.evictions[].reason": ("string", None, None),
+    "status.evictions[].for": ("string", None, None),
+    "status.evictions[].forUID": ("string", None, None),
+    "status.evictions[].gpuSeconds": ("integer", None, None),
     "status.placement.*": ("string", None, None),
 }
 TOPOLOGY = {

@@ -119,6 +119,7 @@ def build_gang(
         job_failure=origin.job_failure,
         eviction_warning=origin.eviction_warning,
         turn=origin.turn,
+        evictions=origin.evictions,
         parent_groups=origin.parent_groups,
         tree=origin.tree,
     )

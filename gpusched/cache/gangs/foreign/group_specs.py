@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from gpusched.api.foreign.workload import ForeignWorkload
+from gpusched.api.gang.eviction_record import later_evictions
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.gang.turn_record import later_turn
@@ -206,7 +207,10 @@ class GroupSpecs:
             origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
             job = self._only_job(key.namespace, pods)
             turn = later_turn(group.turn, job.turn if job is not None else None)
-            origin = attrs.evolve(origin, job=job, turn=turn)
+            evictions = group.evictions
+            if job is not None:
+                evictions = later_evictions(evictions, job.evictions)
+            origin = attrs.evolve(origin, job=job, turn=turn, evictions=evictions)
             if not group.source:
                 return origin
             above = self._said_above(group)

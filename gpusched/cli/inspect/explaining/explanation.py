@@ -16,6 +16,7 @@ import msgspec
 from gpusched.api.devices import device_match
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.devices.gpu_types import ANNOTATION, ANNOTATION_FIELD, FIELD, parse_gpu_types
+from gpusched.api.gang.eviction_record import EVICTIONS, PastEviction, parse_evictions
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.turn_record import TURN, parse_turn
 from gpusched.api.meta.identity import InvalidObject, Rejected, format_time, parse_time
@@ -118,6 +119,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "refusedPods": _refused_pods(evidence),
         "notes": sorted({printable_line(gang.warning) for gang in views if gang.warning}),
         "turn": _turn(evidence),
+        "evictions": _past_evictions(evidence),
         "tree": list(evidence.tree),
         "conditions": conditions,
         "pendingPods": waiting,
@@ -171,6 +173,29 @@ def _turn(evidence: GangObjects) -> dict[str, Any] | None:
         text = printable_line(notes.get(TURN)) or None
     turn = parse_turn(text)
     return {"ended": format_time(turn.ended), "seconds": turn.seconds} if turn else None
+
+
+def _past_evictions(evidence: GangObjects) -> list[dict[str, Any]]:
+    """The last times that the gang was evicted, as its object has them, oldest first."""
+    if evidence.kind == "PodGroup":
+        told = _mapping(evidence.owner, "status").get("evictions")
+        text = json.dumps({"evictions": told}) if told else None
+    else:
+        notes = _mapping(_mapping(evidence.owner, "metadata"), "annotations")
+        text = notes.get(EVICTIONS) if isinstance(notes.get(EVICTIONS), str) else None
+    return [_told_eviction(each, evidence.now) for each in parse_evictions(text).past]
+
+
+def _told_eviction(past: PastEviction, now: float) -> dict[str, Any]:
+    time = format_time(past.at)
+    return {
+        "time": time,
+        "age": _since(time, now),
+        "action": printable_line(past.action),
+        "reason": printable_line(past.reason),
+        "for": printable_line(past.claimant_name),
+        "gpuSeconds": past.gpu_seconds,
+    }
 
 
 def _promised(evidence: GangObjects) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+from gpusched.base.limits import EVICTIONS_RECORDED_MAX
 from gpusched.cli.command import table
 from gpusched.cli.inspect.devices.device_story import render_claims
 from gpusched.cli.inspect.explaining.explanation import printable_line
@@ -38,6 +39,7 @@ def render_explanation(story: dict[str, Any]) -> str:
                 f"{seconds} s in all under maxRuntime; it waits anew since {ended}, the end of the last",
             )
         )
+    facts += [("evicted", text) for text in _eviction_lines(story["evictions"])]
     facts += [("place", place) for place in describe_places(story["gangs"])]
     facts += [("held", held) for held in _promised_lines(story["promised"])]
     facts += [("on", place) for place in name_places(story["gangs"])]
@@ -158,6 +160,20 @@ def name_places(gangs: Sequence[dict[str, Any]]) -> list[str]:
         lines.append(f"{node}: {count}{f', GPUs {slots}' if slots else ''}")
     more = len(by_node) - _NODES_NAMED
     return [*lines, f"and {more} more nodes"] if more > 0 else lines
+
+
+def _eviction_lines(past: Sequence[dict[str, Any]]) -> list[str]:
+    """How often it was evicted and what that cost, then each time, the newest first."""
+    if not past:
+        return []
+    lost = sum(each["gpuSeconds"] for each in past)
+    times = "once" if len(past) == 1 else f"{len(past)} times"
+    least = "at least " if len(past) >= EVICTIONS_RECORDED_MAX else ""
+    lines = [f"{least}{times} since {past[0]['time']}, at the cost of {lost:,} GPU-seconds"]
+    for each in reversed(past):
+        whose = f"for {each['for']}" if each["for"] else f"({each['reason']})"
+        lines.append(f"{each['age']} ago by {each['action']} {whose}")
+    return lines
 
 
 def _promised_lines(promised: Sequence[dict[str, str]]) -> list[str]:

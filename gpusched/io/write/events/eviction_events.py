@@ -17,12 +17,17 @@ from gpusched.base import limits
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS
 from gpusched.io.write.events.event_recorder import EventRecorder
 from gpusched.io.write.status_cache import StatusCache, find_group
+from gpusched.session.preempt.preemption_messages import repeats_message
 from gpusched.session.state.plan import GangStatus, GangStop, JobSuspendChange, PendingReason
 
 _DOING: Final = {"preempt": "Preempting", "reclaim": "Reclaiming", "consolidate": "Moving"}
 _OTHERWISE: Final = "Stopping"
 EVENT_LINE: Final = "moves"
 """What was done to a gang is told beside why it waits now, and neither replaces the other."""
+REPEATS_LINE: Final = "repeats"
+"""That a gang is evicted again and again is told beside why it leaves this time."""
+EVICTED_AGAIN: Final = "EvictedAgain"
+_REPEATED: Final = 2
 
 
 class EvictionEvents:
@@ -63,11 +68,25 @@ class EvictionEvents:
             ),
             line=EVENT_LINE,
         )  # fmt: skip
+        self._tell_repeats(stop, about)
         if gang.kind in GROUP_KINDS and not stop.keeps_minimum:
             self._told[stop.uid] = PendingReason(reason=first.reason, message=first.message)
             self._told.move_to_end(stop.uid)
             if len(self._told) > limits.REPORTED_OBJECTS_MAX:
                 self._told.popitem(last=False)
+
+    def _tell_repeats(self, stop: GangStop, about: ObjectRef) -> None:
+        """That a gang was evicted again, or that room goes round between gangs."""
+        count = stop.count
+        if count is None or (count.times < _REPEATED and not count.chain.is_cycle):
+            return
+        self._events.record(
+            EventNote(
+                regarding=about, type="Warning", reason=EVICTED_AGAIN, action="Evicting",
+                note=repeats_message(count),
+            ),
+            line=REPEATS_LINE,
+        )  # fmt: skip
 
     def _api_version(self, gang: GangKey) -> str:
         """Of a group of another project; empty for the usual one of the kind."""

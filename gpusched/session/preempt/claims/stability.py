@@ -23,23 +23,21 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
 import attrs
-import msgspec
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
-from gpusched.api.pod.pod import PodPhase
 from gpusched.cache.gangs.equivalence import Omit, placement_key
-from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
+from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.plugin import Capability
-from gpusched.session.framework.queue_accounts import less
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.claims.claimants import ClaimRules, claim_rules, preemption_claimants
 from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
 from gpusched.session.preempt.claims.session_starts import gang_with_starts
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.preempt.victims import Victims
+from gpusched.session.state.decided.remade_gangs import remade_gang
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, EvictOperation, Statement
 
@@ -297,33 +295,3 @@ def remade_victims(
         remade = remade_gang(gang, [each for each in gang.placed if each.pod.uid in leaves])
         found.append(RemadeGang(gang, remade, leaves))
     return found
-
-
-def remade_gang(gang: Gang, leaving: Sequence[Placed]) -> Gang:
-    """The gang with members that wait in place of those that leave."""
-    gone = {member.pod.uid for member in leaving}
-    pods = [
-        msgspec.structs.replace(
-            member.pod, node="", slots=0, plan="", scheduled=0.0, phase=PodPhase.PENDING
-        )
-        for member in leaving
-    ]
-    waiting = [pod for each in gang.pod_sets for pod in each.pods]
-    requests = total(pod.pod_class.charged for pod in pods)
-    return attrs.evolve(
-        gang,
-        pod_sets=make_pod_sets([*waiting, *pods]),
-        placed=tuple(member for member in gang.placed if member.pod.uid not in gone),
-        ready_roles=_remove_names(gang.ready_roles, [pod.role for pod in pods]),
-        ready_sub_groups=_remove_names(gang.ready_sub_groups, [pod.sub_group for pod in pods]),
-        running=max(0, gang.running - len(pods)),
-        allocated=less(gang.allocated, requests),
-        pending_requests=gang.pending_requests.plus(requests),
-    )
-
-
-def _remove_names(
-    counts: tuple[tuple[str, int], ...], gone: Sequence[str]
-) -> tuple[tuple[str, int], ...]:
-    """Counts by name, each less by how often the name is among those that are gone."""
-    return tuple((name, count - gone.count(name)) for name, count in counts)
