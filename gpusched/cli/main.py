@@ -47,6 +47,7 @@ COMMANDS: Final = {
         "the smallest changes that would let a gang start; layouts of MIG partitions",
         "inspect.ask.advise",
     ),
+    "when": ("when a manifest would start if it were submitted now, and where", "inspect.ask.when"),
     "check-config": ("check a configuration file without starting anything", "check_config"),
     "console": ("a page of what waits and runs, in the browser", "inspect.live.console"),
     "top": ("queues, what waits and runs, and every GPU, live in the terminal", "inspect.live.top"),

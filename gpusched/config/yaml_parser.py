@@ -22,6 +22,8 @@ from gpusched.config.yaml_tree import ConfigProblems, Scalar, YamlEntry, YamlNod
 _INT = re.compile("-?(0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile("-?(0|[1-9][0-9]{0,18})[.][0-9]{1,18}")
 _LONG = re.compile("-?(0|[1-9][0-9]*)([.][0-9]+)?")
+_OCTAL = re.compile("-?0o?[0-7]{1,18}")
+_HEXADECIMAL = re.compile("-?0x[0-9a-fA-F]{1,15}")
 _Resolve: TypeAlias = Callable[[type[yaml.Node], str, Any], str]
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -84,6 +86,24 @@ def parse_yaml_documents(
     return None if found is None else tuple(each for each in found if each.value is not None)
 
 
+def parse_manifests(
+    raw: bytes, problems: ConfigProblems, *, depth: int
+) -> tuple[YamlNode, ...] | None:
+    """Every document of a file that kubectl would apply, or None when its structure cannot be trusted.
+
+    Anchors, aliases, ``yes`` and ``0644`` mean what they mean to kubectl. Nodes that are named by aliases
+    stand in several places of the tree: it must be walked with a bound.
+
+    Args:
+        raw: of the file.
+        problems: takes what is wrong.
+        depth: how deep values may be nested.
+    """
+    rules = _YamlLimits(depth=depth, words_are_keys=True, as_kubectl=True)
+    found = _documents(raw, problems, rules)
+    return None if found is None else tuple(each for each in found if each.value is not None)
+
+
 @attrs.frozen
 class _YamlLimits:
     """What is allowed beside the bare minimum.
@@ -92,11 +112,13 @@ class _YamlLimits:
         most: documents; None for any number.
         depth: of nesting.
         words_are_keys: whether a key such as ``on`` is text although YAML 1.1 has another idea.
+        as_kubectl: whether anchors, aliases and all forms of YAML 1.1 are read, as kubectl does.
     """
 
     most: int | None = None
     depth: int = CONFIG_DEPTH_MAX
     words_are_keys: bool = False
+    as_kubectl: bool = False
 
 
 def _documents(
@@ -152,6 +174,7 @@ class _YamlBuilder:
         self._problems = problems
         self._rules = rules
         self._resolve = cast("_Resolve", yaml.SafeLoader("").resolve)
+        self._anchors: dict[str, YamlNode] = {}
 
     def node(self, *, depth: int) -> YamlNode:
         """The next value, whole."""
@@ -162,13 +185,28 @@ class _YamlBuilder:
         if depth > self._rules.depth:
             raise _TooDeepError(line)
         if isinstance(event, yaml.AliasEvent):
-            self._problems.add(line, f"alias *{event.anchor}: write the value out again instead")
-            return YamlNode(line, None)
+            return self._aliased(str(event.anchor), line)
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
-        if event.anchor is not None:
+        if event.anchor is not None and not self._rules.as_kubectl:
             self._problems.add(line, f"anchor &{event.anchor}: aliases are not understood here")
         if event.tag is not None:
             self._problems.add(line, f"tag {quoted(event.tag)}: tags are not understood here")
+        node = self._value(event, depth, line)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _aliased(self, anchor: str, line: int) -> YamlNode:
+        if not self._rules.as_kubectl:
+            self._problems.add(line, f"alias *{anchor}: write the value out again instead")
+            return YamlNode(line, None)
+        node = self._anchors.get(anchor)
+        if node is None:
+            self._problems.add(line, f"alias *{anchor}: nothing before it has this anchor")
+            return YamlNode(line, None)
+        return node
+
+    def _value(self, event: yaml.Event, depth: int, line: int) -> YamlNode:
         if isinstance(event, yaml.SequenceStartEvent):
             return YamlNode(line, self._items(depth))
         if isinstance(event, yaml.MappingStartEvent):
@@ -207,8 +245,13 @@ class _YamlBuilder:
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
         text: str = event.value
-        tag = self._resolve(yaml.ScalarNode, text, event.implicit)
-        match tag.removeprefix(_TAG):
+        kind = self._resolve(yaml.ScalarNode, text, event.implicit).removeprefix(_TAG)
+        if self._rules.as_kubectl and _is_old_form(kind, text):
+            return _old_value(kind, text)
+        return self._plain_scalar(kind, text, line)
+
+    def _plain_scalar(self, kind: str, text: str, line: int) -> Scalar:
+        match kind:
             case "null":
                 return None
             case "bool":
@@ -228,6 +271,22 @@ class _YamlBuilder:
                 return None
             case _:
                 return text
+
+
+def _is_old_form(kind: str, text: str) -> bool:
+    """Whether a word or number is in a form of YAML 1.1 that kubectl alone takes."""
+    if kind == "bool":
+        return text not in {"true", "false"}
+    return kind in {"int", "float"} and not _LONG.fullmatch(text)
+
+
+def _old_value(kind: str, text: str) -> Scalar:
+    """What kubectl takes it for; numbers that are neither octal nor hexadecimal are text."""
+    if kind == "bool":
+        return text.lower() in {"true", "yes", "on"}
+    if kind == "int" and _OCTAL.fullmatch(text):
+        return int(text.replace("o", ""), 8)
+    return int(text, 16) if kind == "int" and _HEXADECIMAL.fullmatch(text) else text
 
 
 def _not_plain(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gpusched.api.foreign import kinds
+from gpusched.api.foreign.kinds import ForeignKind
 from gpusched.api.meta.identity import ObjectKey, Rejected, format_time
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.base.errors import InvariantBroken
@@ -125,13 +126,25 @@ class SimulatedObjects:
             return
         if not foreign.source:
             self.cache.foreign.set_read(self.cache.families.read | {foreign.kind})
+        self._tell_other(foreign, "ADDED", made)
+
+    def remove_other(self, kind: str, key: ObjectKey) -> None:
+        """An object of a kind of another project, or of one that nothing reads, is gone."""
+        obj = self._others.pop((kind, key), None)
+        if obj is None:
+            return
+        foreign = _FOREIGN.get((obj.get("apiVersion", "v1").rpartition("/")[0], kind))
+        if foreign is not None:
+            self._tell_other(foreign, "DELETED", obj)
+
+    def _tell_other(self, foreign: ForeignKind, event: str, obj: Obj) -> None:
         self._version += 1
-        metadata = {**made["metadata"], "resourceVersion": str(self._version)}
-        line = _json.encode({"type": "ADDED", "object": {**made, "metadata": metadata}})
+        metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
+        line = _json.encode({"type": event, "object": {**obj, "metadata": metadata}})
         sink = make_foreign_event_handler(
             self.cache, foreign, lambda _kind, item: self.rejected.append(item)
         )
-        sink.apply("ADDED", foreign_codec(foreign).decode_event(line).item)
+        sink.apply(event, foreign_codec(foreign).decode_event(line).item)
 
     def write(self, obj: Obj) -> Obj:
         """Replace an object by its changed manifest."""

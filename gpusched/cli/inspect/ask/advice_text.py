@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gpusched.advice.advisor import Advice
@@ -41,7 +41,12 @@ def advice_lines(advice: Advice, gang: Gang, *, now: float) -> Iterator[str]:
         yield "no single change that was tried would let it start"
         return
     yield "It would start"
-    for number, each in enumerate(advice.suggestions, 1):
+    yield from suggestion_lines(advice.suggestions, now=now)
+
+
+def suggestion_lines(suggestions: Sequence[Suggestion], *, now: float) -> Iterator[str]:
+    """Changes by number, each with the command that makes it."""
+    for number, each in enumerate(suggestions, 1):
         yield f"{number:>2}. {each.proposal.message}: {_suggested_start_text(each, now)}"
         if each.proposal.command:
             yield f"    {each.proposal.command}"

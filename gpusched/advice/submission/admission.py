@@ -1,0 +1,138 @@
+"""What the API server would do with submitted objects: refuse them, or fill in what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from gpusched.advice.submission.expansion import RefusedDocument
+from gpusched.advice.submission.workload_pods import ExpandedWorkload
+from gpusched.advice.trial import TrialCluster
+from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
+from gpusched.engine.objects import Obj, key_of, plural_of
+
+_NAMED_MAX: Final = 8
+_CHANGED_BY_APPLY: Final = frozenset(
+    {"namespaces", "queues", "topologies", "priorityclasses", "persistentvolumeclaims",
+     "persistentvolumes", "storageclasses", "resourcequotas", "poddisruptionbudgets"}
+)  # fmt: skip
+"""Kinds of which an existing object takes on what the document says, as with ``kubectl apply``."""
+
+
+def admit_workloads(
+    trial: TrialCluster, workloads: Sequence[ExpandedWorkload]
+) -> tuple[list[ExpandedWorkload], list[RefusedDocument]]:
+    """The workloads as the API server would keep them, and those that it would refuse.
+
+    Args:
+        trial: the cluster, without them.
+        workloads: of one submission.
+    """
+    names = _SubmittedNames(trial, workloads)
+    admitted, refused = [], []
+    for workload in workloads:
+        why = next(_faults(trial, workload, names), "")
+        if why:
+            refused.append(RefusedDocument(workload.title, workload.place, why))
+            continue
+        workload.objects = [with_class_priority(each, names.classes) for each in workload.objects]
+        admitted.append(workload)
+    return admitted, refused
+
+
+class _SubmittedNames:
+    """Names that exist once everything is submitted.
+
+    Attributes:
+        namespaces: of the cluster and the submission; empty where they may not be read.
+        classes: priority classes by name.
+    """
+
+    def __init__(self, trial: TrialCluster, workloads: Sequence[ExpandedWorkload]) -> None:
+        made = [obj for each in workloads for obj in each.objects]
+        spaces = [*trial.objects.all("namespaces")]
+        self.namespaces = {
+            str(obj["metadata"]["name"])
+            for obj in (*spaces, *(each for each in made if each["kind"] == "Namespace"))
+            if spaces
+        }
+        self.classes = {
+            str(obj["metadata"]["name"]): obj
+            for obj in (
+                *trial.objects.all("priorityclasses"),
+                *(each for each in made if each["kind"] == "PriorityClass"),
+            )
+        }
+
+
+def with_class_priority(obj: Obj, classes: Mapping[str, Obj]) -> Obj:
+    """A pod with the priority of its class; other objects stay.
+
+    Args:
+        obj: the manifest.
+        classes: priority classes by name.
+    """
+    if obj["kind"] != "Pod":
+        return obj
+    spec = obj.get("spec") or {}
+    everywhere = [each for each in classes.values() if each.get("globalDefault")]
+    default = min(everywhere, key=lambda each: int(each.get("value") or 0), default=None)
+    found = classes.get(str(spec.get("priorityClassName") or ""), default)
+    if found is None or spec.get("priority") is not None:
+        return obj
+    more = {
+        "priorityClassName": found["metadata"]["name"], "priority": found.get("value") or 0,
+        "preemptionPolicy": found.get("preemptionPolicy") or "PreemptLowerPriority",
+    }  # fmt: skip
+    return {**obj, "spec": {**spec, **more}}
+
+
+def _faults(
+    trial: TrialCluster, workload: ExpandedWorkload, names: _SubmittedNames
+) -> Iterator[str]:
+    space = workload.namespace
+    if space and names.namespaces and space not in names.namespaces:
+        known = sorted(names.namespaces)
+        some = list_names(known[:_NAMED_MAX]) + (" ..." if len(known) > _NAMED_MAX else "")
+        yield (
+            f"namespace {quoted(space)} does not exist; create it or name one of: {some}"
+            f"{did_you_mean(space, known).rstrip('?')}"
+        )
+    for obj in workload.objects:
+        plural = plural_of(obj)
+        if plural and plural not in _CHANGED_BY_APPLY:
+            if trial.objects.get(plural, key_of(obj)) is not None:
+                yield _exists(obj)
+        elif trial.objects.other(obj["kind"], space, obj["metadata"]["name"]) is not None:
+            yield _exists(obj)
+        if obj["kind"] == "Pod":
+            yield from _pod_faults(obj, trial, names)
+
+
+def _exists(obj: Obj) -> str:
+    kind, name = obj["kind"], obj["metadata"]["name"]
+    space = f" -n {obj['metadata']['namespace']}" if obj["metadata"].get("namespace") else ""
+    return (
+        f"{kind} {name} exists already: gpusched advise {kind.lower()} {name}{space} says when that starts; "
+        "give it another name to ask about one more"
+    )
+
+
+def _pod_faults(obj: Obj, trial: TrialCluster, names: _SubmittedNames) -> Iterator[str]:
+    spec = obj.get("spec") or {}
+    wanted = spec.get("priorityClassName")
+    if isinstance(wanted, str) and wanted and names.classes and wanted not in names.classes:
+        known = sorted(names.classes)
+        yield (
+            f"no PriorityClass with name {wanted} was found; there are {list_names(known[:_NAMED_MAX])}"
+            f"{did_you_mean(wanted, known).rstrip('?')}"
+        )
+    scheduler = spec.get("schedulerName") or "default-scheduler"
+    ours = trial.config.scheduler_names
+    if scheduler not in ours:
+        yield (
+            f"its pods name scheduler {quoted(str(scheduler))}, of which nothing is known here: "
+            f"set schedulerName: {min(ours)} in the pod template"
+        )
+    if not spec.get("containers"):
+        yield "its pods have no containers"

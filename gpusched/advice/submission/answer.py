@@ -1,0 +1,353 @@
+"""When something would start if it were submitted now: decided with everything that is there, and undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import attrs
+
+from gpusched.advice.advisor import Advice, advise_gang
+from gpusched.advice.proposal import Family, Suggestion
+from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
+from gpusched.advice.submission.admission import admit_workloads
+from gpusched.advice.submission.expansion import RefusedDocument, expand_documents
+from gpusched.advice.submission.manifests import SubmittedObject
+from gpusched.advice.submission.started_jobs import started_job_edits
+from gpusched.advice.submission.workload_pods import ExpandedWorkload
+from gpusched.advice.trial import TrialCluster, edit_to
+from gpusched.api.devices.slots import format_slots
+from gpusched.api.meta.identity import GangKey, ObjectKey, format_time
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.engine.objects import key_of, plural_of
+from gpusched.session.decide import Decision
+from gpusched.session.framework.reasons import Reason
+from gpusched.topology.levels import HOST, topology_levels
+
+_ADVISED_MAX: Final = 3
+"""Gangs of one submission for which changes are searched: each takes some dozens of decisions."""
+_OWN: Final = frozenset(
+    {
+        Family.TOPOLOGY,
+        Family.NODE_LABEL,
+        Family.QUEUE,
+        Family.MEMBERS,
+        Family.OWN_TERMS,
+        Family.PRIORITY,
+    }
+)
+"""Changes of what is submitted itself."""
+_NEVER: Final = frozenset(
+    {Reason.INVALID_SPEC, Reason.QUEUE_NOT_FOUND, Reason.QUEUE_NOT_LEAF, Reason.NAMESPACE_NOT_ALLOWED}
+)  # fmt: skip
+"""Reasons that stay until what is submitted, or its queue, is another."""
+_BY_RESERVATION: Final = (
+    "the session would reserve room for it then, by the ends that running gangs announce"
+)
+
+
+@attrs.frozen
+class NodeShare:
+    """What a gang gets of one node.
+
+    Attributes:
+        pods: how many of its pods.
+        slots: numbers of its GPUs there, with commas; empty where they are not known before.
+    """
+
+    name: str
+    pods: int
+    slots: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class SubmittedGang:
+    """When one gang starts.
+
+    Attributes:
+        kind, namespace, name: of the gang; of the workload where its pods are gangs of their own.
+        pods: that there are of it at first.
+        min_member: pods that start together or not at all; 1 where each starts by itself.
+        start: its start; where pods start by themselves, of the one that starts last.
+        starting: pods that start now.
+        shares: nodes that it gets.
+        domains: by level of the topology, narrowest last, the domains of these nodes.
+        known_by: how a time that is expected is known, one sentence; empty where none is.
+        never: why it does not start ever, one sentence; empty where it may.
+        suggestions: changes that would be better, the cheapest first.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    pods: int
+    min_member: int
+    start: StartAnswer
+    starting: int = 0
+    shares: tuple[NodeShare, ...] = ()
+    domains: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    known_by: str = ""
+    never: str = ""
+    suggestions: tuple[Suggestion, ...] = ()
+
+    @property
+    def starts_sometime(self) -> bool:
+        """Whether nothing is known that keeps it from starting for ever."""
+        return not self.never
+
+
+@attrs.frozen(kw_only=True)
+class SubmissionAnswer:
+    """The answer about all documents of one submission.
+
+    Attributes:
+        as_of: the moment of the cluster, seconds since the Unix epoch.
+        gangs: in the order of the documents.
+        refused: documents of which nothing would come to be.
+        remarks: what was not looked at, one sentence each.
+        decisions: sessions that were run for the answer.
+    """
+
+    as_of: float
+    gangs: tuple[SubmittedGang, ...]
+    refused: tuple[RefusedDocument, ...]
+    remarks: tuple[str, ...]
+    decisions: int
+
+    @property
+    def starts_sometime(self) -> bool:
+        """Whether all of it starts at some time, as far as is known."""
+        return not self.refused and all(each.starts_sometime for each in self.gangs)
+
+
+def answer_submission(
+    trial: TrialCluster,
+    documents: Sequence[SubmittedObject],
+    *,
+    namespace: str,
+    better: bool = True,
+) -> SubmissionAnswer:
+    """When documents would start if they were submitted now, all together.
+
+    Args:
+        trial: the cluster, which is left as it was.
+        documents: that would be submitted.
+        namespace: for those that name none.
+        better: whether changes are searched for what does not start now.
+    """
+    before = trial.decisions
+    expanded = expand_documents(documents, namespace=namespace)
+    workloads, refused = admit_workloads(trial, expanded.workloads)
+    seen = len(trial.objects.rejected)
+    with submitted(trial, workloads):
+        rejected = trial.objects.rejected[seen:]
+        del trial.objects.rejected[seen:]
+        gangs = _SubmissionTrial(trial, workloads).gangs(better=better)
+    places = {
+        submitted_place: (each.title, each.place)
+        for each in workloads
+        for submitted_place in {ObjectKey(each.namespace, each.name), *each.pods}
+    }
+    wrong: dict[tuple[str, str], str] = {}
+    for item in rejected:
+        title, place = places.get(item.key, (f"{item.kind} {item.key}", ""))
+        wrong.setdefault((title, place), f"{item.kind}: {item.field}: {item.why}")
+    found = [RefusedDocument(title, place, why) for (title, place), why in wrong.items()]
+    return SubmissionAnswer(
+        as_of=trial.now,
+        gangs=gangs,
+        refused=(*expanded.refused, *refused, *found),
+        remarks=tuple(remark for each in workloads for remark in each.remarks),
+        decisions=trial.decisions - before,
+    )
+
+
+@contextmanager
+def submitted(trial: TrialCluster, workloads: Sequence[ExpandedWorkload]) -> Iterator[None]:
+    """The cluster with workloads, for as long as the context lasts; they are younger than all that is there."""
+    stamp = format_time(trial.now + 1)
+    objects = [
+        {**obj, "metadata": {**obj["metadata"], "creationTimestamp": stamp}}
+        for each in workloads
+        for obj in each.objects
+    ]
+    read = trial.cache.families.read
+    with ExitStack() as undo:
+        undo.callback(trial.cache.foreign.set_read, read)
+        for obj in objects:
+            if not plural_of(obj):
+                made = trial.objects.create(obj, now=0.0)
+                undo.callback(trial.objects.remove_other, obj["kind"], key_of(made))
+        undo.enter_context(trial.changed([edit_to(obj) for obj in objects if plural_of(obj)]))
+        yield
+
+
+class _SubmissionTrial:
+    """The cluster with what was submitted, decided.
+
+    Args:
+        trial: the cluster, with the workloads in it.
+        workloads: that were submitted.
+    """
+
+    def __init__(self, trial: TrialCluster, workloads: Sequence[ExpandedWorkload]) -> None:
+        self._trial = trial
+        self._workloads = workloads
+        self._snapshot = trial.take_snapshot()
+        self._advised = 0
+
+    def gangs(self, *, better: bool) -> tuple[SubmittedGang, ...]:
+        """An answer for each gang, for a workload whose pods are gangs of their own one for all of them."""
+        mine = _gangs_by_workload(self._snapshot, self._workloads)
+        if not any(mine):
+            return ()
+        decision = self._trial.decide()
+        found = []
+        for workload, gangs in zip(self._workloads, mine, strict=True):
+            lone = [each for each in gangs if each.key.kind == "Pod"]
+            if len(lone) > 1 or (lone and workload.kind != "Pod"):
+                found.append(self._lone_pods(workload, lone, decision))
+                gangs = [each for each in gangs if each.key.kind != "Pod"]  # noqa: PLW2901
+            found += [self._gang(each, decision, better=better) for each in gangs]
+        return tuple(found)
+
+    def _gang(self, gang: Gang, decision: Decision, *, better: bool) -> SubmittedGang:
+        start = start_answer(decision, gang.key)
+        shares = _node_shares(decision, set(_pod_keys(gang))) or _promised_shares(start)
+        if start.kind is StartKind.NOW and not shares:
+            shares = self._shares_of_started_job(gang, decision)
+            start = attrs.evolve(start, nodes=tuple((each.name, each.pods) for each in shares))
+        never = start.message if start.reason in _NEVER and not start.starts else ""
+        advice: Advice | None = None
+        if (
+            better
+            and not never
+            and start.kind is not StartKind.NOW
+            and self._advised < _ADVISED_MAX
+        ):
+            self._advised += 1
+            advice = advise_gang(self._trial, gang)
+            if advice.contradiction is not None:
+                never = advice.contradiction.sentence
+        return SubmittedGang(
+            known_by=_BY_RESERVATION if start.kind is StartKind.EXPECTED else "",
+            kind=gang.key.kind,
+            namespace=gang.key.namespace,
+            name=gang.key.name,
+            queue=gang.queue,
+            pods=sum(len(each.pods) for each in gang.pod_sets) + gang.gated,
+            min_member=gang.min_member,
+            start=start,
+            starting=sum(each.pods for each in shares) if start.kind is StartKind.NOW else 0,
+            shares=shares,
+            domains=self._domains(shares),
+            never=never,
+            suggestions=tuple(map(_before_submission, advice.suggestions)) if advice else (),
+        )
+
+    def _lone_pods(
+        self, workload: ExpandedWorkload, gangs: Sequence[Gang], decision: Decision
+    ) -> SubmittedGang:
+        starts = {each.key: start_answer(decision, each.key) for each in gangs}
+        latest = max(starts.values(), key=_lateness)
+        shares = _node_shares(decision, {key for each in gangs for key in _pod_keys(each)})
+        evicted = sorted({key for each in starts.values() for key in each.evicted})
+        return SubmittedGang(
+            known_by=_BY_RESERVATION if latest.kind is StartKind.EXPECTED else "",
+            kind=workload.kind,
+            namespace=workload.namespace,
+            name=workload.name,
+            queue=gangs[0].queue,
+            pods=len(gangs),
+            min_member=1,
+            start=attrs.evolve(
+                latest,
+                nodes=tuple((each.name, each.pods) for each in shares),
+                evicted=tuple(evicted),
+            ),
+            starting=sum(each.kind is StartKind.NOW for each in starts.values()),
+            shares=shares,
+            domains=self._domains(shares),
+            never=latest.message if latest.reason in _NEVER and not latest.starts else "",
+        )
+
+    def _shares_of_started_job(self, gang: Gang, decision: Decision) -> tuple[NodeShare, ...]:
+        """Nodes of a Job that is started now: where its pods go once they are made."""
+        edits = started_job_edits(self._trial, gang.key, decision)
+        if not edits:
+            return ()
+        pods = {each.key for each in edits if each.plural == "pods"}
+        with self._trial.changed(edits):
+            return _node_shares(self._trial.decide(), pods)
+
+    def _domains(self, shares: Sequence[NodeShare]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        nodes = self._snapshot.nodes
+        rows = [nodes.row[each.name] for each in shares if each.name in nodes.row]
+        found = []
+        for level in topology_levels(nodes.nodes, self._snapshot.topologies):
+            domains = sorted({int(level.domain[row]) for row in rows})
+            if level.label != HOST and domains and domains[0] >= 0:
+                found.append((level.name, tuple(level.names[each] for each in domains)))
+        return tuple(found)
+
+
+def _gangs_by_workload(
+    snapshot: Snapshot, workloads: Sequence[ExpandedWorkload]
+) -> list[list[Gang]]:
+    """The gangs that each workload's pods are members of; each gang is that of its last workload."""
+    workload_of: dict[ObjectKey, int] = {}
+    own: dict[GangKey, int] = {}
+    for number, each in enumerate(workloads):
+        workload_of |= dict.fromkeys(each.pods, number)
+        own[GangKey(each.kind, each.namespace, each.name)] = number
+    found: list[list[Gang]] = [[] for _ in workloads]
+    for gang in snapshot.gangs:
+        numbers = [own[gang.key]] if gang.key in own else []
+        numbers += [workload_of[key] for key in _pod_keys(gang) if key in workload_of]
+        if numbers:
+            found[numbers[0]].append(gang)
+    return found
+
+
+_ORDER: Final = (
+    StartKind.NOW,
+    StartKind.AFTER_EVICTIONS,
+    StartKind.EXPECTED,
+    StartKind.UNKNOWN,
+)
+
+
+def _lateness(start: StartAnswer) -> tuple[int, float]:
+    return _ORDER.index(start.kind), start.at
+
+
+def _pod_keys(gang: Gang) -> Iterator[ObjectKey]:
+    for pod_set in gang.pod_sets:
+        for pod in pod_set.pods:
+            yield pod.key
+
+
+def _node_shares(decision: Decision, wanted: set[ObjectKey]) -> tuple[NodeShare, ...]:
+    """What pods get of each node by a decision."""
+    pods: dict[str, int] = {}
+    slots: dict[str, int] = {}
+    for bind in (each for made in decision.plan.binds for each in made.binds):
+        if bind.key in wanted:
+            pods[bind.node] = pods.get(bind.node, 0) + 1
+            slots[bind.node] = slots.get(bind.node, 0) | bind.slots | bind.device_slots
+    return tuple(NodeShare(name, pods[name], format_slots(slots[name])) for name in sorted(pods))
+
+
+def _before_submission(suggestion: Suggestion) -> Suggestion:
+    """A change of what is submitted needs no command: it is written into the file."""
+    proposal = suggestion.proposal
+    if proposal.family not in _OWN:
+        return suggestion
+    return attrs.evolve(suggestion, proposal=attrs.evolve(proposal, command=""))
+
+
+def _promised_shares(start: StartAnswer) -> tuple[NodeShare, ...]:
+    return tuple(NodeShare(name, pods) for name, pods in start.nodes)

@@ -1,0 +1,117 @@
+"""``gpusched when``: when manifests would start if they were submitted now. It writes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gpusched.advice.submission.answer import answer_submission
+from gpusched.advice.submission.answer_view import submission_json
+from gpusched.advice.submission.manifests import (
+    MANIFEST_BYTES_MAX,
+    SubmittedObject,
+    read_manifests,
+)
+from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError
+from gpusched.cli.command import (
+    Subparsers,
+    add_config,
+    add_kubeconfig,
+    add_output,
+    connection_choice,
+    print_json,
+)
+from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
+from gpusched.cli.inspect.ask.submission_text import submission_lines
+from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
+from gpusched.cli.inspect.listing.printed_listing import print_yaml
+from gpusched.config.yaml_parser import read_file
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_NEVER: Final = 1
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "when",
+        description="When would it start if it were submitted now, and where; or why never, whom it would evict "
+        "and what would be better. Pods are those that the controllers of the manifests would make; the "
+        "daemon's own sessions decide about them on a copy of the cluster; nothing is written (docs/when.md). "
+        "Exit status 1 where some of it never starts as it is.",
+        epilog="gpusched when -f job.yaml -n team-a; helm template chart | gpusched when -f -",
+    )
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="manifests: a file, a folder of them, or - for standard input; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("-n", "--namespace", metavar="NS", help="of manifests that name none")
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="a cluster that gpusched snapshot recorded (default: the live cluster)",
+    )
+    add_kubeconfig(parser)
+    add_config(parser)
+    add_output(parser, "json", "yaml")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answer; 1 where some of it never starts as it is.
+
+    Raises:
+        UsageError: options that cannot be understood.
+        ConfigError: a file cannot be used.
+        ClusterUnreachable: no cluster.
+        Denied: the cluster may not be read.
+    """
+    documents = tuple(_documents(arguments.filename))
+    namespace = arguments.namespace or (
+        "default" if arguments.snapshot else default_namespace(connection_choice(arguments))
+    )
+    config = configuration(arguments.config)
+    cluster = read_cluster(arguments)
+    with gpu_resources_in_force(config.gpu_resources):
+        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
+        answer = answer_submission(trial, documents, namespace=namespace)
+    if arguments.output == "json":
+        print_json(submission_json(answer))
+    elif arguments.output == "yaml":
+        print_yaml(submission_json(answer))
+    else:
+        for line in submission_lines(answer):
+            print(line)
+    return 0 if answer.starts_sometime else _NEVER
+
+
+def _documents(names: list[str]) -> Iterator[SubmittedObject]:
+    """The manifests of all files, in the order given.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    for name in names:
+        if name == "-":
+            yield from read_manifests(
+                sys.stdin.buffer.read(MANIFEST_BYTES_MAX + 1), "standard input"
+            )
+            continue
+        path = Path(name)
+        files = [path]
+        if path.is_dir():
+            files = sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES)
+            if not files:
+                raise ConfigError(f"{name}: holds no file that ends in {', '.join(_SUFFIXES)}")
+        for file in files:
+            yield from read_manifests(read_file(str(file), most=MANIFEST_BYTES_MAX), str(file))

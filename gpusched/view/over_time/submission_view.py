@@ -1,0 +1,140 @@
+"""When something would start if it were submitted, as ``/v1/when`` and ``when -o json`` write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpusched.view.model import ViewPart
+
+NEVER: Final = "never"
+"""Beside the kinds of a start that a decision knows: it does not start as it is."""
+
+
+class NamedGang(ViewPart, frozen=True, kw_only=True):
+    """A gang by its name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class NodeShareView(ViewPart, frozen=True, kw_only=True):
+    """What a gang gets of one node.
+
+    Attributes:
+        pods: how many of its pods.
+        slots: numbers of its GPUs there, with commas; empty where they are not known before.
+    """
+
+    name: str
+    pods: int
+    slots: str = ""
+
+
+class StartView(ViewPart, frozen=True, kw_only=True):
+    """When a gang starts.
+
+    Attributes:
+        kind: ``now``, ``afterEvictions``, ``expected``, ``unknown`` or ``never``.
+        at: when it is expected; empty where it starts now, or nothing tells when.
+        known_by: how ``at`` is known, one sentence; empty where it is.
+        evicts: gangs that lose members for it.
+        reason, message: why it does not start now; of ``never`` why it does not start at all.
+    """
+
+    kind: str
+    at: str = ""
+    known_by: str = ""
+    nodes: tuple[NodeShareView, ...] = ()
+    evicts: tuple[NamedGang, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+class BetterChangeView(ViewPart, frozen=True, kw_only=True):
+    """A change that would let a gang start.
+
+    Attributes:
+        change: its family, as in docs/advice.md.
+        command: that makes the change, or what to write instead.
+        at: when it happens by itself; empty where somebody has to make it.
+        objects: resource, namespace, name of each changed object, and what it becomes.
+    """
+
+    change: str
+    message: str
+    command: str = ""
+    at: str = ""
+    start: StartView
+    objects: tuple[Mapping[str, Any], ...] = ()
+
+
+class SubmittedGangView(ViewPart, frozen=True, kw_only=True):
+    """When one gang of a submission starts.
+
+    Attributes:
+        kind, namespace, name: of the gang; of the workload where its pods are gangs of their own.
+        pods: that there are of it at first.
+        min_member: pods that start together or not at all.
+        starting: pods that start now.
+        domains: of its nodes, by level of the topology.
+        better: changes that would let it start sooner, the cheapest first.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    pods: int
+    min_member: int
+    starting: int
+    start: StartView
+    domains: Mapping[str, tuple[str, ...]] = {}
+    better: tuple[BetterChangeView, ...] = ()
+
+
+class RefusedDocumentView(ViewPart, frozen=True, kw_only=True):
+    """A document of which nothing would come to be."""
+
+    document: str
+    place: str
+    message: str
+
+
+class SubmissionView(ViewPart, frozen=True, kw_only=True):
+    """The answer about one submission.
+
+    Attributes:
+        as_of: the moment of the cluster that it is about.
+        starts: whether all of it starts at some time, as far as is known.
+        remarks: what was not looked at, one sentence each.
+        decisions: sessions that were run for the answer.
+    """
+
+    as_of: str
+    starts: bool
+    gangs: tuple[SubmittedGangView, ...] = ()
+    refused: tuple[RefusedDocumentView, ...] = ()
+    remarks: tuple[str, ...] = ()
+    decisions: int = 0
+
+
+class SubmissionVariantView(ViewPart, frozen=True, kw_only=True):
+    """The answer about one variant.
+
+    Attributes:
+        options: what is different: ``queue``, ``members``, ``level``, ``gpus``.
+        best: whether none starts sooner, or at the same time with less of others evicted.
+    """
+
+    options: Mapping[str, str]
+    answer: SubmissionView
+    best: bool = False
+
+
+class SubmissionVariantsView(ViewPart, frozen=True, kw_only=True):
+    """Variants of one submission, side by side."""
+
+    as_of: str
+    variants: tuple[SubmissionVariantView, ...]

@@ -1,0 +1,150 @@
+"""Files that are no manifests, and manifests that the API server would refuse: one sentence each, with file and line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpusched.advice.submission.manifests import DOCUMENTS_MAX, MANIFEST_BYTES_MAX, read_manifests
+from gpusched.base.errors import ConfigError
+from tests.advice.clusters import node, priority, queue, trial_of
+from tests.advice.submission.manifests import ask, group, job, manifest, template
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{below}'] * 10)}]\n"
+    for below, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"", "job.yaml: holds no manifest"),
+        (b"---\n# nothing\n---\n", "job.yaml: holds no manifest"),
+        (b"\x7fELF\x02\x01\x00\x00\xff", "holds a character that YAML does not allow"),
+        (b"kind: Job\n  name: [x", "job.yaml:2: is not YAML"),
+        (f"apiVersion: v1\nkind: X\nmetadata: {{name: x}}\nspec:\n  {BOMB.replace(chr(10), chr(10) + '  ')}".encode(),
+         "its aliases stand for more than 500,000 values"),
+        (b"- kind: Job\n", "job.yaml:1: a manifest must be a mapping with apiVersion and kind, not a list"),
+        (b"hello\n", 'a manifest must be a mapping with apiVersion and kind, not "hello"'),
+        (b"kind: Job\n", "a manifest needs apiVersion, which says what it is"),
+        (b"apiVersion: v1\nkind: [Pod]\n", "a manifest needs kind, which says what it is"),
+        (b"apiVersion: v1\nkind: Pod\n", "Pod has no metadata.name"),
+        (b"apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", "Pod has no metadata.name"),
+        (b"apiVersion: v1\nkind: Pod\nmetadata: {name: Big_One}\n", 'Pod has metadata.name "Big_One"'),
+        (b"apiVersion: v1\nkind: Pod\nmetadata: {name: x, labels: {a: 1}}\n", "metadata.labels[a] 1: a text is needed"),
+        (b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: 5\n", "Pod x has spec 5: a mapping is needed"),
+        (b"apiVersion: v1\nkind: List\nitems: [7]\n", "items[0] of List is 7, no manifest"),
+        (b"a: 1\na: 2\n", 'duplicate key "a"'),
+        (b"a: *b\n", "alias *b: nothing before it has this anchor"),
+        (b"[" * 100, "nesting is deeper than 64 levels"),
+        (b"x" * (MANIFEST_BYTES_MAX + 1), "is larger than 4 MiB"),
+        (b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n---\n" * (DOCUMENTS_MAX + 1), "more than 1,000"),
+    ],
+)  # fmt: skip
+def test_a_file_that_holds_no_manifests_is_one_sentence(raw, why):
+    with pytest.raises(ConfigError) as raised:
+        read_manifests(raw, "job.yaml")
+    assert why in raised.value.problems[0]
+    assert "\n" not in raised.value.problems[0]
+
+
+def test_what_kubectl_takes_is_taken():
+    """Given anchors, merges, octal numbers, lists and generated names, then they mean what they mean there."""
+    raw = b"""
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {generateName: x-, labels: &labels {a: b}}
+  spec: &spec {nodeName: null, hostIPC: yes, mode: 0644, hex: 0x10, time: 1:30}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: y, labels: {<<: *labels, c: d}}
+  spec: *spec
+"""
+    first, second = (each.obj for each in read_manifests(raw, "job.yaml"))
+    assert first["metadata"]["name"] == "x-00001"
+    assert first["spec"] == {
+        "nodeName": None,
+        "hostIPC": True,
+        "mode": 420,
+        "hex": 16,
+        "time": "1:30",
+    }
+    assert second["metadata"]["labels"] == {"a": "b", "c": "d"}
+    assert second["spec"] == first["spec"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "why"),
+    [
+        ([manifest("Cow", "v1", {})], "what pods a Cow of v1 makes is not known here"),
+        ([manifest("Job", "batch.example.com/v1", {})], "Job of batch.example.com/v1 is not known; Job of batch, batch.volcano.sh is"),
+        ([manifest("Node", "v1", {})], "nodes are not submitted"),
+        ([job(-1)], "parallelism must be a number from 0 to 10,000"),
+        ([job(2, template_={"spec": "x"})], "spec must be a mapping"),
+        ([job(2, template_=template(scheduler="other"))], 'its pods name scheduler "other"'),
+        ([job(2, template_={"spec": {"schedulerName": "gpusched"}})], "its pods have no containers"),
+        ([job(2, template_=template(priorityClassName="hihg"))], 'no PriorityClass with name hihg was found; there are high; did you mean "high"'),
+        ([job(1, template_=template("many"))], "many"),
+        ([manifest("Pod", "v1", template()["spec"], namespace="taem")], 'namespace "taem" does not exist; create it or name one of: team; did you mean "team"'),
+        ([manifest("TrainJob", "trainer.kubeflow.org/v1alpha1", {"runtimeRef": {"name": "torch"}})], "ClusterTrainingRuntime torch, which is not read from the cluster: give it with -f, too"),
+        ([manifest("PyTorchJob", "kubeflow.org/v1", {})], "it has no replica specs"),
+    ],
+)  # fmt: skip
+def test_what_the_api_server_would_refuse_is_refused_in_one_sentence(documents, why):
+    trial = trial_of(queue("a"), node("n0"), priority("high", 100))
+    answer = ask(trial, *documents)
+    (found,) = answer.refused
+    assert why in found.message
+    assert "\n" not in found.message
+    assert found.place.startswith("job.yaml:")
+    assert not answer.starts_sometime
+
+
+def test_a_name_that_exists_is_refused_and_the_rest_is_answered():
+    trial = trial_of(
+        queue("a"),
+        node("n0"),
+        [group(1, name="there") | {"metadata": {"name": "there", "namespace": "team"}}],
+    )
+    answer = ask(trial, group(1, name="there"), manifest("Pod", "v1", template()["spec"]))
+    (found,) = answer.refused
+    assert "PodGroup there exists already" in found.message
+    assert [each.name for each in answer.gangs] == ["new"]
+
+
+def test_a_queue_that_does_not_exist_is_told_with_the_one_that_was_meant():
+    trial = trial_of(queue("alpha"), node("n0"))
+    pods = job(1, template_=template(labels={"gpusched.io/pod-group": "new"}))
+    answer = ask(trial, group(1, queue="alhpa"), pods)
+    assert "did you mean alpha?" in answer.gangs[0].never
+    assert not answer.starts_sometime
+
+
+def test_what_can_never_start_says_which_demands_cannot_hold_together():
+    trial = trial_of(queue("a"), node("n0"))
+    answer = ask(trial, manifest("Pod", "v1", template(9)["spec"]))
+    assert (
+        answer.gangs[0].never
+        == "never, even on an empty cluster: 9 nvidia.com/gpu in a container cannot be given"
+    )
+
+
+def test_documents_without_pods_are_no_gangs():
+    trial = trial_of(queue("a"), node("n0"))
+    answer = ask(trial, manifest("ConfigMap", "v1", {}), manifest("Service", "v1", {}))
+    assert (answer.gangs, answer.refused) == ((), ())
+    assert answer.starts_sometime
+
+
+def test_a_queue_of_the_same_file_counts():
+    trial = trial_of(node("n0"))
+    made = json.loads(json.dumps(queue("a")))
+    answer = ask(trial, manifest("Pod", "v1", template()["spec"]), made)
+    assert [each.queue for each in answer.gangs] == ["a"]
+    assert answer.starts_sometime
+    assert trial.take_snapshot().queues.get("a") is None
