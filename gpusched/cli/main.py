@@ -43,6 +43,10 @@ COMMANDS: Final = {
         "a recorded cluster or a trace under one or several configurations",
         "lab.simulate.command",
     ),
+    "what-if": (
+        "the cluster as it is and changed, played side by side: what differs, and for whom",
+        "lab.whatif.command",
+    ),
     "advise": (
         "the smallest changes that would let a gang start; layouts of MIG partitions",
         "inspect.ask.advise",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -21,31 +21,50 @@ class SimulationStart:
         objects: in the order of the file.
         epoch: when the cluster was recorded, seconds since the Unix epoch.
         remarks: what a reader of the results should know, one sentence each.
+        told, guessed, untold: running pods whose end an object tells, is guessed, and is not known.
     """
 
     objects: tuple[Obj, ...]
     epoch: float
     remarks: tuple[str, ...]
+    told: int = 0
+    guessed: int = 0
+    untold: int = 0
 
 
-def start_from_snapshot(snapshot: SnapshotFile) -> SimulationStart:
+def _guess_nothing(_obj: Obj) -> str:
+    return ""
+
+
+def start_from_snapshot(
+    snapshot: SnapshotFile, *, guess: Callable[[Obj], str] = _guess_nothing
+) -> SimulationStart:
     """What a snapshot holds, ready to be simulated.
 
-    Pods run for the time that their own, their Job's or their group's expected duration tells; others as
-    long as the simulation is told to assume. Pods that have ended are left out.
+    Pods run for the time that their own, their Job's or their group's expected duration tells; others for
+    what is guessed, or as long as the simulation is told to assume. Pods that have ended are left out.
+
+    Args:
+        snapshot: of the cluster.
+        guess: how long a pod, or the pods of a Job, run from their start; empty where it cannot tell.
     """
     lengths = dict(_lengths(snapshot))
     objects: list[Obj] = []
-    untold = 0
+    told = guessed = untold = 0
     for obj in snapshot:
         if obj.get("kind") != "Pod":
-            objects.append(_job_of(obj) if obj.get("kind") == "Job" else obj)
+            objects.append(_job_of(obj, guess) if obj.get("kind") == "Job" else obj)
             continue
         if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
+        runs = bool((obj.get("spec") or {}).get("nodeName"))
         length = _length_of(obj, lengths)
-        told = length or (obj["metadata"].get("annotations") or {}).get(_RUN_FOR)
-        untold += not told and bool((obj.get("spec") or {}).get("nodeName"))
+        if length or (obj["metadata"].get("annotations") or {}).get(_RUN_FOR):
+            told += runs
+        elif length := guess(obj):
+            guessed += runs
+        else:
+            untold += runs
         objects.append(_running(obj, length) if length else obj)
     remarks = [
         f"{each.resource} are not in it: {each.why}" for each in snapshot.missing if each.served
@@ -55,7 +74,10 @@ def start_from_snapshot(snapshot: SnapshotFile) -> SimulationStart:
             f"of {untold} running pods nothing tells when they end; --assume-duration says it for "
             "those of Jobs and groups"
         )
-    return SimulationStart(objects=tuple(objects), epoch=snapshot.taken_at, remarks=tuple(remarks))
+    return SimulationStart(
+        objects=tuple(objects), epoch=snapshot.taken_at, remarks=tuple(remarks), told=told,
+        guessed=guessed, untold=untold,
+    )  # fmt: skip
 
 
 def _lengths(snapshot: SnapshotFile) -> Iterator[tuple[tuple[str, str, str], str]]:
@@ -91,9 +113,9 @@ def _running(pod: Obj, length: str) -> Obj:
     return {**pod, "metadata": {**metadata, "annotations": notes}}
 
 
-def _job_of(job: Obj) -> Obj:
+def _job_of(job: Obj, guess: Callable[[Obj], str]) -> Obj:
     """A Job whose pods, made in the simulation, run for the time that it expects."""
-    said = (job["metadata"].get("annotations") or {}).get(_ASSUMED[1])
+    said = (job["metadata"].get("annotations") or {}).get(_ASSUMED[1]) or guess(job)
     template = (job.get("spec") or {}).get("template")
     if not said or not template:
         return job

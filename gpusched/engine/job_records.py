@@ -176,6 +176,7 @@ class LifeRecords:
         """Those whose name was given to another since."""
         self.pods: dict[UID, LivePod] = {}
         self.evictions: list[EvictionRecord] = []
+        self.node_changes = NodeChanges()
         self._marks: dict[str, list[QueueMark]] = {}
         self._parents: dict[str, str] = {}
 
@@ -223,21 +224,48 @@ class LifeRecords:
         )
 
 
-def node_lives(nodes: Sequence[Node], *, seconds: float) -> tuple[NodeLife, ...]:
-    """Nodes that stayed as they are for the whole run."""
-    lives = []
-    for node in nodes:
-        offers: Mapping[str, int] = dict(node.allocatable.items)
-        span = NodeSpan(
-            since=0.0,
-            until=seconds,
-            gpus=gpus_of(node.allocatable),
-            cpu=offers.get("cpu", 0),
-            memory=offers.get("memory", 0) // MIB,
-            usable=not node.unschedulable and not node.not_ready,
-        )
-        lives.append(NodeLife(name=node.name, labels=dict(node.labels), spans=(span,)))
-    return tuple(sorted(lives, key=lambda each: each.name))
+class NodeChanges:
+    """What became of nodes that were changed while the run went on."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Node] = {}
+        self._later: dict[str, list[tuple[float, Node | None]]] = {}
+
+    def begin(self, nodes: Sequence[Node]) -> None:
+        """Nodes that are there from the beginning."""
+        self._first = {node.name: node for node in nodes}
+
+    def note(self, name: str, node: Node | None, *, at: float) -> None:
+        """A node as it is from this moment on; None when it is gone."""
+        self._later.setdefault(name, []).append((at, node))
+
+    def lives(self, *, seconds: float) -> tuple[NodeLife, ...]:
+        """Of every node that was ever there, by name."""
+        lives = []
+        for name in sorted({*self._first, *self._later}):
+            marks = [(0.0, self._first.get(name)), *self._later.get(name, ())]
+            ends = [at for at, _ in marks[1:]] + [seconds]
+            spans = [
+                _node_span(node, since, until)
+                for (since, node), until in zip(marks, ends, strict=True)
+                if node is not None and (until > since or not self._later.get(name))
+            ]
+            last = next((node for _, node in reversed(marks) if node is not None), None)
+            if last is not None and spans:
+                lives.append(NodeLife(name=name, labels=dict(last.labels), spans=tuple(spans)))
+        return tuple(lives)
+
+
+def _node_span(node: Node, since: float, until: float) -> NodeSpan:
+    offers: Mapping[str, int] = dict(node.allocatable.items)
+    return NodeSpan(
+        since=since,
+        until=until,
+        gpus=gpus_of(node.allocatable),
+        cpu=offers.get("cpu", 0),
+        memory=offers.get("memory", 0) // MIB,
+        usable=not node.unschedulable and not node.not_ready,
+    )
 
 
 def amounts_of(pod: Pod) -> tuple[int, int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from gpusched.api.devices.gpu_types import (
@@ -233,6 +233,27 @@ class SimulatedPods:
         """The scheduler makes it leave."""
         if live.told is not None or live.ended is not None:
             return
+        self._record_eviction(live, why=why, sentence=sentence)
+        self.tell(live)
+
+    def lose(self, live: LivePod, *, why: str, sentence: str) -> None:
+        """It vanishes with its node, without any grace."""
+        if live.ended is not None:
+            return
+        if live.told is None:
+            self._record_eviction(live, why=why, sentence=sentence)
+            live.told = self._world.now
+            live.kept_s = live.work_at(self._world.now)[1]
+        self._gone(live)
+
+    def on_nodes(self, nodes: Collection[str]) -> list[LivePod]:
+        """Pods that have a place on one of these nodes and have not ended, in the order in which they came."""
+        return [
+            live for live in self._world.lives.pods.values()
+            if live.node in nodes and live.ended is None
+        ]  # fmt: skip
+
+    def _record_eviction(self, live: LivePod, *, why: str, sentence: str) -> None:
         world = self._world
         done, saved = live.work_at(world.now)
         world.lives.evictions.append(
@@ -247,7 +268,6 @@ class SimulatedPods:
             )
         )
         live.end = LifeEnd.EVICTED
-        self.tell(live)
 
     def tell(self, live: LivePod) -> None:
         """It is to go: at once where it has no place, else when its grace is over."""

@@ -25,7 +25,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.config.gpu_layouts import load_shipped_layouts
 from gpusched.config.model import Config
 from gpusched.engine.controllers import SimulatedControllers
-from gpusched.engine.job_records import LiveJob, node_lives
+from gpusched.engine.job_records import LiveJob
 from gpusched.engine.objects import Obj
 from gpusched.engine.plan_execution import PlanExecutor
 from gpusched.engine.run_record import (
@@ -36,6 +36,7 @@ from gpusched.engine.run_record import (
     PodLife,
     RunRecord,
 )
+from gpusched.engine.timed_changes import ChangeExecutor, TimedChange
 from gpusched.engine.world import SimulatedDelays, SimulatedWorld
 from gpusched.placement.model.problem import search_in_process
 from gpusched.pluginhost.guard import PluginGuard
@@ -55,7 +56,7 @@ def broken_invariants(
     """Everything that did not hold, by time.
 
     Args:
-        nodes: that stayed as they were.
+        nodes: that offered the same for as long as they were there.
         pods: of the whole run.
         jobs: of the whole run.
     """
@@ -75,7 +76,7 @@ def broken_invariants(
 
 
 def _node(node: NodeLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
-    offer = node.spans[0]
+    offer = max(node.spans, key=lambda span: (span.gpus, span.cpu, span.memory))
     moves = []
     for pod in pods:
         moves.append((pod.bound or 0.0, 1, pod))
@@ -155,6 +156,7 @@ class SimulationCase:
         config: of the daemon.
         objects: there from the beginning, in an order in which they can be applied.
         arrivals: by time.
+        changes: what is done to the cluster from outside, at moments of the run.
         until: seconds after which it ends; None when nothing is to come any more.
         pace: how long things take.
         epoch: wall time at second 0, seconds since the Unix epoch.
@@ -166,6 +168,7 @@ class SimulationCase:
     config: Config
     objects: Sequence[Obj] = ()
     arrivals: Iterable[Arrival] = ()
+    changes: Sequence[TimedChange] = ()
     until: float | None = None
     pace: SimulatedDelays = DEFAULT_PACE
     epoch: float = EPOCH
@@ -227,6 +230,10 @@ class Simulation:
     def run(self) -> RunRecord:
         """Play the case to its end; see ``play``."""
         self._owners.begin(self.case.objects)
+        rows = self.cache.rows
+        there = [rows.get(name) for name in rows.node_names()]
+        self.world.lives.node_changes.begin([node for node in there if node is not None])
+        ChangeExecutor(self.world, self._owners).schedule_changes(self.case.changes)
         self._take(iter(self.case.arrivals))
         world, until = self.world, self.case.until
         while (at := self._next()) is not None:
@@ -381,7 +388,7 @@ class Simulation:
         world, case = self.world, self.case
         seconds = world.now if case.until is None else case.until
         waiting = [job for job in world.lives.jobs.values() if job.started is None]
-        nodes = node_lives(self.cache.take_snapshot(world.wall).nodes.nodes, seconds=seconds)
+        nodes = world.lives.node_changes.lives(seconds=seconds)
         pods, jobs = world.lives.pod_lives(), world.lives.job_lives()
         return RunRecord(
             name=case.name,

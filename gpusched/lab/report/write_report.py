@@ -42,11 +42,18 @@ def write_report(folder: Path, runs: Sequence[RunReport]) -> Path:
     return _write(folder, texts)
 
 
-def write_compared(folder: Path, runs: Sequence[RunReport], *, title: str) -> Path:
+def write_compared(
+    folder: Path,
+    runs: Sequence[RunReport],
+    *,
+    title: str,
+    notes: Mapping[str, Sequence[str]] | None = None,
+) -> Path:
     """The report of two to six runs of one thing under several configurations, compared.
 
     ``index.html`` is the comparison, with the first as what others are compared with;
-    ``data/NAME/*.csv`` are the numbers of each. ``record.name`` names the configuration.
+    ``data/NAME/*.csv`` are the numbers of each. ``record.name`` names the configuration. ``notes`` are
+    sentences under a heading each, above the numbers.
 
     Returns:
         ``index.html``.
@@ -61,7 +68,8 @@ def write_compared(folder: Path, runs: Sequence[RunReport], *, title: str) -> Pa
         )
     if len({one.record.name for one in runs}) < len(runs):
         raise UsageError("a report needs configurations with names of their own")
-    texts = {"index.html": render_page(runs, title=title, files=[f"data/{name}" for name in names])}
+    files = [f"data/{name}" for name in names]
+    texts = {"index.html": render_page(runs, title=title, files=files, notes=notes)}
     for one, name in zip(runs, names, strict=True):
         _add(texts, f"data/{name}", csv_files(one.record))
     return _write(folder, texts)

@@ -108,12 +108,12 @@ def print_history(arguments: argparse.Namespace) -> int:
     if arguments.sort_by is not None and arguments.sort_by not in SORT_KEYS:
         raise UsageError(f"history is sorted by {', '.join(SORT_KEYS)}, not by {arguments.sort_by}")
     if arguments.file:
-        items, more = _of_file(Path(arguments.file), query, arguments.by, most, now)
+        items, more = read_history_file(Path(arguments.file), query, arguments.by, most, now)
     else:
         election = cluster_reader.configuration(arguments.config).leader_election
         items, more = cluster_reader.with_cluster(
             connection_choice(arguments),
-            lambda api: _of_daemon(api, election, query, arguments.by, most),
+            lambda api: read_served_history(api, election, query, arguments.by, most),
         )
     if more:
         print(
@@ -135,7 +135,7 @@ def _run_limit(arguments: argparse.Namespace) -> int:
     return int(arguments.limit)
 
 
-def _of_file(
+def read_history_file(
     file: Path, query: HistoryQuery, by: str | None, most: int, now: float
 ) -> tuple[list[_Json], bool]:
     """Items from the file, and whether there are more."""
@@ -151,7 +151,7 @@ def _of_file(
         query = attrs.evolve(query, after=page.after)
 
 
-async def _of_daemon(
+async def read_served_history(
     api: ApiClient, election: LeaderElectionConfig, query: HistoryQuery, by: str | None, most: int
 ) -> tuple[list[_Json], bool]:
     """Items that the daemon shows this user, and whether there are more.

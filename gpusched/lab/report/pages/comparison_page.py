@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -54,7 +54,13 @@ CHANGED_MAX: Final = 30
 """Jobs whose wait changed most."""
 
 
-def compared_page(runs: Sequence[RunReport], *, title: str, files: Sequence[str]) -> str:
+def compared_page(
+    runs: Sequence[RunReport],
+    *,
+    title: str,
+    files: Sequence[str],
+    notes: Mapping[str, Sequence[str]],
+) -> str:
     """The comparison; the first run is what the others are compared with.
 
     Raises:
@@ -69,6 +75,7 @@ def compared_page(runs: Sequence[RunReport], *, title: str, files: Sequence[str]
     unit = unit_of(records)
     axis = time_axis(max(record.seconds for record in records))
     sections = [
+        *(_note_list(name, sentences) for name, sentences in notes.items() if sentences),
         _table(records, unit),
         _waits(records),
         zoom_bar(records[0], unit, axis),
@@ -101,6 +108,11 @@ def _run_summary(one: RunReport) -> str:
         held = sum(each.ok for each in one.verdicts)
         parts.append(f"{held} of {len(one.verdicts)} expectations hold")
     return ", ".join(part for part in parts if part)
+
+
+def _note_list(name: str, sentences: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape_html(each)}</li>" for each in sentences)
+    return f"<section><h2>{escape_html(name)}</h2><ul>{items}</ul></section>"
 
 
 # -- numbers -----------------------------------------------------------------------------------

@@ -51,7 +51,12 @@ FAR_MAX: Final = 12
 
 
 def render_page(
-    runs: Sequence[RunReport], *, title: str = "", files: Sequence[str] = (), back: str = ""
+    runs: Sequence[RunReport],
+    *,
+    title: str = "",
+    files: Sequence[str] = (),
+    back: str = "",
+    notes: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """One page.
 
@@ -60,9 +65,10 @@ def render_page(
         title: of the comparison; else made of the names.
         files: folder of the CSV files of each run, seen from the page; none where there are none.
         back: address of the page that lists this one; empty for none.
+        notes: of a comparison, sentences under a heading each.
     """
     if len(runs) != 1:
-        return compared_page(runs, title=title, files=files)
+        return compared_page(runs, title=title, files=files, notes=notes or {})
     return render_run_page(runs[0], files=files, back=back)
 
 

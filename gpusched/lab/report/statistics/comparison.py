@@ -85,7 +85,7 @@ def compare_runs(records: Sequence[RunRecord], unit: Unit) -> list[ComparedRow]:
             ComparedValue(
                 text=str(figure) if figure.value is not None else "-",
                 value=figure.value,
-                change=_change(figure, figures[0]) if turn else "",
+                change=difference_text(figure, figures[0]) if turn else "",
                 best=marked and figure.value == best,
             )
             for turn, figure in enumerate(figures)
@@ -94,7 +94,7 @@ def compare_runs(records: Sequence[RunRecord], unit: Unit) -> list[ComparedRow]:
     return rows
 
 
-def _change(figure: StatisticValue, first: StatisticValue) -> str:
+def difference_text(figure: StatisticValue, first: StatisticValue) -> str:
     """``+12.0 s (+8.1 %)``; of shares in percentage points."""
     if figure.value is None or first.value is None:
         return ""

@@ -1,0 +1,1 @@
+"""What does an admin ask, and what is answered? The command ``gpusched what-if``."""

@@ -1,0 +1,80 @@
+"""The cluster as it is and the changed one, played from the same moment with the same arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.config.model import Config
+from gpusched.engine.objects import Obj
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import SimulationCase, run_simulation
+from gpusched.engine.timed_changes import TimedChange
+from gpusched.engine.world import SimulatedDelays
+from gpusched.lab.whatif.arrivals import LoadJob, load_arrivals
+
+UNCHANGED: Final = "as it is"
+CHANGED: Final = "changed"
+
+
+@attrs.frozen(kw_only=True)
+class PlayedCluster:
+    """One of the two clusters.
+
+    Attributes:
+        name: ``as it is`` or ``changed``.
+        config: of its daemon.
+        load: what arrives.
+        changes: what is done to it.
+    """
+
+    name: str
+    config: Config
+    load: Sequence[LoadJob] = ()
+    changes: Sequence[TimedChange] = ()
+
+
+@attrs.frozen(kw_only=True)
+class PlayInput:
+    """What both have in common.
+
+    Attributes:
+        objects: of the cluster at the moment at which both begin.
+        epoch: that moment, seconds since the Unix epoch.
+        until: seconds that are played.
+    """
+
+    objects: Sequence[Obj]
+    epoch: float
+    until: float
+    pace: SimulatedDelays
+
+
+def play_cluster(
+    given: PlayInput,
+    cluster: PlayedCluster,
+    on_progress: Callable[[float, int], None] | None = None,
+) -> RunRecord:
+    """What becomes of one of the two; equal inputs give equal records.
+
+    Raises:
+        ConfigError: the configuration names what does not exist.
+        InvariantBroken: what was decided cannot be carried out: a bug.
+    """
+    with gpu_resources_in_force(cluster.config.gpu_resources):
+        return run_simulation(
+            SimulationCase(
+                name=cluster.name,
+                config=cluster.config,
+                objects=given.objects,
+                arrivals=load_arrivals(cluster.load, scheduler=min(cluster.config.scheduler_names)),
+                changes=cluster.changes,
+                until=given.until,
+                pace=given.pace,
+                epoch=given.epoch,
+                told=on_progress,
+            )
+        )

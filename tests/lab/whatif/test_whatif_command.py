@@ -1,0 +1,145 @@
+"""``gpusched what-if`` as an admin types it: the document's example, and what cannot be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpusched.cli.main import main
+from tests.lab.whatif.cases import answer_of, write_example
+
+DOCUMENT = Path(__file__).parents[3] / "docs/what-if.md"
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """The cluster of docs/what-if.md, as the file that the document names."""
+    monkeypatch.chdir(tmp_path)
+    write_example(tmp_path / "cluster.json")
+
+
+def test_the_document_shows_what_is_printed(example, capsys):
+    # Given the command that the document shows
+    shown = DOCUMENT.read_text().split("```\n$ gpusched ")[1].split("```")[0]
+    command, _, printed = shown.partition("\n")
+    # When it is run, its answer is what the document prints
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_a_drain_empties_nodes_and_gives_them_back(example, capsys):
+    """The same for programs: pods are evicted at the moment, and nothing starts there before the end."""
+    words = ["--drain", "gpu-1,gpu-2", "--from", "+1h", "--for", "30m", "-o", "json"]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    told = answer_of(capsys)
+    assert told["changes"] == [
+        "gpu-1, gpu-2 are drained from 2027-01-15T09:00:00Z until 2027-01-15T09:30:00Z"
+    ]
+    assert [(gang["gang"], gang["why"]) for gang in told["evicted"]] == [("team/eval", "Drained")]
+    assert told["evicted"][0]["lostGpuHours"] == pytest.approx(4.0)
+    figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
+    assert figures["pods evicted by drains"] == (0, 1)
+    assert figures["gangs that start"][0] == 3
+
+
+def test_more_nodes_let_gangs_start_earlier(example, capsys):
+    words = ["--add-nodes", "2", "like", "gpu-0", "rack=r8", "-o", "json"]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    told = answer_of(capsys)
+    assert told["changes"] == ["2 nodes are added like gpu-0, rack=r8"]
+    starts = {gang["gang"]: gang for gang in told["starts"]}
+    assert starts["team/rank"]["changed"] == "2027-01-15T08:00:00Z"
+    assert all(gang["laterSeconds"] < 0 for gang in told["starts"])
+    assert any("etter for queue prod" in each for each in told["sentences"])
+
+
+def test_lost_nodes_take_their_pods_along(example, capsys):
+    words = ["--lose", "gpu-0", "--at", "+2h", "-o", "json"]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    told = answer_of(capsys)
+    assert [(gang["gang"], gang["why"], gang["lostGpuHours"]) for gang in told["evicted"]] == [
+        ("team/llm", "NodeLost", 16.0)
+    ]
+    # What ran there is made anew by its Job and runs elsewhere.
+    figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
+    assert figures["gangs that wait at the end"] == (0, 0)
+
+
+def test_no_change_in_effect_is_told_as_none(example, capsys):
+    words = ["--set", "queue/research.deserved=16", "--top", "3"]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    out = capsys.readouterr().out
+    assert "deserved.nvidia.com/gpu is 16 (now 16)" in out
+    assert "Each of the 6 gangs of both starts when it would anyway, within a minute." in out
+
+
+def test_a_tenants_load_doubles_what_comes(example, tmp_path, capsys):
+    """Jobs of a file come in both; where it is changed, one queue has twice as many of them."""
+    (tmp_path / "jobs.csv").write_text(
+        "submit_s,duration_s,gpus,queue\n60,600,8,research\n120,600,4,prod\n"
+    )
+    words = ["--arrivals", "jobs.csv", "--load", "queue/research*2", "-o", "json"]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    told = answer_of(capsys)
+    assert told["arrivals"] == {"asItIs": 2, "changed": 3}
+    assert "2 times the load of queue research (1 jobs become 2)" in told["changes"]
+    assert any(each.startswith("1 gangs are there that are not") for each in told["sentences"])
+
+
+def test_the_page_has_the_question_and_both_clusters(example, tmp_path, capsys):
+    words = ["--drain", "rack=r7", "--report", str(tmp_path / "out")]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    page = (tmp_path / "out" / "index.html").read_text()
+    for text in ("What if gpu-2, gpu-3 are drained", "What is assumed", "Who held which GPU when"):
+        assert text in page
+    assert (tmp_path / "out" / "data" / "changed" / "jobs.csv").exists()
+    assert "report:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "what if what? Name a change"),
+        (["--drain", "gpu-9"], 'there is no node "gpu-9"; did you mean "gpu-'),
+        (["--drain", "rak=r7"], 'no node has a label "rak"; levels are rack, host; did you mean "rack"'),
+        (["--drain", "rack=r9"], "no node has gpusched.io/rack=r9; values are r6, r7"),
+        (["--drain", "rack=r7", "--drain", "gpu-2"], "node gpu-2 is drained twice"),
+        (["--lose", "gpu-1", "--drain", "gpu-1", "--from", "+1h"], "it is lost at 2027-01-15T08:00:00Z"),
+        (["--lose", "gpu-1", "--lose", "gpu-*"], "node gpu-1 is lost twice"),
+        (["--drain", "gpu-1", "--from", "2020-01-01T00:00:00Z"], "has passed: the cluster is of"),
+        (["--drain", "gpu-1", "--from", "25:00"], "--from takes a time such as 22:00"),
+        (["--drain", "gpu-1", "--for", "soon"], "is not a duration"),
+        (["--drain", "gpu-1", "--from", "+2d", "--until", "1d"], "is before a change at"),
+        (["--drain", "gpu-1", "--until", "9000d"], "up to a year can be played"),
+        (["--from", "22:00"], "--from 22:00: of which change?"),
+        (["--lose", "gpu-1", "--for", "2h"], "a --lose takes --at"),
+        (["--add-nodes", "many"], "--add-nodes takes COUNT:like=NODE"),
+        (["--add-nodes", "9" * 30, "like", "gpu-0"], "from 1 to 10,000 nodes"),
+        (["--add-nodes", "4:like=gpu-7"], 'there is no node "gpu-7"'),
+        (["--gpu-type", "gpu-0"], "--gpu-type takes NODES=PRODUCT"),
+        (["--gpu-type", "gpu-0=A", "--gpu-type", "gpu-*=B"], "gets GPUs of type A and B"),
+        (["--set", "queue/resarch.deserved=1"], 'no queue "resarch"; did you mean "research"'),
+        (["--set", "queue/research.wieght=1"], 'no field "wieght"'),
+        (["--set", "queue/research.deserved=-1"], "the API server refuses it: spec.deserved"),
+        (["--set", "queue/research.weight=1" + "0" * 30], "a number of 31 digits"),
+        (["--set", "queue/research.capability=8"], "deserved must not exceed capability"),
+        (["--set", "podgroup/team/x.minMember=1"], 'no podgroup "team/x"'),
+        (["--set", "node/gpu-0.x=1"], "kinds are queue and podgroup"),
+        (["--set", "queue/prod.weight=2", "--set", "queue/prod.weight=3"], "contradicts --set"),
+        (["--load", "queue/prod*2"], "nothing arrives that could be more"),
+        (["--new-config", "nowhere.yaml", "--drain", "gpu-1"], "nowhere.yaml"),
+        (["--drain", "gpu-1", "--history", "nowhere.db"], "there is no history"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_one_sentence(example, capsys, words, why):
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) in (2, 69, 78)
+    said = capsys.readouterr().err
+    assert why in said
+    assert said.count("\n") == 1
+
+
+def test_a_cluster_that_cannot_be_read_is_told(tmp_path, capsys):
+    (tmp_path / "none.json").write_text("{}")
+    assert main(["what-if", "--snapshot", str(tmp_path / "none.json"), "--drain", "gpu-1"]) == 78
+    assert "is no snapshot" in capsys.readouterr().err
