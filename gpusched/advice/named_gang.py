@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.cache.gangs.gang import Gang
@@ -16,8 +18,23 @@ def find_gang(trial: TrialCluster, word: str, namespace: str, name: str) -> Gang
         name: of the object.
         word: for the kind, in any form that kubectl takes: ``job``, ``Jobs``, ``jobs.batch``.
     """
-    kind = word.lower().partition(".")[0]
     gangs = [each for each in trial.take_snapshot().gangs if each.pod_sets or each.gated]
+    return _find_among(gangs, word, namespace, name)
+
+
+def missing_gang_message(trial: TrialCluster, word: str, namespace: str, name: str) -> str:
+    """Why nothing can be said of a gang that does not wait; arguments as of ``find_gang``."""
+    running = list(trial.take_snapshot().placed_gangs.values())
+    if _find_among(running, word, namespace, name) is not None:
+        return f"{word} {name} in namespace {namespace} runs: there is nothing that it waits for"
+    return (
+        f"no gang of {word}/{name} waits in namespace {namespace}; "
+        "gpusched get jobs -A lists what waits and runs"
+    )
+
+
+def _find_among(gangs: Sequence[Gang], word: str, namespace: str, name: str) -> Gang | None:
+    kind = word.lower().partition(".")[0]
     exact = [
         each
         for each in gangs

@@ -14,6 +14,7 @@ from logging import getLevelNamesMapping
 from pathlib import Path
 from typing import Final
 
+from gpusched.advice.service import answering_program
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.serializer.requests import ObjectRef
 from gpusched.app import App, AppOptions
@@ -112,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         config_file=path or "",
         pod=_own_pod(),
         listen=_addresses(arguments.listen),
-        view=_view_address(arguments.view, arguments.kubeconfig, history),
+        view=_view_address(arguments.view, arguments.kubeconfig, history, path or ""),
         recording=_recording(arguments),
         history=history,
         state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
@@ -197,9 +198,9 @@ def _own_pod() -> ObjectRef | None:
 
 
 def _view_address(
-    text: str | None, kubeconfig: str | None, history: HistoryOptions | None
+    text: str | None, kubeconfig: str | None, history: HistoryOptions | None, config_file: str
 ) -> ViewAddress | None:
-    """Where the view is served; None for nowhere.
+    """Where the view is served, and by whom questions are answered there; None for nowhere.
 
     Raises:
         UsageError: no host and port.
@@ -213,6 +214,7 @@ def _view_address(
         kubeconfig=kubeconfig,
         host=host,
         history=str(history.file) if history is not None else "",
+        answering=answering_program(kubeconfig, config_file),
     )
 
 

@@ -10,7 +10,8 @@ from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import UsageError
+from gpusched.base.errors import ApiError, UsageError
+from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -20,7 +21,10 @@ from gpusched.cli.command import (
     print_json,
 )
 from gpusched.cli.inspect import cluster_reader
+from gpusched.cli.inspect.ask.advice_text import suggestion_lines
+from gpusched.cli.inspect.ask.ask_daemon import ask_advice
 from gpusched.cli.inspect.explaining import explanation, explanation_text
+from gpusched.cli.inspect.explaining.explanation import GangObjects
 from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.cli.inspect.explaining.node_story import describe_node, render_node
 from gpusched.cli.inspect.explaining.owners import OWNER_WORDS
@@ -32,7 +36,8 @@ from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.config.model import DEFAULT, Config
 from gpusched.config.yaml_tree import did_you_mean, quoted
 from gpusched.io.client.api_client import ApiClient
-from gpusched.io.serve.view_client import ViewClient
+from gpusched.io.serve.view_client import NoView, ViewClient
+from gpusched.view.model import WAITING
 
 _KINDS: Final = {
     **dict.fromkeys(
@@ -88,6 +93,12 @@ def register(subparsers: Subparsers) -> None:
         choices=SOURCES,
         metavar="SOURCE",
         help="daemon (what it serves) or api (what its objects say); default: the daemon where there is one",
+    )
+    parser.add_argument(
+        "--advice",
+        action=argparse.BooleanOptionalAction,
+        help="whether to tell what would let a gang start that waits (default: where a daemon answers; "
+        "not with -o json)",
     )
     add_config(parser)
     add_output(parser)
@@ -212,7 +223,33 @@ def _tell_gang(arguments: argparse.Namespace, config: Config) -> int:
     print_notes(evidence.notes)
     told = explanation.explain_gang(evidence)
     if arguments.output == "json":
-        print_json(told)
-    else:
-        print(explanation_text.render_explanation(told))
+        advice = _advice(arguments, config, evidence) if arguments.advice else None
+        print_json(told if advice is None else {**told, "advice": advice})
+        return 0
+    print(explanation_text.render_explanation(told), flush=True)
+    if arguments.advice is not False:
+        for line in suggestion_lines(_advice(arguments, config, evidence)):
+            print(line)
     return 0
+
+
+def _advice(arguments: argparse.Namespace, config: Config, evidence: GangObjects) -> Story:
+    """What would let the gang start; nothing where it does not wait, or where no daemon answers."""
+    waiting = [gang for gang in evidence.gangs if gang.state == WAITING]
+    if len(waiting) != 1 or (evidence.notes and arguments.advice is None):
+        return {}
+    gang = waiting[0]
+    wanted = WantedObject(gang.gang_kind.lower(), gang.metadata.namespace, gang.metadata.name)
+    choice = connection_choice(arguments)
+    source = ViewSource(chosen=arguments.source, election=config.leader_election)
+    try:
+        advice, notes = cluster_reader.with_cluster(
+            choice, lambda api: ask_advice(api, source, wanted)
+        )
+    except (NoView, ApiError) as error:
+        print_notes((f"what would help is not known: {error}",))
+        return {}
+    if not advice and arguments.advice:
+        asked = f"gpusched advise {wanted.word} {wanted.name} -n {wanted.namespace}"
+        print_notes((*notes, f"no daemon answers what would help: {asked} decides it here"))
+    return advice

@@ -23,9 +23,11 @@ from aiohttp import web
 from gpusched.base.clock import Clock, SystemClock
 from gpusched.base.errors import ClusterUnreachable, ConfigError
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.serve.answers.question_process import AnsweringProgram, QuestionProcess
+from gpusched.io.serve.answers.served_history import ServedHistory
+from gpusched.io.serve.answers.served_questions import ServedQuestions
 from gpusched.io.serve.forwarding import ViewForwarder
 from gpusched.io.serve.reviews import AccessRefused, AccessReviewer
-from gpusched.io.serve.served_history import ServedHistory
 from gpusched.io.serve.view_server import ViewServer
 from gpusched.view.access import ViewAccess
 from gpusched.view.frames import decode_frame
@@ -54,11 +56,13 @@ class ServeOptions(msgspec.Struct, kw_only=True):
         addresses: hosts and ports, of which the first free one is taken.
         kubeconfig: as for the daemon.
         history: the daemon's file; empty where it keeps none.
+        answering: function and options of the program that answers questions; empty for none.
     """
 
     addresses: list[tuple[str, int]]
     kubeconfig: str | None = None
     history: str = ""
+    answering: tuple[str, str] = ("", "")
 
 
 def serve_view(text: str) -> None:
@@ -100,12 +104,15 @@ async def _serve(options: ServeOptions) -> None:
         viewer = await reviewer.viewer(bearer_token(request))
         return await reviewer.access(viewer, lambda: namespaces)
 
+    function, of_program = options.answering
+    process = QuestionProcess(AnsweringProgram(function, of_program), clock) if function else None
     server = ViewServer(
         store,
         clock,
         authorized,
         forward=forwarder.pass_on,
         history=ServedHistory(options.history, clock),
+        questions=ServedQuestions(process),
     )
     listener = ViewListener(server.application(), clock)
     try:
@@ -118,6 +125,8 @@ async def _serve(options: ServeOptions) -> None:
     finally:
         await listener.stop()
         await forwarder.close()
+        if process is not None:
+            await process.close()
         await api.close()
 
 

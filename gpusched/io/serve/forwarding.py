@@ -13,7 +13,7 @@ from yarl import URL
 from gpusched.io.serve.reviews import AccessRefused
 
 _CONNECT_S: Final = 5.0
-_SILENT_S: Final = 60.0
+_SILENT_S: Final = 75.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENT_S)
 _OTHERS: Final = ("Last-Event-ID", "Accept")
 _PASSED_ON: Final = ("Authorization", "Gpusched-Authorization", *_OTHERS)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ import msgspec
 from gpusched.base.clock import Clock
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.text import one_line
+from gpusched.io.serve.answers.question_process import AnsweringProgram, module_path
 from gpusched.view.follower import SeenSession, ViewFollower
 from gpusched.view.frames import DecisionMade, ViewFrame, ViewHead, ViewReset, encode_frame
 from gpusched.view.model import DecisionView
@@ -54,12 +54,14 @@ class ViewAddress:
         kubeconfig: as for the daemon, with which the process that serves asks about rights.
         host: by which others reach it; empty for the first address.
         history: the daemon's file, which is served as well; empty for none.
+        answering: the program that answers questions of what would happen; None for none.
     """
 
     addresses: Sequence[tuple[str, int]]
     kubeconfig: str | None = None
     host: str = ""
     history: str = ""
+    answering: AnsweringProgram | None = None
 
 
 class ViewProcessLost(Exception):
@@ -143,12 +145,13 @@ class ViewPublisher:
             "addresses": list(address.addresses),
             "kubeconfig": address.kubeconfig,
             "history": address.history,
+            "answering": attrs.astuple(address.answering) if address.answering else ("", ""),
         }
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
             _START,
-            json.dumps(_module_path()),
+            json.dumps(module_path()),
             msgspec.json.encode(options).decode(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -207,10 +210,6 @@ class ViewPublisher:
         for policy, why in follower.order.take_faults():
             _log.warning("a policy does not say what its keys mean", policy=policy, why=why)
         await pipe.drain()
-
-
-def _module_path() -> list[str]:
-    return [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - '' is where we are
 
 
 async def _write(pipe: asyncio.StreamWriter, frame: ViewFrame) -> None:

@@ -39,6 +39,8 @@ from gpusched.view.model import (
 T = TypeVar("T")
 _CONNECT_S: Final = 3.0
 _READ_S: Final = 15.0
+_ANSWER_S: Final = 75.0
+"""Longer than an answer may take that is decided."""
 _VERSION_MAX: Final = 64
 _PAGE: Final = 1000
 _PAGES_MAX: Final = 1000
@@ -223,6 +225,22 @@ class ViewClient:
         body = await self._body(path, {}, missing=b"")
         return self._decode(GangStory, body) if body else None
 
+    async def advice(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
+        """What would let a gang start, decided on a copy of the cluster.
+
+        Args:
+            namespace: of the gang, or of what made it.
+            kind: of the same, in any form that kubectl takes.
+            name: of the same.
+
+        Returns:
+            Nothing where no such gang waits, or where such questions are not answered.
+        """
+        path = f"/v1/gangs/{namespace}/{quote(kind, safe='')}/{quote(name, safe='')}/advice"
+        body = await self._body(path, {}, missing=b"{}", silent_s=_ANSWER_S)
+        found = json.loads(body)
+        return found if isinstance(found, dict) else {}
+
     async def nodes(self) -> list[NodeView]:
         """Nodes by name."""
         return await self._list("nodes", NodeView, {})
@@ -283,13 +301,20 @@ class ViewClient:
         return found
 
     async def _body(
-        self, path: str, query: Mapping[str, str], *, missing: bytes | None = None
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        missing: bytes | None = None,
+        silent_s: float = _READ_S,
     ) -> bytes:
         """The body of an answer; ``missing`` in its place where there is no such part."""
         assert self._session is not None
         try:
             async with self._session.get(
-                URL(self._route.base + path).with_query(dict(query)), allow_redirects=False
+                URL(self._route.base + path).with_query(dict(query)),
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=silent_s),
             ) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -313,7 +338,7 @@ class ViewClient:
             return Denied(message)
         if status == 404:
             return NotServed(f"the daemon's view at {self._route.told} cannot be read: {message}")
-        if status in {401, 403, 429, 502, 503, 504}:
+        if status in {401, 403, 429, 500, 502, 503, 504}:
             return NoView(f"the daemon's view at {self._route.told} cannot be read: {message}")
         return ApiError(f"the daemon's view at {self._route.told} refuses: {message}")
 

@@ -18,9 +18,10 @@ from aiohttp.typedefs import Handler
 
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
-from gpusched.io.serve.openapi import describe_view_api
+from gpusched.io.serve.answers.openapi import describe_view_api
+from gpusched.io.serve.answers.served_history import PARAMETERS, ServedHistory
+from gpusched.io.serve.answers.served_questions import ServedQuestions
 from gpusched.io.serve.reviews import AccessRefused
-from gpusched.io.serve.served_history import PARAMETERS, ServedHistory
 from gpusched.view.access import ViewAccess
 from gpusched.view.gang_story import GangStory
 from gpusched.view.model import AboutView, PriorityView
@@ -71,6 +72,7 @@ class ViewServer:
         forward: answers in the place of this one, where another leads; returns None when it
             cannot.
         history: answers what became of gangs; None where that is not kept.
+        questions: answers what would happen; None where nothing does.
         series: how queues stood before; None to begin now.
     """
 
@@ -83,6 +85,7 @@ class ViewServer:
         source: str = "daemon",
         forward: Callable[[web.Request, str], Awaitable[web.StreamResponse]] | None = None,
         history: ServedHistory | None = None,
+        questions: ServedQuestions | None = None,
         series: QueueSeries | None = None,
     ) -> None:
         self._store = store
@@ -91,6 +94,7 @@ class ViewServer:
         self._source = source
         self._forward = forward
         self._history = history if history is not None else ServedHistory("", clock)
+        self._questions = questions if questions is not None else ServedQuestions(None)
         self._series = series if series is not None else QueueSeries()
         self.trouble = ""
         """Why there is nothing to be told yet; empty where that is not known."""
@@ -104,6 +108,7 @@ class ViewServer:
         get("/v1", self._answer_about)
         get("/v1/gangs", self._gangs)
         get("/v1/gangs/{namespace}/{kind}/{name}", self._gang)
+        get("/v1/gangs/{namespace}/{kind}/{name}/advice", self._advice)
         get("/v1/nodes", self._nodes)
         get("/v1/queues", self._queues)
         get("/v1/priority", self._priority)
@@ -187,6 +192,13 @@ class ViewServer:
             story=self._store.story(key),
         )
         return _json(story)
+
+    async def _advice(self, request: web.Request) -> web.StreamResponse:
+        part = request.match_info
+        access = await self._access(request, part["namespace"])
+        return _json(
+            await self._questions.advise(part["namespace"], part["kind"], part["name"], access)
+        )
 
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
         query = _known_query(request, "limit", "continue")

@@ -9,7 +9,7 @@ from gpusched.api.meta.identity import UID, GangKey
 from gpusched.base.clock import SystemClock
 from gpusched.io.history.gang_run import GangRun, run_as_row
 from gpusched.io.history.history_store import HistoryStore
-from gpusched.io.serve.served_history import ServedHistory
+from gpusched.io.serve.answers.served_history import ServedHistory
 from gpusched.io.serve.view_server import ViewServer
 from gpusched.view.access import EVERYTHING, ViewAccess
 from gpusched.view.frames import ViewHead, ViewMoment

@@ -6,15 +6,11 @@ import argparse
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from gpusched import __version__
-from gpusched.advice.advisor import advise_gang
-from gpusched.advice.named_gang import find_gang
-from gpusched.advice.trial import TrialCluster
-from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.base.clock import SystemClock
 from gpusched.base.errors import NotInstalled, UsageError
-from gpusched.cli.act.named_objects import parse_wanted_objects
+from gpusched.cli.act.named_objects import WantedObject, parse_wanted_objects
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -23,9 +19,12 @@ from gpusched.cli.command import (
     connection_choice,
     print_json,
 )
-from gpusched.cli.inspect.ask.advice_text import advice_json, advice_lines
-from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
-from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
+from gpusched.cli.inspect.ask.advice_text import advice_lines
+from gpusched.cli.inspect.ask.ask_daemon import ask_advice
+from gpusched.cli.inspect.cluster_reader import configuration, default_namespace, with_cluster
+from gpusched.cli.inspect.listing.printed_listing import print_notes
+from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
+from gpusched.config.model import Config
 
 
 def register(subparsers: Subparsers) -> None:
@@ -49,6 +48,13 @@ def register(subparsers: Subparsers) -> None:
         help="a cluster that gpusched snapshot recorded (default: the live cluster)",
     )
     add_kubeconfig(parser)
+    parser.add_argument(
+        "--source",
+        choices=SOURCES,
+        metavar="SOURCE",
+        help="daemon (a process beside it answers, with what you may see) or api (all is read and decided "
+        "here); default: the daemon where there is one",
+    )
     add_config(parser)
     mig = _mig_advice()
     if mig is not None:
@@ -90,26 +96,36 @@ def _mig_advice() -> ModuleType | None:
 
 
 def _advise_gang(arguments: argparse.Namespace) -> int:
+    choice = connection_choice(arguments)
     namespace = arguments.namespace or (
-        "default" if arguments.snapshot else default_namespace(connection_choice(arguments))
+        "default" if arguments.snapshot else default_namespace(choice)
     )
     wanted = parse_wanted_objects(arguments.about, namespace)
     if len(wanted) != 1:
         raise UsageError("advise takes one gang at a time")
     config = configuration(arguments.config)
-    cluster = read_cluster(arguments)
-    with gpu_resources_in_force(config.gpu_resources):
-        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
-        gang = find_gang(trial, wanted[0].word, wanted[0].namespace, wanted[0].name)
-        if gang is None:
-            raise UsageError(
-                f"no gang of {wanted[0]} waits in namespace {wanted[0].namespace}; "
-                "gpusched get jobs -A lists what waits and runs"
-            )
-        advice = advise_gang(trial, gang)
-        if arguments.output == "json":
-            print_json(advice_json(advice, gang))
-        else:
-            for line in advice_lines(advice, gang, now=trial.now):
-                print(line)
+    if arguments.snapshot:
+        if arguments.source == "daemon":
+            raise UsageError("a file is not what the daemon tells: leave out --source daemon")
+        answer = _decided_here(arguments, config, wanted[0])
+    else:
+        source = ViewSource(chosen=arguments.source, election=config.leader_election)
+        told, notes = with_cluster(choice, lambda api: ask_advice(api, source, wanted[0]))
+        print_notes(notes)
+        answer = told or _decided_here(arguments, config, wanted[0])
+    if arguments.output == "json":
+        print_json(answer)
+    else:
+        for line in advice_lines(answer):
+            print(line)
     return 0
+
+
+def _decided_here(
+    arguments: argparse.Namespace, config: Config, wanted: WantedObject
+) -> dict[str, Any]:
+    # Sessions and solver take a second to import, which who asks a daemon does not need.
+    answer: dict[str, Any] = import_module("gpusched.cli.inspect.ask.decide_here").advise_here(
+        arguments, config, wanted
+    )
+    return answer

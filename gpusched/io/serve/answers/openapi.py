@@ -9,7 +9,7 @@ import msgspec
 
 from gpusched import __version__
 from gpusched.io.history.past_runs import PastRun, PastSum
-from gpusched.io.serve.served_history import PARAMETERS
+from gpusched.io.serve.answers.served_history import PARAMETERS
 from gpusched.view.gang_story import GangStory
 from gpusched.view.model import (
     AboutView,

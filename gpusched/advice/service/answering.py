@@ -1,0 +1,153 @@
+"""The process that answers: a question a line on standard input, its answer a line on standard output.
+
+It decides one question at a time, with less time of the processor than the daemon. Who asks ends it
+by closing its input, or kills it where an answer takes too long; nothing is lost by that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from gpusched.advice.advisor import advise_gang
+from gpusched.advice.named_gang import find_gang, missing_gang_message
+from gpusched.advice.service.answer_json import HideText, advice_json
+from gpusched.advice.service.cluster_copy import ClusterCopy
+from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import GpuschedError
+from gpusched.io.observe.text import one_line
+from gpusched.session.status.foreign_names import hide_names_of
+
+_NICE: Final = 10
+_FRESH_S: Final = 10.0
+_QUESTION_MAX: Final = 1 << 23
+_encode = msgspec.json.Encoder().encode
+
+
+class AnsweringOptions(msgspec.Struct, kw_only=True):
+    """What is answered about.
+
+    Attributes:
+        kubeconfig: as for the daemon.
+        config_file: the daemon's; empty for none.
+        fresh_s: seconds for which a copy of the cluster is good.
+    """
+
+    kubeconfig: str | None = None
+    config_file: str = ""
+    fresh_s: float = _FRESH_S
+
+
+class AdviceQuestion(msgspec.Struct, tag_field="ask", tag="advice", kw_only=True):
+    """What would let a gang start.
+
+    Attributes:
+        kind, namespace, name: of the gang, or of what made it.
+        everything: whether names and objects of all namespaces may be told, whatever the configuration says.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    everything: bool = False
+
+
+class AnswerRefused(GpuschedError):
+    """There is no answer; ``status`` and ``reason`` are those of HTTP and of the API."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+_DECODER: Final = msgspec.json.Decoder(AdviceQuestion)
+
+
+def answer_questions(text: str) -> None:
+    """Answer until standard input ends.
+
+    Args:
+        text: JSON of ``AnsweringOptions``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    options = msgspec.json.decode(text, type=AnsweringOptions)
+    asyncio.run(_answer_lines(options))
+
+
+async def _answer_lines(options: AnsweringOptions) -> None:
+    copy = ClusterCopy(
+        options.kubeconfig, options.config_file, fresh_s=options.fresh_s, clock=SystemClock()
+    )
+    reader = asyncio.StreamReader(limit=_QUESTION_MAX)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        sys.stdout.buffer.write(_encode(await answer_line(copy, line)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+async def answer_line(copy: ClusterCopy, line: bytes) -> dict[str, Any]:
+    """``answer``, or ``refused`` with status, reason and message.
+
+    Args:
+        copy: of the cluster.
+        line: JSON of a question.
+    """
+    try:
+        question = _DECODER.decode(line)
+        trial = await copy.trial()
+        with gpu_resources_in_force(trial.config.gpu_resources):
+            return {"answer": _answer_advice(trial, question)}
+    except AnswerRefused as error:
+        return _refused(error.status, error.reason, str(error))
+    except msgspec.MsgspecError as error:
+        return _refused(400, "BadRequest", f"this is no question: {one_line(str(error))}")
+    except GpuschedError as error:
+        copy.forget()
+        if error.exit_status == GpuschedError.exit_status:
+            return _bug(error)
+        return _refused(503, "ServiceUnavailable", str(error))
+    except Exception as error:  # noqa: BLE001 - one question must not take the others their answers
+        copy.forget()
+        return _bug(error)
+
+
+def _answer_advice(trial: TrialCluster, question: AdviceQuestion) -> dict[str, Any]:
+    gang = find_gang(trial, question.kind, question.namespace, question.name)
+    if gang is None:
+        why = missing_gang_message(trial, question.kind, question.namespace, question.name)
+        raise AnswerRefused(404, "NotFound", one_line(why))
+    advice = advise_gang(trial, gang)
+    if question.everything:
+        return advice_json(advice, gang)
+    reader = gang.key.namespace
+    return advice_json(advice, gang, reader=reader, hide=_text_hider(trial, reader))
+
+
+def _text_hider(trial: TrialCluster, reader: str) -> HideText | None:
+    """What readers of a namespace may not read is taken out of sentences where the configuration says so."""
+    if trial.config.names_of_other_namespaces == "shown":
+        return None
+    hide = hide_names_of(trial.take_snapshot())
+    return lambda text: hide(text, reader)
+
+
+def _refused(status: int, reason: str, message: str) -> dict[str, Any]:
+    return {"refused": {"status": status, "reason": reason, "message": message}}
+
+
+def _bug(error: Exception) -> dict[str, Any]:
+    what = f"{type(error).__name__}: {one_line(str(error))}"
+    sys.stderr.write(f"a question could not be answered, this is a bug: {what}\n")
+    return _refused(500, "InternalError", f"this is a bug, and has no answer: {what}")

@@ -1,0 +1,33 @@
+"""Questions that the process beside the daemon answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.cli.act.named_objects import WantedObject
+from gpusched.cli.inspect.listing.view_source import ViewSource
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.serve.view_client import ViewClient
+
+
+async def ask_advice(
+    api: ApiClient, source: ViewSource, wanted: WantedObject
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What would let a gang start, and notes on where that was decided.
+
+    Args:
+        api: of the cluster.
+        source: where to ask.
+        wanted: the gang, or what made it.
+
+    Returns:
+        Nothing where the daemon does not answer.
+    """
+
+    async def of_daemon(client: ViewClient) -> dict[str, Any]:
+        return await client.advice(wanted.namespace, wanted.word, wanted.name)
+
+    async def of_api() -> dict[str, Any]:
+        return {}
+
+    return await source.read(api, of_daemon=of_daemon, of_api=of_api)

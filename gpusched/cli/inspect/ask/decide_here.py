@@ -1,0 +1,39 @@
+"""Questions that are decided in this process, on a cluster that it reads itself."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gpusched.advice.advisor import advise_gang
+from gpusched.advice.named_gang import find_gang, missing_gang_message
+from gpusched.advice.service.answer_json import advice_json
+from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import UsageError
+from gpusched.cli.act.named_objects import WantedObject
+from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
+from gpusched.config.model import Config
+
+
+def advise_here(
+    arguments: argparse.Namespace, config: Config, wanted: WantedObject
+) -> dict[str, Any]:
+    """What would let a gang start, as ``advice_json`` has it.
+
+    Raises:
+        UsageError: there is no such gang, or it runs.
+        ConfigError: the file cannot be used.
+        ClusterUnreachable: no cluster.
+        Denied: the cluster may not be read.
+    """
+    cluster = read_cluster(arguments)
+    with gpu_resources_in_force(config.gpu_resources):
+        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
+        gang = find_gang(trial, wanted.word, wanted.namespace, wanted.name)
+        if gang is None:
+            raise UsageError(
+                missing_gang_message(trial, wanted.word, wanted.namespace, wanted.name)
+            )
+        return advice_json(advise_gang(trial, gang), gang)

@@ -1,0 +1,49 @@
+"""Questions under ``/v1`` that are decided on a copy of the cluster, within a user's rights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.io.serve.answers.question_process import QuestionProcess
+from gpusched.io.serve.reviews import AccessRefused
+from gpusched.view.access import ViewAccess
+
+
+class ServedQuestions:
+    """See the module.
+
+    Args:
+        process: that answers; None where nothing does.
+    """
+
+    def __init__(self, process: QuestionProcess | None) -> None:
+        self._process = process
+
+    async def advise(
+        self, namespace: str, kind: str, name: str, access: ViewAccess
+    ) -> dict[str, Any]:
+        """What would let a gang start.
+
+        Raises:
+            AccessRefused: there is no answer, or the user may not have it.
+        """
+        if not access.sees_namespace(namespace):
+            raise AccessRefused(
+                404, "NotFound", "no such gang waits or runs, or its namespace may not be seen"
+            )
+        return await self._ask(
+            {
+                "ask": "advice",
+                "kind": kind,
+                "namespace": namespace,
+                "name": name,
+                "everything": access.namespaces is None,
+            }
+        )
+
+    async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        if self._process is None:
+            raise AccessRefused(
+                404, "NotFound", "questions are not answered here: gpusched advise does so itself"
+            )
+        return await self._process.ask(question)
