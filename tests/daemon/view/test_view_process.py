@@ -67,6 +67,12 @@ def processes(tmp_path):
         }
         for name in ("eve",)
     ]
+    group, pod = GANG[1], GANG[2]
+    late = {**pod["metadata"], "name": "late-0", "labels": {"gpusched.io/pod-group": "late"}}
+    objects += [
+        {**group, "metadata": {"name": "late", "namespace": "default"}, "spec": {}},
+        {**pod, "metadata": late},
+    ]
     (tmp_path / "gang.yaml").write_text(yaml.safe_dump_all(objects))
     kubeconfig = tmp_path / "kubeconfig"
     cluster = start(
@@ -130,6 +136,17 @@ def test_the_view_of_two_daemons(processes):
     assert passed_on[1]["items"] == everything[1]["items"]
     assert ask(f"{other}/v1/nodes", eve_token)[0] == 403
 
+    # Then: what would help a gang that waits is decided beside the daemon, for who may see it.
+    advice = "/v1/gangs/default/podgroup/late/advice"
+    until(lambda: ask(f"{url}/v1/gangs?state=Waiting", token), lambda a: a[1]["total"] == 1)
+    status, told = ask(f"{other}{advice}", token)
+    assert (status, told["unchanged"]["kind"]) == (200, "unknown")
+    assert "when default/g has ended" in [each["message"] for each in told["suggestions"]]
+    assert ask(f"{url}{advice}", eve_token)[0] == 404
+    assert ask(f"{url}/v1/gangs/default/podgroup/g/advice", token)[1]["message"] == (
+        "podgroup g in namespace default runs: there is nothing that it waits for"
+    )
+
     # Then: how queues stood is told from the first minute on.
     series = until(lambda: ask(f"{other}/v1/queues/series", token), lambda a: a[1].get("times"))
     assert [each["name"] for each in series[1]["items"]] == ["default"]
@@ -147,7 +164,7 @@ def test_the_view_of_two_daemons(processes):
         lambda a: a[1]["metadata"]["annotations"]["gpusched.io/view"] != url,
     )
     again = lease[1]["metadata"]["annotations"]["gpusched.io/view"]
-    assert until(lambda: ask(f"{again}/v1/gangs", token), lambda a: a[0] == 200)[1]["total"] == 1
+    assert until(lambda: ask(f"{again}/v1/gangs", token), lambda a: a[0] == 200)[1]["total"] == 2
 
     # Then: it ends with its daemon, even with one that is killed.
     (child,) = children(leader)

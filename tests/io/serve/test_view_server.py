@@ -420,6 +420,7 @@ def test_the_description_names_every_path_and_part():
 
     described, statuses = served(when, gang("a"))
     assert statuses.pop("/v1/history") == 404  # none is kept here
+    assert statuses.pop("/v1/gangs/team-a/Job/a/advice") == 404  # nor are questions answered
     assert set(statuses.values()) == {200}
     text = json.dumps(described)
     for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:

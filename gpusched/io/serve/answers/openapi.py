@@ -9,6 +9,7 @@ import msgspec
 
 from gpusched import __version__
 from gpusched.io.history.past_runs import PastRun, PastSum
+from gpusched.io.serve.answers.advice_model import AdviceView
 from gpusched.io.serve.answers.served_history import PARAMETERS
 from gpusched.view.gang_story import GangStory
 from gpusched.view.model import (
@@ -26,7 +27,7 @@ from gpusched.view.over_time.queue_series import QueueSeriesView
 
 _PARTS: Final = (
     AboutView, GangView, GangStory, MemberView, NodeView, QueueView, QueueSeriesView, RoomView, SpanView,
-    DecisionView, PastRun, PastSum, OrderView, PriorityView,
+    DecisionView, AdviceView, PastRun, PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
@@ -72,6 +73,11 @@ def describe_view_api() -> dict[str, Any]:
         "/v1/gangs/{namespace}/{kind}/{name}": _get(
             "One gang with its pods and what was decided about it.",
             {"$ref": _PLACE + "GangStory"},
+            path=("namespace", "kind", "name"),
+        ),
+        "/v1/gangs/{namespace}/{kind}/{name}/advice": _get(
+            "What would let a gang start that waits, decided on a copy of the cluster.",
+            {"$ref": _PLACE + "AdviceView"},
             path=("namespace", "kind", "name"),
         ),
         "/v1/changes": {

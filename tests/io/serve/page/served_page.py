@@ -186,6 +186,19 @@ def populate(nodes: int, gangs: int, *, now: float, seed: int = 1) -> Iterator[V
         )  # fmt: skip
 
 
+class GivenAdvice:
+    """Answers what would help with what is given, or refuses."""
+
+    def __init__(self) -> None:
+        self.answer: dict[str, object] | AccessRefused = AccessRefused(404, "NotFound", "none here")
+
+    async def advise(self, *_: object) -> dict[str, object]:
+        """That answer."""
+        if isinstance(self.answer, AccessRefused):
+            raise self.answer
+        return self.answer
+
+
 class PageServer:
     """The server; frames are given to it from any thread.
 
@@ -193,10 +206,12 @@ class PageServer:
         url: where the page is.
         token: that requests must carry, empty for none.
         series: how queues stood before.
+        advice: what would help, as it is answered.
     """
 
     def __init__(self, port: int = 0) -> None:
         self.series = QueueSeries()
+        self.advice = GivenAdvice()
         self.url, self.token, self.port = "", "", port
         self._store = ViewStore()
         self._loop = asyncio.new_event_loop()
@@ -243,7 +258,9 @@ class PageServer:
 
         clock = SystemClock()
         self._ended = asyncio.Event()
-        self._server = ViewServer(self._store, clock, authorized, series=self.series)
+        self._server = ViewServer(
+            self._store, clock, authorized, series=self.series, questions=self.advice
+        )
         listener = ViewListener(self._server.application(), clock)
         self.port = await listener.start([("127.0.0.1", self.port)])
         self.url = f"http://127.0.0.1:{self.port}/"

@@ -76,6 +76,56 @@ def test_each_view_shows_what_the_server_tells(page):
         expect(page.locator("#pods .rows")).to_contain_text("train-0")
 
 
+def suggested(change, message, start, *, command="", at=""):
+    """One suggestion as the API tells it."""
+    whole = {"kind": start, "at": "", "nodes": [], "evicts": [], "reason": "", "message": ""}
+    if start == "now":
+        whole["nodes"] = [{"name": f"n{each}", "pods": 1} for each in range(6)]
+    if start == "afterEvictions":
+        whole["evicts"] = [
+            {"kind": "Job", "namespace": "team-a", "name": HOSTILE},
+            {"hidden": True},
+        ]
+    return {
+        "change": change, "message": message, "command": command, "at": at, "start": whole,
+        "objects": [],
+    }  # fmt: skip
+
+
+def test_what_would_help_is_asked_for_by_a_button(page):
+    """Given a gang that waits: when it is asked what would help, then changes are told, or why none is."""
+    with page_server(*small_cluster()) as server:
+        open_view(page, server, "#/gang/team-a/Job/big")
+        card = page.locator("#advice")
+        card.get_by_role("button", name="What would help?").click()
+        expect(card.locator(".notice")).to_have_text("none here")
+        later = format_time(time.time() + 7200)
+        server.advice.answer = {
+            "gang": {"kind": "Job", "namespace": "team-a", "name": "big", "queue": "research"},
+            "asOf": format_time(time.time()), "decisions": 3,
+            "never": {"sentence": "never, even on an empty cluster", "demands": [], "message": ""},
+            "unchanged": {"kind": "unknown", "at": "", "nodes": [], "evicts": [], "message": ""},
+            "suggestions": [
+                suggested("members", "with minMember 1 in place of 2", "now", command="kubectl patch"),
+                suggested("endOfOthers", "when team-a/train has ended", "now", at=later),
+                suggested("priority", f"with class {SCRIPT}", "afterEvictions"),
+            ],
+        }  # fmt: skip
+        card.get_by_role("button", name="What would help?").click()
+        items = card.locator(".advice li")
+        expect(items.nth(0)).to_contain_text(
+            "with minMember 1 in place of 2: now, on n0, n1, n2, n3 and 2 more"
+        )
+        expect(items.nth(0).locator("code")).to_have_text("kubectl patch")
+        expect(items.nth(1)).to_contain_text("expected in 1 h 59 min")
+        expect(items.nth(2)).to_contain_text(
+            f"evicted pods of team-a/{SHOWN}, 1 workload of other namespaces"
+        )
+        expect(card).to_contain_text("It starts never, even on an empty cluster.")
+        assert page.title() != "x"
+        assert Axe().run(page).response["violations"] == []
+
+
 def test_every_gpu_is_told_by_keys(page):
     """Given a map: when it has the focus, then arrow keys tell node, GPU and holder, Enter opens."""
     with page_server(*small_cluster()) as server:

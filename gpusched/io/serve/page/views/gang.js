@@ -4,6 +4,7 @@ import { ask } from "../data/api.js";
 import { clock, count, keyOf, many, moment, placeOf, shown } from "../data/text.js";
 import { sayTrouble } from "../data/troubles.js";
 import { gangOf, gpus, name, queueMark, stateMark, when } from "../parts/bits.js";
+import { adviceCard } from "./advice.js";
 import { spanWords } from "./future.js";
 import { placed } from "./waiting.js";
 import { html, nothing } from "../vendor/lit-html.js";
@@ -78,6 +79,7 @@ function details(page, told) {
       <section class="card" aria-labelledby="pods-title"><h2 id="pods-title">Pods</h2><long-table id="pods"></long-table></section>
     </div>
     <div class="side">
+      ${told.state === "Waiting" ? adviceCard(page, keyOf(told)) : nothing}
       ${told.order?.terms?.length || told.order?.message ? orderCard(told.order) : nothing}
       <section class="card" aria-labelledby="story-title"><h2 id="story-title">Its story</h2>
         ${story.length ? nothing : html`<p class="soft">Nothing was decided about it since the daemon started.</p>`}

@@ -1,0 +1,96 @@
+"""What the process beside the daemon answers to a line."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import msgspec
+
+from gpusched.advice.service.answering import answer_line
+from gpusched.config.model import DEFAULT
+from gpusched.io.serve.answers.advice_model import AdviceView
+from tests.advice.clusters import gang, node, queue, trial_of
+
+SPACES = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    for name in ("team", "other")
+]
+
+
+class GivenCopy:
+    """A copy of a cluster that is given."""
+
+    def __init__(self, trial):
+        self.given = trial
+        self.forgotten = 0
+
+    async def trial(self):
+        """That one."""
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+    def forget(self):
+        """Counted."""
+        self.forgotten += 1
+
+
+def in_namespace(name, objects):
+    """The same objects, in another namespace."""
+    return [{**obj, "metadata": {**obj["metadata"], "namespace": name}} for obj in objects]
+
+
+def busy(config=DEFAULT):
+    """A node that a gang of another namespace fills, and a gang that waits for it."""
+    others = in_namespace("other", gang("llm", 1, 8, on=["n0"]))
+    trial = trial_of(SPACES, queue("a"), node("n0"), others, gang("new", 1, 8))
+    trial.config = config
+    return GivenCopy(trial)
+
+
+async def ask(copy, **question):
+    """The answer to a question about ``team/new``, unless told."""
+    asked = {"ask": "advice", "kind": "podgroup", "namespace": "team", "name": "new", **question}
+    return await answer_line(copy, json.dumps(asked).encode())
+
+
+async def test_advice_names_others_where_the_configuration_shows_them():
+    told = (await ask(busy()))["answer"]
+    ends = [each for each in told["suggestions"] if each["change"] == "endOfOthers"]
+    assert [each["message"] for each in ends] == ["when other/llm has ended"]
+    assert ends[0]["objects"] == []  # that is another namespace's pod, whatever names are shown
+
+
+async def test_an_answer_is_what_the_api_describes():
+    told = (await ask(busy()))["answer"]
+    strict = msgspec.json.decode(msgspec.json.encode(told), type=AdviceView, strict=True)
+    assert json.loads(msgspec.json.encode(strict)) == json.loads(json.dumps(told))
+
+
+async def test_names_of_other_namespaces_are_hidden_where_it_hides_them():
+    """Given hidden names, then who sees one namespace reads none of others, and an administrator all."""
+    config = attrs.evolve(DEFAULT, names_of_other_namespaces="hidden")
+    told = (await ask(busy(config)))["answer"]
+    assert "other/" not in json.dumps(told)
+    assert "when a workload of another namespace has ended" in json.dumps(told)
+    whole = (await ask(busy(config), everything=True))["answer"]
+    assert "when other/llm has ended" in json.dumps(whole)
+
+
+async def test_what_is_no_question_and_what_does_not_wait_is_refused_in_one_sentence():
+    copy = busy()
+    assert (await ask(copy, name="gone"))["refused"]["status"] == 404
+    runs = (await ask(copy, namespace="other", name="llm"))["refused"]["message"]
+    assert runs == "podgroup llm in namespace other runs: there is nothing that it waits for"
+    for line in (b"{}", b"x", b"[]", b'{"ask":"advice"}', b"\xff", b'{"ask":"cow"}'):
+        assert (await answer_line(copy, line))["refused"]["status"] == 400, line
+    assert copy.forgotten == 0
+
+
+async def test_a_fault_costs_one_answer_and_the_copy(capsys):
+    copy = GivenCopy(RuntimeError("boom"))
+    told = (await ask(copy))["refused"]
+    assert (told["status"], copy.forgotten) == (500, 1)
+    assert "this is a bug" in told["message"]
+    assert "boom" in capsys.readouterr().err
