@@ -9,7 +9,7 @@ import msgspec
 
 from gpusched.advice.service.answering import answer_line
 from gpusched.config.model import DEFAULT
-from gpusched.io.serve.answers.advice_model import AdviceView
+from gpusched.view.over_time.advice_view import AdviceView
 from tests.advice.clusters import gang, node, queue, trial_of
 
 SPACES = [
@@ -59,7 +59,7 @@ async def test_advice_names_others_where_the_configuration_shows_them():
     told = (await ask(busy()))["answer"]
     ends = [each for each in told["suggestions"] if each["change"] == "endOfOthers"]
     assert [each["message"] for each in ends] == ["when other/llm has ended"]
-    assert ends[0]["objects"] == []  # that is another namespace's pod, whatever names are shown
+    assert not ends[0]["objects"]  # that is another namespace's pod, whatever names are shown
 
 
 async def test_an_answer_is_what_the_api_describes():

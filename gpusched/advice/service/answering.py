@@ -17,7 +17,7 @@ import msgspec
 
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.named_gang import find_gang, missing_gang_message
-from gpusched.advice.service.answer_json import HideText, advice_json
+from gpusched.advice.service.answer_view import EVERYTHING, Reader, advice_view
 from gpusched.advice.service.cluster_copy import ClusterCopy
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
@@ -128,19 +128,17 @@ def _answer_advice(trial: TrialCluster, question: AdviceQuestion) -> dict[str, A
     if gang is None:
         why = missing_gang_message(trial, question.kind, question.namespace, question.name)
         raise AnswerRefused(404, "NotFound", one_line(why))
-    advice = advise_gang(trial, gang)
-    if question.everything:
-        return advice_json(advice, gang)
-    reader = gang.key.namespace
-    return advice_json(advice, gang, reader=reader, hide=_text_hider(trial, reader))
+    reader = EVERYTHING if question.everything else _reader_of(trial, gang.key.namespace)
+    told: dict[str, Any] = msgspec.to_builtins(advice_view(advise_gang(trial, gang), gang, reader))
+    return told
 
 
-def _text_hider(trial: TrialCluster, reader: str) -> HideText | None:
-    """What readers of a namespace may not read is taken out of sentences where the configuration says so."""
+def _reader_of(trial: TrialCluster, namespace: str) -> Reader:
+    """Who sees one namespace; names of others are in sentences unless the configuration hides them."""
     if trial.config.names_of_other_namespaces == "shown":
-        return None
+        return Reader(namespace=namespace)
     hide = hide_names_of(trial.take_snapshot())
-    return lambda text: hide(text, reader)
+    return Reader(namespace=namespace, hide=lambda text: hide(text, namespace))
 
 
 def _refused(status: int, reason: str, message: str) -> dict[str, Any]:

@@ -6,17 +6,13 @@ from typing import Any
 
 import msgspec
 
-from gpusched.advice.proposal import FAMILY_NAMES, Suggestion
-from gpusched.advice.start_answer import StartAnswer
+from gpusched.advice.service.answer_view import start_view, suggestion_view
 from gpusched.advice.submission.answer import NodeShare, SubmissionAnswer, SubmittedGang
 from gpusched.api.meta.identity import format_time
+from gpusched.view.over_time.advice_view import NodeShareView
 from gpusched.view.over_time.submission_view import (
     NEVER,
-    BetterChangeView,
-    NamedGang,
-    NodeShareView,
     RefusedDocumentView,
-    StartView,
     SubmissionView,
     SubmittedGangView,
 )
@@ -44,7 +40,9 @@ def submission_json(answer: SubmissionAnswer) -> dict[str, Any]:
 
 
 def _gang_view(gang: SubmittedGang) -> SubmittedGangView:
-    start = _start_view(gang.start, gang.shares, known_by=gang.known_by)
+    start = start_view(
+        gang.start, shares=[_share_view(each) for each in gang.shares], known_by=gang.known_by
+    )
     if gang.never:
         start = msgspec.structs.replace(start, kind=NEVER, at="", message=gang.never)
     return SubmittedGangView(
@@ -57,42 +55,9 @@ def _gang_view(gang: SubmittedGang) -> SubmittedGangView:
         starting=gang.starting,
         start=start,
         domains=dict(gang.domains),
-        better=tuple(map(_better_view, gang.suggestions)),
+        better=tuple(suggestion_view(each) for each in gang.suggestions),
     )
 
 
-def _better_view(suggestion: Suggestion) -> BetterChangeView:
-    proposal, start = suggestion.proposal, suggestion.start
-    return BetterChangeView(
-        change=FAMILY_NAMES[proposal.family],
-        message=proposal.message,
-        command=proposal.command,
-        at=format_time(proposal.at) if proposal.at else "",
-        start=_start_view(start, tuple(NodeShare(name, pods) for name, pods in start.nodes)),
-        objects=tuple(
-            {
-                "resource": edit.plural, "namespace": edit.key.namespace, "name": edit.key.name,
-                "becomes": edit.becomes,
-            }
-            for edit in proposal.edits
-        ),
-    )  # fmt: skip
-
-
-def _start_view(
-    start: StartAnswer, shares: tuple[NodeShare, ...], *, known_by: str = ""
-) -> StartView:
-    return StartView(
-        kind=str(start.kind),
-        at=format_time(start.at) if start.at else "",
-        known_by=known_by if start.at else "",
-        nodes=tuple(
-            NodeShareView(name=each.name, pods=each.pods, slots=each.slots) for each in shares
-        ),
-        evicts=tuple(
-            NamedGang(kind=each.kind, namespace=each.namespace, name=each.name)
-            for each in start.evicted
-        ),
-        reason=start.reason,
-        message=start.message,
-    )
+def _share_view(share: NodeShare) -> NodeShareView:
+    return NodeShareView(name=share.name, pods=share.pods, slots=share.slots)

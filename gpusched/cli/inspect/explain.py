@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
@@ -21,7 +23,7 @@ from gpusched.cli.command import (
     print_json,
 )
 from gpusched.cli.inspect import cluster_reader
-from gpusched.cli.inspect.ask.advice_text import suggestion_lines
+from gpusched.cli.inspect.ask.advice_text import what_would_help
 from gpusched.cli.inspect.ask.ask_daemon import ask_advice
 from gpusched.cli.inspect.explaining import explanation, explanation_text
 from gpusched.cli.inspect.explaining.explanation import GangObjects
@@ -38,6 +40,7 @@ from gpusched.config.yaml_tree import did_you_mean, quoted
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import NoView, ViewClient
 from gpusched.view.model import WAITING
+from gpusched.view.over_time.advice_view import AdviceView
 
 _KINDS: Final = {
     **dict.fromkeys(
@@ -224,20 +227,22 @@ def _tell_gang(arguments: argparse.Namespace, config: Config) -> int:
     told = explanation.explain_gang(evidence)
     if arguments.output == "json":
         advice = _advice(arguments, config, evidence) if arguments.advice else None
-        print_json(told if advice is None else {**told, "advice": advice})
+        print_json(told if advice is None else {**told, "advice": msgspec.to_builtins(advice)})
         return 0
     print(explanation_text.render_explanation(told), flush=True)
     if arguments.advice is not False:
-        for line in suggestion_lines(_advice(arguments, config, evidence)):
+        for line in what_would_help(_advice(arguments, config, evidence)):
             print(line)
     return 0
 
 
-def _advice(arguments: argparse.Namespace, config: Config, evidence: GangObjects) -> Story:
-    """What would let the gang start; nothing where it does not wait, or where no daemon answers."""
+def _advice(
+    arguments: argparse.Namespace, config: Config, evidence: GangObjects
+) -> AdviceView | None:
+    """What would let the gang start; None where it does not wait, or where no daemon answers."""
     waiting = [gang for gang in evidence.gangs if gang.state == WAITING]
     if len(waiting) != 1 or (evidence.notes and arguments.advice is None):
-        return {}
+        return None
     gang = waiting[0]
     wanted = WantedObject(gang.gang_kind.lower(), gang.metadata.namespace, gang.metadata.name)
     choice = connection_choice(arguments)
@@ -248,7 +253,7 @@ def _advice(arguments: argparse.Namespace, config: Config, evidence: GangObjects
         )
     except (NoView, ApiError) as error:
         print_notes((f"what would help is not known: {error}",))
-        return {}
+        return None
     if not advice and arguments.advice:
         asked = f"gpusched advise {wanted.word} {wanted.name} -n {wanted.namespace}"
         print_notes((*notes, f"no daemon answers what would help: {asked} decides it here"))

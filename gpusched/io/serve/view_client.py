@@ -35,6 +35,7 @@ from gpusched.view.model import (
     PriorityView,
     QueueView,
 )
+from gpusched.view.over_time.advice_view import AdviceView
 
 T = TypeVar("T")
 _CONNECT_S: Final = 3.0
@@ -225,7 +226,7 @@ class ViewClient:
         body = await self._body(path, {}, missing=b"")
         return self._decode(GangStory, body) if body else None
 
-    async def advice(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
+    async def advice(self, namespace: str, kind: str, name: str) -> AdviceView | None:
         """What would let a gang start, decided on a copy of the cluster.
 
         Args:
@@ -234,12 +235,11 @@ class ViewClient:
             name: of the same.
 
         Returns:
-            Nothing where no such gang waits, or where such questions are not answered.
+            None where no such gang waits, or where such questions are not answered.
         """
         path = f"/v1/gangs/{namespace}/{quote(kind, safe='')}/{quote(name, safe='')}/advice"
-        body = await self._body(path, {}, missing=b"{}", silent_s=_ANSWER_S)
-        found = json.loads(body)
-        return found if isinstance(found, dict) else {}
+        body = await self._body(path, {}, missing=b"", silent_s=_ANSWER_S)
+        return self._decode(AdviceView, body) if body else None
 
     async def nodes(self) -> list[NodeView]:
         """Nodes by name."""

@@ -3,71 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from gpusched.view.model import ViewPart
+from gpusched.view.over_time.advice_view import BetterChangeView, StartView
 
 NEVER: Final = "never"
 """Beside the kinds of a start that a decision knows: it does not start as it is."""
-
-
-class NamedGang(ViewPart, frozen=True, kw_only=True):
-    """A gang by its name."""
-
-    kind: str
-    namespace: str
-    name: str
-
-
-class NodeShareView(ViewPart, frozen=True, kw_only=True):
-    """What a gang gets of one node.
-
-    Attributes:
-        pods: how many of its pods.
-        slots: numbers of its GPUs there, with commas; empty where they are not known before.
-    """
-
-    name: str
-    pods: int
-    slots: str = ""
-
-
-class StartView(ViewPart, frozen=True, kw_only=True):
-    """When a gang starts.
-
-    Attributes:
-        kind: ``now``, ``afterEvictions``, ``expected``, ``unknown`` or ``never``.
-        at: when it is expected; empty where it starts now, or nothing tells when.
-        known_by: how ``at`` is known, one sentence; empty where it is.
-        evicts: gangs that lose members for it.
-        reason, message: why it does not start now; of ``never`` why it does not start at all.
-    """
-
-    kind: str
-    at: str = ""
-    known_by: str = ""
-    nodes: tuple[NodeShareView, ...] = ()
-    evicts: tuple[NamedGang, ...] = ()
-    reason: str = ""
-    message: str = ""
-
-
-class BetterChangeView(ViewPart, frozen=True, kw_only=True):
-    """A change that would let a gang start.
-
-    Attributes:
-        change: its family, as in docs/advice.md.
-        command: that makes the change, or what to write instead.
-        at: when it happens by itself; empty where somebody has to make it.
-        objects: resource, namespace, name of each changed object, and what it becomes.
-    """
-
-    change: str
-    message: str
-    command: str = ""
-    at: str = ""
-    start: StartView
-    objects: tuple[Mapping[str, Any], ...] = ()
 
 
 class SubmittedGangView(ViewPart, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ import argparse
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+
+import msgspec
 
 from gpusched import __version__
 from gpusched.base.errors import NotInstalled, UsageError
@@ -25,6 +26,7 @@ from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.config.model import Config
+from gpusched.view.over_time.advice_view import AdviceView
 
 
 def register(subparsers: Subparsers) -> None:
@@ -114,7 +116,7 @@ def _advise_gang(arguments: argparse.Namespace) -> int:
         print_notes(notes)
         answer = told or _decided_here(arguments, config, wanted[0])
     if arguments.output == "json":
-        print_json(answer)
+        print_json(msgspec.to_builtins(answer))
     else:
         for line in advice_lines(answer):
             print(line)
@@ -123,9 +125,9 @@ def _advise_gang(arguments: argparse.Namespace) -> int:
 
 def _decided_here(
     arguments: argparse.Namespace, config: Config, wanted: WantedObject
-) -> dict[str, Any]:
+) -> AdviceView:
     # Sessions and solver take a second to import, which who asks a daemon does not need.
-    answer: dict[str, Any] = import_module("gpusched.cli.inspect.ask.decide_here").advise_here(
+    answer: AdviceView = import_module("gpusched.cli.inspect.ask.decide_here").advise_here(
         arguments, config, wanted
     )
     return answer

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import ViewClient
+from gpusched.view.over_time.advice_view import AdviceView
 
 
 async def ask_advice(
     api: ApiClient, source: ViewSource, wanted: WantedObject
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+) -> tuple[AdviceView | None, tuple[str, ...]]:
     """What would let a gang start, and notes on where that was decided.
 
     Args:
@@ -21,13 +20,13 @@ async def ask_advice(
         wanted: the gang, or what made it.
 
     Returns:
-        Nothing where the daemon does not answer.
+        None where the daemon does not answer.
     """
 
-    async def of_daemon(client: ViewClient) -> dict[str, Any]:
+    async def of_daemon(client: ViewClient) -> AdviceView | None:
         return await client.advice(wanted.namespace, wanted.word, wanted.name)
 
-    async def of_api() -> dict[str, Any]:
-        return {}
+    async def of_api() -> AdviceView | None:
+        return None
 
     return await source.read(api, of_daemon=of_daemon, of_api=of_api)

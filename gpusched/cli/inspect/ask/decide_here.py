@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.named_gang import find_gang, missing_gang_message
-from gpusched.advice.service.answer_json import advice_json
+from gpusched.advice.service.answer_view import advice_view
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
@@ -15,12 +14,11 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
 from gpusched.config.model import Config
+from gpusched.view.over_time.advice_view import AdviceView
 
 
-def advise_here(
-    arguments: argparse.Namespace, config: Config, wanted: WantedObject
-) -> dict[str, Any]:
-    """What would let a gang start, as ``advice_json`` has it.
+def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObject) -> AdviceView:
+    """What would let a gang start, decided here.
 
     Raises:
         UsageError: there is no such gang, or it runs.
@@ -36,4 +34,4 @@ def advise_here(
             raise UsageError(
                 missing_gang_message(trial, wanted.word, wanted.namespace, wanted.name)
             )
-        return advice_json(advise_gang(trial, gang), gang)
+        return advice_view(advise_gang(trial, gang), gang)

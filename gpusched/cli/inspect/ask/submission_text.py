@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gpusched.advice.service.answer_view import suggestion_view
 from gpusched.advice.start_answer import StartKind
 from gpusched.advice.submission.answer import NodeShare, SubmissionAnswer, SubmittedGang
 from gpusched.api.meta.identity import format_time
@@ -50,7 +51,10 @@ def _gang_lines(gang: SubmittedGang, now: float) -> Iterator[str]:
         yield f"  known    {gang.known_by}"
     if gang.suggestions:
         yield "  better"
-        yield from (f"  {line}" for line in suggestion_lines(gang.suggestions, now=now))
+        yield from (
+            f"  {line}"
+            for line in suggestion_lines(tuple(map(suggestion_view, gang.suggestions)), now=now)
+        )
 
 
 def start_text(gang: SubmittedGang, now: float) -> str:

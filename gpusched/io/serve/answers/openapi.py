@@ -9,7 +9,6 @@ import msgspec
 
 from gpusched import __version__
 from gpusched.io.history.past_runs import PastRun, PastSum
-from gpusched.io.serve.answers.advice_model import AdviceView
 from gpusched.io.serve.answers.served_history import PARAMETERS
 from gpusched.view.gang_story import GangStory
 from gpusched.view.model import (
@@ -22,6 +21,7 @@ from gpusched.view.model import (
     PriorityView,
     QueueView,
 )
+from gpusched.view.over_time.advice_view import AdviceView
 from gpusched.view.over_time.future import RoomView, SpanView
 from gpusched.view.over_time.queue_series import QueueSeriesView
 
@@ -70,16 +70,7 @@ def describe_view_api() -> dict[str, Any]:
         "/v1": _get(
             "What this server is, and what the user may see.", {"$ref": _PLACE + "AboutView"}
         ),
-        "/v1/gangs/{namespace}/{kind}/{name}": _get(
-            "One gang with its pods and what was decided about it.",
-            {"$ref": _PLACE + "GangStory"},
-            path=("namespace", "kind", "name"),
-        ),
-        "/v1/gangs/{namespace}/{kind}/{name}/advice": _get(
-            "What would let a gang start that waits, decided on a copy of the cluster.",
-            {"$ref": _PLACE + "AdviceView"},
-            path=("namespace", "kind", "name"),
-        ),
+        **_one_gang(),
         "/v1/changes": {
             "get": {
                 "summary": "What changes, as server-sent events: gangs, nodes, queues, gone, "
@@ -127,6 +118,16 @@ def describe_view_api() -> dict[str, Any]:
                 }
             },
         },
+    }
+
+
+def _one_gang() -> dict[str, Any]:
+    name, path = "/v1/gangs/{namespace}/{kind}/{name}", ("namespace", "kind", "name")
+    story = "One gang with its pods and what was decided about it."
+    advice = "What would let a gang start that waits, decided on a copy of the cluster."
+    return {
+        name: _get(story, {"$ref": _PLACE + "GangStory"}, path=path),
+        f"{name}/advice": _get(advice, {"$ref": _PLACE + "AdviceView"}, path=path),
     }
 
 

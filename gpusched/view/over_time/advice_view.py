@@ -1,0 +1,106 @@
+"""What would let a gang start, and when, as ``/v1/gangs/.../advice`` and ``advise -o json`` write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpusched.view.model import ViewPart
+
+
+class NamedGang(ViewPart, frozen=True, kw_only=True, omit_defaults=True):
+    """A gang by its name, or one whose name the reader may not see.
+
+    Attributes:
+        hidden: it is in a namespace that the reader may not see; all else is empty then.
+    """
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    queue: str = ""
+    hidden: bool = False
+
+
+class NodeShareView(ViewPart, frozen=True, kw_only=True):
+    """What a gang gets of one node.
+
+    Attributes:
+        pods: how many of its pods.
+        slots: numbers of its GPUs there, with commas; empty where they are not known before.
+    """
+
+    name: str
+    pods: int
+    slots: str = ""
+
+
+class StartView(ViewPart, frozen=True, kw_only=True):
+    """When a gang starts.
+
+    Attributes:
+        kind: ``now``, ``afterEvictions``, ``expected``, ``unknown`` or ``never``.
+        at: when it is expected; empty where it starts now, or nothing tells when.
+        known_by: how ``at`` is known, one sentence; empty where it is.
+        evicts: gangs that lose members for it.
+        reason, message: why it does not start now; of ``never`` why it does not start at all.
+    """
+
+    kind: str
+    at: str = ""
+    known_by: str = ""
+    nodes: tuple[NodeShareView, ...] = ()
+    evicts: tuple[NamedGang, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+class BetterChangeView(ViewPart, frozen=True, kw_only=True):
+    """A change that would let a gang start.
+
+    Attributes:
+        change: its family, as in docs/advice.md.
+        command: that makes the change, or what to write instead.
+        at: when it happens by itself; empty where somebody has to make it.
+        objects: resource, namespace, name of each changed object, and what it becomes.
+    """
+
+    change: str
+    message: str
+    command: str = ""
+    at: str = ""
+    start: StartView
+    objects: tuple[Mapping[str, Any], ...] = ()
+
+
+class NeverView(ViewPart, frozen=True, kw_only=True):
+    """Why a gang never starts as it is.
+
+    Attributes:
+        sentence: the whole of it.
+        demands: a smallest set of what it asks for that cannot hold together.
+        message: as the daemon says it of the empty cluster.
+    """
+
+    sentence: str
+    demands: tuple[str, ...]
+    message: str
+
+
+class AdviceView(ViewPart, frozen=True, kw_only=True):
+    """What would let a gang start.
+
+    Attributes:
+        as_of: the moment of the cluster on which it was decided.
+        unchanged: its start if nothing is changed.
+        never: why it cannot start as it is; None where it may.
+        suggestions: the cheapest change first.
+        decisions: sessions that were run for the answer.
+    """
+
+    gang: NamedGang
+    as_of: str
+    unchanged: StartView
+    never: NeverView | None
+    suggestions: tuple[BetterChangeView, ...]
+    decisions: int
