@@ -11,7 +11,7 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.suspended_jobs import suspend_job
 from gpusched.session.state.decided.eviction_chains import (
-    RecentEvictions,
+    EvictionGraph,
     count_eviction,
     recent_evictions,
 )
@@ -29,7 +29,7 @@ from gpusched.session.state.plan import (
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation
 
-_RecentOnDemand = Callable[[], RecentEvictions]
+_RecentOnDemand = Callable[[], EvictionGraph]
 
 
 def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:

@@ -25,7 +25,7 @@ _WRONG_FILE: Final = 78
 _LOST: Final = 69
 STATISTICS: Final = (
     "jobs", "completed", "failed", "makespan", "mean(wait)", "p95(wait)", "mean(completion)",
-    "evictions", "lostGpuHours", "gpuUse", "gpuUseBusy", "fragmentation", "fairness",
+    "evictions", "lostGpuHours", "repeatedEvictions", "evictionCycles", "longestEvictionChain", "gpuUse", "gpuUseBusy", "fragmentation", "fairness",
     "partialGangSeconds",
 )  # fmt: skip
 """Those that are printed as JSON for every run."""

@@ -87,7 +87,7 @@ def key_figures(record: RunRecord, unit: Unit) -> str:
     """The numbers that people ask for first."""
     of = {name: statistic(record, name) for name in (
         "completed", "failed", "makespan", "mean(wait)", "p95(wait)", "evictions", "lostGpuHours",
-        "fragmentation", "fairness",
+        "repeatedEvictions", "fragmentation", "fairness",
     )}  # fmt: skip
     use = "gpuUse" if unit == "GPUs" else "cpuUse"
     busy, whole = statistic(record, f"{use}Busy"), statistic(record, use)
@@ -100,7 +100,8 @@ def key_figures(record: RunRecord, unit: Unit) -> str:
         (str(whole), f"of usable {unit} held" + (
             "" if busy.value is None else f", {busy} while a job waited")),
         (str(of["evictions"]),
-         "pods evicted by the scheduler" + (f", {of['lostGpuHours']} of work lost" if of["evictions"].value else "")),
+         "pods evicted by the scheduler" + (f", {of['lostGpuHours']} of work lost" if of["evictions"].value else "")
+         + (f", {of['repeatedEvictions']} times a gang that was evicted before" if of["repeatedEvictions"].value else "")),
     ]  # fmt: skip
     if unit == "GPUs" and of["fragmentation"].value is not None:
         cards.append((str(of["fragmentation"]), "of free GPUs of no use to these jobs"))

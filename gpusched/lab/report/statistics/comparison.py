@@ -40,6 +40,8 @@ STATISTICS: Final = (
     NamedStatistic("fairness", "Jain's index of fairness", 1, "GPUs"),
     NamedStatistic("evictions", "pods evicted", -1),
     NamedStatistic("lostGpuHours", "work lost by evictions", -1, "GPUs"),
+    NamedStatistic("repeatedEvictions", "gangs evicted again", -1),
+    NamedStatistic("evictionCycles", "evictions in a circle", -1),
     NamedStatistic("partialGangSeconds", "held by gangs not whole", -1),
 )
 

@@ -29,6 +29,7 @@ from gpusched.lab.report.statistics.job_values import (
     longest_partial_wait,
 )
 from gpusched.lab.report.statistics.over_time import THOUSAND
+from gpusched.lab.report.statistics.repeated_evictions import GangEviction, gang_evictions
 from gpusched.lab.report.statistics.steps import integral_share
 
 _CALL: Final = re.compile(r"\s*(?P<function>[A-Za-z0-9]+)\s*\(\s*(?P<value>[A-Za-z]+)\s*\)\s*")
@@ -245,6 +246,17 @@ def _lost_gpu_hours(record: RunRecord, jobs: Jobs) -> StatisticValue:
     return StatisticValue(lost / THOUSAND / 3600, "GPU-h")
 
 
+def _over_gang_evictions(
+    count: Callable[[Sequence[GangEviction]], int],
+) -> Callable[[RunRecord, Jobs], StatisticValue]:
+    def found(record: RunRecord, jobs: Jobs) -> StatisticValue:
+        keys = {job.key for job in jobs}
+        mine = [each for each in gang_evictions(record) if each.job in keys]
+        return StatisticValue(float(count(mine)))
+
+    return found
+
+
 def _evicted(record: RunRecord, jobs: Jobs) -> list[EvictionRecord]:
     keys = {job.key for job in jobs}
     every = len(jobs) == len(record.jobs)
@@ -357,6 +369,13 @@ WHOLE: Final[Mapping[str, Callable[[RunRecord, Jobs], StatisticValue]]] = {
     "failed": lambda record, jobs: _ended(record, jobs, LifeEnd.FAILED),
     "evictions": _evictions,
     "lostGpuHours": _lost_gpu_hours,
+    "repeatedEvictions": _over_gang_evictions(lambda found: sum(each.times > 1 for each in found)),
+    "evictionCycles": _over_gang_evictions(
+        lambda found: sum(each.chain.is_cycle for each in found)
+    ),
+    "longestEvictionChain": _over_gang_evictions(
+        lambda found: max((each.chain.length for each in found), default=0)
+    ),
     "gpuUse": _use("gpus", busy=False),
     "cpuUse": _use("cpu", busy=False),
     "gpuUseBusy": _use("gpus", busy=True),

@@ -13,81 +13,84 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from gpusched.api.gang.eviction_record import PastEviction, with_eviction
-from gpusched.api.meta.identity import UID
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.state.plan import EvictionChain, EvictionCount
 
 
 @attrs.frozen(slots=True)
-class _EvictionEdge:
-    """One gang left for another one."""
+class EvictionEdge:
+    """One gang left for another one.
 
-    victim: UID
-    claimant: UID
+    Attributes:
+        victim, claimant: what tells the two from all other gangs.
+        at: seconds.
+        gpu_seconds: work that was lost.
+    """
+
+    victim: str
+    claimant: str
     at: float
     gpu_seconds: int
 
 
-class RecentEvictions:
-    """Evictions of all gangs within the window, by the gang for which they were made.
+class EvictionGraph:
+    """Evictions within a window, by the gang for which they were made.
 
     Args:
-        gangs: of the snapshot.
-        since: evictions before it do not count, seconds since the epoch.
+        edges: in any order.
     """
 
-    def __init__(self, gangs: Iterable[Gang], *, since: float) -> None:
-        edges = {
-            _EvictionEdge(gang.uid, each.claimant, each.at, each.gpu_seconds)
-            for gang in gangs
-            for each in gang.evictions.since(since)
-            if each.claimant
-        }
-        self._lengths: dict[_EvictionEdge, int] = {}
-        self._by_claimant: dict[UID, list[_EvictionEdge]] = {}
-        for edge in sorted(edges, key=lambda each: (each.at, each.victim, each.claimant)):
+    def __init__(self, edges: Iterable[EvictionEdge]) -> None:
+        self._lengths: dict[EvictionEdge, int] = {}
+        self._by_claimant: dict[str, list[EvictionEdge]] = {}
+        for edge in sorted(set(edges), key=lambda each: (each.at, each.victim, each.claimant)):
             self._lengths[edge] = self._length(edge.victim, edge.at)
             self._by_claimant.setdefault(edge.claimant, []).append(edge)
 
-    def chain(self, victim: UID, eviction: PastEviction) -> EvictionChain:
+    def chain(self, last: EvictionEdge) -> EvictionChain:
         """The chain that ends with an eviction which is decided now."""
-        before = list(self._evictions_before(victim, eviction.at))
+        before = list(self._evictions_before(last))
         return EvictionChain(
-            length=self._length(victim, eviction.at),
-            is_cycle=any(edge.victim == eviction.claimant for edge in before),
-            gpu_seconds=eviction.gpu_seconds + sum(edge.gpu_seconds for edge in before),
+            length=self._length(last.victim, last.at),
+            is_cycle=any(edge.victim == last.claimant for edge in before),
+            gpu_seconds=last.gpu_seconds + sum(edge.gpu_seconds for edge in before),
         )
 
-    def _length(self, victim: UID, at: float) -> int:
+    def _length(self, victim: str, at: float) -> int:
         """Of the longest chain that ends with an eviction of this gang at that moment."""
         earlier = (each for each in self._by_claimant.get(victim, ()) if each.at <= at)
         return 1 + max((self._lengths[each] for each in earlier), default=0)
 
-    def _evictions_before(self, victim: UID, at: float) -> Iterator[_EvictionEdge]:
-        """All evictions from which one of this gang at that moment follows."""
-        seen: set[_EvictionEdge] = set()
-        open_ends = [(victim, at)]
+    def _evictions_before(self, last: EvictionEdge) -> Iterator[EvictionEdge]:
+        """All evictions from which one follows."""
+        seen: set[EvictionEdge] = set()
+        open_ends = [last]
         while open_ends:
-            gang, until = open_ends.pop()
-            for edge in self._by_claimant.get(gang, ()):
-                if edge.at <= until and edge not in seen:
+            later = open_ends.pop()
+            for edge in self._by_claimant.get(later.victim, ()):
+                if edge.at <= later.at and edge not in seen:
                     seen.add(edge)
-                    open_ends.append((edge.victim, edge.at))
+                    open_ends.append(edge)
                     yield edge
 
 
-def recent_evictions(snapshot: Snapshot) -> RecentEvictions:
+def recent_evictions(snapshot: Snapshot) -> EvictionGraph:
     """Evictions of all gangs of a snapshot within the window of its configuration."""
-    known = {gang.uid: gang for gang in snapshot.gangs if gang.evictions.past}
-    known.update({gang.uid: gang for gang in snapshot.placed_gangs.values() if gang.evictions.past})
-    return RecentEvictions(known.values(), since=snapshot.now - snapshot.limits.eviction_window_s)
+    since = snapshot.now - snapshot.limits.eviction_window_s
+    return EvictionGraph(
+        EvictionEdge(gang.uid, each.claimant, each.at, each.gpu_seconds)
+        for gang in (*snapshot.gangs, *snapshot.placed_gangs.values())
+        if gang.evictions.past
+        for each in gang.evictions.since(since)
+        if each.claimant
+    )
 
 
 def count_eviction(
     gang: Gang,
     eviction: PastEviction,
-    recent: RecentEvictions,
+    recent: EvictionGraph,
     *,
     placed_at: float,
     window_s: float,
@@ -106,5 +109,7 @@ def count_eviction(
         record=record,
         times=len(record.since(eviction.at - window_s)),
         window_s=window_s,
-        chain=recent.chain(gang.uid, eviction),
+        chain=recent.chain(
+            EvictionEdge(gang.uid, eviction.claimant, eviction.at, eviction.gpu_seconds)
+        ),
     )
