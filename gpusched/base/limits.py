@@ -254,6 +254,14 @@ BATCH_MODEL_S: Final = 0.2
 """The same for one model: medians are a fifth of it."""
 
 # -- reservations ---------------------------------------------------------------------------
+WINDOW_LENGTH_MAX_S: Final = 366 * 86_400
+"""Longest window of a Reservation: what is to last longer is a taint on the nodes."""
+WINDOW_LENGTH_MIN_S: Final = 60
+"""Shortest window of a Reservation, and shortest time from one to the next."""
+WINDOW_NAMES_MAX: Final = 1024
+"""Nodes, queues or namespaces that one Reservation names, the CRD's cap."""
+WINDOWS_AHEAD_MAX: Final = 64
+"""Windows of one Reservation that searches for starts look ahead to; they look a day ahead anyway."""
 RESERVATION_WINDOW_S: Final = 86_400
 """Starts later than in a day are not promised: too many walltimes lie between."""
 RESERVATIONS_MAX: Final = 64

@@ -27,6 +27,7 @@ from gpusched.api.policy.kinds import (
     ResourceQuota,
     Topology,
 )
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
@@ -47,7 +48,7 @@ from gpusched.cache.nodes.rows import CapacitySum, unfit_for_binding
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
 from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
-from gpusched.cache.store import KindStore
+from gpusched.cache.store import KindStore, ObservedStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
 
 _BY_KEY: Final = attrgetter("key")
@@ -80,7 +81,10 @@ class Cache:
         """CompositePodGroups of Kubernetes itself."""
         self.jobs = JobStore()
         self.queues: KindStore[Queue] = KindStore()
-        self.topologies: KindStore[Topology] = KindStore()
+        self.topologies: ObservedStore[Topology] = ObservedStore(self._changed, same_spec)
+        self.reservations: ObservedStore[AdvanceReservation] = ObservedStore(
+            self._changed, same_spec
+        )
         self.namespaces: KindStore[Namespace] = KindStore()
         self.priorities = PriorityClassStore()
         self.budgets: KindStore[DisruptionBudget] = KindStore()
@@ -457,17 +461,6 @@ class Cache:
         self.families.mark_queue_changed(key.name)
         self._changed()
 
-    def put_topology(self, key: ObjectKey, item: Topology | Rejected) -> None:
-        """A topology appeared or changed."""
-        echo = same_spec(self.topologies.items.get(key), item)
-        self.topologies.put(key, item)
-        self._changed(echo=echo)
-
-    def drop_topology(self, key: ObjectKey) -> None:
-        """A topology is gone."""
-        self.topologies.drop(key)
-        self._changed()
-
     def put_priority(self, key: ObjectKey, item: PriorityClass | Rejected) -> None:
         """A PriorityClass appeared or changed; PodGroups may name it."""
         self.priorities.put(key, item)
@@ -595,6 +588,7 @@ class Cache:
             idle_gangs=self.families.idle_gangs_by_queue(gangs),
             tenant_rounds=self.rounds,
             gpu_resources=gpu_resources(),
+            reservations=tuple(item for _, item in sorted(self.reservations.items.items())),
             limits=self.limits,
             now=now,
         )

@@ -11,9 +11,10 @@ from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import Rejected, ResourceVersion
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import Topology
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 
-Own = PodGroup | Queue | Topology
+Own = PodGroup | Queue | Topology | AdvanceReservation
 
 
 def same_spec(known: Own | None, item: Own | Rejected) -> bool:

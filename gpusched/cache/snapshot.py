@@ -14,6 +14,7 @@ from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
@@ -71,6 +72,7 @@ class Snapshot:
         idle_gangs: by queue, gangs without a pod that could get a place that are not among ``gangs``.
         tenant_rounds: of tenants whose gangs the last session could not all look at, sorted.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
+        reservations: Reservations, sorted by name.
         limits: bounds of the configuration that was in force.
     """
 
@@ -95,6 +97,7 @@ class Snapshot:
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
     devices: DeviceCatalog = NO_DEVICES
+    reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
 
     def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from gpusched.api.meta.identity import ObjectKey, Rejected
 
 E = TypeVar("E")
+
+
+class ToldOfChange(Protocol):
+    """Called after a change."""
+
+    def __call__(self, *, echo: bool = False) -> None:
+        """Take note; ``echo`` where no decision depends on what changed."""
 
 
 class KindStore(Generic[E]):
@@ -38,6 +45,33 @@ class KindStore(Generic[E]):
     def keys(self) -> list[ObjectKey]:
         """Of all that is there, believed or not."""
         return [*self.items, *self.rejected]
+
+
+class ObservedStore(KindStore[E]):
+    """A store that tells of each change.
+
+    Args:
+        changed: told of each; with ``echo`` where it is one that no decision depends on.
+        same: whether what is put changes nothing that a decision depends on.
+    """
+
+    def __init__(
+        self, changed: ToldOfChange, same: Callable[[E | None, E | Rejected], bool]
+    ) -> None:
+        super().__init__()
+        self._told = changed
+        self._same = same
+
+    def put(self, key: ObjectKey, item: E | Rejected) -> None:
+        """It is there, in this form."""
+        echo = self._same(self.items.get(key), item)
+        super().put(key, item)
+        self._told(echo=echo)
+
+    def drop(self, key: ObjectKey) -> None:
+        """Drop the object of this key, which is gone."""
+        super().drop(key)
+        self._told(echo=False)
 
 
 class LayeredStore(Generic[E]):

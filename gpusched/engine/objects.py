@@ -43,10 +43,11 @@ _PLURALS: Final = {
     (GROUP, "PodGroup"): "podgroups",
     (GROUP, "Queue"): "queues",
     (GROUP, "Topology"): "topologies",
+    (GROUP, "Reservation"): "reservations",
 }
 _CLUSTER: Final = frozenset(
     {"nodes", "namespaces", "persistentvolumes", "priorityclasses", "storageclasses", "queues",
-     "topologies"}
+     "topologies", "reservations"}
 )  # fmt: skip
 
 

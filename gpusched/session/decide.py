@@ -21,6 +21,7 @@ from gpusched.session.containment.set_aside import Containment, Degraded, SetAsi
 from gpusched.session.containment.set_aside_status import (
     set_aside_gang_statuses,
     set_aside_queue_statuses,
+    set_aside_reservation_statuses,
     set_aside_topology_statuses,
     undecided_gang_statuses,
 )
@@ -32,7 +33,7 @@ from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
-from gpusched.session.status.reserved_rooms import ReservedRoom
+from gpusched.session.status.reserved.reserved_rooms import ReservedRoom
 
 DEFAULT_PLACEMENT = PlacementConfig()
 
@@ -148,6 +149,10 @@ def _with_set_aside_statuses(
             topologies=(
                 *plan.topologies,
                 *set_aside_topology_statuses(snapshot, memory.objects_set_aside),
+            ),
+            reservations=(
+                *plan.reservations,
+                *set_aside_reservation_statuses(snapshot, memory.objects_set_aside),
             ),
         )
         waiting = dict(waiting)

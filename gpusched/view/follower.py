@@ -21,9 +21,17 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import GangStatus, Plan, QueueStatus
-from gpusched.session.status.reserved_rooms import ReservedRoom
+from gpusched.session.status.reserved.reserved_rooms import ReservedRoom
 from gpusched.topology.levels import TopologyLevel
-from gpusched.view.frames import GangPut, NodePut, PartsGone, QueuePut, ViewFrame, ViewMoment
+from gpusched.view.frames import (
+    GangPut,
+    NodePut,
+    PartsGone,
+    QueuePut,
+    ReservationsPut,
+    ViewFrame,
+    ViewMoment,
+)
 from gpusched.view.gang_views import (
     NOTHING_TOLD,
     awaits_pods,
@@ -37,6 +45,8 @@ from gpusched.view.model import GangView, NodeView
 from gpusched.view.node_views import node_view
 from gpusched.view.order.order_follower import OrderFollower
 from gpusched.view.order.order_terms import name_of_gang
+from gpusched.view.over_time.future import SpanView
+from gpusched.view.over_time.reservation_spans import reservation_spans
 from gpusched.view.queue_views import queue_view
 
 
@@ -77,6 +87,7 @@ class ViewFollower:
         self._columns: NodeColumns | None = None
         self._pods: NodePods | None = None
         self._levels: Sequence[TopologyLevel] = ()
+        self._kept: tuple[SpanView, ...] = ()
         self._residents: dict[str, dict[GangKey, tuple[tuple[Gang, Placed], ...]]] = {}
         self.order = OrderFollower()
         """Of the gangs that wait."""
@@ -94,6 +105,7 @@ class ViewFollower:
         yield from self._other_changes(seen)
         yield from self._node_changes(seen, changed_nodes)
         yield from self._queue_changes(seen)
+        yield from self._reservation_changes(seen)
         yield from self.order.changes(seen.order, seen.plugins, self._gangs)
         yield ViewMoment(now=seen.snapshot.now)
 
@@ -238,6 +250,13 @@ class ViewFollower:
             del self._queues[name]
         if gone:
             yield PartsGone(queues=tuple(gone))
+
+    def _reservation_changes(self, seen: SeenSession) -> Iterator[ViewFrame]:
+        snapshot = seen.snapshot
+        kept = reservation_spans(snapshot.reservations, seen.plan.reservations, snapshot.now)
+        if kept != self._kept:
+            self._kept = kept
+            yield ReservationsPut(spans=kept)
 
 
 def _gpu_types(nodes: NodeColumns) -> Callable[[str], str]:

@@ -19,7 +19,7 @@ from gpusched.view.model import (
     QueueView,
     ViewPart,
 )
-from gpusched.view.over_time.future import RoomView
+from gpusched.view.over_time.future import RoomView, SpanView
 
 
 class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
@@ -64,6 +64,12 @@ class QueuePut(ViewPart, frozen=True, kw_only=True, tag="queue"):
     """A queue as it is now."""
 
     view: QueueView
+
+
+class ReservationsPut(ViewPart, frozen=True, kw_only=True, tag="reservations"):
+    """Windows of all Reservations as they are now."""
+
+    spans: tuple[SpanView, ...]
 
 
 class QueueTermsPut(ViewPart, frozen=True, kw_only=True, tag="queueTerms"):
@@ -135,6 +141,7 @@ ViewFrame: TypeAlias = (
     | GangPut
     | NodePut
     | QueuePut
+    | ReservationsPut
     | QueueTermsPut
     | TurnPut
     | PartsGone

@@ -18,7 +18,7 @@ from gpusched.cache.gangs.holds import HELD
 from gpusched.session.framework.reasons import pods_text
 from gpusched.session.state.plan import GangStatus
 from gpusched.session.status.gang_status import reason_by_members, with_job_news
-from gpusched.session.status.reserved_rooms import ReservedRoom
+from gpusched.session.status.reserved.reserved_rooms import ReservedRoom
 from gpusched.view.model import (
     ENDING,
     RUNNING,

@@ -21,6 +21,7 @@ from gpusched.view.frames import (
     PartsGone,
     QueuePut,
     QueueTermsPut,
+    ReservationsPut,
     TurnPut,
     ViewFrame,
     ViewHead,
@@ -37,7 +38,7 @@ from gpusched.view.model import (
     QueueView,
 )
 from gpusched.view.order.waiting_line import WaitingLine, is_freeing_room
-from gpusched.view.over_time.future import RoomView
+from gpusched.view.over_time.future import RoomView, SpanView
 
 _MOMENTS_KEPT: Final = 512
 _CHANGES_KEPT: Final = 50_000
@@ -90,6 +91,8 @@ class ViewStore:
         self.gangs: dict[str, GangView] = {}
         self.nodes: dict[str, NodeView] = {}
         self.queues: dict[str, QueueView] = {}
+        self.kept: tuple[SpanView, ...] = ()
+        """Windows of Reservations."""
         self.decisions: deque[DecisionView] = deque(maxlen=DECISIONS_KEPT)
         self.line = WaitingLine()
         """The order of gangs that wait."""
@@ -139,10 +142,8 @@ class ViewStore:
             elif isinstance(frame, QueuePut):
                 self.queues[frame.view.metadata.name] = frame.view
                 queues.add(frame.view.metadata.name)
-            elif isinstance(frame, TurnPut):
-                self.line.put(frame)
-            elif isinstance(frame, QueueTermsPut):
-                self.line.put_queue_terms(frame)
+            elif isinstance(frame, TurnPut | QueueTermsPut | ReservationsPut):
+                self._put_beside_parts(frame)
             elif isinstance(frame, PartsGone):
                 self._drop(frame, gone)
             elif isinstance(frame, DecisionMade):
@@ -165,6 +166,15 @@ class ViewStore:
             decisions=tuple(decisions),
             whole=whole,
         )
+
+    def _put_beside_parts(self, frame: TurnPut | QueueTermsPut | ReservationsPut) -> None:
+        """Take the order of gangs that wait, or the windows of Reservations: no changes are told of these."""
+        if isinstance(frame, TurnPut):
+            self.line.put(frame)
+        elif isinstance(frame, QueueTermsPut):
+            self.line.put_queue_terms(frame)
+        else:
+            self.kept = frame.spans
 
     def _put_gang(self, frame: GangPut) -> None:
         key = frame.view.key
@@ -205,6 +215,7 @@ class ViewStore:
         self.gangs.clear()
         self.nodes.clear()
         self.queues.clear()
+        self.kept = ()
         self.line = WaitingLine()
         self._members.clear()
         self._rooms.clear()

@@ -193,6 +193,7 @@ _KINDS = {
     "podgroups": "PodGroup",
     "queues": "Queue",
     "topologies": "Topology",
+    "reservations": "Reservation",
     "priorityclasses": "PriorityClass",
     "poddisruptionbudgets": "PodDisruptionBudget",
     "resourcequotas": "ResourceQuota",

@@ -1,1 +1,1 @@
-"""Which cluster-wide rules bind gangs? Namespaces, priority classes, quotas, budgets, topologies."""
+"""Which cluster-wide rules bind gangs? Namespaces, priority classes, quotas, budgets, topologies, Reservations."""

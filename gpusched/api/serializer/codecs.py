@@ -10,6 +10,7 @@ from gpusched.api.meta.codec import ObjectPage, WatchEvent
 from gpusched.api.node import decode as decode_node
 from gpusched.api.pod import decode as decode_pod
 from gpusched.api.policy import decode as decode_policy
+from gpusched.api.policy.reservation_decode import RESERVATIONS
 from gpusched.api.queue import decode as decode_queue
 from gpusched.api.volumes import decode as decode_volume
 
@@ -33,6 +34,7 @@ CODECS: Final[dict[str, ObjectCodec]] = {
     "podgroups": decode_group.POD_GROUPS,
     "queues": decode_queue.QUEUES,
     "topologies": decode_policy.TOPOLOGIES,
+    "reservations": RESERVATIONS,
     "priorityclasses": decode_policy.PRIORITY_CLASSES,
     "poddisruptionbudgets": decode_policy.DISRUPTION_BUDGETS,
     "resourcequotas": decode_policy.RESOURCE_QUOTAS,

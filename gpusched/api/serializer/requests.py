@@ -35,6 +35,7 @@ API_VERSIONS: Final = {
     "PodGroup": API_VERSION,
     "Queue": API_VERSION,
     "Topology": API_VERSION,
+    "Reservation": API_VERSION,
     "Job": "batch/v1",
     "Lease": "coordination.k8s.io/v1",
     "Deployment": "apps/v1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +35,10 @@ from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames, queue_views
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
+from gpusched.cli.inspect.reservations.reservation_story import (
+    describe_reservation,
+    render_reservation,
+)
 from gpusched.config.model import DEFAULT, Config
 from gpusched.config.yaml_tree import did_you_mean, quoted
 from gpusched.io.client.api_client import ApiClient
@@ -56,9 +60,13 @@ _KINDS: Final = {
 _CLUSTER_WIDE: Final = {
     **dict.fromkeys(("queue", "queues", "gq"), "queue"),
     **dict.fromkeys(("node", "nodes", "no"), "node"),
+    **dict.fromkeys(("reservation", "reservations", "gres"), "reservation"),
 }
 Story = dict[str, Any]
 """What is told, as JSON."""
+StoryReader = Callable[
+    [ApiClient, str, ViewSource, Config], Awaitable[tuple[Story | None, tuple[str, ...]]]
+]
 
 
 def kinds_of_word(word: str) -> Sequence[str]:
@@ -76,10 +84,10 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "explain",
         description="Say why a gang waits and what it needs, in the daemon's own sentences; what a queue "
-        "holds and is due, and who holds the GPUs of a node.",
+        "holds and is due, who holds the GPUs of a node, and what is in the way of a Reservation.",
     )
     parser.add_argument("kind", metavar="KIND",
-        help="queue, node, podgroup (gpg) of any project, compositepodgroup, job, pod, deployment, statefulset, "
+        help="queue, node, reservation, podgroup (gpg) of any project, compositepodgroup, job, pod, deployment, statefulset, "
         "replicaset, jobset, leaderworkerset (lws), raycluster, workload, a training job such as pytorchjob, "
         "or gang: whatever get jobs lists under the name",
     )  # fmt: skip
@@ -146,7 +154,7 @@ def _tell_cluster_wide(arguments: argparse.Namespace, config: Config) -> int:
         raise UsageError(f"a {kind} is in no namespace: leave out -n")
     source = ViewSource(chosen=arguments.source, election=config.leader_election)
     now = SystemClock().now()
-    read = read_queue_story if kind == "queue" else read_node_story
+    read, render = _STORIES[kind]
 
     async def read_story(api: ApiClient) -> tuple[Story | None, tuple[str, ...]]:
         return await read(api, name, source, config)
@@ -158,7 +166,7 @@ def _tell_cluster_wide(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.output == "json":
         print_json(story)
     else:
-        print(render_queue(story, now) if kind == "queue" else render_node(story, now))
+        print(render(story, now))
     return 0
 
 
@@ -197,6 +205,35 @@ async def read_node_story(
         return describe_node(name, nodes, [frame.view for frame in gang_frames(found)], item)
 
     return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+
+
+async def read_reservation_story(
+    api: ApiClient, name: str, source: ViewSource, config: Config = DEFAULT
+) -> tuple[Story | None, tuple[str, ...]]:
+    """A Reservation as ``reservation_story`` tells it, None for none of the name; and notes on where it was read."""
+    path = f"{cluster_reader.GROUP_PATH}/reservations/{name}"
+    item = await cluster_reader.get_object(api, path, what=f"reservation {name}")
+    if item is None:
+        return None, ()
+
+    async def of_daemon(client: ViewClient) -> Story | None:
+        return describe_reservation(item, await client.gangs())
+
+    async def of_api() -> Story | None:
+        found = await read_objects(
+            api, "", schedulers=config.scheduler_names, now=SystemClock().now(), needed=("pods",)
+        )
+        return describe_reservation(item, [frame.view for frame in gang_frames(found)])
+
+    return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+
+
+_STORIES: Final[dict[str, tuple[StoryReader, Callable[[Story, float], str]]]] = {
+    "queue": (read_queue_story, render_queue),
+    "node": (read_node_story, render_node),
+    "reservation": (read_reservation_story, render_reservation),
+}
+"""How what is in no namespace is read and rendered, by kind."""
 
 
 def _tell_gang(arguments: argparse.Namespace, config: Config) -> int:

@@ -1,4 +1,4 @@
-"""``gpusched get jobs|nodes|queues|priority|history|podgroups|devices``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get jobs|nodes|queues|reservations|priority|history|podgroups|devices``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ from gpusched.cli.inspect.listing.view_table import (
     sorted_jobs,
 )
 from gpusched.cli.inspect.pod_groups import API, list_groups, served_kinds
+from gpusched.cli.inspect.reservations.reservation_list import (
+    list_reservations,
+    reservation_rows,
+)
 from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.missing_rights import ONLY_ADMINISTRATORS
@@ -51,6 +55,7 @@ _KINDS: Final = {
     "jobs": "jobs", "job": "jobs", "gangs": "jobs", "gang": "jobs",
     "nodes": "nodes", "node": "nodes",
     "queues": "queues", "queue": "queues", "gq": "queues",
+    "reservations": "reservations", "reservation": "reservations", "gres": "reservations",
     "history": "history",
     "priority": "priority",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
@@ -58,7 +63,7 @@ _KINDS: Final = {
 }  # fmt: skip
 _OF_VIEW: Final = ("jobs", "nodes", "queues")
 """What is read from the view."""
-_CRDS: Final = ("queues", "podgroups")
+_CRDS: Final = ("queues", "podgroups", "reservations")
 _GROUP: Final = API_VERSION.partition("/")[0]
 _Part = TypeVar("_Part", GangView, NodeView, QueueView)
 _RESOURCES: Final = {"Pod": "pod", "Job": "job.batch"}
@@ -69,14 +74,14 @@ def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "get",
-        description="List gangs, nodes, queues, pod groups or pools of devices, as kubectl would.",
+        description="List gangs, nodes, queues, Reservations, pod groups or pools of devices, as kubectl would.",
     )
     parser.add_argument(
         "kind",
         choices=tuple(_KINDS),
         metavar="KIND",
-        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), priority "
-        "(where gangs that wait are in the order), history (what became of gangs), podgroups (gpg) or devices",
+        help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), reservations "
+        "(gres), priority (where gangs that wait are in the order), history (what became of gangs), podgroups (gpg) or devices",
     )
     parser.add_argument(
         "about",
@@ -129,7 +134,7 @@ class Question:
     """What is asked for.
 
     Attributes:
-        kind: ``jobs``, ``nodes``, ``queues``, ``priority``, ``podgroups`` or ``devices``.
+        kind: ``jobs``, ``nodes``, ``queues``, ``reservations``, ``priority``, ``podgroups`` or ``devices``.
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
         source: of what is listed: the daemon's view, or the API.
@@ -406,6 +411,23 @@ def _group_name(item: dict[str, Any]) -> str:
     return f"podgroup.{group}/{cluster_reader.value_at(item, 'metadata', 'name')}"
 
 
+async def _read_reservations(api: ApiClient, question: Question) -> Listing:
+    items = await list_reservations(api, question.selector)
+    header, *lines = reservation_rows(items, SystemClock().now(), wide=question.wide)
+    return Listing(
+        items=tuple(items),
+        names=tuple(
+            f"reservation.{_GROUP}/{cluster_reader.value_at(each, 'metadata', 'name')}"
+            for each in items
+        ),
+        header=tuple(header),
+        lines=tuple(map(tuple, lines)),
+        empty=f"There are no reservations{_selected(question)}.",
+        notes=(),
+        document={"apiVersion": "v1", "kind": "List", "items": items},
+    )
+
+
 async def _read_pools(api: ApiClient, question: Question) -> Listing:
     objects = await read_devices(api)
     if "ResourceSlice" in objects.refused:  # "none" would be a word about what was not seen
@@ -434,6 +456,7 @@ _READERS: Final[dict[str, Callable[[ApiClient, Question], Awaitable[Listing]]]] 
     "priority": _read_priority,
     "queues": _read_queues,
     "podgroups": _read_groups,
+    "reservations": _read_reservations,
     "devices": _read_pools,
 }
 
@@ -442,6 +465,8 @@ async def _collections(api: ApiClient, question: Question) -> list[str]:
     """Paths whose objects a listing is made of."""
     if question.kind == "queues":
         return [f"{GROUP_PATH}/queues", "/api/v1/pods"]
+    if question.kind == "reservations":
+        return [f"{GROUP_PATH}/reservations"]
     if question.kind == "nodes":
         return ["/api/v1/nodes", "/api/v1/pods"]
     groups = [f"{GROUP_PATH}{question.scope}/podgroups"]

@@ -71,7 +71,7 @@ def _role_of_people(verb: str, resource: str, group: str) -> str:
     if verb not in _READING:
         may = resource in _EDIT.get(group, "").split() or resource == "pods/eviction"
         return "ClusterRole edit" if may else ""
-    if group == _OURS and resource in {"queues", "topologies"}:
+    if group == _OURS and resource in {"queues", "topologies", "reservations"}:
         return _QUEUES_ROLE
     if resource in _OURS_VIEW.get(group, "").split():
         return _OURS_ROLE

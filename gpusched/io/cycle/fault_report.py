@@ -317,6 +317,8 @@ def _object(suspect: Suspect, snapshot: Snapshot) -> object:
             return snapshot.nodes.nodes[row] if row is not None else None
         case SuspectKind.TOPOLOGY:
             return next((each for each in snapshot.topologies if each.name == key.name), None)
+        case SuspectKind.RESERVATION:
+            return next((each for each in snapshot.reservations if each.name == key.name), None)
         case SuspectKind.BUDGET:
             name = (key.namespace, key.name)
             return next((b for b in snapshot.budgets if (b.namespace, b.name) == name), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.api.serializer.requests import ObjectRef
@@ -23,6 +24,16 @@ from gpusched.io.write.status_cache import StatusCache
 from gpusched.pluginhost.guard import PluginGuard, RunningCall
 
 _log = Logger(__name__)
+_WITHOUT_QUOTAS: Final = (
+    "the priority class of a PodGroup counts even where a quota would refuse its pods; apply "
+    "manifests/rbac.yaml, or set podGroupPriority: ofPods"
+)
+_WITHOUT_KIND: Final = {
+    "reservations.scheduling.gpusched.io": (
+        "no node is kept for a Reservation; kubectl apply -k manifests/ brings the kind and the right"
+    ),
+}
+"""What is then not so, and what to do, by kind."""
 
 
 class DaemonHealth:
@@ -66,7 +77,7 @@ class DaemonHealth:
         self._layouts = layouts
         self._priority_rules = priority_rules
         self._bounds = bounds
-        self._unread = ""
+        self._unread: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self.daemon_events = DaemonEvents(events, regarding)
         self._report = PluginReport(telemetry, self.daemon_events)
@@ -89,8 +100,11 @@ class DaemonHealth:
     def degraded(self) -> str:
         """Empty when all is well, else which hooks are set aside, or that the solver is."""
         solver = self._solver_report.degraded if self._solver_report is not None else ""
-        own = (*self._report.degraded, *filter(None, (solver, self._unread)))
+        own = (*self._report.degraded, *filter(None, (solver, *self._unread_texts())))
         return "; ".join((*own, *self._cycle.faults.degraded))
+
+    def _unread_texts(self) -> list[str]:
+        return [f"{kind} may not be read" for kind in sorted(self._unread)]
 
     async def run(self) -> None:
         """Watch the daemon until the task is cancelled."""
@@ -118,7 +132,9 @@ class DaemonHealth:
 
     def report_unread(self, kind: str, refused: bool) -> None:
         """A kind that decisions can do without may not be read, or (False) may be again."""
-        self._unread = f"{kind} may not be read" if refused else ""
+        self._unread.discard(kind)
+        if refused:
+            self._unread.add(kind)
         if not refused:
             self.daemon_events.recovered(
                 kind, reason="Reading", action="Reading", message=f"{kind} can be read again"
@@ -126,8 +142,7 @@ class DaemonHealth:
             return
         self.daemon_events.warn(
             kind, reason="NotAllowed", action="Reading",
-            message=f"{kind} may not be read: the priority class of a PodGroup counts even where a "
-            "quota would refuse its pods; apply manifests/rbac.yaml, or set podGroupPriority: ofPods",
+            message=f"{kind} may not be read: {_WITHOUT_KIND.get(kind, _WITHOUT_QUOTAS)}",
         )  # fmt: skip
 
     def _adopt_config(self, config: Config, loaded: LoadedPolicy) -> None:

@@ -49,7 +49,14 @@ from gpusched.session.containment.set_aside import Containment
 from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
-from gpusched.session.state.plan import GangBind, GangStatus, Plan, QueueStatus, TopologyStatus
+from gpusched.session.state.plan import (
+    GangBind,
+    GangStatus,
+    Plan,
+    QueueStatus,
+    ReservationStatus,
+    TopologyStatus,
+)
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.foreign_names import ForeignNames
@@ -70,6 +77,7 @@ class StatusSink(Protocol):
         gangs: Sequence[GangStatus],
         queues: Sequence[QueueStatus],
         topologies: Sequence[TopologyStatus] = (),
+        reservations: Sequence[ReservationStatus] = (),
     ) -> Sequence[tuple[str, Exception]]:
         """This is how things stand now; names of objects that cannot be told, and why."""
 
@@ -346,7 +354,9 @@ class SessionCycle:
                 self._binder.release_leftovers(snapshot.gangs)
             with self.faults.contain("status"):
                 told = self._with_written_statuses(told, snapshot)
-                for name, untold in self._status.submit(told.gangs, told.queues, told.topologies):
+                for name, untold in self._status.submit(
+                    told.gangs, told.queues, told.topologies, told.reservations
+                ):
                     self.faults.report_failure("status", untold, name)
         if decision.again:
             self.wake()

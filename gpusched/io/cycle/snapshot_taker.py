@@ -13,6 +13,7 @@ from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Topology
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.base.errors import Fenced
 from gpusched.cache.cache import Cache
@@ -24,7 +25,7 @@ TRIES: Final = 16
 """Objects that one snapshot may leave out."""
 _PACKED_MAX: Final = 8
 """Most values of a tuple that is read: arguments, not all objects of a kind."""
-_Object = Node | Queue | Pod | Topology | DisruptionBudget
+_Object = Node | Queue | Pod | Topology | AdvanceReservation | DisruptionBudget
 
 
 def take_snapshot(
@@ -67,7 +68,9 @@ def _leave_out(cache: Cache, item: _Object, error: Exception) -> None:
     elif isinstance(item, Queue):
         cache.put_queue(ObjectKey("", item.name), rejected)
     elif isinstance(item, Topology):
-        cache.put_topology(ObjectKey("", item.name), rejected)
+        cache.topologies.put(ObjectKey("", item.name), rejected)
+    elif isinstance(item, AdvanceReservation):
+        cache.reservations.put(ObjectKey("", item.name), rejected)
     else:
         cache.budgets.put(ObjectKey(item.namespace, item.name), rejected)
 
@@ -81,7 +84,9 @@ def _drop(cache: Cache, item: _Object) -> None:
     elif isinstance(item, Queue):
         cache.drop_queue(key)
     elif isinstance(item, Topology):
-        cache.drop_topology(key)
+        cache.topologies.drop(key)
+    elif isinstance(item, AdvanceReservation):
+        cache.reservations.drop(key)
     else:
         cache.budgets.drop(key)
 
@@ -94,7 +99,7 @@ def _in_hand(stack: TracebackType | None) -> _Object | None:
         packed = [each for each in values if isinstance(each, tuple) and len(each) <= _PACKED_MAX]
         for value in (*values, *(each for those in packed for each in those)):
             inner = value.queue if isinstance(value, QueueNode) else value
-            if isinstance(inner, Node | Queue | Pod | Topology | DisruptionBudget):
+            if isinstance(inner, _Object):
                 found = inner
                 break
         stack = stack.tb_next

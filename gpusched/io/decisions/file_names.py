@@ -76,6 +76,7 @@ from gpusched.api.pod.pod import (
     PodPhase,
 )
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
+from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.api.queue.queue import NodePool, Queue, QueueUsage
 from gpusched.api.volumes.volume import (
     PersistentVolume,
@@ -139,6 +140,8 @@ TAGS: Final[dict[type[Any], str]] = {
     NumaTopology: "numa",
     NumaNode: "cell",
     Topology: "topology",
+    AdvanceReservation: "advance-reservation",
+    ReservationWindow: "reservation-window",
     Queue: "queue",
     NodePool: "node-pool",
     QueueUsage: "usage",
@@ -301,6 +304,7 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
     PodBind: frozenset({"claims", "device_slots", "numa"}),
     GangStop: frozenset({"turn", "keeps_minimum", "count"}),
+    Plan: frozenset({"reservations"}),
     GangStatus: frozenset({"told_members", "lost_members", "eviction_warning", "key_warning"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,

@@ -321,7 +321,8 @@ def _foreign(kind: kinds.ForeignKind) -> RecordedKind:
 
 
 _FIRST: Final = (
-    "namespaces", "priorityclasses", "storageclasses", "queues", "topologies", "nodes",
+    "namespaces", "priorityclasses", "storageclasses", "queues", "topologies", "reservations",
+    "nodes",
     "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets",
 )  # fmt: skip
 """What others name."""

@@ -263,7 +263,8 @@ class ViewServer:
 
     async def _future(self, request: web.Request) -> web.StreamResponse:
         access = await self._access(request)
-        spans = future_spans(self._store.gang_page(access), self._store.room)
+        kept = self._store.kept if access.nodes else ()
+        spans = future_spans(self._store.gang_page(access), self._store.room, kept)
         return self._list("SpanList", spans)
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:

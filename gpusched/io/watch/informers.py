@@ -29,6 +29,7 @@ from gpusched.api.policy.kinds import (
     ResourceQuota,
     Topology,
 )
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -59,9 +60,10 @@ KINDS: Final = {
     "podgroups": f"/apis/{API_VERSION}/podgroups",
     "queues": f"/apis/{API_VERSION}/queues",
     "topologies": f"/apis/{API_VERSION}/topologies",
+    "reservations": f"/apis/{API_VERSION}/reservations",
 }
 """Collection paths by plural name."""
-OPTIONAL: Final = frozenset({"resourcequotas"})
+OPTIONAL: Final = frozenset({"resourcequotas", "reservations"})
 """Decisions go on without these where they may not be read, and it is told what is then not safe."""
 
 SYSTEM: Final = "kube-system"
@@ -76,6 +78,7 @@ _KINDS: Final[Mapping[type[Any], str]] = {
     PodGroup: "PodGroup",
     Queue: "Queue",
     Topology: "Topology",
+    AdvanceReservation: "Reservation",
     PriorityClass: "PriorityClass",
     DisruptionBudget: "PodDisruptionBudget",
     ResourceQuota: "ResourceQuota",
@@ -244,7 +247,7 @@ def rejected_for(item: Any, error: Exception) -> Rejected:
         why=f"{why}: {type(error).__name__}",
         generation=getattr(item, "generation", 0),
         charge=_charge(pod) if pod and pod.node else None,
-        ours=isinstance(item, PodGroup | Queue | Topology),
+        ours=isinstance(item, PodGroup | Queue | Topology | AdvanceReservation),
         scheduler=pod.scheduler if pod is not None else "",
         status=getattr(item, "status", b"{}"),
     )
@@ -313,7 +316,8 @@ def make_event_handlers(
         "jobs": (cache.jobs, cache.put_job, cache.drop_job),
         "podgroups": _layer(cache.foreign.groups.layer(OWN)),
         "queues": _layer(cache.foreign.queues.layer(OWN)),
-        "topologies": (cache.topologies, cache.put_topology, cache.drop_topology),
+        "topologies": (cache.topologies, cache.topologies.put, cache.topologies.drop),
+        "reservations": (cache.reservations, cache.reservations.put, cache.reservations.drop),
         "priorityclasses": (cache.priorities, cache.put_priority, cache.drop_priority),
         "persistentvolumeclaims": _layer(cache.storage.claims),
         "persistentvolumes": _layer(cache.storage.volumes),

@@ -260,9 +260,10 @@ class Reflector(Generic[Item]):
     async def _page_failed(self, number: int, error: errors.GpuschedError) -> _WatchEnd:
         """What broke off is not a list: the sink keeps what it has."""
         self._note_defect(error)
-        if self.kind.optional:
+        missing = self.kind.from_our_manifests and isinstance(error, errors.NotFound)
+        if self.kind.optional and not missing:
             await self._give_up(number, error)
-        elif isinstance(error, errors.NotFound) and await self._is_not_installed():
+        elif missing and await self._is_not_installed():
             return await self._go_on_without(number)
         return self._list_failed(error)
 

@@ -10,6 +10,7 @@ from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import Topology
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS
 from gpusched.io.write.bind_calls import ServedForeignKinds
@@ -43,6 +44,10 @@ class StatusCache(Protocol):
     @property
     def topologies(self) -> EntityStore[Topology]:
         """Store of all Topologies."""
+
+    @property
+    def reservations(self) -> EntityStore[AdvanceReservation]:
+        """Store of all Reservations."""
 
     @property
     def foreign(self) -> ServedForeignKinds:

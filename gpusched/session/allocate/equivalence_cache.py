@@ -6,6 +6,8 @@ that follow, as long as nothing has moved in the session since.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import Unschedulable
@@ -16,6 +18,8 @@ from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.session import Session
 
 CacheState = tuple[int, int, int, bool]
+ClassOnOpenNodes = tuple[EquivalenceClass, Hashable]
+"""Equal gangs to which Reservations close the same nodes."""
 
 
 class EquivalenceCache:
@@ -27,8 +31,8 @@ class EquivalenceCache:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[EquivalenceClass, tuple[CacheState, Unschedulable]] = {}
-        self._no_room: dict[EquivalenceClass, tuple[CacheState, Unschedulable]] = {}
+        self._known: dict[ClassOnOpenNodes, tuple[CacheState, Unschedulable]] = {}
+        self._no_room: dict[ClassOnOpenNodes, tuple[CacheState, Unschedulable]] = {}
         """By kind without regard to lengths: no place was found, whatever is reserved."""
 
     def refusal_of(self, gang: Gang) -> Unschedulable | None:
@@ -36,13 +40,13 @@ class EquivalenceCache:
         kind = equivalence_class_of(self._session, gang) if self._known else None
         if kind is None:
             return None
-        state = self._cache_state()
-        known = self._known.get(kind)
+        state, closed = self._cache_state(), self._session.windows.class_key(gang)
+        known = self._known.get((kind, closed))
         if known is None or known[0] != state:
-            known = self._no_room.get(kind.timeless)
+            known = self._no_room.get((kind.timeless, closed))
             if known is None or known[0] != state or not self._quota_allows(gang):
                 return None
-            self._known[kind] = known
+            self._known[kind, closed] = known
         return known[1]
 
     def remember_refusal(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
@@ -56,13 +60,14 @@ class EquivalenceCache:
         kind = equivalence_class_of(self._session, gang)
         if kind is None or refusal.reason in (Reason.RESERVED, Reason.BACK_OFF):
             return
-        known = self._known[kind] = (self._cache_state(), refusal)
+        closed = self._session.windows.class_key(gang)
+        known = self._known[kind, closed] = (self._cache_state(), refusal)
         # Room that is becoming free, or is made by moving others, may depend on reservations.
         moves = self._session.node_usage.now_and_later_differ or bool(self._session.placements)
         if ways > 1 or moves or refusal.reason != Reason.INSUFFICIENT_RESOURCES:
             return
         if self._quota_allows(gang):
-            self._no_room[kind.timeless] = known
+            self._no_room[kind.timeless, closed] = known
 
     def _quota_allows(self, gang: Gang) -> bool:
         return not first_refusal(self._session.hooks.quota_checks, gang).refuses

@@ -91,11 +91,18 @@ def scoped_proof(session: Session, gang: Gang, solution: Solution) -> str:
 def place_ignoring_reservations(
     session: Session, gang: Gang, statement: Statement
 ) -> Unschedulable | None:
-    """Give places to as many members as the gang must start with, or to none.
+    """Give places to as many members as the gang must start with, or to none, on nodes open to it.
 
-    Where types of GPUs make a difference for the gang, on the best of them that have room; where its
-    devices are to have something in common, with the best of what they can have in common.
+    Reservations of blocked gangs are ignored, and not those of the API. Where types of GPUs make a
+    difference for the gang, on the best of them that have room; where its devices are to have
+    something in common, with the best of what they can have in common.
     """
+    with session.on_open_nodes(gang):
+        return place_on_any_nodes(session, gang, statement)
+
+
+def place_on_any_nodes(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """As ``place_ignoring_reservations``, on nodes that Reservations close to the gang, too."""
     if matches_devices(gang):
 
         def place_held() -> Unschedulable | None:
@@ -324,6 +331,11 @@ def nomination_still_fits(session: Session, gang: Gang) -> bool:
     """
     if len(session.nominations.nominated_places(gang)) < gang.members_at_start:
         return False
+    with session.on_open_nodes(gang):
+        return _nomination_fits_open_nodes(session, gang)
+
+
+def _nomination_fits_open_nodes(session: Session, gang: Gang) -> bool:
     if not matches_devices(gang):
         return _nominated_places_fit(session, gang)
     with session.pipelining():

@@ -67,6 +67,7 @@ class StartSearch:
         profile: of all rows over time.
         length: seconds it will run; FOREVER when that is unknown.
         work: how much may still be looked at; when that is used up, nothing is found.
+        windows: of Reservations that bind the gang, in which it may not be on their nodes.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class StartSearch:
         *,
         length: int,
         work: SearchBudget,
+        windows: tuple[Reservation, ...] = (),
     ) -> None:
         self._work = work
+        self._windows = windows
         self._related: list[Release] | None = None
         """Of queues above or below which a quota of the gang lies; made when first needed."""
         self._short = 0
@@ -118,6 +121,7 @@ class StartSearch:
             reservations: of others.
             until: as for ``find_earliest_start``, which is asked next on the same profile; None for no.
         """
+        reservations = (*self._windows, *reservations)
         line = self._profile.build_timeline(reservations, until) if until is not None else None
         if line is not None and not line.has_room_now([way.parts for way in self._ways]):
             self._work.left -= 1
@@ -131,8 +135,8 @@ class StartSearch:
 
     @property
     def simple(self) -> bool:
-        """Whether all members are of one class, so that more room never hurts."""
-        return len(self._ways) == 1 and len(self._ways[0].parts) == 1
+        """Whether all members are of one class and no window binds them, so that more room never hurts."""
+        return len(self._ways) == 1 and len(self._ways[0].parts) == 1 and not self._windows
 
     def find_earliest_start(
         self,
@@ -152,6 +156,7 @@ class StartSearch:
             None when nothing that is known to end leaves enough room until then.
         """
         before = EarlierResult() if before is None else before
+        reservations = (*self._windows, *reservations)
         if before.start:
             with suppress(SweepLostError):
                 return self.find_start_behind(before, reservations, until=until)
@@ -258,6 +263,8 @@ class StartSearch:
 
     def _first_time_alone(self, times: Sequence[int]) -> int | None:
         """The first of these times at which the gang could start, were nothing reserved."""
+        if self._windows:
+            return times[0] if times else None  # room comes and goes with them: nothing to halve
         nobody = ReservationTable((), self._profile.staying.shape[1])
         if not times or self._pack_at(times[-1], (), nobody) is None:
             return None
@@ -284,6 +291,7 @@ class StartSearch:
 
     def start_at_once(self, reservations: Sequence[Reservation]) -> Reservation | None:
         """A start at once, on a profile without gangs that would be evicted."""
+        reservations = (*self._windows, *reservations)
         found = self._pack_at(
             self._profile.now, reservations, self._profile.reservation_table(reservations)
         )
@@ -425,6 +433,12 @@ def _missing_members(free: Ints, parts: Sequence[EqualMembers]) -> int:
 
 
 def _start_options(session: Session, gang: Gang) -> list[_StartOption]:
+    """Ways to start; nodes that Reservations close to the gang are closed by the time of its start."""
+    with session.class_infos.close_nodes(None):
+        return _options_on_all_nodes(session, gang)
+
+
+def _options_on_all_nodes(session: Session, gang: Gang) -> list[_StartOption]:
     ways = []
     for variant in node_pool_variants(session, gang):
         pod_sets = variant.gang.pod_sets

@@ -17,6 +17,7 @@ from gpusched.session.backfill.availability_profile import FOREVER, Availability
 from gpusched.session.backfill.waiting_devices import WaitingDevices, waiting_devices
 from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.framework.plugin import Capability
+from gpusched.session.state.nodes.windows.evictability import evictable_from
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import GangUsage
 from gpusched.session.state.statement import Assignment, EvictOperation
@@ -238,12 +239,10 @@ class PreemptibleReleases:
             not self._possible
             or gang.queue != reserved.queue
             or gang.priority >= reserved.priority
-            or not gang.terms.preemptible
             or not all(pod.may_preempt for pod_set in reserved.pod_sets for pod in pod_set.pods)
-            or self._has_disruption_budget(gang)
         ):
             return None
-        return began + -(-self._protected_ns(gang) // 10**9)
+        return evictable_from(self._session.snapshot, gang, began=began)
 
     def find_releases(
         self, reserved: Gang, known: dict[str, list[tuple[Release, Gang]]]
@@ -262,23 +261,3 @@ class PreemptibleReleases:
                     Release(ready, room.rows, room.amounts, gang.key, room.path, room.requests)
                 )
         return found
-
-    def _protected_ns(self, gang: Gang) -> int:
-        if gang.terms.min_runtime_ns:
-            return gang.terms.min_runtime_ns
-        for name in self._session.queue_path(gang):
-            node = self._session.snapshot.queues.get(name)
-            if node is not None and node.queue.min_runtime_ns:
-                return node.queue.min_runtime_ns
-        return 0
-
-    def _has_disruption_budget(self, gang: Gang) -> bool:
-        pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
-        pods += [member.pod for member in gang.placed]
-        return any(
-            budget.selector is not None
-            and budget.namespace == pod.namespace
-            and budget.selector.matches(pod.labels)
-            for budget in self._session.snapshot.budgets
-            for pod in pods
-        )

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.readiness import may_start_later
-from gpusched.session.allocate.gang_placement import place_ignoring_reservations
+from gpusched.session.allocate.gang_placement import (
+    place_ignoring_reservations,
+    place_on_any_nodes,
+)
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.backfill.reserved_gangs import ReservedGang, StrictFifoHead
 from gpusched.session.backfill.walltimes import UNKNOWN_WALLTIME
 from gpusched.session.framework.plugin import Capability
-from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
+from gpusched.session.framework.reasons import (
+    Reason,
+    node_cause_text,
+    nodes_text,
+    pods_text,
+    truncate_message,
+)
+from gpusched.session.state.nodes.windows.reserved_windows import (
+    ClosedNodes,
+    NodeWindow,
+    shortest_walltime_s,
+)
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
+_NOT_ABOUT_NODES: Final = (
+    Reason.RESERVED,
+    Reason.NOT_ENOUGH_MEMBERS,
+    Reason.INVALID_SPEC,
+    Reason.BACK_OFF,
+)
+"""Refusals for which it does not matter which nodes there are."""
+_WINDOWS_TOLD_MAX: Final = 2
 _UNTOLD: Final = "for a time that it does not tell (expectedDuration, or annotation gpusched.io/expected-duration)"
 
 
@@ -76,6 +99,16 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unsched
     Returns:
         Why there is no place; None when there is.
     """
+    refusal = _place_beside_reservations(session, gang, statement)
+    closed = session.windows.closed_to(gang)
+    if refusal is None or closed is None or refusal.reason in _NOT_ABOUT_NODES:
+        return refusal
+    return _refusal_by_windows(session, gang, statement, closed)
+
+
+def _place_beside_reservations(
+    session: Session, gang: Gang, statement: Statement
+) -> Unschedulable | None:
     before = statement.checkpoint()
     reservations = session_reservations(session)
     if reservations is None or statement.unnominated:
@@ -96,6 +129,45 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unsched
         return None
     statement.rollback(before)
     return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, reserved))
+
+
+def _refusal_by_windows(
+    session: Session, gang: Gang, statement: Statement, closed: ClosedNodes
+) -> Unschedulable:
+    """Why a gang finds no place of which Reservations of the API keep some nodes.
+
+    Args:
+        session: in which it found none.
+        gang: that waits.
+        statement: without a place for it, as it is again afterwards.
+        closed: nodes that they close to the gang.
+    """
+    before = statement.checkpoint()
+    elsewhere = place_on_any_nodes(session, gang, statement)
+    rows = {place.row for place in statement.assignments}
+    statement.rollback(before)
+    kept = [session.windows.windows[number] for number in closed.numbers]
+    if elsewhere is not None:
+        told = " and ".join(
+            node_cause_text(int(each.rows.sum()), each.words(session.snapshot.now))
+            for each in kept[:_WINDOWS_TOLD_MAX]
+        )
+        return Unschedulable(elsewhere.reason, truncate_message(f"{elsewhere.message}; {told}"))
+    mine = [each for each in kept if any(each.rows[row] for row in rows)] or kept
+    return Unschedulable(Reason.RESERVED, _closed_message(session, gang, mine))
+
+
+def _closed_message(session: Session, gang: Gang, kept: Sequence[NodeWindow]) -> str:
+    """The message for a gang that would fit, were it not for Reservations of the API."""
+    told = " and ".join(
+        node_cause_text(int(each.rows.sum()), each.words(session.snapshot.now))
+        for each in kept[:_WINDOWS_TOLD_MAX]
+    )
+    length = shortest_walltime_s(session.hooks, gang)
+    runs = f"for {format_duration(length * NANOSECONDS)}" if length else _UNTOLD
+    if all(each.window.is_active_at(session.snapshot.now) for each in kept):
+        return truncate_message(f"fits now, but of the nodes {told}")
+    return truncate_message(f"fits now and would run {runs}, but of the nodes {told}")
 
 
 def make_reservations(session: Session) -> None:

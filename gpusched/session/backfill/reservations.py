@@ -41,6 +41,7 @@ from gpusched.session.backfill.overdue import nearest_rows
 from gpusched.session.backfill.releases import PreemptibleReleases, ReleaseForecast
 from gpusched.session.backfill.reserved_gangs import ReservationPools, ReservedGang, StrictFifoHead
 from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.backfill.window_reservations import WindowReservations
 from gpusched.session.state.order.waiting_turns import WaitingTurn
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
@@ -76,6 +77,7 @@ class Reservations:
         self._held_up: set[GangKey] = set()
         self._preemptible = PreemptibleReleases(session)
         self._work = SearchBudget(RESERVATION_WORK_MAX)
+        self._windows: WindowReservations | None = None
         self._settled = False
         """Whether preemption has decided: from then on no eviction is counted on."""
         self._reset()
@@ -120,11 +122,13 @@ class Reservations:
     ) -> tuple[StartSearch, EarlierResult]:
         """A search, and what was found for equal gangs: if a start, they were blocked as this one is."""
         length = self.walltimes.seconds_of(gang)
+        if self.windows_binding(gang):
+            return self._start_search(gang, self.profile, work), EarlierResult()
         state = (self.profile.version, self.session.queue_accounts.version, id(work))
         before = self._start_cache.get_or_make(gang, length=length, state=state)
         if before.search is not None:
             return before.search.for_equal_gang(gang), before
-        search = StartSearch(self.session, gang, self.profile, length=length, work=work)
+        search = self._start_search(gang, self.profile, work)
         if not search.simple:
             return search, EarlierResult()
         before.search = search
@@ -160,6 +164,7 @@ class Reservations:
         queues = self.session.snapshot.queues.queues.values()
         return bool(
             self.profile.releases
+            or self.session.snapshot.reservations
             or self.session.hooks.overdue
             or any(node.queue.ordering == "StrictFifo" for node in queues)
         )
@@ -244,7 +249,7 @@ class Reservations:
                 self._pools.close(gang)
             return None
         overdue = any(hook(gang) for hook in self.session.hooks.overdue)
-        known = bool(self.profile.releases)
+        known = bool(self.profile.releases or self.windows_binding(gang))
         if not known and not strict and not overdue:
             return None
         search, before = self._search_and_earlier_result(gang, self._work)
@@ -298,7 +303,8 @@ class Reservations:
 
     def _find_nearest(self, gang: Gang, search: StartSearch) -> Reservation | None:
         profile = self.profile
-        free = profile.free_at(profile.now, profile.reservation_table(self.reservations))
+        kept = (*self.windows_binding(gang), *self.reservations)
+        free = profile.free_at(profile.now, profile.reservation_table(kept))
         chosen = search.first_choice(
             lambda parts, areas: nearest_rows(
                 free, free + self._forecast.amounts_held_by_gangs(), parts, areas
@@ -343,9 +349,25 @@ class Reservations:
     def _may_reserve_more(self, usable: Bools) -> bool:
         return self._work.left > 0 and self._pools.has_room_for_one(usable, self.reserved_gangs)
 
-    def _start_search(self, gang: Gang, profile: AvailabilityProfile) -> StartSearch:
+    def windows_binding(self, gang: Gang) -> tuple[Reservation, ...]:
+        """Windows of Reservations of the API in which the gang may not be on their nodes."""
+        if not self.session.snapshot.reservations:
+            return ()
+        if self._windows is None:
+            until = self.walltimes.now + self.window_s
+            self._windows = WindowReservations(self.session, self.profile.allocatable, until)
+        return self._windows.reservations_binding(gang, length=self.walltimes.seconds_of(gang))
+
+    def _start_search(
+        self, gang: Gang, profile: AvailabilityProfile, work: SearchBudget | None = None
+    ) -> StartSearch:
         return StartSearch(
-            self.session, gang, profile, length=self.walltimes.seconds_of(gang), work=self._work
+            self.session,
+            gang,
+            profile,
+            length=self.walltimes.seconds_of(gang),
+            work=self._work if work is None else work,
+            windows=self.windows_binding(gang),
         )
 
     # -- respecting reservations ----------------------------------------------------------------

@@ -31,7 +31,8 @@ def estimate_starts(reservations: Reservations, waiting: Sequence[Gang]) -> dict
     gang which is over its walltime, or on a wait without a known end: it would move with every look.
     """
     now = reservations.walltimes.now
-    if not waiting or not reservations.profile.releases:
+    windows = reservations.session.snapshot.reservations
+    if not waiting or not (reservations.profile.releases or windows):
         return {}
     reserved = {each.gang.key: each.reservation for each in reservations.reserved_gangs}
     planned = list(reserved.values())

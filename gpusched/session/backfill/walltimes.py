@@ -8,6 +8,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.base.limits import WALLTIME_OVERRUN_MAX_S, WALLTIME_OVERRUN_STEP_S
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import FOREVER
+from gpusched.session.state.nodes.windows.reserved_windows import shortest_walltime_s
 from gpusched.session.state.session import Session
 
 UNKNOWN_WALLTIME: Final = FOREVER
@@ -29,8 +30,7 @@ class Walltimes:
         key = (gang.key, self._session.view.gpu_speed(gang))
         known = self._known.get(key)
         if known is None:
-            said = (hook(gang) for hook in self._session.hooks.walltimes)
-            known = min((seconds for seconds in said if seconds > 0), default=UNKNOWN_WALLTIME)
+            known = shortest_walltime_s(self._session.hooks, gang) or UNKNOWN_WALLTIME
             self._known[key] = known
         return known
 

@@ -33,6 +33,7 @@ from gpusched.session.framework.reasons import shorten
 from gpusched.session.preempt.claims.late_claims import late_claims
 from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
 from gpusched.session.preempt.stopped_gangs import stop_gangs
+from gpusched.session.rebalance.window_clearing import clear_windows
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Action, Policy
@@ -42,7 +43,8 @@ from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.binds import build_gang_binds
 from gpusched.session.status.gang_status import count_waiting_gangs, gang_statuses
 from gpusched.session.status.queue_status import queue_statuses
-from gpusched.session.status.reserved_rooms import ReservedRoom, reserved_rooms
+from gpusched.session.status.reserved.reservation_status import reservation_statuses
+from gpusched.session.status.reserved.reserved_rooms import ReservedRoom, reserved_rooms
 from gpusched.session.status.topology_status import topology_statuses
 
 ActionTimer = Callable[[str], None]
@@ -61,6 +63,7 @@ _PLAN_PARTS: Final[tuple[tuple[str, Callable[[Session], Any]], ...]] = (
     ("gang statuses", gang_statuses),
     ("queue statuses", queue_statuses),
     ("topology statuses", topology_statuses),
+    ("reservation statuses", reservation_statuses),
 )
 _PLAN_FIELDS: Final = {
     "binds": "binds",
@@ -70,6 +73,7 @@ _PLAN_FIELDS: Final = {
     "gang statuses": "gangs",
     "queue statuses": "queues",
     "topology statuses": "topologies",
+    "reservation statuses": "reservations",
 }
 OPTIONAL_STAGES: Final = frozenset({"backfill", LATE_CLAIMS_STAGE, WAITING_STAGE, RESERVED_STAGE})
 """Stages that only improve the plan."""
@@ -194,6 +198,7 @@ def _run_session(
         stage.enter_stage(STOPS_STAGE)
         if STOPS_STAGE not in mode.skipped:
             stop_gangs(session)
+            clear_windows(session)
         failed = _run_actions(session, policy.actions, skipped, stage, setting.ended)
         if not failed:
             stage.enter_stage(LATE_CLAIMS_STAGE)

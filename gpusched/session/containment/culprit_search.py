@@ -217,7 +217,10 @@ class CulpritSearch:
         for each in alike[-1].suspects:
             if each in self._culprits or each in self._cleared:
                 continue
-            if each.what in (SuspectKind.QUEUE, SuspectKind.TOPOLOGY) and not wide:
+            if (
+                each.what in (SuspectKind.QUEUE, SuspectKind.TOPOLOGY, SuspectKind.RESERVATION)
+                and not wide
+            ):
                 continue  # many gangs have these in common
             if all(each in fault.suspects for fault in alike):
                 return each

@@ -24,6 +24,7 @@ from gpusched.session.containment.suspects import (
     SuspectKind,
     budget_suspect,
     pod_suspect,
+    reservation_suspect,
     topology_suspect,
 )
 
@@ -58,6 +59,9 @@ def reduced_snapshot(snapshot: Snapshot, aside: Collection[Suspect]) -> Snapshot
         queues=queues,
         topologies=tuple(
             each for each in snapshot.topologies if topology_suspect(each.name) not in aside
+        ),
+        reservations=tuple(
+            each for each in snapshot.reservations if reservation_suspect(each.name) not in aside
         ),
         budgets=tuple(each for each in snapshot.budgets if budget_suspect(each) not in aside),
         move_records=tuple(

@@ -17,7 +17,13 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.set_aside import Degraded, SetAside
 from gpusched.session.containment.suspects import SuspectKind
 from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
-from gpusched.session.state.plan import GangStatus, PendingReason, QueueStatus, TopologyStatus
+from gpusched.session.state.plan import (
+    GangStatus,
+    PendingReason,
+    QueueStatus,
+    ReservationStatus,
+    TopologyStatus,
+)
 
 
 def set_aside_gang_statuses(
@@ -148,6 +154,35 @@ def set_aside_topology_statuses(
         )
         for each in snapshot.topologies
         if each.name in queues
+    )
+
+
+def set_aside_reservation_statuses(
+    snapshot: Snapshot, aside: Sequence[SetAside]
+) -> tuple[ReservationStatus, ...]:
+    """The status of each Reservation that is left out: it keeps nothing."""
+    left_out = {
+        each.suspect.key.name: each
+        for each in aside
+        if each.suspect.what is SuspectKind.RESERVATION
+    }
+    return tuple(
+        ReservationStatus(
+            name=each.name,
+            uid=each.uid,
+            generation=each.generation,
+            phase="Invalid",
+            begins=0,
+            ends=0,
+            nodes=(),
+            in_the_way=0,
+            is_ready=False,
+            ready=PendingReason(
+                reason=Reason.SCHEDULER_ERROR, message=truncate_message(left_out[each.name].message)
+            ),
+        )
+        for each in snapshot.reservations
+        if each.name in left_out
     )
 
 

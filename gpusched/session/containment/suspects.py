@@ -19,6 +19,7 @@ from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Topology
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.gangs.gang_index import gang_key_of
@@ -43,6 +44,7 @@ class SuspectKind(StrEnum):
     QUEUE = "queue"
     NODE = "node"
     TOPOLOGY = "topology"
+    RESERVATION = "reservation"
     BUDGET = "disruption budget"
     POD = "pod"
     """A pod on a node that is in no gang of the snapshot."""
@@ -82,6 +84,11 @@ def node_suspect(name: str) -> Suspect:
 def topology_suspect(name: str) -> Suspect:
     """A Topology, with all its levels."""
     return Suspect(SuspectKind.TOPOLOGY, GangKey("Topology", "", name))
+
+
+def reservation_suspect(name: str) -> Suspect:
+    """A Reservation, with all its windows."""
+    return Suspect(SuspectKind.RESERVATION, GangKey("Reservation", "", name))
 
 
 def budget_suspect(budget: DisruptionBudget) -> Suspect:
@@ -174,7 +181,9 @@ class SuspectIndex:
         elif isinstance(value, MoveRecord):
             if id(value) in self._moves:
                 yield Suspect(SuspectKind.MOVE, self._moves[id(value)])
-        elif isinstance(value, QueueNode | Queue | Node | Topology | DisruptionBudget):
+        elif isinstance(
+            value, QueueNode | Queue | Node | Topology | AdvanceReservation | DisruptionBudget
+        ):
             yield _object_suspect(value)
         elif isinstance(value, Proposal):
             for gang in (value.claimant, *(chunk.victim for chunk in value.chunks)):
@@ -216,13 +225,17 @@ def pods_of_gang(gang: Gang) -> Iterator[Pod]:
         yield member.pod
 
 
-def _object_suspect(value: QueueNode | Queue | Node | Topology | DisruptionBudget) -> Suspect:
+def _object_suspect(
+    value: QueueNode | Queue | Node | Topology | AdvanceReservation | DisruptionBudget,
+) -> Suspect:
     if isinstance(value, QueueNode):
         return queue_suspect(value.queue.name)
     if isinstance(value, Queue):
         return queue_suspect(value.name)
     if isinstance(value, Node):
         return node_suspect(value.name)
+    if isinstance(value, AdvanceReservation):
+        return reservation_suspect(value.name)
     return topology_suspect(value.name) if isinstance(value, Topology) else budget_suspect(value)
 
 
@@ -233,7 +246,8 @@ _SUSPECT_RANK: Final = {
     SuspectKind.BUDGET: 3,
     SuspectKind.NODE: 4,
     SuspectKind.TOPOLOGY: 5,
-    SuspectKind.QUEUE: 6,
+    SuspectKind.RESERVATION: 6,
+    SuspectKind.QUEUE: 7,
 }
 
 

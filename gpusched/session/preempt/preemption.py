@@ -285,6 +285,12 @@ class Preemption:
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
     ) -> int | None:
         """As ``_try_preemption``, on each set of GPU types and for each value of devices with which the gang could start."""
+        with self._session.on_open_nodes(gang):
+            return self._try_for_values(gang, claimant, kind, need)
+
+    def _try_for_values(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
+    ) -> int | None:
         if not matches_devices(claimant):
             return self._try_on_gpu_types(gang, claimant, kind, need)
         most = -1

@@ -9,7 +9,7 @@ from typing import Final
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_repair import is_broken
-from gpusched.session.framework.reasons import truncate_message
+from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict
 from gpusched.session.preempt.preemption_plans import has_record_object, is_suspended_to_evict
 from gpusched.session.preempt.victims import DisruptionBudgets
@@ -30,11 +30,11 @@ def stop_gangs(session: Session) -> None:
     budgets = DisruptionBudgets(session.snapshot.budgets)
     for gang in _gangs_to_check(session):
         verdict = _stop_verdict(session, gang)
-        if verdict.refuses and _budgets_allow_leaving(gang, budgets):
-            _stop_gang(session, gang, verdict)
+        if verdict.refuses and budgets_allow_leaving(gang, budgets):
+            _stop_by_verdict(session, gang, verdict)
 
 
-def _budgets_allow_leaving(gang: Gang, budgets: DisruptionBudgets) -> bool:
+def budgets_allow_leaving(gang: Gang, budgets: DisruptionBudgets) -> bool:
     """Whether disruption budgets let a member go, or all of a Job that would be suspended.
 
     The API asks them when a pod is evicted, but not when a Job is suspended. A gang that
@@ -80,7 +80,34 @@ def _stop_verdict(session: Session, gang: Gang) -> Verdict:
     return ALLOW
 
 
-def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
+def _stop_by_verdict(session: Session, gang: Gang, verdict: Verdict) -> None:
+    turn = _turn_with_this(gang, session.snapshot.now) if verdict.ends_turn else None
+    message = verdict.message
+    if turn is not None and not has_record_object(gang):
+        # Told where the stop is: it is served by its age, and may be the next one again.
+        message = truncate_message(f"{message}; {_TURNS_NOT_COUNTED}")
+    stop_gang(session, gang, verdict.reason, message, action=STOP_ACTION, turn=turn)
+
+
+def stop_gang(
+    session: Session,
+    gang: Gang,
+    reason: str,
+    message: str,
+    *,
+    action: str,
+    turn: TurnRecord | None = None,
+) -> None:
+    """Evict all members of a gang for its own sake.
+
+    Args:
+        session: in which it is stopped.
+        gang: that runs.
+        reason: of the evictions, one of the contract's.
+        message: for its members and its status.
+        action: that decides, for metrics.
+        turn: turns that it has had, where one is over.
+    """
     statement = session.statement()
     for member in gang.placed:
         if member.node in session.snapshot.nodes.row:
@@ -88,20 +115,15 @@ def _stop_gang(session: Session, gang: Gang, verdict: Verdict) -> None:
     if not statement.evictions:
         statement.discard()
         return
-    turn = _turn_with_this(gang, session.snapshot.now) if verdict.ends_turn else None
-    message = verdict.message
-    if turn is not None and not has_record_object(gang):
-        # Told where the stop is: it is served by its age, and may be the next one again.
-        message = truncate_message(f"{message}; {_TURNS_NOT_COUNTED}")
     session.nominations.stop(
         gang,
         statement,
-        action=STOP_ACTION,
-        reason=verdict.reason,
+        action=action,
+        reason=reason,
         message=message,
         turn=turn,
     )
-    session.outcomes.refuse(gang, verdict.reason, message)
+    session.outcomes.refuse(gang, Reason(reason), message)
 
 
 def _turn_with_this(gang: Gang, now: float) -> TurnRecord:

@@ -280,7 +280,8 @@ class BatchAdmission:
         wish = gang.topology
         holds_out = self._session.snapshot.now - gang.created < wish.max_wait_ns / 1e9
         now = TopologyRequest(wish.required, wish.preferred if holds_out else "")
-        return placement_key(attrs.evolve(gang, topology=now), without=Omit.NAMESPACE)
+        key = placement_key(attrs.evolve(gang, topology=now), without=Omit.NAMESPACE)
+        return (key, self._session.windows.class_key(gang))
 
     # -- where everybody would sit ---------------------------------------------------------------
     def _solve_batch(

@@ -179,7 +179,14 @@ def _problem_level(name: str, domain: Ints, real: int) -> DomainLevel:
 
 
 def make_candidate(session: Session, gang: Gang, ground: BatchResources) -> AdmissionCandidate:
-    """All members of ``gang.pod_sets``, which all must start."""
+    """All members of ``gang.pod_sets``, which all must start, on nodes open to it."""
+    with session.on_open_nodes(gang):
+        return _candidate_on_open_nodes(session, gang, ground)
+
+
+def _candidate_on_open_nodes(
+    session: Session, gang: Gang, ground: BatchResources
+) -> AdmissionCandidate:
     names = [part.name for part in gang.sub_groups]
     spare = session.cluster_map.spared_rows(gang)
     usable = np.ones(len(session.node_usage.nodes), dtype=np.bool_) if spare is None else ~spare

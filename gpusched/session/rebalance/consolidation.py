@@ -113,7 +113,8 @@ class Consolidation:
         """Choose, prove, and carry out what costs least."""
         cost_max = self._cost_max(gang)
         movables = list(self._movable_gangs(gang, cost_max))
-        chosen = self._find_cheapest(gang, movables, cost_max) if movables else None
+        with self._session.on_open_nodes(gang):
+            chosen = self._find_cheapest(gang, movables, cost_max) if movables else None
         if chosen is None:
             return
         statement, places = self._place_all(gang, chosen)

@@ -263,7 +263,10 @@ class _Rearrangement:
         reservations = session.reservations
         statement = session.statement()
         with (
-            nullcontext() if reservations is None else reservations.exclude_reserved_room(self.gang)
+            session.on_open_nodes(self.gang),
+            nullcontext()
+            if reservations is None
+            else reservations.exclude_reserved_room(self.gang),
         ):
             found = self._find_places(statement)
         if every and len(statement.assignments) < extras.gang.pending:

@@ -121,7 +121,12 @@ def _grow_by(
     """Place so many more members, all of them for None; whether no more follow, and the refusal."""
     reservations = session.reservations
     room = nullcontext() if reservations is None else reservations.exclude_reserved_room(gang)
-    with room, on_types_of_members(session, gang), held_as_members(session, gang):
+    with (
+        session.on_open_nodes(gang),
+        room,
+        on_types_of_members(session, gang),
+        held_as_members(session, gang),
+    ):
         while count is None or count > 0:
             try:
                 next(steps)

@@ -47,7 +47,7 @@ def _assign_nominated(
     """Assign members where they are nominated; those for which there is no room or no quota."""
     left = list(places)
     found = True
-    with held_as_members(session, gang):
+    with session.on_open_nodes(gang), held_as_members(session, gang):
         while left and found:  # members may wait for each other: whoever can go first does
             rest = [place for place in left if not _assign_one(session, gang, statement, place)]
             found, left = len(rest) < len(left), rest

@@ -379,6 +379,29 @@ class TopologyStatus:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class ReservationStatus:
+    """Where a Reservation stands.
+
+    Attributes:
+        phase: Announced, Active or Ended.
+        begins, ends: of its current or next window, seconds since the epoch; 0 when it has none.
+        nodes: that it keeps then, sorted.
+        in_the_way: gangs on these nodes that may not use them.
+    """
+
+    name: str
+    uid: UID
+    generation: int
+    phase: str
+    begins: int
+    ends: int
+    nodes: tuple[str, ...]
+    in_the_way: int
+    is_ready: bool
+    ready: PendingReason
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class Plan:
     """All that a session wants done. Empty parts cost nothing."""
 
@@ -393,6 +416,7 @@ class Plan:
     gangs: tuple[GangStatus, ...] = ()
     queues: tuple[QueueStatus, ...] = ()
     topologies: tuple[TopologyStatus, ...] = ()
+    reservations: tuple[ReservationStatus, ...] = ()
 
     @property
     def plan_id(self) -> str:

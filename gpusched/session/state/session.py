@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gpusched.api.devices.gpu_types import FULL_SPEED
@@ -50,6 +50,10 @@ from gpusched.session.state.nodes.gpu_types import (
     NodeGpuTypes,
     slowest_speed,
     with_unknown_types_told,
+)
+from gpusched.session.state.nodes.windows.reserved_windows import (
+    ReservedWindows,
+    shortest_walltime_s,
 )
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.work_budget import GangSelection, WorkBudget, tenant_of_gang
@@ -302,6 +306,20 @@ class Session:
             ConfinedTypes(types, ~self.gpu_types.rows_of_types(types))
         ):
             yield
+
+    @cached_property
+    def windows(self) -> ReservedWindows:
+        """Windows of Reservations, and which nodes they close to a gang."""
+        return ReservedWindows(
+            self.snapshot, partial(shortest_walltime_s, self.hooks), self.queue_path
+        )
+
+    def on_open_nodes(self, gang: Gang) -> AbstractContextManager[None]:
+        """Inside, pods fit only nodes that Reservations leave open to the gang; see ``windows``."""
+        if not self.snapshot.reservations:
+            return nullcontext()
+        closed = self.windows.closed_to(gang, speed=self._gpu_speed(gang))
+        return self.class_infos.close_nodes(closed)
 
     # -- searching ---------------------------------------------------------------------------
     def record_search(self, record: SearchRecord) -> None:

@@ -6,10 +6,10 @@ from gpusched.cache.snapshot import Snapshot
 
 
 def next_wakeup(snapshot: Snapshot) -> float | None:
-    """When the next gang that waits stops holding out for a level it prefers.
+    """When a gang that waits stops holding out for a level it prefers, or a window of a Reservation changes.
 
     Returns:
-        Seconds since the epoch, later than the snapshot's ``now``; None when no gang holds out.
+        Seconds since the epoch, later than the snapshot's ``now``; None when neither is known.
     """
     ends = [
         gang.created + request.max_wait_ns / 1e9
@@ -18,4 +18,8 @@ def next_wakeup(snapshot: Snapshot) -> float | None:
         for request in gang.topology_requests
         if request.preferred and request.max_wait_ns
     ]
+    for reservation in snapshot.reservations:
+        window = reservation.current_window(snapshot.now)
+        if window is not None:
+            ends += [window.begins - reservation.move_before_s, window.begins, window.ends]
     return min((end for end in ends if end > snapshot.now), default=None)

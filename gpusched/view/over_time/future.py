@@ -1,4 +1,4 @@
-"""What is known of the time to come: ends of gangs that run, starts of gangs that wait."""
+"""What is known of the time to come: ends of gangs that run, starts of gangs that wait, Reservations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RoomView(ViewPart, frozen=True, kw_only=True, rename={"begins": "from", "e
 
 
 class SpanView(ViewPart, frozen=True, kw_only=True, rename={"begins": "from", "ends": "to"}):
-    """A gang on the axis of time.
+    """A gang, or a window of a Reservation, on the axis of time.
 
     Attributes:
         nodes: on which it runs, or on which room is reserved for it.
@@ -34,7 +34,8 @@ class SpanView(ViewPart, frozen=True, kw_only=True, rename={"begins": "from", "e
         ends: empty where that is not known.
         what: ``running``: it runs, and ends then if it keeps to what its author says;
             ``reserved``: it waits, and room on these nodes is kept for it from then on;
-            ``expected``: it waits, and is estimated to start then.
+            ``expected``: it waits, and is estimated to start then;
+            ``kept``: no gang but a Reservation, which keeps these nodes then.
     """
 
     namespace: str
@@ -49,15 +50,18 @@ class SpanView(ViewPart, frozen=True, kw_only=True, rename={"begins": "from", "e
 
 
 def future_spans(
-    gangs: Iterable[GangView], room_of: Callable[[str], RoomView | None]
+    gangs: Iterable[GangView],
+    room_of: Callable[[str], RoomView | None],
+    kept: Iterable[SpanView] = (),
 ) -> list[SpanView]:
     """Spans of gangs that run, and of those that wait with room or an estimate, by their beginning.
 
     Args:
         gangs: to be told.
         room_of: what is kept for a gang, by its key.
+        kept: windows of Reservations.
     """
-    found = []
+    found = list(kept)
     for gang in gangs:
         if gang.state == RUNNING:
             span = _span(gang, ENDS, gang.since, gang.expected_end_time, gang.nodes)

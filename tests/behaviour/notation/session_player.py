@@ -150,7 +150,8 @@ class _SessionPlayer:
             puts = {
                 "queues": cache.put_queue,
                 "podgroups": cache.put_group,
-                "topologies": cache.put_topology,
+                "topologies": cache.topologies.put,
+                "reservations": cache.reservations.put,
                 "priorityclasses": cache.put_priority,
                 "poddisruptionbudgets": cache.budgets.put,
             }

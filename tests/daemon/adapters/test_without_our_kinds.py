@@ -12,7 +12,7 @@ from gpusched.devcluster.registry.gangs.features import all_gates
 from tests.daemon.adapters.native_gang_player import Player
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
-KINDS = ("podgroups", "queues", "topologies")
+KINDS = ("podgroups", "queues", "topologies", "reservations")
 
 
 @pytest.fixture

@@ -382,6 +382,36 @@ async def a_deployment_has_more_replicas_than_room(w):
     return "deployment", "serve"
 
 
+def reserve(w, name, **spec):
+    """A Reservation."""
+    head = {"apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Reservation"}
+    body = {**head, "metadata": {"name": name}, "spec": spec}
+    w.client.create("reservations.scheduling.gpusched.io", body)
+
+
+async def maintenance_begins_before_it_ends(w):
+    reserve(
+        w, "firmware", purpose="Maintenance", duration="1h", nodeSelector={"gpusched.io/rack": "r0"},
+        **{"from": "2026-01-01T02:00:00Z"},
+    )  # fmt: skip
+    w.group("train", minMember=1, preemptible=False)
+    w.job("train", 1, group="train")
+    return "podgroup", "train"
+
+
+async def a_node_is_kept_for_others_and_none_has_room(w):
+    queue(w, "course")
+    for number in range(2):
+        await runs(w, f"busy-{number}", annotations={"gpusched.io/preemptible": "false"})
+    reserve(
+        w, "course", queues=["course"], nodeNames=["node-0"], to="2026-01-01T02:00:00Z",
+        **{"from": "2026-01-01T00:00:00Z"},
+    )  # fmt: skip
+    w.group("train", minMember=1)
+    w.job("train", 1, group="train")
+    return "podgroup", "train"
+
+
 KINDS = (
     room_is_taken, the_cluster_is_too_small, no_node_is_large_enough, no_node_has_the_resource,
     nodes_lack_several_things, no_gpu_has_room_for_a_share, members_do_not_fit_together,
@@ -397,5 +427,6 @@ KINDS = (
     only_what_is_preemptible_may_borrow, somebody_is_before_it,
     an_annotation_cannot_be_read, a_key_is_misspelt, the_scheduler_is_misspelt,
     a_suspended_job_names_no_queue, a_suspended_job_has_no_room,
+    maintenance_begins_before_it_ends, a_node_is_kept_for_others_and_none_has_room,
 )  # fmt: skip
 """In the order of the rows; one more row is about a policy that raises, see ``test_policies_told``."""

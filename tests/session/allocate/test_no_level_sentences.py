@@ -97,7 +97,7 @@ def test_the_topology_named_default_counts(given: Given, names: tuple[str, str])
             name=name, uid=UID(f"t{at}"), resource_version=ResourceVersion(f"{at}"),
             levels=((level, label),),
         )  # fmt: skip
-        c.cache.put_topology(ObjectKey("", name), made)
+        c.cache.topologies.put(ObjectKey("", name), made)
     c.gang("g", pods=2, gpus=8, topology=RACK)
     c.when.bound()
     assert len(c.then.nodes()) == 2

@@ -348,7 +348,7 @@ def test_a_level_without_any_node(given):
     """A Topology names a label that no node has."""
     c = given.nodes(1, gpus=8)
     levels = (("row", "example.com/row"), ("host", "kubernetes.io/hostname"))
-    c.cache.put_topology(
+    c.cache.topologies.put(
         ObjectKey("", "t"),
         Topology(name="t", uid=uid("Topology", "t"), resource_version="1", levels=levels),
     )

@@ -126,7 +126,7 @@ def test_a_level_of_the_configuration_may_be_an_attribute(given, devices):
         )
     levels = (("plane", "gpu.example.com/plane"), ("host", "kubernetes.io/hostname"))
     made = Topology(name="t", uid="t", resource_version="1", levels=levels)
-    given.cache.put_topology(ObjectKey("", "t"), made)
+    given.cache.topologies.put(ObjectKey("", "t"), made)
     devices.template("one", exactly("g", "gpu"))
     for name in "wxyz":
         gang(given, devices, name, 2, TopologyRequest(required="plane"))

@@ -13,7 +13,12 @@ from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
 
 CASES = yaml.safe_load(Path(__file__).with_name("crd_cases.yaml").read_text())
-KINDS = {"queues": "Queue", "podgroups": "PodGroup", "topologies": "Topology"}
+KINDS = {
+    "queues": "Queue",
+    "podgroups": "PodGroup",
+    "topologies": "Topology",
+    "reservations": "Reservation",
+}
 GROUP = "scheduling.gpusched.io"
 ALL = [
     pytest.param(plural, case, id=f"{plural}: {case['about']}")

@@ -111,6 +111,28 @@ TOPOLOGY = {
     "spec.levels[].name": ("string", None, None),
     "spec.levels[].nodeLabel": ("string", None, None),
 }
+RESERVATION = {
+    "spec.purpose": ("string", "Reserved", ["Reserved", "Maintenance"]),
+    "spec.from": ("string", None, None),
+    "spec.to": ("string", None, None),
+    "spec.duration": (DURATION, None, None),
+    "spec.recurring.every": (DURATION, None, None),
+    "spec.recurring.until": ("string", None, None),
+    "spec.queues[]": ("string", None, None),
+    "spec.namespaces[]": ("string", None, None),
+    "spec.nodeNames[]": ("string", None, None),
+    "spec.nodeSelector.*": ("string", None, None),
+    "spec.nodes": ("integer", None, None),
+    "spec.resources": (QUANTITIES, None, None),
+    "spec.atStart": ("string", "Evict", ["Evict", "Leave"]),
+    "spec.moveBefore": (DURATION, None, None),
+    "status.phase": ("string", None, ["Announced", "Active", "Ended", "Invalid"]),
+    "status.from": ("string", None, None),
+    "status.to": ("string", None, None),
+    "status.nodes[]": ("string", None, None),
+    "status.nodeCount": ("integer", None, None),
+    "status.gangsInTheWay": ("integer", None, None),
+}
 CONDITIONS = {
     "status.conditions[].type": ("string", None, None),
     "status.conditions[].status": ("string", None, ["True", "False", "Unknown"]),
@@ -123,11 +145,13 @@ FIELDS = {
     "queues": QUEUE | CONDITIONS,
     "podgroups": PODGROUP | CONDITIONS,
     "topologies": TOPOLOGY | CONDITIONS,
+    "reservations": RESERVATION | CONDITIONS,
 }
 NAMES = {
     "queues": ("Queue", "queue", "gq", "Cluster", True),
     "podgroups": ("PodGroup", "podgroup", "gpg", "Namespaced", True),
     "topologies": ("Topology", "topology", "gtopo", "Cluster", True),
+    "reservations": ("Reservation", "reservation", "gres", "Cluster", True),
 }
 PLURALS = pytest.mark.parametrize("plural", sorted(FIELDS))
 

@@ -16,15 +16,16 @@ RESOURCES = {
     "Queue": "queues.scheduling.gpusched.io",
     "PodGroup": "podgroups.scheduling.gpusched.io",
     "Topology": "topologies.scheduling.gpusched.io",
+    "Reservation": "reservations.scheduling.gpusched.io",
     "PriorityClass": "priorityclasses.scheduling.k8s.io",
     "Job": "jobs.batch",
 }
 GPU = "nvidia.com/gpu"
 
 
-def nodes(world: ClusterRun, count: int) -> None:
-    """Fake nodes of eight GPUs, four in a rack."""
-    for number in range(count):
+def nodes(world: ClusterRun, count: int, *, first: int = 0) -> None:
+    """Fake nodes of eight GPUs, four in a rack; those from the first number on."""
+    for number in range(first, count):
         room = {"cpu": "96", "memory": "1Ti", "pods": "110", GPU: "8"}
         name = f"n{number}"
         labels = {
@@ -168,6 +169,38 @@ def test_backfill():
         await world.until(lambda: done(world, "batch-4-late"), within_s=900)
 
     played(story)
+
+
+def test_reservation():
+    """The short Job starts before the windows; the patient one waits for nodes without any."""
+
+    async def story(world: ClusterRun) -> None:
+        nodes(world, 4)
+        apply(world, "reservation.yaml")
+        await world.until(lambda: running(world, "reservation-1-short") == 1, within_s=30)
+        await world.until(lambda: bool(scheduled(world, "patient")), within_s=30)
+        told = scheduled(world, "patient")
+        assert told["reason"] == "Reserved"
+        assert "4 are kept by Reservation firmware for maintenance from" in told["message"]
+        assert running(world, "reservation-2-patient") == 0
+        (course,) = [
+            each
+            for each in world.client.list(RESOURCES["Reservation"])
+            if each["metadata"]["name"] == "course"
+        ]
+        assert course["status"]["phase"] == "Announced"
+        assert course["status"]["nodeCount"] == 1
+        nodes(world, 5, first=4)
+        await world.until(lambda: running(world, "reservation-2-patient") == 1, within_s=30)
+
+    played(story)
+
+
+def scheduled(world: ClusterRun, name: str) -> Obj:
+    """The condition Scheduled of a PodGroup; empty while nobody wrote it."""
+    group: Obj = world.client.get(RESOURCES["PodGroup"], "default", name) or {}
+    conditions = group.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == "Scheduled"), {})
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLES.glob("*.yaml")))

@@ -71,7 +71,7 @@ def test_kustomize_renders_everything_in_an_order_that_applies():
     docs = list(yaml.safe_load_all(done.stdout))
     kinds = [doc["kind"] for doc in docs]
     assert kinds[0] == "Namespace"
-    assert kinds.count("CustomResourceDefinition") == 3
+    assert kinds.count("CustomResourceDefinition") == 4
     assert "Queue" not in kinds
     (config,) = [doc for doc in docs if doc["kind"] == "ConfigMap"]
     assert config["metadata"]["name"] == "gpusched"
@@ -113,9 +113,11 @@ DAEMON_RIGHTS = {
     ("scheduling.gpusched.io", "podgroups"): {"get", "list", "watch"},
     ("scheduling.gpusched.io", "queues"): {"list", "watch"},
     ("scheduling.gpusched.io", "topologies"): {"list", "watch"},
+    ("scheduling.gpusched.io", "reservations"): {"list", "watch"},
     ("scheduling.gpusched.io", "podgroups/status"): {"patch"},
     ("scheduling.gpusched.io", "queues/status"): {"patch"},
     ("scheduling.gpusched.io", "topologies/status"): {"patch"},
+    ("scheduling.gpusched.io", "reservations/status"): {"patch"},
     ("events.k8s.io", "events"): {"create", "patch"},
 }
 
@@ -200,7 +202,9 @@ def test_users_roles_join_the_built_in_ones():
             if aggregate + "view" in joins:
                 assert not writes
             if joins:
-                assert not (writes and {"queues", "topologies"} & set(rule["resources"]))
+                assert not (
+                    writes and {"queues", "topologies", "reservations"} & set(rule["resources"])
+                )
 
 
 def test_the_pod_is_locked_down():

@@ -38,6 +38,7 @@ WRITTEN = {
     ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/write/status/object_writes.py",
     ("scheduling.gpusched.io", "queues/status", "patch"): "io/write/status/object_writes.py",
     ("scheduling.gpusched.io", "topologies/status", "patch"): "io/write/status/object_writes.py",
+    ("scheduling.gpusched.io", "reservations/status", "patch"): "io/write/status/object_writes.py",
     ("events.k8s.io", "events", "create"): "io/write/events/event_recorder.py",
     ("events.k8s.io", "events", "patch"): "io/write/events/event_recorder.py",
     ("coordination.k8s.io", "leases", "get"): "io/leader/elector.py",

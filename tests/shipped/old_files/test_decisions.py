@@ -140,6 +140,8 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "turn",
         "eviction-warning",
         "native-terms",
+        "advance-reservation",
+        "reservation-window",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {

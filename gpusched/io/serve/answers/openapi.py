@@ -40,7 +40,7 @@ _LISTS: Final = {
         PriorityView,
         "Gangs that wait, in the order of their turns, then those without one.",
     ),
-    "future": (SpanView, "Known ends, reserved room and estimated starts, by time."),
+    "future": (SpanView, "Known ends, reserved room, estimated starts and Reservations, by time."),
     "decisions": (DecisionView, "The last decisions, oldest first."),
 }
 _PARAMETERS: Final = {

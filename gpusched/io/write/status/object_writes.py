@@ -1,4 +1,4 @@
-"""The status of PodGroups, Queues and Topologies, and of gangs and queues of other projects."""
+"""The status of PodGroups, Queues, Topologies and Reservations, and of gangs and queues of other projects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from gpusched.io.write.status.status_request import (
 )
 from gpusched.io.write.status_cache import StatusCache, find_group
 from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import GangStatus, PoolStatus, QueueStatus, TopologyStatus
+from gpusched.session.state.plan import (
+    GangStatus,
+    PoolStatus,
+    QueueStatus,
+    ReservationStatus,
+    TopologyStatus,
+)
 
 MEMBERS_LACK: Final = frozenset({Reason.NOT_ENOUGH_MEMBERS, Reason.GATED})
 """Reasons for which nothing was tried: pods are still to come."""
@@ -140,7 +146,7 @@ class GroupWrite:
 class _ClusterWideWrite:
     """The status of an object that is in no namespace."""
 
-    status: QueueStatus | TopologyStatus
+    status: QueueStatus | TopologyStatus | ReservationStatus
 
     @property
     def gang(self) -> UID:
@@ -224,6 +230,43 @@ class TopologyWrite(_ClusterWideWrite):
         )
         path = f"/apis/{API_VERSION}/topologies/{quote(status.name)}/status"
         return merge_request(path, body, version=version, seen=topology.resource_version)
+
+
+@attrs.frozen(slots=True)
+class ReservationWrite(_ClusterWideWrite):
+    """The status of a Reservation."""
+
+    status: ReservationStatus
+
+    def request(
+        self, cache: StatusCache, written: WrittenStatus | None, now: float
+    ) -> StatusRequest | None:
+        """The patch of the Reservation's status; None when nothing changes."""
+        status = self.status
+        reservation = cache.reservations.items.get(ObjectKey("", status.name))
+        if reservation is None or reservation.uid != status.uid:
+            return None
+        shown, version = last_status(written, reservation.resource_version, reservation.status)
+        body = requests.status_patch(
+            status.uid,
+            shown,
+            {
+                "phase": status.phase,
+                "from": format_time(status.begins) if status.begins else None,
+                "to": format_time(status.ends) if status.ends else None,
+                "nodes": list(status.nodes),
+                "nodeCount": len(status.nodes),
+                "gangsInTheWay": status.in_the_way,
+            },
+            says=(
+                condition_update(
+                    "Ready", status.ready, holds=status.is_ready, generation=status.generation
+                ),
+            ),
+            now=now,
+        )
+        path = f"/apis/{API_VERSION}/reservations/{quote(status.name)}/status"
+        return merge_request(path, body, version=version, seen=reservation.resource_version)
 
 
 def _gang_conditions(status: GangStatus) -> tuple[ConditionUpdate, ...]:

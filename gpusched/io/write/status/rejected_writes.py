@@ -34,8 +34,17 @@ _WRITTEN_GROUPS: Final = {
     each.group: each.source for each in (*POD_GROUPS.values(), *COMPOSITES.values()) if each.writes
 }
 """Projects to whose groups we write, by the API group of their kind."""
-_PLURALS: Final = {"PodGroup": "podgroups", "Queue": "queues", "Topology": "topologies"}
+_PLURALS: Final = {
+    "PodGroup": "podgroups",
+    "Queue": "queues",
+    "Topology": "topologies",
+    "Reservation": "reservations",
+}
 """Kinds of ours that have conditions."""
+_INVALID_RESERVATION: Final[dict[str, object]] = {
+    "phase": "Invalid", "from": None, "to": None, "nodes": [], "nodeCount": 0, "gangsInTheWay": 0,
+}  # fmt: skip
+"""What its status says beside the condition: it keeps nothing."""
 
 
 @attrs.frozen(slots=True)
@@ -87,7 +96,8 @@ class RejectedWrite:
             condition_update(kind, ask, holds=False, generation=rejected.generation)
             for kind in kinds
         ]
-        return requests.status_patch(rejected.uid, shown, {}, says=says, now=now)
+        fields = _INVALID_RESERVATION if rejected.kind == "Reservation" else {}
+        return requests.status_patch(rejected.uid, shown, fields, says=says, now=now)
 
     def _path(self, cache: StatusCache) -> str:
         """Of the object's status; empty where its kind is not served any more."""

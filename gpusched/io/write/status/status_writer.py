@@ -41,7 +41,12 @@ from gpusched.io.write.events.gang_events import (
     pod_event,
     without_numbers,
 )
-from gpusched.io.write.status.object_writes import GroupWrite, QueueWrite, TopologyWrite
+from gpusched.io.write.status.object_writes import (
+    GroupWrite,
+    QueueWrite,
+    ReservationWrite,
+    TopologyWrite,
+)
 from gpusched.io.write.status.pod_writes import MemberWrite, PodWrite
 from gpusched.io.write.status.rejected_writes import RejectedPodWrite, RejectedWrite, has_conditions
 from gpusched.io.write.status.status_queue import StatusQueue
@@ -53,9 +58,11 @@ from gpusched.session.state.plan import (
     GangStatus,
     PendingReason,
     QueueStatus,
+    ReservationStatus,
     TopologyStatus,
 )
 
+Status = GangStatus | QueueStatus | TopologyStatus | ReservationStatus
 _NOT_STARTED: Final = frozenset({"Pending", "Inqueue"})
 _log = Logger(__name__)
 
@@ -99,7 +106,7 @@ class StatusWriter:
             on_fault=on_fault, on_contained=on_contained, limits_in_force=limits_in_force,
         )  # fmt: skip
         self.stops = EvictionEvents(self.events, cache)
-        self._said: OrderedDict[UID, GangStatus | QueueStatus | TopologyStatus] = OrderedDict()
+        self._said: OrderedDict[UID, Status] = OrderedDict()
         self._bound: OrderedDict[UID, None] = OrderedDict()
         self._rejected: OrderedDict[UID, tuple[int, str]] = OrderedDict()
         self._mended: set[UID] = set()
@@ -134,6 +141,7 @@ class StatusWriter:
         gangs: Sequence[GangStatus],
         queues: Sequence[QueueStatus],
         topologies: Sequence[TopologyStatus] = (),
+        reservations: Sequence[ReservationStatus] = (),
     ) -> list[tuple[str, Exception]]:
         """This is how things stand now; returns at once.
 
@@ -141,8 +149,7 @@ class StatusWriter:
             Names of objects that cannot be told, and why not: these do not stop the others.
         """
         failed: list[tuple[str, Exception]] = []
-        those: list[GangStatus | QueueStatus | TopologyStatus]
-        those = [*gangs, *queues, *topologies]
+        those: list[Status] = [*gangs, *queues, *topologies, *reservations]
         for each in those:
             try:
                 self._say_gang_status(each)
@@ -151,13 +158,15 @@ class StatusWriter:
                 failed.append((str(name), error))
         return failed
 
-    def _say_gang_status(self, status: GangStatus | QueueStatus | TopologyStatus) -> None:
+    def _say_gang_status(self, status: Status) -> None:
         if isinstance(status, GangStatus):
             self._say_gang(status)
         elif isinstance(status, QueueStatus):
             self._say_queue(status)
-        else:
+        elif isinstance(status, TopologyStatus):
             self._say_topology(status)
+        else:
+            self._say_reservation(status)
 
     def _say_gang(self, gang: GangStatus) -> None:
         if not gang.uid:  # Its PodGroup is missing; others that miss theirs are not the same.
@@ -182,6 +191,26 @@ class StatusWriter:
         if self._said.get(topology.uid) != topology:
             _remember_latest(self._said, topology.uid, topology)
             self._submit_topology(topology)
+
+    def _say_reservation(self, reservation: ReservationStatus) -> None:
+        before = self._said.get(reservation.uid)
+        if before == reservation:
+            return
+        _remember_latest(self._said, reservation.uid, reservation)
+        self._queue.submit(reservation.uid, ReservationWrite(reservation))
+        if (
+            isinstance(before, ReservationStatus)
+            and before.ready.reason == reservation.ready.reason
+        ):
+            return
+        note = EventNote(
+            regarding=ObjectRef("Reservation", ObjectKey("", reservation.name), reservation.uid),
+            type="Normal" if reservation.is_ready else "Warning",
+            reason=reservation.ready.reason,
+            action="Scheduling",
+            note=reservation.ready.message,
+        )
+        self.events.record(note, topic=f"{reservation.ready.reason}/{reservation.begins}")
 
     def note_bound(self, gang: GangBind) -> None:
         """This process has brought a gang to its nodes: worth an event, once it is scheduled.

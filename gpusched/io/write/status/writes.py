@@ -7,7 +7,12 @@ from typing import Final
 import msgspec
 
 from gpusched.io.observe.logs import Logger
-from gpusched.io.write.status.object_writes import GroupWrite, QueueWrite, TopologyWrite
+from gpusched.io.write.status.object_writes import (
+    GroupWrite,
+    QueueWrite,
+    ReservationWrite,
+    TopologyWrite,
+)
 from gpusched.io.write.status.pod_writes import MemberWrite, PodWrite
 from gpusched.io.write.status.rejected_writes import RejectedPodWrite, RejectedWrite
 from gpusched.io.write.status.status_request import StatusRequest, WrittenStatus
@@ -19,6 +24,7 @@ Write = (
     GroupWrite
     | QueueWrite
     | TopologyWrite
+    | ReservationWrite
     | PodWrite
     | MemberWrite
     | RejectedWrite

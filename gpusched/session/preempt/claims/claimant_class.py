@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 
 import attrs
 
@@ -21,7 +22,10 @@ def claimant_class(session: Session, claimant: Gang) -> ClaimantClass:
     Members of several classes are counted, as other counts may start. Rules between pods read
     labels and volumes: pods of one class for which they say the same share one pod info.
     """
-    key = placement_key(claimant, without=sizes_compared(claimant) | Omit.LENGTH)
+    key: Hashable = placement_key(claimant, without=sizes_compared(claimant) | Omit.LENGTH)
+    closed = session.windows.class_key(claimant)
+    if closed:
+        key = (key, closed)
     if not has_inter_pod_rules(
         session, [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
     ):

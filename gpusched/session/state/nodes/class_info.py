@@ -33,6 +33,7 @@ from gpusched.session.framework.view import NodeRows
 from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import make_numa_limit
+from gpusched.session.state.nodes.windows.reserved_windows import ClosedNodes
 from gpusched.session.state.session_cache import SessionCache
 
 _FILTER_FAILED: Final = "are not accepted as a filter failed"
@@ -48,6 +49,7 @@ class PodClassInfo:
         refused: rows that each filter refuses, in the order of filters.
         class_fit: how many fit each node, and which node is best.
         gate: rules between pods that concern them, None for none.
+        confining: filters behind those of policies in ``refused``: types of GPUs, Reservations.
     """
 
     digest: str
@@ -55,6 +57,7 @@ class PodClassInfo:
     refused: list[Bools]
     class_fit: ClassFit
     gate: InterPodGate | None = None
+    confining: tuple[Filter, ...] = ()
 
 
 @attrs.frozen(slots=True)
@@ -103,6 +106,7 @@ class PodClassInfos:
         self._hooks = hooks
         self._session_cache = session_cache
         self._gpu_types: ConfinedTypes | None = None
+        self._closed: ClosedNodes | None = None
         self._plain: dict[tuple[str, Hashable], PodClassInfo] = {}
         self._concerned: dict[str, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
@@ -124,13 +128,24 @@ class PodClassInfos:
         """Types that pods with GPUs are confined to now; None for all."""
         return self._gpu_types
 
+    @contextmanager
+    def close_nodes(self, closed: ClosedNodes | None) -> Iterator[None]:
+        """Inside, pods fit no node that Reservations close to their gang, and all others."""
+        before, self._closed = self._closed, closed
+        try:
+            yield
+        finally:
+            self._closed = before
+
     def _types_of(self, pod_class: PodClass) -> ConfinedTypes | None:
         return self._gpu_types if pod_class.gpu or pod_class.share is not None else None
 
     def _confinement_key(self, pod_class: PodClass) -> Hashable:
-        """What pods of a class are confined to now: types of GPUs, values of devices."""
-        types = self._types_of(pod_class)
-        return (types, self._devices().claims.hold) if pod_class.claims else types
+        """What pods of a class are confined to now: types of GPUs, open nodes, values of devices."""
+        types, closed = self._types_of(pod_class), self._closed
+        if pod_class.claims:
+            return (types, closed, self._devices().claims.hold)
+        return types if closed is None else (types, closed)
 
     @property
     def nodes(self) -> NodeColumns:
@@ -180,8 +195,7 @@ class PodClassInfos:
             for failed in (unanswered.get((info.digest, number), ""),)
         ]
         refused = list(info.refused)
-        if len(refused) > len(filters):
-            filters.append(_OTHER_GPU_TYPE)
+        filters += info.confining
         if info.gate is not None:
             for words, mask, failed in info.gate.refused_rows():
                 reason = _FILTER_FAILED if failed else words
@@ -238,9 +252,8 @@ class PodClassInfos:
         nodes = self.nodes
         request = pod_class_vector(pod_class, nodes.columns)
         refused = self._refused_rows(pod_class)
-        confined = self._types_of(pod_class)
-        if confined is not None:
-            refused = [*refused, confined.others]
+        confining, masks = self._confining_filters(pod_class)
+        refused = [*refused, *masks]
         allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
         scores = self._hooks.scores
         node_usage = self._node_usage
@@ -262,7 +275,20 @@ class PodClassInfos:
         class_fit = ClassFit(
             node_usage, request, allowed=allowed, score=score, gate=gate, caps=caps
         )
-        return PodClassInfo(pod_class.digest, request, refused, class_fit, gate)
+        return PodClassInfo(pod_class.digest, request, refused, class_fit, gate, confining)
+
+    def _confining_filters(self, pod_class: PodClass) -> tuple[tuple[Filter, ...], list[Bools]]:
+        """What stands behind the filters of policies now, and the rows that it refuses."""
+        filters: list[Filter] = []
+        masks: list[Bools] = []
+        types = self._types_of(pod_class)
+        if types is not None:
+            filters.append(_OTHER_GPU_TYPE)
+            masks.append(types.others)
+        for words, rows in self._closed.masks if self._closed is not None else ():
+            filters.append(Filter("", words, _refuse_nothing))
+            masks.append(rows)
+        return tuple(filters), masks
 
 
 def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes: int) -> Bools:

@@ -1,4 +1,4 @@
-/** The future: known ends of gangs that run, reserved room and estimated starts of those that wait, on one axis of time. */
+/** The future: known ends of gangs that run, reserved room and estimated starts of those that wait, and Reservations, on one axis of time. */
 
 import { ask } from "../data/api.js";
 import { clock, duration, many, moment, shown } from "../data/text.js";
@@ -16,7 +16,7 @@ const TAIL = 12;
 const MOST = 0.9;
 const STEPS = [60e3, 300e3, 600e3, HOUR / 4, HOUR / 2, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 72 * HOUR, 168 * HOUR];
 const TICKS = 6;
-const KINDS = { running: "runs until its known end", reserved: "room is reserved", expected: "estimated start" };
+const KINDS = { running: "runs until its known end", reserved: "room is reserved", expected: "estimated start", kept: "kept by a Reservation" };
 
 const known = { items: [], asked: "", at: 0, missing: "", busy: false };
 
@@ -42,7 +42,7 @@ function read(page) {
 
 /** Those that start first, then those that end first, then those that do not say when. */
 const bySpan = (a, b) => {
-  const rank = (each) => (each.what === "running" ? (each.to ? 1 : 2) : 0);
+  const rank = (each) => (each.what === "kept" ? -1 : each.what === "running" ? (each.to ? 1 : 2) : 0);
   const time = (each) => moment(each.what === "running" ? each.to || each.from : each.from) || 0;
   return rank(a) - rank(b) || time(a) - time(b) || (a.name < b.name ? -1 : 1);
 };
@@ -63,7 +63,7 @@ export function showFuture(page) {
   page.axis.marks = marksOf(page.axis);
   const told = (what, words) => `${many(rows.filter((each) => each.what === what).length, "gang")} ${words}`;
   return html`<h1 tabindex="-1">Future</h1>
-    <p class="lead">${told("running", "running")}, ${told("reserved", "with reserved room")}, ${told("expected", "with an estimated start")}.</p>
+    <p class="lead">${told("running", "running")}, ${told("reserved", "with reserved room")}, ${told("expected", "with an estimated start")}, ${many(rows.filter((each) => each.what === "kept").length, "window")} of Reservations.</p>
     ${known.missing ? html`<p class="notice">${known.missing}</p>` : nothing}
     <div class="filters">
       ${chooser("Queue", query.queue ?? "", [...new Set(known.items.map((each) => each.queue))].filter(Boolean).toSorted(), (queue) => page.ask({ queue }))}
@@ -94,7 +94,7 @@ export function fillFuture(page) {
     grid: "minmax(9rem,1fr) minmax(6rem,.6fr) 4rem minmax(14rem,4fr)",
     empty: page.store.complete ? "Nothing runs, and nothing that waits has an estimated start." : "It is being read.",
     columns: [
-      { title: "Gang", cell: (each) => gangOf(each.namespace, each.kind, each.name) },
+      { title: "Gang", cell: (each) => (each.what === "kept" ? html`Reservation ${each.name}` : gangOf(each.namespace, each.kind, each.name)) },
       { title: "Queue", cell: (each) => queueMark(each.queue, page.colours) },
       { title: "GPUs", kind: "n", cell: (each) => shown(each.gpus) },
       { title: "Time", kind: "time", head: ticks(axis), cell: (each) => bar(each, axis, page) },
@@ -127,6 +127,7 @@ export function spanWords(each, now) {
   const to = moment(each.to);
   const end = Number.isFinite(to) ? (to > now ? `ends in ${duration(to - now)}` : `should have ended ${duration(now - to)} ago`) : "end not known";
   if (each.what === "running") return `runs since ${clock(from, now, false)}, ${end}`;
+  if (each.what === "kept") return `${many(each.nodes.length, "node")} kept ${from > now ? `from ${clock(from, now, false)} until ${clock(to, now, false)}` : `until ${clock(to, now, false)}`}`;
   const start = from > now ? `in ${duration(from - now)}` : "now";
   if (each.what === "expected") return `expected to start ${start}`;
   const until = Number.isFinite(to) && to > now ? `, to end in ${duration(to - now)}` : "";

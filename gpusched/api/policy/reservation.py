@@ -1,0 +1,97 @@
+"""Reservations ahead: nodes that are kept in windows of time for some, or for nobody while they are maintained.
+
+Times are whole seconds since the epoch. A window includes its beginning and not its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import attrs
+
+from gpusched.api.meta.identity import UID, ResourceVersion
+from gpusched.api.meta.resources import NOTHING, Resources
+
+MAINTENANCE: Final = "Maintenance"
+RESERVED_PURPOSE: Final = "Reserved"
+
+
+@attrs.frozen(slots=True)
+class ReservationWindow:
+    """One window of a reservation, from its beginning until its end."""
+
+    begins: int
+    ends: int
+
+    def is_active_at(self, time: float) -> bool:
+        """Whether the window has begun and has not ended at that moment."""
+        return self.begins <= time < self.ends
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class AdvanceReservation:
+    """A Reservation of the API: which nodes are kept, when, and who may use them then.
+
+    Attributes:
+        purpose: ``Reserved`` for those it names, ``Maintenance`` for nobody.
+        queues: whose gangs may use the nodes; those of queues below them may, too. Sorted.
+        namespaces: whose gangs may use the nodes, sorted.
+        node_names: of the nodes, sorted; empty where labels or an amount choose them.
+        node_selector: labels that its nodes have, pairs sorted by label.
+        node_count: so many of the nodes with these labels; 0 for all of them.
+        resources: as many of these nodes as offer so much together; nothing for all of them.
+        first: the first window.
+        every_s: seconds from the beginning of one window to that of the next; 0 for one window.
+        until: no window begins later than this; 0 for no last one.
+        evicts: whether gangs that may not use the nodes are evicted when a window begins.
+        move_before_s: seconds before a window in which gangs are moved to other nodes.
+        chosen: nodes that were chosen before, as its status says, sorted.
+    """
+
+    name: str
+    uid: UID
+    resource_version: ResourceVersion
+    generation: int = 0
+    purpose: Literal["Reserved", "Maintenance"] = "Reserved"
+    queues: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    node_names: tuple[str, ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_count: int = 0
+    resources: Resources = NOTHING
+    first: ReservationWindow
+    every_s: int = 0
+    until: int = 0
+    evicts: bool = True
+    move_before_s: int = 0
+    chosen: tuple[str, ...] = ()
+    status: bytes = b"{}"
+
+    def current_window(self, now: float) -> ReservationWindow | None:
+        """The window that is active, or else the next one; None when the last has ended."""
+        return next(self.windows_from(now), None)
+
+    @property
+    def last_end(self) -> int:
+        """When its last window ends; of one that recurs for ever, when its first does."""
+        if not self.until or not self.every_s:
+            return self.first.ends
+        return self.first.ends + (self.until - self.first.begins) // self.every_s * self.every_s
+
+    def windows_from(self, now: float) -> Iterator[ReservationWindow]:
+        """Windows that end after a moment, in their order; without end where they recur for ever."""
+        number = 0
+        if now >= self.first.ends:
+            if not self.every_s:
+                return
+            number = int(now - self.first.ends) // self.every_s + 1
+        while True:
+            shift = number * self.every_s
+            window = ReservationWindow(self.first.begins + shift, self.first.ends + shift)
+            if self.until and window.begins > self.until:
+                return
+            yield window
+            if not self.every_s:
+                return
+            number += 1

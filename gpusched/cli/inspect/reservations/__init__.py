@@ -1,0 +1,1 @@
+"""Which Reservations are there, and what is in the way of one?"""
