@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.eviction_record import PastEviction
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import Rejected, format_time
 from gpusched.api.meta.quantity import format_quantity
@@ -27,6 +28,7 @@ from gpusched.view.model import (
     GangView,
     MemberView,
     OwnerView,
+    PastEvictionView,
     ViewName,
 )
 from gpusched.view.over_time.future import RoomView
@@ -101,6 +103,17 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
         message=message,
         warning=gang.warning,
         nodes=nodes,
+        evictions=tuple(_eviction_view(each) for each in gang.evictions.past),
+    )
+
+
+def _eviction_view(past: PastEviction) -> PastEvictionView:
+    return PastEvictionView(
+        time=time_text(past.at),
+        action=past.action,
+        reason=past.reason,
+        claimant=past.claimant_name,
+        gpu_seconds=past.gpu_seconds,
     )
 
 

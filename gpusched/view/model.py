@@ -30,6 +30,23 @@ class OwnerView(ViewPart, frozen=True, kw_only=True):
     name: str
 
 
+class PastEvictionView(ViewPart, frozen=True, kw_only=True):
+    """One time that a gang was left without its minimum.
+
+    Attributes:
+        action: that decided: ``preempt``, ``reclaim``, ``consolidate`` or ``stop``.
+        claimant: kind, namespace and name of the gang for which it left; empty where it was stopped
+            for its own sake.
+        gpu_seconds: work that was lost.
+    """
+
+    time: str
+    action: str
+    reason: str
+    claimant: str = msgspec.field(default="", name="for")
+    gpu_seconds: int = 0
+
+
 WAITING: Final = "Waiting"
 STARTING: Final = "Starting"
 RUNNING: Final = "Running"
@@ -53,6 +70,7 @@ class GangView(ViewPart, frozen=True, kw_only=True):
         reason, message: why it waits.
         warning: to its author, which stops nothing; empty for none.
         nodes: of its members, sorted.
+        evictions: the last of it, oldest first; see docs/thrash.md.
     """
 
     metadata: ViewName
@@ -76,6 +94,7 @@ class GangView(ViewPart, frozen=True, kw_only=True):
     message: str = ""
     warning: str = ""
     nodes: tuple[str, ...] = ()
+    evictions: tuple[PastEvictionView, ...] = ()
 
     @property
     def gang_key(self) -> tuple[str, str, str]:
@@ -306,6 +325,7 @@ class AboutView(ViewPart, frozen=True, kw_only=True):
         namespaces: whose gangs are shown: ``all``, or their names.
         nodes, queues: whether these are shown.
         gpu_totals: counted every ten seconds; None where they are not known or nodes are not shown.
+        gangs_evicted_again: of those that are shown, gangs that were evicted more than once within the hour before ``now``.
     """
 
     version: str
@@ -321,3 +341,4 @@ class AboutView(ViewPart, frozen=True, kw_only=True):
     nodes: bool = False
     queues: bool = False
     gpu_totals: GpuTotalsView | None = None
+    gangs_evicted_again: int = 0

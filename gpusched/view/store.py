@@ -263,6 +263,14 @@ class ViewStore:
             ):
                 yield gang
 
+    def count_evicted_again(self, access: ViewAccess, *, since: str) -> int:
+        """Gangs that a user may see and that were evicted more than once since a time of the API."""
+        return sum(
+            sum(each.time >= since for each in gang.evictions) > 1 and access.sees_gang(gang)
+            for gang in self.gangs.values()
+            if gang.evictions
+        )
+
     def waiting_gangs(
         self, access: ViewAccess, *, namespace: str = "", queue: str = ""
     ) -> list[GangView]:

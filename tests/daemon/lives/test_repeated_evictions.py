@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+
+from gpusched.cli.inspect.explaining.explanation import GangObjects, explain_gang
+from gpusched.cli.inspect.explaining.explanation_text import render_explanation
+from gpusched.view.gang_views import NOTHING_TOLD, gang_view
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 QUEUES = "queues.scheduling.gpusched.io"
@@ -59,6 +64,26 @@ def recorded(w, kind, name):
     return json.loads(notes.get("gpusched.io/evictions", "{}")).get("evictions") or []
 
 
+def shown(daemon, name):
+    """The gang as the view has it."""
+    snapshot = daemon.app.cache.take_snapshot(0.0)
+    known = {each.key: each for each in (*snapshot.gangs, *snapshot.placed_gangs.values())}
+    (gang,) = (each for key, each in known.items() if key.name == name)
+    return gang_view(gang, NOTHING_TOLD, gpu_type_of_node=lambda _: "")
+
+
+def explained(w, kind, name):
+    """What ``gpusched explain`` prints of a gang."""
+    plural = GROUPS if kind == "PodGroup" else "jobs.batch"
+    owner = w.client.get(plural, "default", name)
+    pods = [each for each in w.pods() if each["metadata"]["name"].startswith(f"{name}-")]
+    evidence = GangObjects(
+        kind=kind, namespace="default", name=name, owner=owner, pods=tuple(pods), events=(),
+        now=w.clock.now(),
+    )  # fmt: skip
+    return render_explanation(explain_gang(evidence))
+
+
 def work(w, kind, name, pods):
     """A gang of no priority that runs for hours, as a PodGroup or as a Job that waits in a queue."""
     if kind == "PodGroup":
@@ -106,6 +131,12 @@ def test_a_gang_that_is_evicted_again_is_counted_told_and_recorded_over_a_restar
             'gpusched_repeated_evictions_total{action="preempt",queue="default"} 1.0'
         ]
         assert metric(daemon, "gpusched_eviction_chains_total") == []
+        assert [each.claimant for each in shown(daemon, "train").evictions] == [
+            each["for"] for each in past
+        ]
+        text = explained(w, kind, "train")
+        assert re.search(r"evicted +2 times since 2026-\S+, at the cost of [0-9,]+ GPU-sec", text)
+        assert re.search(r"ago by preempt for PodGroup default/first", text)
         await daemon.stop()
 
     play(scenario, limit_s=4000)

@@ -8,6 +8,7 @@ import json
 import aiohttp
 import pytest
 
+from gpusched.api.meta.identity import format_time
 from gpusched.io.serve.child import ViewListener
 from gpusched.io.serve.forwarding import ViewForwarder
 from gpusched.io.serve.reviews import AccessRefused
@@ -35,6 +36,7 @@ from gpusched.view.model import (
     MemberView,
     NodeView,
     OrderTermView,
+    PastEvictionView,
     QueueGpus,
     QueueView,
     SlotView,
@@ -47,10 +49,11 @@ NOBODY = ViewAccess(namespaces=frozenset(), nodes=False, queues=False)
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
 
 
-def gang(name, *, namespace="team-a", state="Waiting", message=""):
+def gang(name, *, namespace="team-a", state="Waiting", message="", evictions=()):
     view = GangView(
         metadata=ViewName(namespace=namespace, name=name), gang_kind="Job", queue="q", priority=0,
         state=state, placed=0, waiting=1, min_member=1, gpus="8", message=message,
+        evictions=evictions,
     )  # fmt: skip
     return GangPut(view=view, members=(MemberView(name=f"{name}-0", phase="Waiting"),))
 
@@ -174,6 +177,27 @@ def test_gangs_are_chosen(query, names):
         return [each["metadata"]["name"] for each in page["items"]]
 
     assert served(when, *frames) == names
+
+
+def test_about_counts_gangs_that_were_evicted_again_for_who_sees_them():
+    """Given two evictions within the hour, two of which one is older, and another namespace: each user's own."""
+
+    def evicted(name, *ages, namespace="team-a"):
+        past = tuple(
+            PastEvictionView(time=format_time(1e9 - age), action="preempt", reason="Preempted")
+            for age in ages
+        )
+        return gang(name, namespace=namespace, evictions=past)
+
+    async def when(it):
+        return (await it.get("/v1"))[1]["gangsEvictedAgain"]
+
+    frames = [
+        evicted("a", 3000, 10), evicted("b", 9000, 10), evicted("c", 10),
+        evicted("d", 20, 10, namespace="team-b"),
+    ]  # fmt: skip
+    assert served(when, *frames) == 2
+    assert served(when, *frames, access=TEAM_A) == 1
 
 
 @pytest.mark.parametrize(

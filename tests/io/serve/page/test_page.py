@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from gpusched.api.meta.identity import format_time
 from gpusched.view.frames import PartsGone, QueueTermsPut, TurnPut
-from gpusched.view.model import HolderView, OrderTermView
+from gpusched.view.model import HolderView, OrderTermView, PastEvictionView
 from gpusched.view.over_time.future import RoomView
 
 from .served_page import (
@@ -222,6 +222,31 @@ def test_a_gang_says_where_its_place_in_the_order_comes_from(page):
             "priority",
         ]
         expect(card.locator(".decided")).to_contain_text("class batch counts 0")
+        assert Axe().run(page).response["violations"] == []
+
+
+def test_gangs_that_are_evicted_again_are_told(page):
+    """Given a gang that was evicted twice of late and one long ago: the figures count one, and it tells for whom."""
+    now = time.time()
+    late, long_ago = (
+        tuple(
+            PastEvictionView(
+                time=format_time(now - since - each), action="reclaim", reason="Reclaimed",
+                claimant=f"Job team-b/{name}", gpu_seconds=600,
+            )
+            for each, name in ((60, "one"), (0, HOSTILE))
+        )
+        for since in (100, 8000)
+    )  # fmt: skip
+    gangs = (gang_put("thrown", evictions=late), gang_put("before", evictions=long_ago))
+    with page_server(*small_cluster(), *gangs) as server:
+        open_view(page, server)
+        expect(page.locator(".figures")).to_contain_text("1gang was evicted more than once")
+        open_view(page, server, "#/gang/team-a/Job/thrown")
+        card = page.get_by_role("region", name="Evicted 2 times")
+        expect(card).to_contain_text("1,200 GPU-seconds of work were lost")
+        expect(card.locator("li").first).to_contain_text(SHOWN)
+        expect(card.locator("li").last).to_contain_text("for Job team-b/one")
         assert Axe().run(page).response["violations"] == []
 
 

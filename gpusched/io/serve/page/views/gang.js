@@ -81,6 +81,7 @@ function details(page, told) {
     <div class="side">
       ${told.state === "Waiting" ? adviceCard(page, keyOf(told)) : nothing}
       ${told.order?.terms?.length || told.order?.message ? orderCard(told.order) : nothing}
+      ${told.evictions?.length ? evictionsCard(told.evictions, store.now()) : nothing}
       <section class="card" aria-labelledby="story-title"><h2 id="story-title">Its story</h2>
         ${story.length ? nothing : html`<p class="soft">Nothing was decided about it since the daemon started.</p>`}
         <ol class="story">${story.map(
@@ -102,6 +103,16 @@ function orderCard(order) {
     <ol class="terms">${(order.terms ?? []).map(
       (each) => html`<li class=${own(each)}><b>${shown(each.policy)}</b><span class="n">${shown(each.value)}</span>
         <p>${shown(each.message)}</p></li>`,
+    )}</ol></section>`;
+}
+
+/** The last times that it was evicted below its minimum, the newest first, and what that cost. */
+function evictionsCard(evictions, now) {
+  const lost = evictions.reduce((sum, each) => sum + (each.gpuSeconds ?? 0), 0);
+  return html`<section class="card" aria-labelledby="evicted-title"><h2 id="evicted-title">Evicted ${evictions.length === 1 ? "once" : `${count(evictions.length)} times`}</h2>
+    <p>${count(lost)} GPU-seconds of work were lost.</p>
+    <ol class="story">${evictions.toReversed().map(
+      (each) => html`<li data-event="loses"><time datetime=${each.time}>${clock(moment(each.time), now)}</time><b>${shown(each.action)}</b><p>${each.for ? html`for <bdi>${shown(each.for)}</bdi>` : shown(each.reason)}</p></li>`,
     )}</ol></section>`;
 }
 
