@@ -26,7 +26,9 @@ from gpusched.api.meta.resources import NOTHING, PODS, Resources
 from gpusched.api.meta.units import DEVICE, unit_of
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.api.queue.budget import format_gpu_hours
 from gpusched.api.queue.queue import Queue, QueueUsage
+from gpusched.api.queue.user_limits import UserLimit, account_of
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, VolumeCatalog
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.queues.tree import QueueNode
@@ -54,7 +56,7 @@ from gpusched.session.framework.proposal import (
     Proposal,
     Stable,
 )
-from gpusched.session.framework.queue_accounts import less
+from gpusched.session.framework.queue_accounts import BudgetUse, less
 from gpusched.session.framework.reasons import (
     Reason,
     nodes_text,
@@ -97,6 +99,7 @@ __all__ = [
     "RECLAIM",
     "Action",
     "ActionNeeds",
+    "BudgetUse",
     "Capability",
     "Chunk",
     "Consolidation",
@@ -144,12 +147,14 @@ __all__ = [
     "Statement",
     "Taint",
     "Toleration",
+    "UserLimit",
     "Verdict",
     "VictimRules",
     "Victims",
     "View",
     "VolumeCatalog",
     "accelerator",
+    "account_of",
     "admission_age_verdict",
     "broken_since",
     "deny",
@@ -158,6 +163,7 @@ __all__ = [
     "extras_of_native_groups",
     "extras_rules",
     "first_refusal",
+    "format_gpu_hours",
     "format_quantity",
     "format_time",
     "gang_text",

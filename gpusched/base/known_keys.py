@@ -14,7 +14,7 @@ KNOWN_KEYS: Final = frozenset(
         "pod-group", "queue", "role", "sub-group", "min-member", "min-task-member", "min-resources",
         "min-sub-groups", "sub-groups", "rank", "preemptible", "min-runtime", "expected-duration",
         "schedule-timeout", "checkpoint-interval", "hold", "topology-required", "topology-preferred",
-        "topology-max-wait", "gpu-fraction", "gpu-memory", "gpu-types", "devices",
+        "topology-max-wait", "gpu-fraction", "gpu-memory", "gpu-types", "devices", "user", "groups",
         # what gpusched writes
         "plan", "slots", "fence", "seal", "proof", "turn", "evictions", "parallelism", "moved", "numa", "admitted",
         "settled", "reason", "class", "stop-after", "start-after",

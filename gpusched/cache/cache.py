@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
-from typing import Final
 
 import attrs
 
@@ -50,8 +49,6 @@ from gpusched.cache.queues.tree import build_tree
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore, ObservedStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
-
-_BY_KEY: Final = attrgetter("key")
 
 
 class Cache:
@@ -107,14 +104,14 @@ class Cache:
             queues=(self.put_queue, self.drop_queue),
             changed=self._changed,
         )
+        self.families.held_times.find_node = self.rows.get
         self.overlay = AssumedChanges()
         self.charges = PodCharges(self._is_ours, self.groups.items, self.devices.claims.items)
         self.rows.devices_only = self.charges.served.on_node
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
-        self._revision = 0
-        self._capacity = CapacitySum()
+        self._revision, self._capacity = 0, CapacitySum()
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
         self.on_pod_gone: list[Callable[[UID], None]] = []
@@ -450,14 +447,12 @@ class Cache:
         echo = same_spec(known, item)
         self.queues.put(key, item)
         if not echo:
-            self.families.request_idle_gangs()
             self.families.mark_queue_changed(key.name)
         self._changed(echo=echo)
 
     def drop_queue(self, key: ObjectKey) -> None:
         """A queue is gone."""
         self.queues.drop(key)
-        self.families.request_idle_gangs()
         self.families.mark_queue_changed(key.name)
         self._changed()
 
@@ -490,7 +485,8 @@ class Cache:
         self._changed()
 
     def use_priority_rules(self, config: Config) -> None:
-        """``podGroupPriority`` and ``nonPreemptibleFromPriority`` of the configuration, from now on."""
+        """``users``, ``podGroupPriority`` and ``nonPreemptibleFromPriority`` of the configuration, from now on."""
+        self.families.use_users(config.users)
         rule, border = config.pod_group_priority, config.non_preemptible_from_priority
         if (rule, border) != (self.quotas.rule, self.priorities.non_preemptible_from):
             self.quotas.use_rule(rule)
@@ -560,7 +556,7 @@ class Cache:
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
         nodes = self.rows.rows_at(now).build_columns(self.ledger)
         moves = self.moves.recent_moves(now, self.limits.move_pause_s)
-        gangs = tuple(sorted(self.families.gangs_to_show([key for key, _ in moves]), key=_BY_KEY))
+        gangs = tuple(sorted(self.families.gangs_to_show(now, moves), key=attrgetter("key")))
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
@@ -587,6 +583,7 @@ class Cache:
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),
             tenant_rounds=self.rounds,
+            gpu_holds=self.families.held_times.all_holds(),
             gpu_resources=gpu_resources(),
             reservations=tuple(item for _, item in sorted(self.reservations.items.items())),
             limits=self.limits,

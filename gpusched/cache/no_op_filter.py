@@ -8,7 +8,7 @@ from msgspec import structs
 from gpusched.api.gang.eviction_record import NO_EVICTIONS
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
-from gpusched.api.meta.identity import Rejected, ResourceVersion
+from gpusched.api.meta.identity import NO_CREATOR, Creator, Rejected, ResourceVersion
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import Topology
 from gpusched.api.policy.reservation import AdvanceReservation
@@ -37,9 +37,11 @@ def _without_status(group: PodGroup) -> PodGroup:
     )  # fmt: skip
 
 
-def _counted_annotations(item: Own) -> tuple[bool, str]:
+def _counted_annotations(item: Own) -> tuple[bool, str, Creator]:
     """What counts of its metadata, which has no generation."""
-    return (item.deleting, item.hold) if isinstance(item, PodGroup) else (False, "")
+    if not isinstance(item, PodGroup):
+        return False, "", NO_CREATOR
+    return item.deleting, item.hold, item.creator
 
 
 def same_job(known: Job | None, item: Job | Rejected) -> bool:

@@ -15,6 +15,7 @@ from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.policy.reservation import AdvanceReservation
+from gpusched.api.queue.budget import GpuHold
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
@@ -73,6 +74,7 @@ class Snapshot:
         tenant_rounds: of tenants whose gangs the last session could not all look at, sorted.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
         reservations: Reservations, sorted by name.
+        gpu_holds: what gangs hold of GPUs and held of late, while some queue has a budget; in any order.
         limits: bounds of the configuration that was in force.
     """
 
@@ -99,6 +101,7 @@ class Snapshot:
     devices: DeviceCatalog = NO_DEVICES
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
+    gpu_holds: tuple[GpuHold, ...] = ()
 
     def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:
         """What devices of some nodes count as in queues.

@@ -96,8 +96,10 @@ def _rows(config: Config) -> list[tuple[str, str]]:
         ("namesOfOtherNamespaces", config.names_of_other_namespaces),
         ("podGroupPriority", config.pod_group_priority),
         *_priority_border(config),
+        ("users", _users_text(config)),
         ("gpuResources", ", ".join(each.name for each in config.gpu_resources.listed)),
         *_type_weights(config),
+        *_prices(config),
         ("deviceQuota", _device_quota_text(config)),
         ("actions", ", ".join(config.actions)),
         *(
@@ -146,6 +148,19 @@ def _type_weights(config: Config) -> list[tuple[str, str]]:
     return [("gpuTypeWeights", told)] if weights else []
 
 
+def _prices(config: Config) -> list[tuple[str, str]]:
+    resources = config.gpu_resources
+    named = [*resources.prices, ("other", resources.other_price)]
+    told = ", ".join(f"{name} {price / 1000:g}" for name, price in named)
+    return [("prices", told)] if (resources.prices, resources.other_price) != ((), 1_000) else []
+
+
+def _users_text(config: Config) -> str:
+    if config.users == "ignored":
+        return "ignored: limits by user are of all users together"
+    return "annotated: not safe without the policy gpusched-users, as anybody may write any name"
+
+
 def _device_quota_text(config: Config) -> str:
     with gpu_resources_in_force(config.gpu_resources):
         rows = [
@@ -182,6 +197,11 @@ def _json(config: Config) -> dict[str, Any]:
         "gpuTypeWeights": {
             name: weight / 1000 for name, weight in config.gpu_resources.type_weights
         },
+        "prices": {
+            **{name: price / 1000 for name, price in config.gpu_resources.prices},
+            "other": config.gpu_resources.other_price / 1000,
+        },
+        "users": config.users,
         "deviceQuota": [
             _device_row(each, config.gpu_resources) for each in config.gpu_resources.device_quota
         ],

@@ -26,6 +26,8 @@ GroupPriority: TypeAlias = Literal["trusted", "ofPods"]
 GROUP_PRIORITIES: Final[tuple[GroupPriority, ...]] = ("trusted", "ofPods")
 ForeignNamesShown: TypeAlias = Literal["hidden", "shown"]
 FOREIGN_NAMES_SHOWN: Final[tuple[ForeignNamesShown, ...]] = ("hidden", "shown")
+UsersBelieved: TypeAlias = Literal["annotated", "ignored"]
+USERS_BELIEVED: Final[tuple[UsersBelieved, ...]] = ("annotated", "ignored")
 SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy", "heuristic")
 
 
@@ -195,6 +197,7 @@ class Config:
             with.
         non_preemptible_from_priority: gangs of priority classes of this value and above are not
             preemptible, where neither they nor the class say so; None for no such border.
+        users: whether annotations that name who made an object count, or all are of one user without a name.
         gpu_resources: extended resources that are GPUs, the one that shares are of first.
         actions: run in this order in each session.
         tiers: policies, the most important first.
@@ -209,6 +212,7 @@ class Config:
     names_of_other_namespaces: ForeignNamesShown = "shown"
     pod_group_priority: GroupPriority = "trusted"
     non_preemptible_from_priority: int | None = None
+    users: UsersBelieved = "annotated"
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     actions: tuple[str, ...] = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
     tiers: tuple[PluginTier, ...] = (

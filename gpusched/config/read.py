@@ -16,6 +16,7 @@ from gpusched.config.model import (
     FOREIGN_NAMES_SHOWN,
     GROUP_PRIORITIES,
     SOLVERS,
+    USERS_BELIEVED,
     Config,
     CycleConfig,
     ForeignNamesShown,
@@ -25,10 +26,12 @@ from gpusched.config.model import (
     PluginChoice,
     PluginTier,
     Solver,
+    UsersBelieved,
 )
 from gpusched.config.read_gpu_resources import (
     read_device_quota,
     read_gpu_resources,
+    read_prices,
     read_type_weights,
 )
 from gpusched.config.read_limits import read_client_connection, read_history, read_limits
@@ -80,6 +83,7 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
             _priority_border,
             default=DEFAULT.non_preemptible_from_priority,
         ),
+        users=top.read("users", _users, default=DEFAULT.users),
         gpu_resources=_gpu_resources(top),
         actions=top.read("actions", _names, default=DEFAULT.actions),
         action_lines=top.lines("actions"),
@@ -103,6 +107,9 @@ def _gpu_resources(top: ConfigSection) -> GpuResources:
     none: tuple[tuple[str, int], ...] = ()
     weights = top.read("gpuTypeWeights", read_type_weights, default=none)
     listed = attrs.evolve(listed, type_weights=weights) if weights else listed
+    prices, other = top.read("prices", read_prices, default=(none, listed.other_price))
+    if (prices, other) != (none, listed.other_price):
+        listed = attrs.evolve(listed, prices=prices, other_price=other)
     with gpu_resources_in_force(listed):  # amounts of its GPUs are counted in thousandths
         rows = top.read("deviceQuota", read_device_quota, default=listed.device_quota)
     return listed if rows == listed.device_quota else attrs.evolve(listed, device_quota=rows)
@@ -275,6 +282,10 @@ def _solver(node: YamlNode, name: str, _: ConfigProblems) -> Solver:
 
 def _foreign_names(node: YamlNode, name: str, _: ConfigProblems) -> ForeignNamesShown:
     return one_of(node, name, FOREIGN_NAMES_SHOWN)
+
+
+def _users(node: YamlNode, name: str, _: ConfigProblems) -> UsersBelieved:
+    return one_of(node, name, USERS_BELIEVED)
 
 
 def _group_priority(node: YamlNode, name: str, _: ConfigProblems) -> GroupPriority:

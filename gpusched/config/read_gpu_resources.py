@@ -29,6 +29,9 @@ _PREFIX: Final = re.compile(f"(?P<domain>{_DOMAIN})/[A-Za-z0-9][-A-Za-z0-9_.]{{0
 _LABEL: Final = re.compile(f"({_DOMAIN}/)?{_NAME}")
 _GPU_TYPE: Final = re.compile(_NAME)
 _WEIGHT_MAX: Final = 1_000
+_PRICE_MAX: Final = 1_000_000
+_OTHER_TYPES: Final = "other"
+"""What stands for types that are not named."""
 _NUMBER_LENGTH_MAX: Final = 32
 _DRIVER: Final = re.compile(_DOMAIN)
 _KUBERNETES: Final = ("kubernetes.io", "k8s.io")
@@ -115,13 +118,50 @@ def read_type_weights(
     return tuple(found[kind] for kind in sorted(found))
 
 
-def _weight(node: YamlNode, name: str) -> int:
+def read_prices(
+    node: YamlNode, name: str, problems: ConfigProblems
+) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Prices of GPU types by the hour in thousandths, sorted by name, and that of others; mistakes are noted."""
+    if not isinstance(node.value, dict):
+        raise BadValueError(
+            node.line, f"{name} must be prices by GPU type, not {describe_value(node)}"
+        )
+    found: dict[str, tuple[str, int]] = {}
+    for kind, entry in node.value.items():
+        if not _GPU_TYPE.fullmatch(kind):
+            problems.add(entry.line, f"{name}: {quoted(kind)} is no GPU type, such as h100")
+            continue
+        if kind.lower() in found:
+            problems.add(entry.line, f"{name} names {kind} twice")
+        try:
+            found[kind.lower()] = (kind, _price(entry.node, f"{name}.{kind}"))
+        except BadValueError as why:
+            problems.add(why.line, why.what)
+    _, other = found.pop(_OTHER_TYPES, ("", 1_000))
+    return tuple(found[kind] for kind in sorted(found)), other
+
+
+def _price(node: YamlNode, name: str) -> int:
+    price = _plain_number(node)
+    if not (price.is_finite() and 0 <= price <= _PRICE_MAX):
+        raise BadValueError(
+            node.line, f"{name} must be a number from 0 to {_PRICE_MAX}, not {describe_value(node)}"
+        )
+    return int(price * 1000)
+
+
+def _plain_number(node: YamlNode) -> Decimal:
+    """The number that a value is; one that is not finite where it is none."""
     value = node.value
+    plain = isinstance(value, int | float | str) and not isinstance(value, bool)
     try:
-        plain = isinstance(value, int | float | str) and not isinstance(value, bool)
-        weight = Decimal(str(value)[:_NUMBER_LENGTH_MAX]) if plain else Decimal("nan")
+        return Decimal(str(value)[:_NUMBER_LENGTH_MAX]) if plain else Decimal("nan")
     except InvalidOperation:
-        weight = Decimal("nan")
+        return Decimal("nan")
+
+
+def _weight(node: YamlNode, name: str) -> int:
+    weight = _plain_number(node)
     if not (weight.is_finite() and 1 <= weight <= _WEIGHT_MAX):
         raise BadValueError(
             node.line,

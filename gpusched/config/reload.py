@@ -22,6 +22,7 @@ _SECTIONS: Final = {
     "names_of_other_namespaces": "namesOfOtherNamespaces",
     "pod_group_priority": "podGroupPriority",
     "non_preemptible_from_priority": "nonPreemptibleFromPriority",
+    "users": "users",
     "gpu_resources": "gpuResources",
     "actions": "actions",
     "tiers": "tiers",
@@ -36,6 +37,8 @@ _GPUS: Final = "gpuResources"
 _PARTS_OF_GPUS: Final = {
     "listed": "gpuResources",
     "type_weights": "gpuTypeWeights",
+    "prices": "prices",
+    "other_price": "prices",
     "device_quota": "deviceQuota",
 }
 """Sections of the file that ``gpu_resources`` holds."""

@@ -103,6 +103,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
         message=message,
         warning=gang.warning,
         nodes=nodes,
+        user=gang.creator.user,
         evictions=tuple(_eviction_view(each) for each in gang.evictions.past),
     )
 

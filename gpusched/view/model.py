@@ -70,6 +70,7 @@ class GangView(ViewPart, frozen=True, kw_only=True):
         reason, message: why it waits.
         warning: to its author, which stops nothing; empty for none.
         nodes: of its members, sorted.
+        user: who made it, empty where that is not known.
         evictions: the last of it, oldest first; see docs/thrash.md.
     """
 
@@ -94,6 +95,7 @@ class GangView(ViewPart, frozen=True, kw_only=True):
     message: str = ""
     warning: str = ""
     nodes: tuple[str, ...] = ()
+    user: str = ""
     evictions: tuple[PastEvictionView, ...] = ()
 
     @property
@@ -201,6 +203,34 @@ class QueueGpus(ViewPart, frozen=True, kw_only=True):
     limit: str = ""
 
 
+class BudgetUserView(ViewPart, frozen=True, kw_only=True):
+    """GPU-hours that one user has used of a queue's budget; the name is empty for all who are not known."""
+
+    name: str = ""
+    used: str
+
+
+class BudgetView(ViewPart, frozen=True, kw_only=True):
+    """How a queue stands with its budget.
+
+    Attributes:
+        used, available: GPU-hours times price, as decimal numbers.
+        percent: that is used, rounded down.
+        next_period: when the next period begins.
+        reason: ``WithinBudget``, ``BudgetWarning`` or ``BudgetExhausted``.
+        message: the sentence of the condition.
+        users: those who used most, the most first.
+    """
+
+    used: str
+    available: str
+    percent: int
+    next_period: str
+    reason: str
+    message: str
+    users: tuple[BudgetUserView, ...] = ()
+
+
 class QueueView(ViewPart, frozen=True, kw_only=True):
     """One queue.
 
@@ -210,6 +240,7 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
         ordering: of the gangs that wait in it.
         pending, inqueue, running: gangs that wait and are not admitted, that are, and that run.
         message: what is wrong where it is not ready.
+        budget: None where it has none, or no daemon has looked at it yet.
         created: empty for the queue ``default`` where that is no object.
     """
 
@@ -225,6 +256,7 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
     message: str = ""
     ordering: str = ""
     created: str = ""
+    budget: BudgetView | None = None
 
 
 class GangOfEvent(ViewPart, frozen=True, kw_only=True):

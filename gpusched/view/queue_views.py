@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
+from gpusched.api.queue.budget import BudgetRecord, format_gpu_hours
 from gpusched.cache.queues.tree import QueueTree
-from gpusched.session.state.plan import QueueStatus
-from gpusched.view.model import QueueGpus, QueueView, ViewName
+from gpusched.session.state.plan import BudgetStatus, QueueStatus
+from gpusched.view.model import BudgetUserView, BudgetView, QueueGpus, QueueView, ViewName
+
+_USERS_SHOWN: Final = 20
+"""Users of a budget that are shown, those who used most."""
 
 
 def queue_view(status: QueueStatus, tree: QueueTree) -> QueueView:
@@ -40,6 +46,42 @@ def queue_view(status: QueueStatus, tree: QueueTree) -> QueueView:
         message="" if status.is_ready else status.ready.message,
         ordering=queue.ordering if queue is not None else "",
         created=format_time(queue.created) if queue is not None and queue.created else "",
+        budget=_budget_of_status(status.budget),
+    )
+
+
+def _budget_of_status(budget: BudgetStatus | None) -> BudgetView | None:
+    if budget is None:
+        return None
+    told = budget.told
+    return budget_view(
+        budget.record,
+        budget.available,
+        next_period=format_time(budget.next_period),
+        told=(str(told.reason), told.message),
+    )
+
+
+def budget_view(
+    record: BudgetRecord, available: int, *, next_period: str, told: tuple[str, str]
+) -> BudgetView:
+    """How a queue stands with its budget.
+
+    Args:
+        record: what was used.
+        available: of it in the period, millionths of GPU-seconds.
+        next_period: when the next one begins.
+        told: reason and message of the condition ``WithinBudget``.
+    """
+    most = sorted(record.users, key=lambda each: (-each[1], each[0]))[:_USERS_SHOWN]
+    return BudgetView(
+        used=format_gpu_hours(record.used),
+        available=format_gpu_hours(available),
+        percent=record.used * 100 // available if available else 100,
+        next_period=next_period,
+        reason=told[0],
+        message=told[1],
+        users=tuple(BudgetUserView(name=name, used=format_gpu_hours(used)) for name, used in most),
     )
 
 

@@ -36,6 +36,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         "  schedulerNames           gpusched",
         "  namesOfOtherNamespaces   shown",
         "  podGroupPriority         trusted",
+        "  users                    annotated: not safe without the policy gpusched-users, as anybody may write any name",
         (
             "  gpuResources             nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, "
             "gpu.intel.com/xe, habana.ai/gaudi, huawei.com/Ascend910"

@@ -70,6 +70,8 @@ def test_get_queues(cluster, capsys):
         "BORROWED",
         "REQUESTED",
         "LIMIT",
+        "USED",
+        "BUDGET",
         "ORDERING",
         "READY",
         "MESSAGE",

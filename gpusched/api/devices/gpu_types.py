@@ -154,3 +154,11 @@ def named_value(values: tuple[tuple[str, int], ...], product: str) -> tuple[str,
     """Of pairs of name and value the one whose name means a product, the most exact one; or None."""
     matching = [each for each in values if names_gpu_type(each[0], product)]
     return max(matching, key=lambda each: (len(_dashed(each[0])), each[0]), default=None)
+
+
+def gpu_price_of(labels: Mapping[str, str], resources: GpuResources) -> int:
+    """Price of a GPU of a node with these labels for an hour, in thousandths."""
+    if not resources.prices:
+        return resources.other_price
+    named = named_value(resources.prices, gpu_type_of(labels, resources))
+    return resources.other_price if named is None else named[1]

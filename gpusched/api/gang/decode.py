@@ -35,7 +35,7 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
-from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.api.meta.identity import InvalidObject, parse_time, read_creator
 from gpusched.api.meta.status import (
     decode_conditions,
     read_status,
@@ -45,6 +45,7 @@ from gpusched.base.limits import GANG_PODS_MAX
 
 PENDING: Final = "Pending"
 _NO_WIRE_REQUEST: Final = TopologyRequest()
+_NO_NOTES: Final = wire.PodGroupAnnotations()
 
 
 def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
@@ -62,6 +63,7 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
     if min_sub_groups > top:
         raise InvalidObject("spec.minSubGroups", f"asks for {min_sub_groups} of {top} subGroups")
     status, canonical = read_status(parsed.status)
+    notes = metadata.annotations or _NO_NOTES
     return PodGroup(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -85,7 +87,8 @@ def decode_pod_group(parsed: wire.WirePodGroup) -> PodGroup:
         move=parse_move(status.moved),
         turn=turn_of_wire(status.turn),
         evictions=evictions_of_wire(status.evictions),
-        hold=read_hold(metadata.annotations.hold if metadata.annotations else None),
+        hold=read_hold(notes.hold),
+        creator=read_creator(notes.user, notes.groups),
     )
 
 

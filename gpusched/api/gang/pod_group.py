@@ -12,7 +12,7 @@ from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.native_terms import COMPOSITE, TOLD_AS, NativeTerms
 from gpusched.api.gang.turn_record import TurnRecord
-from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import Condition
 from gpusched.api.queue.queue import DEFAULT_QUEUE
@@ -128,6 +128,7 @@ class PodGroup:
     native: NativeTerms | None = None
     strange_keys: tuple[str, ...] = ()
     hold: str = ""
+    creator: Creator = NO_CREATOR
 
     @property
     def key(self) -> ObjectKey:

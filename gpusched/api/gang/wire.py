@@ -43,10 +43,20 @@ class WireDisruption(Struct, gc=False, rename="camel"):
     checkpoint_interval: str | None = None
 
 
-class PodGroupAnnotations(Struct, gc=False, rename={"hold": "gpusched.io/hold"}):
+class PodGroupAnnotations(
+    Struct,
+    gc=False,
+    rename={
+        "hold": "gpusched.io/hold",
+        "user": "gpusched.io/user",
+        "groups": "gpusched.io/groups",
+    },
+):
     """Annotations of a PodGroup."""
 
     hold: str | None = None
+    user: str | None = None
+    groups: str | None = None
 
 
 class PodGroupSpec(Struct, gc=False, rename="camel"):

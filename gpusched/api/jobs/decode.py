@@ -27,7 +27,14 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
-from gpusched.api.meta.identity import Owner, Rejected, parse_time
+from gpusched.api.meta.identity import (
+    NO_CREATOR,
+    Creator,
+    Owner,
+    Rejected,
+    parse_time,
+    read_creator,
+)
 from gpusched.api.pod import gang_annotations
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.decode import DEFAULT_SCHEDULER, intern_pod_class
@@ -100,6 +107,7 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
         scheduler=shared_text(names.scheduler_name),
         priority_class=shared_text(names.priority_class_name),
         **_records(metadata.annotations),
+        creator=_creator(metadata.annotations),
         **started,
     )
 
@@ -113,6 +121,10 @@ def _records(annotations: job_wire.JobAnnotations | None) -> dict[str, Any]:
         "turn": parse_turn(annotations.turn),
         "evictions": parse_evictions(annotations.evictions),
     }
+
+
+def _creator(notes: job_wire.JobAnnotations | None) -> Creator:
+    return read_creator(notes.user, notes.groups) if notes is not None else NO_CREATOR
 
 
 def _names_of_pods(template: job_wire.PodTemplate | None) -> job_wire.PodNames:

@@ -11,7 +11,7 @@ from gpusched.api.devices.dynamic.claims import ExtendedRequest
 from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.turn_record import TurnRecord
-from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import GangAnnotations, GangMembership, PodClass
 
 DEFAULT_BACKOFF_LIMIT: Final = 6
@@ -100,6 +100,7 @@ class Job:
     hold: str = ""
     scheduler: str = ""
     priority_class: str = ""
+    creator: Creator = NO_CREATOR
 
     @property
     def key(self) -> ObjectKey:

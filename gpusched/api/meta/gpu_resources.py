@@ -81,6 +81,8 @@ class GpuResources:
             queues that limit GPUs without naming a resource, and of bare numbers in scenarios.
         type_weights: GPU types and how much a GPU of the type weighs in what queues hold, deserve
             and lose, in thousandths, at least 1,000 each; sorted by name. Others weigh 1,000.
+        prices: GPU types and the price of a GPU of the type for an hour, in thousandths; sorted by name.
+        other_price: of a GPU of any other type.
         device_quota: amounts that devices of resource claims count as; the first row that is about a
             device counts, and devices of no row count as nothing.
     """
@@ -88,6 +90,8 @@ class GpuResources:
     listed: tuple[GpuResource, ...]
     type_weights: tuple[tuple[str, int], ...] = ()
     device_quota: tuple[DeviceQuota, ...] = ()
+    prices: tuple[tuple[str, int], ...] = ()
+    other_price: int = 1_000
 
     @property
     def main(self) -> GpuResource:

@@ -15,6 +15,12 @@ ResourceVersion = NewType("ResourceVersion", str)
 """Opaque: compared for equality; ordered only to find out that a server went back in time."""
 
 
+NAME_LENGTH_MAX: Final = 256
+"""Characters of the name of a user or group; longer ones count as none."""
+GROUPS_MAX: Final = 256
+"""Groups of one user that count."""
+
+
 class ObjectKey(NamedTuple):
     """Namespace (empty for cluster-scoped kinds) and name. Sorts by both."""
 
@@ -43,6 +49,47 @@ class Owner:
     kind: str
     name: str
     uid: UID
+
+
+@attrs.frozen(slots=True)
+class Creator:
+    """The user who made an object, empty where that is not known, and the groups of this user, sorted.
+
+    A tenant can write any annotation: it counts for as much as the policy ``gpusched-users`` holds it to
+    be the creator's own, see docs/budgets.md.
+    """
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether the user is known."""
+        return bool(self.user)
+
+
+NO_CREATOR: Final = Creator()
+
+
+def read_creator(user: str | None, groups: str | None) -> Creator:
+    """The creator that two annotations name; of no known user where the name cannot be one.
+
+    Args:
+        user: a user name.
+        groups: names of groups, separated by commas.
+    """
+    return _read_creator(user, groups or "") if user else NO_CREATOR
+
+
+@lru_cache(maxsize=4096)
+def _read_creator(user: str, groups: str) -> Creator:
+    if not _is_name(user):
+        return NO_CREATOR
+    named = sorted({each for each in groups.split(",") if _is_name(each)})
+    return Creator(user, tuple(named[:GROUPS_MAX]))
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= NAME_LENGTH_MAX and text.isprintable() and text == text.strip()
 
 
 @attrs.frozen(slots=True)

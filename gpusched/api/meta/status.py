@@ -34,6 +34,23 @@ class UsageStatus(msgspec.Struct, gc=False, rename="camel"):
     share: dict[str, int] | None = None
 
 
+class BudgetUserRecord(msgspec.Struct, gc=False, rename="camel"):
+    """An element of ``status.budget.users`` of a Queue."""
+
+    name: str = ""
+    gpu_seconds: str = "0"
+
+
+class WireBudgetRecord(msgspec.Struct, gc=False, rename="camel"):
+    """``status.budget`` of a Queue: what it used of its budget, GPU-seconds times price as decimal numbers."""
+
+    as_of: str | None = None
+    period_start: str | None = None
+    gpu_seconds: str = "0"
+    rolled_over_gpu_seconds: str = "0"
+    users: list[BudgetUserRecord] | None = None
+
+
 class GroupStatus(msgspec.Struct, gc=False):
     """The part of the status of a PodGroup or Queue that is read back."""
 
@@ -41,6 +58,7 @@ class GroupStatus(msgspec.Struct, gc=False):
     state: str | None = None
     conditions: list[wire.WireCondition] | None = None
     usage: UsageStatus | None = None
+    budget: WireBudgetRecord | None = None
     moved: str | None = None
     turn: WireTurnRecord | None = None
     evictions: list[WirePastEviction] | None = None

@@ -44,6 +44,8 @@ class WorkloadAnnotations(
         "gpu_types": "gpusched.io/gpu-types",
         "devices": "gpusched.io/devices",
         "hold": "gpusched.io/hold",
+        "user": "gpusched.io/user",
+        "groups": "gpusched.io/groups",
         "kueue_required": "kueue.x-k8s.io/podset-required-topology",
         "kueue_preferred": "kueue.x-k8s.io/podset-preferred-topology",
         "volcano_group_old": "scheduling.k8s.io/group-name",
@@ -75,6 +77,8 @@ class WorkloadAnnotations(
     gpu_types: str | None = None
     devices: str | None = None
     hold: str | None = None
+    user: str | None = None
+    groups: str | None = None
     kueue_required: str | None = None
     kueue_preferred: str | None = None
     volcano_group_old: str | None = None

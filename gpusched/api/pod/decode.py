@@ -25,12 +25,14 @@ from gpusched.api.meta.fields import (
     read_uid,
 )
 from gpusched.api.meta.identity import (
+    NO_CREATOR,
     UID,
     InvalidObject,
     Owner,
     Rejected,
     RejectedPodUsage,
     parse_time,
+    read_creator,
 )
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod import wire as pod_wire
@@ -164,6 +166,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         generated_claims=_generated_claims(status) if pod_class.claims else (),
         extended=extended,
         hold=read_hold(notes.hold if notes is not None else None),
+        creator=read_creator(notes.user, notes.groups) if notes is not None else NO_CREATOR,
         extended_told=bytes(status.extended_resource_claim_status).decode() if extended else "",
     )
 

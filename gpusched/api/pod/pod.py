@@ -15,7 +15,7 @@ from gpusched.api.devices.dynamic.claims import ExtendedRequest, PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.meta.gpu_resources import gpu_resources
-from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion
+from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, Owner, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 
@@ -236,6 +236,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     extended: tuple[ExtendedRequest, ...] = ()
     extended_told: str = ""
     hold: str = ""
+    creator: Creator = NO_CREATOR
 
     @property
     def key(self) -> ObjectKey:

@@ -20,6 +20,11 @@ from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.status import UsageStatus, decode_conditions, read_status
 from gpusched.api.queue import wire as queue_wire
+from gpusched.api.queue.decode_limits import (
+    decode_budget,
+    decode_budget_record,
+    decode_user_limits,
+)
 from gpusched.api.queue.queue import ROOT_QUEUE, NodePool, Queue, QueueUsage
 
 
@@ -70,6 +75,9 @@ def decode_queue(parsed: queue_wire.WireQueue) -> Queue:
             selector.match_labels, selector.match_expressions, field="spec.namespaceSelector"
         ),
         node_pools=_node_pools(spec.node_pools),
+        user_limits=decode_user_limits(spec.user_limits),
+        budget=decode_budget(spec.budget),
+        budget_record=decode_budget_record(status.budget),
         conditions=decode_conditions(status),
         usage=_usage_of(status.usage),
         status=canonical,

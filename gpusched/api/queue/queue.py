@@ -9,6 +9,8 @@ from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.meta.pool_resources import amounts_by_pool_resource
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import Condition
+from gpusched.api.queue.budget import NO_BUDGET_RECORD, Budget, BudgetRecord
+from gpusched.api.queue.user_limits import NO_USER_LIMITS, UserLimits
 
 ROOT_QUEUE = "root"
 
@@ -57,6 +59,8 @@ class Queue:
 
     Attributes:
         min_runtime_ns, max_runtime_ns, max_wait_ns: nanoseconds; 0 when not set.
+        budget: what it may use in a period; None for no bound.
+        budget_record: how much of that it had used.
         status: the status object as last seen, as canonical JSON, to write only what changed.
     """
 
@@ -79,6 +83,9 @@ class Queue:
     max_wait_ns: int = 0
     namespaces: Selector = EVERYTHING
     node_pools: tuple[NodePool, ...] = ()
+    user_limits: UserLimits = NO_USER_LIMITS
+    budget: Budget | None = None
+    budget_record: BudgetRecord = NO_BUDGET_RECORD
     conditions: tuple[Condition, ...] = ()
     usage: QueueUsage = QueueUsage()
     status: bytes = b"{}"
@@ -89,6 +96,12 @@ class Queue:
     def key(self) -> ObjectKey:
         """Cluster-scoped: an empty namespace."""
         return ObjectKey("", self.name)
+
+    @property
+    def limits_users(self) -> bool:
+        """Whether it counts what each user has: by limits, or by a budget of each user."""
+        of_users = self.budget is not None and self.budget.per_user is not None
+        return of_users or bool(self.user_limits)
 
     @property
     def pool_deserved(self) -> Resources:

@@ -31,6 +31,34 @@ class WireNodePool(Struct, gc=False, rename="camel"):
     capability: Quantities | None = None
 
 
+class WireUserLimit(Struct, gc=False, rename="camel"):
+    """``spec.userLimits.perUser``, and an element of ``users`` and of ``groups`` beside it."""
+
+    name: str = ""
+    resources: Quantities | None = None
+    max_running: Count | None = None
+    max_pending: Count | None = None
+
+
+class WireUserLimits(Struct, gc=False, rename="camel"):
+    """``spec.userLimits`` of a Queue."""
+
+    per_user: WireUserLimit | None = None
+    users: list[WireUserLimit] | None = None
+    groups: list[WireUserLimit] | None = None
+
+
+class WireBudget(Struct, gc=False, rename="camel"):
+    """``spec.budget`` of a Queue."""
+
+    gpu_hours: str | int | float
+    gpu_hours_per_user: str | int | float | None = None
+    period: str | None = None
+    rollover_percent: Count | None = None
+    warn_percent: Count | None = None
+    on_exhausted: Literal["Hold", "HoldAndDrain"] | None = None
+
+
 class QueueSpec(Struct, gc=False, rename="camel"):
     """The spec of a Queue."""
 
@@ -48,6 +76,8 @@ class QueueSpec(Struct, gc=False, rename="camel"):
     max_wait: str | None = None
     namespace_selector: LabelSelector | None = None
     node_pools: list[WireNodePool] | None = None
+    user_limits: WireUserLimits | None = None
+    budget: WireBudget | None = None
 
 
 class WireQueue(Struct, gc=False):

@@ -60,6 +60,7 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
         bool(gang.expected_count),
         gang.pod_group.min_resources if gang.pod_group else None,
         gang.key if unique else None,
+        gang.accounts,
         "" if Omit.NAMESPACE in without else gang.key.namespace,
         _member_classes(gang, sizes=Omit.SIZE not in without),
         _gang_terms(gang, lengths=Omit.LENGTH not in without),

@@ -21,7 +21,7 @@ from gpusched.api.gang.sub_group_tree import split_sub_groups
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import EvictionWarning
-from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass
 from gpusched.base.former_names import former_names
@@ -93,6 +93,8 @@ class Gang:
         evictions: the last times that it was made to leave.
         turn: turns that it had under a queue's maxRuntime; None for none.
         tree: groups that are its sub-groups, where it is a CompositePodGroup.
+        creator: of its group, else of its Job, else of its oldest member.
+        accounts: names of accounts of its user and of groups of its user, where a queue on its path limits them.
     """
 
     key: GangKey
@@ -134,6 +136,8 @@ class Gang:
     evictions: GangEvictions = NO_EVICTIONS
     parent_groups: tuple[SubGroup, ...] = ()
     tree: tuple[PodGroup, ...] = ()
+    creator: Creator = NO_CREATOR
+    accounts: tuple[str, ...] = ()
 
     @cached_property
     def suspended(self) -> bool:

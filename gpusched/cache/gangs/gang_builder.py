@@ -18,10 +18,11 @@ from gpusched.api.jobs.job_failures import (
     failed_jobs_message,
     too_few_pods_message,
 )
-from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, GangKey, ObjectKey
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
 from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
+from gpusched.api.queue.user_limits import user_accounts
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gang_counts import build_gang
 from gpusched.cache.gangs.expected_pods import (
@@ -86,10 +87,15 @@ class GangBuilder:
         self._workloads = workloads
         self._kinds_read = kinds_read
         self._schedulers = schedulers
+        self.users_believed = True
+        """Whether annotations that name users count."""
 
     def build_gangs(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key, each in the queue that is charged for it."""
-        gangs = tuple(self._mark_held(self._charge_queue(gang)) for gang in self._build_family(key))
+        gangs = tuple(
+            self._name_creator(self._mark_held(self._charge_queue(gang)))
+            for gang in self._build_family(key)
+        )
         return _countable_gangs(gangs)
 
     def _build_family(self, key: GangKey) -> tuple[Gang, ...]:
@@ -149,6 +155,42 @@ class GangBuilder:
         )
         remark = "; ".join(text for text in (gang.warning, remark) if text)
         return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
+
+    def _name_creator(self, gang: Gang) -> Gang:
+        """The gang with its creator, and the accounts in which queues that limit users count it."""
+        creator = next(filter(None, self._found_creators(gang)), NO_CREATOR)
+        accounts = tuple(
+            account
+            for queue in self._queues_above(gang.queue)
+            if queue.limits_users
+            for account in user_accounts(queue.name, queue.user_limits, creator)
+        )
+        if creator is NO_CREATOR and not accounts:
+            return gang
+        return attrs.evolve(gang, creator=creator, accounts=accounts)
+
+    def _found_creators(self, gang: Gang) -> Iterator[Creator]:
+        """Who made what the gang consists of, its group first; a maker that is not known is false."""
+        if not self.users_believed:
+            return
+        if gang.pod_group is not None:
+            yield gang.pod_group.creator
+        pods = [member.pod for member in (*gang.placed, *gang.leaving_placed)]
+        pods += [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+        if gang.job is not None:
+            yield gang.job.creator
+        for job in sorted(self._jobs_of(gang.key, pods), key=lambda each: (each.created, each.key)):
+            yield job.creator
+        for pod in sorted(pods, key=lambda each: (each.created, each.key)):
+            yield pod.creator
+
+    def _queues_above(self, name: str) -> Iterator[Queue]:
+        """The queue of a name and those above it."""
+        known: set[str] = set()
+        while name not in known and (queue := self._queues.items.get(ObjectKey("", name))):
+            yield queue
+            known.add(name)
+            name = queue.parent
 
     def _mark_held(self, gang: Gang) -> Gang:
         """The gang with the reason why nothing of it starts, where somebody holds it."""

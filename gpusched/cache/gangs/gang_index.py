@@ -19,6 +19,7 @@ from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gpu_sizes import GpuSizes
+from gpusched.cache.gangs.counting.held_times import HeldTimes
 from gpusched.cache.gangs.counting.resource_sums import ResourceSums
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS, GroupSpecs
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
@@ -28,6 +29,7 @@ from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.priority import QuotaStore
 from gpusched.cache.ledger import Ledger
 from gpusched.cache.store import KindStore
+from gpusched.config.model import UsersBelieved
 
 _NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup", COMPOSITE})
 """Kinds of gangs that no pod joins by an owner reference, which any tenant may write."""
@@ -49,6 +51,9 @@ def gang_key_of(pod: Pod) -> GangKey:
     if owner is not None and pod.hints.min_member > 1 and owner.kind not in _NO_CONTROLLERS:
         return GangKey(owner.kind, pod.namespace, owner.name)
     return GangKey("Pod", pod.namespace, pod.name)
+
+
+OnCounted = Callable[[GangKey, tuple[Gang, ...]], None]
 
 
 class GangIndex:
@@ -116,7 +121,9 @@ class GangIndex:
         self._running: dict[str, set[GangKey]] = {}
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
-        self.on_counted: list[Callable[[GangKey, tuple[Gang, ...]], None]] = []
+        self._queues = queues
+        self.held_times = HeldTimes(ledger)
+        self.on_counted: list[OnCounted] = [self.held_times.note_counted]
         """Called with all gangs of a key whenever they were counted anew; with none when they are gone."""
 
     def add_member(self, pod: Pod, known: Pod | None) -> None:
@@ -232,10 +239,23 @@ class GangIndex:
                     self.mark_workload_changed(kind, key)
 
     def mark_queue_changed(self, name: str) -> None:
-        """Gangs that hold something, and may be charged to this queue or not, are counted again."""
+        """Gangs that hold something, and may be charged to this queue or not, are counted again.
+
+        Where a queue limits users all are: their accounts are named by the queues above them. Idle ones are
+        shown again.
+        """
+        self.request_idle_gangs()
+        if any(each.limits_users for each in self._queues.items.values()):
+            self.mark_all_changed()
         for gang in self._active.values():
             if gang.queue in (name, DEFAULT_QUEUE):
                 self.mark_changed(gang.key)
+
+    def use_users(self, believed: UsersBelieved) -> None:
+        """``users`` of the configuration, from now on."""
+        if self._builder.users_believed != (believed == "annotated"):
+            self._builder.users_believed = believed == "annotated"
+            self.mark_all_changed()
 
     def mark_all_changed(self) -> None:
         """All gangs are counted again."""
@@ -265,18 +285,23 @@ class GangIndex:
         """Numbers of gangs that have their minimum, by queue."""
         return {queue: len(gangs) for queue, gangs in self._running.items() if gangs}
 
-    def gangs_to_show(self, also: Iterable[GangKey] = ()) -> Iterator[Gang]:
+    def gangs_to_show(
+        self, now: float, moves: Iterable[tuple[GangKey, object]] = ()
+    ) -> Iterator[Gang]:
         """Gangs that wait or were touched since the last call, counted anew; in any order.
 
         Of gangs without a pod that could get a place, which cost a session and come to nothing,
         only some are shown each time, in turn.
 
         Args:
-            also: gangs that are shown whatever becomes of them.
+            now: seconds since the epoch; GPUs that are not held any more were so until then.
+            moves: of gangs that are shown whatever becomes of them, by their keys.
         """
+        if self.held_times.begin_snapshot(self._queues.items.values(), now):
+            self.mark_all_changed()
         keys = self.rebuild_touched() | self._waiting
         keys.update(self._some_idle())
-        keys.update(key for key in also if key in self._idle)
+        keys.update(key for key, _ in moves if key in self._idle)
         for key in keys:
             yield from self._families.get(key, ())
 

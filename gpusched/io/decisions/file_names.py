@@ -63,7 +63,7 @@ from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.gpu_resources import DeviceQuota, GpuResource, GpuResources
-from gpusched.api.meta.identity import GangKey, ObjectKey, Owner
+from gpusched.api.meta.identity import Creator, GangKey, ObjectKey, Owner
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.status import Condition
 from gpusched.api.node.node import Node
@@ -77,7 +77,9 @@ from gpusched.api.pod.pod import (
 )
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
+from gpusched.api.queue.budget import Budget, BudgetRecord, GpuHold
 from gpusched.api.queue.queue import NodePool, Queue, QueueUsage
+from gpusched.api.queue.user_limits import UserLimit, UserLimits
 from gpusched.api.volumes.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -117,6 +119,7 @@ from gpusched.session.state.plan import (
     Plan,
     PodBind,
     PreemptionPlan,
+    QueueStatus,
     Undo,
 )
 
@@ -145,6 +148,11 @@ TAGS: Final[dict[type[Any], str]] = {
     Queue: "queue",
     NodePool: "node-pool",
     QueueUsage: "usage",
+    UserLimits: "user-limits",
+    UserLimit: "user-limit",
+    Budget: "budget",
+    BudgetRecord: "budget-record",
+    GpuHold: "gpu-hold",
     PodGroup: "pod-group",
     SubGroup: "sub-group",
     NativeTerms: "native-terms",
@@ -212,6 +220,7 @@ TAGS: Final[dict[type[Any], str]] = {
     GangKey: "gang-key",
     ObjectKey: "object-key",
     Owner: "owner",
+    Creator: "creator",
     Resources: "resources",
     Reason: "reason",
     # the configuration
@@ -305,6 +314,7 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
     PodBind: frozenset({"claims", "device_slots", "numa"}),
     GangStop: frozenset({"turn", "keeps_minimum", "count"}),
     Plan: frozenset({"reservations"}),
+    QueueStatus: frozenset({"budget"}),
     GangStatus: frozenset({"told_members", "lost_members", "eviction_warning", "key_warning"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,

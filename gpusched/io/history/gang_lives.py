@@ -155,7 +155,7 @@ class GangLives:
         run = GangRun(
             gang=gang.key, uid=gang.uid, seen=now, queue=gang.queue, priority=gang.priority,
             min_member=gang.min_member, created=gang.created, since=min(since, now),
-            owner=_owner_text(gang),
+            owner=_owner_text(gang), user=gang.creator.user,
         )  # fmt: skip
         followed = _FollowedRun(
             run, gang, observed=not _has_started(gang),

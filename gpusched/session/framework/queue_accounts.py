@@ -11,19 +11,81 @@ charged beside them, by dimension and with every move, so that the members of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
+import attrs
 import numpy as np
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.pod.pod import Pod
+from gpusched.api.queue.budget import (
+    Budget,
+    BudgetRecord,
+    GpuHold,
+    advance_record,
+    period_end_at,
+)
 from gpusched.arrays.columns import exact_sums
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.node_pools import NodePoolAccounts
+
+
+class UserAccounts:
+    """What users and groups have in the queues that limit them, as the session began.
+
+    An account counts the gangs of one user, or of all users of a group, in one queue and below it. What
+    is held is moved by the session as that of queues is: the account's name stands on the path of the
+    gang's queues.
+
+    Args:
+        snapshot: of the session.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @cached_property
+    def amounts(self) -> Mapping[str, tuple[Resources, Resources]]:
+        """Amounts by account: held, and the part of it that belongs to pods being deleted."""
+        sums: dict[str, tuple[Resources, Resources]] = {}
+        for gang in self._snapshot.placed_gangs.values():
+            for account in gang.accounts:
+                held, leaving = sums.get(account, (NOTHING, NOTHING))
+                sums[account] = (
+                    held.plus(gang.allocated),
+                    leaving.plus(gang.leaving_allocated),
+                )
+        return sums
+
+    @cached_property
+    def running(self) -> Mapping[str, tuple[Gang, ...]]:
+        """Gangs with a place by account, sorted by key."""
+        return _gangs_by_account(
+            gang for _, gang in sorted(self._snapshot.placed_gangs.items()) if gang.placed
+        )
+
+    @cached_property
+    def waiting(self) -> Mapping[str, Mapping[GangKey, int]]:
+        """How many gangs of the account wait for longer than each of its gangs that wait."""
+        waits = [gang for gang in self._snapshot.gangs if gang.pod_sets and not gang.placed]
+        found = _gangs_by_account(sorted(waits, key=lambda gang: (gang.waits_since, gang.key)))
+        return {
+            account: {gang.key: place for place, gang in enumerate(gangs)}
+            for account, gangs in found.items()
+        }
+
+
+def _gangs_by_account(gangs: Iterable[Gang]) -> dict[str, tuple[Gang, ...]]:
+    found: dict[str, list[Gang]] = {}
+    for gang in gangs:
+        for account in gang.accounts:
+            found.setdefault(account, []).append(gang)
+    return {account: tuple(those) for account, those in found.items()}
 
 
 class _QueueAccount:
@@ -64,11 +126,18 @@ class QueueAccounts:
     Args:
         queues: as the snapshot has them.
         pools: in which queues limit something; None for none.
+        users: what users and groups have whom queues limit; None for nobody.
     """
 
-    def __init__(self, queues: QueueTree, pools: NodePoolAccounts | None = None) -> None:
+    def __init__(
+        self,
+        queues: QueueTree,
+        pools: NodePoolAccounts | None = None,
+        users: UserAccounts | None = None,
+    ) -> None:
         self._queues = queues
         self.pools = pools
+        self.users = users
         self._accounts: dict[str, _QueueAccount] = {}
         self._fixed: dict[str, Resources] = {}
         self.counts_after_evictions = False
@@ -95,7 +164,7 @@ class QueueAccounts:
         )
 
     def allocated(self, queue: str) -> Resources:
-        """Amounts charged to the queue's subtree, as the session looks at it: now or later."""
+        """Amounts charged to the queue's subtree, or to an account, as the session looks at it: now or later."""
         account = self._find_account(queue)
         return account.amounts_at(later=self.counts_after_evictions) if account else NOTHING
 
@@ -180,13 +249,93 @@ class QueueAccounts:
         if known is None:
             node = self._queues.get(queue)
             if node is None:
-                return None
+                return self._open_user_account(queue)
             held, leaving = node.allocated, node.leaving
             if self.pools is not None:
                 held = held.plus(self.pools.held.get(queue, NOTHING))
                 leaving = leaving.plus(self.pools.leaving.get(queue, NOTHING))
             known = self._accounts[queue] = _QueueAccount(held, leaving)
         return known
+
+    def _open_user_account(self, name: str) -> _QueueAccount | None:
+        """The account of a user or group in a queue; None where the name is that of no account."""
+        if self.users is None or "/" not in name:
+            return None
+        known = self._accounts[name] = _QueueAccount(
+            *self.users.amounts.get(name, (NOTHING, NOTHING))
+        )
+        return known
+
+
+@attrs.frozen(slots=True)
+class BudgetUse:
+    """How a queue stands with its budget now.
+
+    Attributes:
+        record: as of now, as it would be written.
+    """
+
+    budget: Budget
+    record: BudgetRecord
+
+    @property
+    def available(self) -> int:
+        """All that there is in this period, millionths of GPU-seconds."""
+        return self.budget.amount + self.record.rolled_over
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing is left."""
+        return self.record.used >= self.available
+
+    @property
+    def is_warned(self) -> bool:
+        """Whether so much is used that a warning is given."""
+        warn_at = self.budget.warn_at
+        return bool(warn_at) and self.record.used * 100 >= self.available * warn_at
+
+    @property
+    def next_period(self) -> int:
+        """When the next period begins, seconds since the epoch."""
+        return period_end_at(self.budget.period, self.record.period_start)
+
+    def used_by(self, user: str) -> int:
+        """What a user has used in this period."""
+        return dict(self.record.users).get(user, 0)
+
+
+class BudgetAccounts:
+    """What queues with budgets have used of them, as a session sees it.
+
+    Args:
+        snapshot: of the session.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @cached_property
+    def uses(self) -> Mapping[str, BudgetUse]:
+        """By queue, sorted; of queues that have a budget."""
+        queues = self._snapshot.queues
+        holds: dict[str, list[GpuHold]] = {
+            name: [] for name, node in queues.queues.items() if node.queue.budget is not None
+        }
+        if not holds:
+            return {}
+        for hold in self._snapshot.gpu_holds:
+            node = queues.get(hold.queue)
+            for name in node.path if node is not None else ():
+                if name in holds:
+                    holds[name].append(hold)
+        now = int(self._snapshot.now)
+        found: dict[str, BudgetUse] = {}
+        for name, those in sorted(holds.items()):
+            queue = queues.queues[name].queue
+            if queue.budget is not None:
+                record = advance_record(queue.budget, queue.budget_record, those, now)
+                found[name] = BudgetUse(queue.budget, record)
+        return found
 
 
 class QueueDemand:
@@ -196,11 +345,18 @@ class QueueDemand:
         snapshot: of the session.
         pools: in which queues limit something; what is held and requested there is counted
             beside the rest, by dimension.
+        budgets: of queues; None where they do not matter.
     """
 
-    def __init__(self, snapshot: Snapshot, pools: NodePoolAccounts | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        pools: NodePoolAccounts | None = None,
+        budgets: BudgetAccounts | None = None,
+    ) -> None:
         self._snapshot = snapshot
         self._pools = pools
+        self._budgets = budgets
 
     @cached_property
     def total(self) -> Resources:
@@ -229,7 +385,7 @@ class QueueDemand:
         """Amounts held, without pods that leave, and waited for, by queue with all below it.
 
         A gang that cannot start whatever is free (its queue is frozen or stopped, takes no
-        gangs, or does not exist) requests nothing.
+        gangs, has used its budget, or does not exist) requests nothing.
         """
         parts: dict[str, list[Resources]] = {}
         open_paths: dict[str, tuple[str, ...]] = {}
@@ -283,7 +439,15 @@ class QueueDemand:
             return ()
         if any(queues.queues[name].queue.stop_policy != "None" for name in node.path):
             return ()
+        if any(name in self._exhausted for name in node.path):
+            return ()
         return node.path
+
+    @cached_property
+    def _exhausted(self) -> frozenset[str]:
+        """Queues that have used their budgets."""
+        uses = self._budgets.uses if self._budgets is not None else {}
+        return frozenset(name for name, use in uses.items() if use.is_exhausted)
 
 
 def less(amounts: Resources, taken: Resources) -> Resources:

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     QUOTA_EXCEEDED = "QuotaExceeded"
     WAITING_FOR_QUOTA = "WaitingForQuota"
+    USER_LIMIT = "UserLimit"
+    BUDGET_EXHAUSTED = "BudgetExhausted"
     INSUFFICIENT_RESOURCES = "InsufficientResources"
     TOPOLOGY_UNSATISFIABLE = "TopologyUnsatisfiable"
     WAITING_FOR_TOPOLOGY = "WaitingForTopology"

@@ -31,7 +31,12 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.node_pools import NodePoolAccounts
 from gpusched.session.framework.pod_counts import PodCounts, PodQuery
-from gpusched.session.framework.queue_accounts import QueueAccounts, QueueDemand
+from gpusched.session.framework.queue_accounts import (
+    BudgetAccounts,
+    BudgetUse,
+    QueueAccounts,
+    QueueDemand,
+)
 from gpusched.session.framework.reasons import shorten
 
 DEVICE_CLASSES_TOLD_MAX: Final = 3
@@ -198,10 +203,13 @@ class View:
         self._fair_shares = fair_shares
         self._usages = usages
         self._namespace_labels: dict[str, Mapping[str, str]] | None = None
+        self._started: Callable[[], Iterable[tuple[Gang, object]]] = tuple
+        self._running_of_users: dict[str, tuple[int, tuple[Gang, ...]]] = {}
         self._told: frozenset[UID] = frozenset()
         """Members of the gang that a sentence is made about."""
         self._pools = accounts.pools
-        self._demand = QueueDemand(snapshot, accounts.pools)
+        self._budgets = BudgetAccounts(snapshot)
+        self._demand = QueueDemand(snapshot, accounts.pools, self._budgets)
 
     @property
     def now(self) -> float:
@@ -250,6 +258,36 @@ class View:
     def held(self, gang: Gang) -> Resources:
         """Amounts that a running gang holds, in pools too, without its members being deleted."""
         return self._demand.held(gang)
+
+    def ask_started(self, started: Callable[[], Iterable[tuple[Gang, object]]]) -> None:
+        """Set how gangs with places given or nominated in this session are found; until then none are."""
+        self._started = started
+
+    def staying_of_user(self, account: str) -> Resources:
+        """Amounts of an account once pods that leave are gone; ``allocated`` has them as they are now."""
+        return self._accounts.staying(account)
+
+    def running_of_user(self, account: str) -> Sequence[Gang]:
+        """Gangs of an account that have places, those of this session included, sorted by key."""
+        if self._accounts.users is None:
+            return ()
+        known = self._running_of_users.get(account)
+        if known is None or known[0] != self._accounts.version:
+            gangs = {gang.key: gang for gang in self._accounts.users.running.get(account, ())}
+            gangs |= {gang.key: gang for gang, _ in self._started() if account in gang.accounts}
+            running = tuple(gang for _, gang in sorted(gangs.items()))
+            known = self._running_of_users[account] = (self._accounts.version, running)
+        return known[1]
+
+    def waiting_before(self, account: str, gang: Gang) -> int:
+        """How many gangs of an account waited for longer than this one as the session began."""
+        users = self._accounts.users
+        return users.waiting.get(account, {}).get(gang.key, 0) if users is not None else 0
+
+    @property
+    def budgets(self) -> Mapping[str, BudgetUse]:
+        """How queues that have a budget stand with it now, by name."""
+        return self._budgets.uses
 
     def children(self, queue: str) -> Sequence[str]:
         """Names of the queues below a queue, or below ``root``, sorted."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.equivalence_cache import EquivalenceCache
@@ -15,6 +17,9 @@ from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.rebalance.batch_admission import BatchAdmission
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
+
+_OF_NO_ROOM: Final = frozenset({Reason.USER_LIMIT, Reason.BUDGET_EXHAUSTED})
+"""Reasons of a gang's own user or budget: room that others could use is not kept for it."""
 
 
 class GangStarts:
@@ -88,7 +93,7 @@ def place_within_quota(session: Session, gang: Gang, statement: Statement) -> Un
 def refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> None:
     """Refuse a gang that is blocked, and reserve room for it where a start is known."""
     message, reservations = refusal.message, session_reservations(session)
-    if reservations is None:
+    if reservations is None or refusal.reason in _OF_NO_ROOM:
         session.outcomes.refuse(gang, refusal.reason, message)
         return
     before = reservations.looked_at

@@ -16,6 +16,7 @@ from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.queue.budget import BudgetRecord
 from gpusched.api.queue.queue import QueueUsage
 
 
@@ -335,6 +336,25 @@ class PoolStatus:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class BudgetStatus:
+    """How a queue stands with its budget, as it shall be remembered and told.
+
+    Attributes:
+        record: what was used up to a moment, to go on from.
+        available: all that there is in the period of the record, millionths of GPU-seconds.
+        next_period: when the next one begins, seconds since the epoch.
+        is_within: whether anything is left.
+        told: reason and message of the condition ``WithinBudget``.
+    """
+
+    record: BudgetRecord
+    available: int
+    next_period: int
+    is_within: bool
+    told: PendingReason
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class QueueStatus:
     """Amounts that a queue holds and requests; ``ready`` says what is wrong with a bad queue.
 
@@ -358,6 +378,8 @@ class QueueStatus:
     """Use of late as it shall be remembered; None where no policy measures it."""
     node_pools: tuple[PoolStatus, ...] = ()
     """In the order of its spec."""
+    budget: BudgetStatus | None = None
+    """None where it has none."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.node_pools import make_node_pool_accounts
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability, Plugin
 from gpusched.session.framework.pod_counts import PodCounts
-from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.framework.queue_accounts import QueueAccounts, UserAccounts
 from gpusched.session.framework.view import View
 from gpusched.session.state.cycle_state import CycleState
 from gpusched.session.state.decided.nominations import Nominations
@@ -120,7 +120,7 @@ class Session:
         self.node_usage = NodeUsage(snapshot.nodes)
         self.node_usage.population = snapshot.population
         pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
-        self.queue_accounts = QueueAccounts(snapshot.queues, pools)
+        self.queue_accounts = QueueAccounts(snapshot.queues, pools, UserAccounts(snapshot))
         watch = None if pools is None else self.queue_accounts
         self.pod_counts = PodCounts(
             self.node_usage, snapshot.pods_by_node, session_cache.pod_counts, watch
@@ -164,6 +164,7 @@ class Session:
         self.placements = Placements(
             self._gangs, self.nominations, self._effects, snapshot.limits.binds_per_session
         )
+        self.view.ask_started(self.placements.by_gang_with_nominations)
         self.outcomes = Outcomes(self.nominations.stops)
         self._open(plugins)
         self.nominations.restore_nominations(
@@ -252,7 +253,10 @@ class Session:
         return self.snapshot.queues.get(gang.queue)
 
     def queue_path(self, gang: Gang) -> tuple[str, ...]:
-        """Names of the gang's queue and those above it; empty when it does not exist."""
+        """Names of the gang's queue and those above it, and of accounts of its user there.
+
+        Empty when the queue does not exist.
+        """
         return self._effects.queue_path(gang)
 
     # -- nodes -------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from gpusched.api.queue.budget import period_end_at
 from gpusched.cache.snapshot import Snapshot
 
 
 def next_wakeup(snapshot: Snapshot) -> float | None:
-    """When a gang that waits stops holding out for a level it prefers, or a window of a Reservation changes.
+    """When a gang stops holding out for a level, a window of a Reservation changes, or a budget opens again.
 
     Returns:
-        Seconds since the epoch, later than the snapshot's ``now``; None when neither is known.
+        Seconds since the epoch, later than the snapshot's ``now``; None when none of these is known.
     """
     ends = [
         gang.created + request.max_wait_ns / 1e9
@@ -22,4 +23,9 @@ def next_wakeup(snapshot: Snapshot) -> float | None:
         window = reservation.current_window(snapshot.now)
         if window is not None:
             ends += [window.begins - reservation.move_before_s, window.begins, window.ends]
+    ends += [
+        float(period_end_at(queue.budget.period, queue.budget_record.period_start))
+        for node in snapshot.queues.queues.values()
+        if (queue := node.queue).budget is not None and queue.budget_record.as_of
+    ]
     return min((end for end in ends if end > snapshot.now), default=None)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import attrs
 
 from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.pool_resources import amounts_of_pool
 from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.queue.budget import BudgetRecord, format_gpu_hours
 from gpusched.api.queue.queue import QueueUsage
 from gpusched.base import limits
 from gpusched.base.errors import Fenced
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.queue_accounts import BudgetUse
 from gpusched.session.framework.reasons import Reason, truncate_message
-from gpusched.session.state.plan import PendingReason, PoolStatus, QueueStatus
+from gpusched.session.state.plan import BudgetStatus, PendingReason, PoolStatus, QueueStatus
 from gpusched.session.state.session import Session
 
+RECORD_PERIOD_S: Final = 60
+"""How often what is used is written while GPUs are held."""
+RECORD_SOON_S: Final = 10
+"""After so many seconds it is written that GPUs are not held any more: a restart would not know of them."""
+USERS_RECORDED_MAX: Final = 1_000
+"""Users of one queue in a record, those who used most."""
+WITHIN: Final = "WithinBudget"
+WARNING: Final = "BudgetWarning"
 _STATES = {"None": "Open", "Hold": "Closed", "HoldAndDrain": "Draining"}
 _STATES_BY_STRICTNESS = ("Open", "Closed", "Draining")
 
@@ -70,6 +84,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
                 counts=(pending.get(name, 0), inqueue.get(name, 0), running.get(name, 0)),
                 state=_queue_state(session, node),
                 node_pools=_pool_statuses(session, node),
+                budget=budget_status(session, node),
             )
         except Fenced:
             raise
@@ -113,6 +128,7 @@ def _queue_status(
     counts: tuple[int, int, int],
     state: str,
     node_pools: tuple[PoolStatus, ...],
+    budget: BudgetStatus | None,
 ) -> QueueStatus:
     queue = node.queue
     borrowed = {
@@ -140,6 +156,7 @@ def _queue_status(
         fair_share=fair_share,
         usage=usage,
         node_pools=node_pools,
+        budget=budget,
         pending=counts[0],
         inqueue=counts[1],
         running=counts[2],
@@ -203,3 +220,73 @@ def _shown_share(share: Resources, shown: set[str]) -> Resources:
     if not share.items:
         return NOTHING
     return Resources(tuple((name, amount) for name, amount in share.items if name in shown))
+
+
+def budget_status(session: Session, node: QueueNode) -> BudgetStatus | None:
+    """How a queue stands with its budget; None where it has none.
+
+    What stands in the record already, unless it is time to write another.
+    """
+    use = session.view.budgets.get(node.queue.name)
+    if use is None:
+        return None
+    known = node.queue.budget_record
+    if known.as_of and not _must_write(session, node, use):
+        use = attrs.evolve(use, record=known)
+    else:
+        use = attrs.evolve(use, record=_bounded_record(use.record))
+    return BudgetStatus(
+        record=use.record,
+        available=use.available,
+        next_period=use.next_period,
+        is_within=not use.is_exhausted,
+        told=_budget_message(node.queue.name, use),
+    )
+
+
+def _must_write(session: Session, node: QueueNode, use: BudgetUse) -> bool:
+    known, now = node.queue.budget_record, use.record
+    if now.period_start != known.period_start:
+        return True
+    before = attrs.evolve(use, record=known)
+    if (before.is_exhausted, before.is_warned) != (use.is_exhausted, use.is_warned):
+        return True
+    age = now.as_of - known.as_of
+    if now.used == known.used or age < RECORD_SOON_S:
+        return False
+    if age >= RECORD_PERIOD_S:
+        return True
+    queues = session.snapshot.queues
+    return any(
+        hold.end > known.as_of
+        and (owner := queues.get(hold.queue)) is not None
+        and node.queue.name in owner.path
+        for hold in session.snapshot.gpu_holds
+    )
+
+
+def _bounded_record(record: BudgetRecord) -> BudgetRecord:
+    if len(record.users) <= USERS_RECORDED_MAX:
+        return record
+    most = sorted(record.users, key=lambda each: (-each[1], each[0]))[:USERS_RECORDED_MAX]
+    return attrs.evolve(record, users=tuple(sorted(most)))
+
+
+def _budget_message(queue: str, use: BudgetUse) -> PendingReason:
+    used, there = format_gpu_hours(use.record.used), format_gpu_hours(use.available)
+    opens = format_time(use.next_period)
+    told = f"queue {queue} has used {used} of its budget of {there} GPU-hours"
+    if use.is_exhausted:
+        drained = use.budget.on_exhausted == "HoldAndDrain"
+        goes_on = "what runs is stopped" if drained else "what runs goes on"
+        return PendingReason(
+            reason=Reason.BUDGET_EXHAUSTED,
+            message=f"{told}: nothing with GPUs starts in it before the next period begins "
+            f"{opens}, and {goes_on}",
+        )
+    if use.is_warned:
+        return PendingReason(
+            reason=WARNING,
+            message=f"{told}, more than {use.budget.warn_at} percent; the next period begins {opens}",
+        )
+    return PendingReason(reason=WITHIN, message=f"{told}; the next period begins {opens}")

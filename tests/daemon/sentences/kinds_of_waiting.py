@@ -412,6 +412,41 @@ async def a_node_is_kept_for_others_and_none_has_room(w):
     return "podgroup", "train"
 
 
+# -- users and budgets -----------------------------------------------------------------------------
+
+
+def of_ann(w, name, **spec):
+    """A PodGroup that a user made."""
+    made = w.group(name, queue="team", minMember=1, **spec)
+    notes = {"metadata": {"annotations": {"gpusched.io/user": "ann"}}}
+    w.client.patch("podgroups.scheduling.gpusched.io", "default", made["metadata"]["name"], notes)
+
+
+async def a_user_holds_as_much_as_allowed(w):
+    queue(w, "team", userLimits={"perUser": {"resources": {"nvidia.com/gpu": 8}}})
+    of_ann(w, "first")
+    await runs(w, "first-0", labels={GROUP: "first"})
+    of_ann(w, "train")
+    w.pod("train-0", labels={GROUP: "train"})
+    return "podgroup", "train"
+
+
+async def a_user_has_as_many_running(w):
+    queue(w, "team", userLimits={"perUser": {"maxRunning": 1}})
+    of_ann(w, "first")
+    await runs(w, "first-0", labels={GROUP: "first"})
+    of_ann(w, "train")
+    w.pod("train-0", gpus=1, labels={GROUP: "train"})
+    return "podgroup", "train"
+
+
+async def a_budget_is_used(w):
+    queue(w, "team", budget={"gpuHours": 0})
+    of_ann(w, "train")
+    w.pod("train-0", labels={GROUP: "train"})
+    return "podgroup", "train"
+
+
 KINDS = (
     room_is_taken, the_cluster_is_too_small, no_node_is_large_enough, no_node_has_the_resource,
     nodes_lack_several_things, no_gpu_has_room_for_a_share, members_do_not_fit_together,
@@ -428,5 +463,6 @@ KINDS = (
     an_annotation_cannot_be_read, a_key_is_misspelt, the_scheduler_is_misspelt,
     a_suspended_job_names_no_queue, a_suspended_job_has_no_room,
     maintenance_begins_before_it_ends, a_node_is_kept_for_others_and_none_has_room,
+    a_user_holds_as_much_as_allowed, a_user_has_as_many_running, a_budget_is_used,
 )  # fmt: skip
 """In the order of the rows; one more row is about a policy that raises, see ``test_policies_told``."""

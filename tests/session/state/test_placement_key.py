@@ -45,13 +45,14 @@ GANG = {
     "min_sub_groups": 1, "ready_sub_groups": (("a", 1),),
     "pod_sets": (), "placed": "a place", "succeeded_counted": 1, "allocated": MANY, "leaving_allocated": MANY,
     "pending_requests": MANY, "error": ("InvalidSpec", "why"), "terms": GangTerms(preemptible=False),
-    "expected_count": 2, "job": "a job", "pod_group": "a group",
+    "expected_count": 2, "job": "a job", "pod_group": "a group", "accounts": ("queue/user/ann",),
 }  # fmt: skip
 GANG_UNREAD = {
     "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "warning": TOLD,
     "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
     "failed": COUNTED, "leaving_placed": COUNTED, "job_failure": TOLD, "eviction_warning": TOLD,
     "turn": ORDER, "tree": TOLD, "gates": TOLD, "key_warning": TOLD,
+    "creator": "is in the accounts, where a queue limits users",
 }  # fmt: skip
 POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
 TOPOLOGY = {"required": "rack", "preferred": "rack", "max_wait_ns": 1}
@@ -82,7 +83,7 @@ GROUP_UNREAD = {
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
     "phase": TOLD, "conditions": TOLD,
     "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "warning": TOLD,
-    "turn": ORDER, "native": IN_GANG, "hold": "is the gang's trouble", "strange_keys": TOLD,
+    "turn": ORDER, "native": IN_GANG, "creator": IN_GANG, "hold": "is the gang's trouble", "strange_keys": TOLD,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
 POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
@@ -92,7 +93,7 @@ POD_UNREAD = {
     "owner": IN_GANG, "scheduler": IN_GANG, "priority": IN_GANG, "priority_class": IN_GANG,
     "group": IN_GANG, "queue": IN_GANG, "hints": IN_GANG, "family": IN_GANG,
     "rank": "orders equal pods", "block": "orders equal pods",
-    "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
+    "creator": IN_GANG, "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
     "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
     "generated_claims": "are names alone; whether the claims are there is asked beside the key",
     "extended": "is in the claims of its class, where devices serve any of it",

@@ -142,6 +142,12 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "native-terms",
         "advance-reservation",
         "reservation-window",
+        "creator",
+        "user-limits",
+        "user-limit",
+        "budget",
+        "budget-record",
+        "gpu-hold",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {

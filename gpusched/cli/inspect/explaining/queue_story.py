@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
 from gpusched.cli.command import table
 from gpusched.cli.inspect.explaining.explanation import printable_line
 from gpusched.cli.inspect.listing.view_table import job_rows, sorted_jobs
@@ -72,11 +74,16 @@ def render_queue(story: dict[str, Any], now: float) -> str:
         facts.append(("gangs", told))
     order = printable_line(story["ordering"]) or "Priority"
     facts.append(("order", f"{order}, weight {story['weight']} under {parent or 'root'}"))
+    if story["budget"]:
+        facts.append(("budget", _budget_text(story["budget"])))
     if story["children"]:
         facts.append(("below", ", ".join(map(printable_line, story["children"]))))
     if story["message"]:
         facts.append(("why", printable_line(story["message"])))
     lines = [f"Queue {name}: {state}", table(facts, indent="  ")]
+    users = _user_rows(story)
+    if len(users) > 1:
+        lines += ["", table(users)]
     for gangs in (story["waiting"], story["started"]):
         views = [msgspec.convert(each, GangView) for each in gangs[:_GANGS_SHOWN]]
         if views:
@@ -87,3 +94,39 @@ def render_queue(story: dict[str, Any], now: float) -> str:
                 f"and {len(gangs) - _GANGS_SHOWN} more: gpusched get jobs -A --sort-by queue"
             )
     return "\n".join(lines)
+
+
+def _budget_text(budget: dict[str, Any]) -> str:
+    told = f"{budget['used']} of {budget['available']} GPU-hours used, {budget['percent']} percent"
+    opens = "nothing with GPUs starts before" if budget["reason"] == "BudgetExhausted" else "until"
+    return printable_line(f"{told}; {opens} {budget['nextPeriod']}")
+
+
+def _user_rows(story: dict[str, Any]) -> list[list[str]]:
+    """A header and a line for each user whose gangs are seen, or who used any of the budget."""
+    used = {each["name"]: each["used"] for each in (story["budget"] or {}).get("users", ())}
+    names = {gang["user"] for part in ("started", "waiting") for gang in story[part]}
+    if not (names | used.keys()) - {""}:
+        return []
+    rows = [["USER", "GPUS", "RUNNING", "WAITING", "USED"]]
+    for name in sorted(names | used.keys()):
+        started = [gang for gang in story["started"] if gang["user"] == name]
+        waiting = sum(gang["user"] == name for gang in story["waiting"])
+        gpus = sum(_gpu_thousandths(gang["gpus"]) for gang in started)
+        rows.append(
+            [
+                printable_line(name) or "<not known>",
+                format_quantity(gpus, resource=gpu_resources().main.name),
+                str(len(started)),
+                str(waiting),
+                used.get(name, ""),
+            ]
+        )
+    return rows
+
+
+def _gpu_thousandths(text: str) -> int:
+    try:
+        return parse_quantity(text, power=3) if text else 0
+    except QuantityError:
+        return 0

@@ -17,7 +17,9 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import GangKey, InvalidObject, ObjectKey, parse_time
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
 from gpusched.api.meta.resources import Resources, total
+from gpusched.api.queue.decode import decode_queue
 from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
+from gpusched.api.queue.wire import WireQueue
 from gpusched.base.clock import Clock
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.snapshot import Snapshot
@@ -46,10 +48,12 @@ from gpusched.view.gang_views import (
     member_views,
     unreadable_pod_view,
 )
-from gpusched.view.model import QueueGpus, QueueView, ViewName
+from gpusched.view.model import BudgetView, QueueGpus, QueueView, ViewName
 from gpusched.view.node_views import gpu_totals_view, node_view
+from gpusched.view.queue_views import budget_view
 
 _LOOK_TIMEOUT_S: Final = 15.0
+_QUEUE: Final = msgspec.json.Decoder(WireQueue)
 _NEVER_TOLD: Final = ""
 """State of a queue that no daemon has written a status of."""
 
@@ -269,6 +273,26 @@ def _queue_view(item: Json) -> QueueView:
         ready=ready.get("status") != "False",
         message=str(ready.get("message") or "") if ready.get("status") == "False" else "",
         created=str(value_at(item, "metadata", "creationTimestamp") or ""),
+        budget=_budget_view(item),
+    )
+
+
+def _budget_view(item: Json) -> BudgetView | None:
+    """What the status of a queue says of its budget; None where it says nothing that can be read."""
+    try:
+        queue = decode_queue(_QUEUE.decode(msgspec.json.encode(item)))
+    except (msgspec.MsgspecError, InvalidObject):
+        return None
+    if queue.budget is None or not queue.budget_record.as_of:
+        return None
+    said = next(
+        (e for e in items_at(item, "status", "conditions") if e.get("type") == "WithinBudget"), {}
+    )
+    return budget_view(
+        queue.budget_record,
+        queue.budget.amount + queue.budget_record.rolled_over,
+        next_period=str(value_at(item, "status", "budget", "nextPeriod") or ""),
+        told=(str(said.get("reason") or ""), str(said.get("message") or "")),
     )
 
 

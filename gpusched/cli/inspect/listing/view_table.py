@@ -126,6 +126,8 @@ def queue_rows(queues: Sequence[QueueView], now: float, *, wide: bool) -> list[l
             ("BORROWED", told(lambda queue: queue.gpus.borrowed)),
             ("REQUESTED", told(lambda queue: queue.gpus.requested)),
             ("LIMIT", lambda queue: queue.gpus.limit),
+            ("USED", lambda queue: queue.budget.used if queue.budget else None),
+            ("BUDGET", lambda queue: queue.budget.available if queue.budget else None),
             ("ORDERING", lambda queue: queue.ordering),
             ("READY", told(lambda queue: queue.ready)),
             ("MESSAGE", lambda queue: queue.message),

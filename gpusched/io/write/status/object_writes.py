@@ -12,6 +12,8 @@ from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
+from gpusched.api.queue.budget import format_gpu_hours
+from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
@@ -25,7 +27,9 @@ from gpusched.io.write.status.status_request import (
 from gpusched.io.write.status_cache import StatusCache, find_group
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import (
+    BudgetStatus,
     GangStatus,
+    PendingReason,
     PoolStatus,
     QueueStatus,
     ReservationStatus,
@@ -187,15 +191,12 @@ class QueueWrite(_ClusterWideWrite):
                 "fairShare": status.fair_share.quantities(),
                 "usage": _usage(status.usage),
                 "nodePools": _pools(status.node_pools),
+                "budget": _budget(status.budget),
                 "pending": status.pending,
                 "inqueue": status.inqueue,
                 "running": status.running,
             },
-            says=(
-                condition_update(
-                    "Ready", status.ready, holds=status.is_ready, generation=status.generation
-                ),
-            ),
+            says=_queue_conditions(status, queue),
             now=now,
         )
         path = f"/apis/{API_VERSION}/queues/{quote(status.name)}/status"
@@ -306,4 +307,35 @@ def _usage(usage: QueueUsage | None) -> dict[str, object] | None:
         "asOf": format_time(usage.as_of),
         "average": dict(usage.average),
         "share": dict(usage.share),
+    }
+
+
+_NO_BUDGET: Final = PendingReason(reason="NoBudget", message="the queue has no budget")
+
+
+def _queue_conditions(status: QueueStatus, queue: Queue) -> tuple[ConditionUpdate, ...]:
+    generation, budget = status.generation, status.budget
+    ready = condition_update("Ready", status.ready, holds=status.is_ready, generation=generation)
+    told = budget.told if budget is not None else _NO_BUDGET
+    if budget is None and all(each.type != "WithinBudget" for each in queue.conditions):
+        return (ready,)
+    is_within = budget is None or budget.is_within
+    return ready, condition_update("WithinBudget", told, holds=is_within, generation=generation)
+
+
+def _budget(budget: BudgetStatus | None) -> dict[str, object] | None:
+    if budget is None:
+        return None
+    record = budget.record
+    return {
+        "asOf": format_time(record.as_of),
+        "periodStart": format_time(record.period_start),
+        "nextPeriod": format_time(budget.next_period),
+        "gpuSeconds": format_gpu_seconds(record.used),
+        "rolledOverGpuSeconds": format_gpu_seconds(record.rolled_over),
+        "usedGpuHours": format_gpu_hours(record.used),
+        "availableGpuHours": format_gpu_hours(budget.available),
+        "users": [
+            {"name": name, "gpuSeconds": format_gpu_seconds(used)} for name, used in record.users
+        ],
     }

@@ -30,9 +30,12 @@ class PlacementEffects:
         """Whether it is a fault to commit room that breaks a reservation."""
 
     def queue_path(self, gang: Gang) -> tuple[str, ...]:
-        """Names of the gang's queue and those above it; empty when it does not exist."""
+        """Names of the gang's queue and those above it, and of accounts of its user there.
+
+        Empty when the queue does not exist.
+        """
         queue = self._queues.get(gang.queue)
-        return queue.path if queue else ()
+        return queue.path + gang.accounts if queue else ()
 
     def broken_reservation(self, gang: Gang, statement: Statement) -> Gang | None:
         """The gang whose reservation the statement breaks, where that is a fault; else None."""

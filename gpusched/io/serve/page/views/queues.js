@@ -54,7 +54,7 @@ export function showQueues(page) {
       <section class="card" aria-labelledby="table-title">
         <h2 id="table-title">Queues now</h2>
         <div class="scroll" tabindex="0" role="region" aria-label="Table of queues">
-        <table><thead><tr><th scope="col">Queue</th><th scope="col" class="n">Held</th><th scope="col" class="n">Due</th><th scope="col" class="n">Borrowed</th><th scope="col" class="n">Requested</th><th scope="col" class="n">Limit</th><th scope="col">Share</th><th scope="col" class="n">Gangs that wait</th><th scope="col" class="n">Gangs that run</th><th scope="col">State</th></tr></thead>
+        <table><thead><tr><th scope="col">Queue</th><th scope="col" class="n">Held</th><th scope="col" class="n">Due</th><th scope="col" class="n">Borrowed</th><th scope="col" class="n">Requested</th><th scope="col" class="n">Limit</th><th scope="col">Share</th><th scope="col">Budget</th><th scope="col" class="n">Gangs that wait</th><th scope="col" class="n">Gangs that run</th><th scope="col">State</th></tr></thead>
         <tbody>${rows.map(({ queue, depth }) => queueRow(page, queue, { depth, most }))}</tbody></table></div>
         ${rows.length ? nothing : html`<p class="empty">${store.complete ? "There are no queues." : "Queues are being read."}</p>`}
       </section>`}`;
@@ -80,10 +80,20 @@ function queueRow({ colours }, queue, { depth, most }) {
     <td class="n">${amount(gpus.borrowed) ? html`<span class="warn">${told(gpus.borrowed)}</span>` : "0"}</td>
     <td class="n">${told(gpus.requested)}</td><td class="n">${told(gpus.limit)}</td>
     <td class="wide">${shareBar(queue, most, colours)}</td>
+    <td>${budgetBar(queue.budget)}</td>
     <td class="n">${waiting ? html`<a href=${`#/waiting?queue=${encodeURIComponent(metadata.name)}`}>${count(waiting)}</a>` : "0"}</td>
     <td class="n">${queue.running ? html`<a href=${`#/waiting?state=Running&queue=${encodeURIComponent(metadata.name)}`}>${count(queue.running)}</a>` : "0"}</td>
     <td>${queue.ready ? shown(queue.state) || "Open" : html`<span class="bad">not ready</span>`}${queue.message ? html`<small>${shown(queue.message)}</small>` : nothing}</td>
   </tr>`;
+}
+
+/** How much of its budget a queue has used, and until when. */
+function budgetBar(budget) {
+  if (!budget) return html`<span class="soft">none</span>`;
+  const exhausted = budget.reason === "BudgetExhausted";
+  const told = `${budget.used} of ${budget.available} GPU-hours`;
+  return html`<meter min="0" max="100" high="80" optimum="0" .value=${Math.min(100, budget.percent)} aria-label=${told}></meter>
+    <small class=${exhausted ? "bad" : budget.reason === "BudgetWarning" ? "warn" : ""} title=${shown(budget.message)}>${shown(told)}, ${exhausted ? "opens" : "until"} ${shown(budget.nextPeriod)}</small>`;
 }
 
 /** @param {import("../main.js").Page} page */

@@ -1,4 +1,4 @@
-"""Keeps every queue within its caps, what is guaranteed to others free, and loans recoverable."""
+"""Keeps every queue and its users within their caps, what is guaranteed to others free, and loans recoverable."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from typing import ClassVar
 import attrs
 import numpy as np
 import numpy.typing as npt
+from gpusched_plugins.queues.quota.budgets import (
+    check_budgets,
+    check_drained,
+    drains_by_budget,
+)
+from gpusched_plugins.queues.quota.user_limits import check_user_limits
 
 from gpusched.plugin import (
     ALLOW,
@@ -79,6 +85,10 @@ class Quota:
             verdict = _check_capability(gang, asked, view, held)
             if not verdict.refuses:
                 verdict = pools().room(gang, held)
+            if not verdict.refuses:
+                verdict = check_user_limits(gang, view, held)
+            if not verdict.refuses:
+                verdict = check_budgets(gang, view)
             if not verdict.refuses and self.args.non_preemptible_within_deserved:
                 verdict = _check_not_preemptible(gang, asked, view)
             if not verdict.refuses:
@@ -107,6 +117,9 @@ class Quota:
         hooks.eviction_limits(limits)
         hooks.quota_check(lambda gang: check(gang, view.allocated))
         hooks.reserve_check(lambda gang: check(gang, view.staying))
+        hooks.stop_check(
+            lambda gang: check_drained(gang, view), queues=lambda node: drains_by_budget(node, view)
+        )
 
 
 def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:
