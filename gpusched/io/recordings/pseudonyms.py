@@ -138,7 +138,7 @@ class Pseudonyms:
             return [self._resource(each) for each in part]
         if not isinstance(part, dict):
             return self._walk(part)
-        if name == "gpuTypes" or name in _AMOUNTS or name in _OF_DEVICES:
+        if name == "gpuTypes" or name in _OF_DEVICES or _are_amounts(name, part):
             return self._named_by_others(name, part)
         if name == "annotations":
             return {self.pseudonym(key): self._note(key, each) for key, each in part.items()}
@@ -273,3 +273,9 @@ class Pseudonyms:
         domain, slash, name = key.rpartition("/")
         kept = name if name.lower() in DEVICE_NAMES else self.pseudonym(name)
         return f"{self.pseudonym(domain)}{slash}{kept}"
+
+
+def _are_amounts(name: str, part: Mapping[str, Any]) -> bool:
+    """Whether the members of a member are named after resources; those of ``resources`` hold such in containers."""
+    whole = name == "resources" and not any(isinstance(each, dict | list) for each in part.values())
+    return name in _AMOUNTS or whole

@@ -23,6 +23,7 @@ from gpusched.api.meta.status import GroupStatus
 from gpusched.api.node import wire as node_wire
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.policy import wire as policy_wire
+from gpusched.api.policy.reservation_wire import WireReservation
 from gpusched.api.queue import wire as queue_wire
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.api.volumes import wire as wire_volumes
@@ -182,6 +183,12 @@ _RAW: Final[Mapping[tuple[type[Any], str], type[Any] | ValueFilter]] = {
     (wire_groups.WirePodGroup, "status"): GroupStatus,
     (queue_wire.WireQueue, "status"): GroupStatus,
     (policy_wire.WireTopology, "status"): GroupStatus,
+    (WireReservation, "status"): keep_members(
+        {
+            "nodes": keep_list(keep_scalar),
+            **_scalars("phase", "from", "to", "nodeCount", "gangsInTheWay"),
+        }
+    ),
     (native_wire.NativeGroup, "spec"): native_wire.NativeGroupSpec,
     (native_wire.NativeGroup, "status"): GroupStatus,
     (wire_foreign.CoschedulingGroup, "status"): GroupStatus,

@@ -58,7 +58,7 @@ SCHEMAS = {
     "resourceslices.resource.k8s.io": (
         "apis_resource.k8s.io_v1", "io.k8s.api.resource.v1.ResourceSlice"),
 }  # fmt: skip
-OWN = ("podgroups", "queues", "topologies")
+OWN = ("podgroups", "queues", "topologies", "reservations")
 
 
 class Planter:
