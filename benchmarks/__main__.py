@@ -32,11 +32,13 @@ from benchmarks import (
     virtual_jobs,
     waiting,
 )
+from benchmarks.advice import measure as advice
 from benchmarks.figures import Figure, as_json, show
 from benchmarks.placement import b1, b2, b3, b4, b5, feasibility, openb
 from benchmarks.placement.openb_traces import TraceMissing
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
+    "advice": advice.measure,
     "decide": decide.measure,
     "cache": cache.measure,
     "drain": drain.measure,
@@ -67,8 +69,8 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-feasibility": feasibility.measure,
     "placement-openb": openb.measure,
 }
-ONLY_WHEN_NAMED: Final = ("placement-openb", "history", "page")
-"""A quarter of an hour, and a trace that is not part of this repository; a million runs; a browser."""
+ONLY_WHEN_NAMED: Final = ("advice", "placement-openb", "history", "page")
+"""A quarter of an hour; the same, and a trace that is not part of this repository; a million runs; a browser."""
 
 
 def main() -> int:

@@ -66,12 +66,8 @@ def advise_gang(trial: TrialCluster, gang: Gang) -> Advice:
 
 
 def _start_unchanged(trial: TrialCluster, key: GangKey) -> StartAnswer:
-    """When the gang starts if nothing is changed: with all gangs in free room, or alone by evictions."""
-    beside_others = start_answer(trial.decide(evict=False), key)
-    if beside_others.starts:
-        return beside_others
-    alone = start_answer(trial.decide(alone=key), key)
-    return beside_others if beside_others.at and not alone.starts else alone
+    """When the gang starts if nothing is changed, as the next session of the daemon says it."""
+    return start_answer(trial.decide(), key)
 
 
 def _advice(
@@ -182,7 +178,7 @@ class _Advisor:
             fewer = {other: amounts for other, amounts in fields.items() if other != name}
             if fewer and starts(self._around.raised_limits(fewer), evict=evict):
                 fields = fewer
-        return self._search.confirmed(self._around.raised_limits(fields), evict=evict)
+        return self._search.confirmed(self._around.raised_limits(fields))
 
     # -- others ------------------------------------------------------------------------------
     def _ends(self) -> Iterator[Suggestion | None]:

@@ -186,6 +186,8 @@ class ClusterProposals:
             for each in gangs
             for member in (*each.placed, *each.leaving_placed)
         ]
+        # Else they would make new pods.
+        edits += [edit_away("jobs", key) for key in sorted(self._jobs_of(gangs))]
         ends = [each.expected_end for each in gangs]
         names = _joined([gang_title(each.key) for each in gangs])
         return ChangeProposal(
@@ -195,6 +197,15 @@ class ClusterProposals:
             edits=tuple(edits),
             at=max(ends) if gangs and all(ends) else 0.0,
         )
+
+    def _jobs_of(self, gangs: Iterable[Gang]) -> set[ObjectKey]:
+        """Jobs that made the pods of running gangs."""
+        return {
+            ObjectKey(member.pod.namespace, member.pod.owner.name)
+            for each in gangs
+            for member in (*each.placed, *each.leaving_placed)
+            if member.pod.owner is not None and member.pod.owner.kind == "Job"
+        }
 
     def made_preemptible(self, gangs: Iterable[Gang]) -> ChangeProposal | None:
         """Gangs that may not be evicted, or not yet, may be; None where all of them may."""

@@ -38,24 +38,24 @@ class ChangeSearch:
             decision = self._trial.decide(alone=self._gang, evict=evict)
         return start_answer(decision, self._gang).starts
 
-    def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
+    def confirmed(self, proposal: ChangeProposal) -> Suggestion | None:
         """The proposal with its start, decided with all gangs; None where it does not start it."""
         if self.confirmations_left <= 0:
             return None
         self.confirmations_left -= 1
-        answer = self.decided(proposal, evict=evict)
+        answer = self.decided(proposal)
         return Suggestion(proposal=proposal, start=answer) if answer.starts else None
 
-    def decided(self, proposal: ChangeProposal, *, evict: bool = False) -> StartAnswer:
+    def decided(self, proposal: ChangeProposal) -> StartAnswer:
         """What a session with all gangs says of the gang after a change."""
         with self._trial.changed(proposal.edits):
-            return start_answer(self._trial.decide(evict=evict), self._gang)
+            return start_answer(self._trial.decide(), self._gang)
 
     def suggested(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal, tried alone and then with all gangs; None where it does not help."""
         if not self.starts_alone(proposal, evict=evict):
             return None
-        return self.confirmed(proposal, evict=evict)
+        return self.confirmed(proposal)
 
     def smallest(
         self,
@@ -76,7 +76,7 @@ class ChangeSearch:
         )
         if least is None:
             return None
-        found = self.confirmed(propose(least), evict=evict)
+        found = self.confirmed(propose(least))
         if found is not None or least == most or self.confirmations_left <= _KEPT_FOR_OTHERS:
             return found
         # Gangs before it take what the change frees: it needs more than alone.
@@ -84,7 +84,7 @@ class ChangeSearch:
 
         def starts(size: int) -> bool:
             nonlocal best
-            answer = self.confirmed(propose(size), evict=evict)
+            answer = self.confirmed(propose(size))
             best = answer or best
             return answer is not None
 

@@ -109,7 +109,9 @@ class SimulatedObjects:
         if plural not in _CLUSTER:
             metadata.setdefault("namespace", "default")
         self._made += 1
-        metadata.setdefault("uid", f"{self._made:08x}-0000-4000-8000-{self._made:012x}")
+        # Objects may come from a simulation that began earlier.
+        part = int(self.epoch) & 0xFFFF
+        metadata.setdefault("uid", f"{self._made:08x}-{part:04x}-4000-8000-{self._made:012x}")
         metadata.setdefault("creationTimestamp", format_time(self.epoch + now))
         metadata.setdefault("generation", 1)
         made = {**obj, "metadata": metadata}

@@ -162,6 +162,8 @@ class SimulationCase:
         epoch: wall time at second 0, seconds since the Unix epoch.
         seed: of the arrivals, for the record.
         told: called now and then with the seconds that have passed and the jobs that came.
+        until_started: a gang with whose start the run ends; None for no such gang.
+        sessions_max: sessions after which it ends; None for no bound.
     """
 
     name: str
@@ -174,6 +176,8 @@ class SimulationCase:
     epoch: float = EPOCH
     seed: int = 0
     told: Callable[[float, int], None] | None = None
+    until_started: GangKey | None = None
+    sessions_max: int | None = None
 
 
 def run_simulation(case: SimulationCase) -> RunRecord:
@@ -211,6 +215,8 @@ class Simulation:
         self._session_cache = SessionCache()
         self._faults: list[str] = []
         self.sessions = 0
+        self.started_at: float | None = None
+        """When the gang of ``until_started`` had its minimum, seconds since the beginning."""
         self._begun: float | None = None
         """When the first change came that no session has seen yet."""
         self._last = 0.0
@@ -242,6 +248,8 @@ class Simulation:
             world.now = at
             if self._is_session:
                 self._session()
+                if self.started_at is not None or self.sessions == self.case.sessions_max:
+                    break
                 continue
             act, aside = world.agenda.pop()
             act()
@@ -344,6 +352,11 @@ class Simulation:
     # -- what is noted -----------------------------------------------------------------------
     def _placed(self, gang: GangBind) -> None:
         """A gang got places: where, and when its rights change."""
+        if (
+            gang.gang == self.case.until_started
+            and gang.placed + len(gang.binds) >= gang.min_member
+        ):
+            self.started_at = self.world.now
         job = self.world.lives.jobs.get((gang.gang.kind, gang.gang.namespace, gang.gang.name))
         if job is None:
             job = self.world.lives.pods[gang.binds[0].uid].job

@@ -1,21 +1,14 @@
-"""Small clusters in which gangs wait, and what becomes of them when one change is carried out."""
+"""Small clusters in which gangs wait, as manifests."""
 
 from __future__ import annotations
 
 import json
-import random
 
 from gpusched.advice.trial import TrialCluster
-from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.api.meta.identity import GangKey, ObjectKey, format_time
+from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.config.model import DEFAULT
-from gpusched.engine.objects import key_of, plural_of
-from gpusched.engine.simulation import (
-    Arrival,
-    Simulation,
-    SimulationCase,
-    StoppedClock,
-)
+from gpusched.engine.objects import plural_of
+from gpusched.engine.simulation import StoppedClock
 from gpusched.io.watch.informers import KINDS
 
 API = "scheduling.gpusched.io/v1alpha1"
@@ -117,89 +110,3 @@ def _resource(plural, obj):
 def waiting_gang(trial, name):
     """The gang of a PodGroup."""
     return trial.gang(GangKey("PodGroup", "team", name))
-
-
-def random_cluster(seed):
-    """Objects of a cluster some hours after jobs began to come, and its time."""
-    draw = random.Random(seed)
-    nodes = draw.choice([8, 16])
-    objects = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
-        *(priority(name, value) for name, value in (("low", 1), ("mid", 100), ("high", 1000))),
-        *(_random_queue(draw, name, nodes) for name in "abcd"),
-        *(
-            node(f"n{each:02}", rack=f"r{each // 4}", product=A100 if each % 3 == 2 else H100)
-            for each in range(nodes)
-        ),
-    ]
-    arrivals, asked = [], 0
-    while asked < 8 * nodes or len(arrivals) < 24:
-        made, gpus = _random_gang(draw, len(arrivals))
-        early = asked < 8 * nodes
-        at = draw.random() * 600 if early else 1000 + draw.random() * 3600
-        arrivals.append(Arrival(at, tuple(made)))
-        asked += gpus
-    until = 3 * 3600.0
-    case = SimulationCase(
-        name="before", config=DEFAULT, objects=objects, until=until, epoch=NOW,
-        arrivals=sorted(arrivals, key=lambda each: each.at),
-    )  # fmt: skip
-    return _played(case), NOW + until
-
-
-def _random_queue(draw, name, nodes):
-    spec = {"deserved": {GPU: str(2 * nodes)}}
-    if draw.random() < 0.5:
-        spec["capability"] = {GPU: str(2 * nodes + draw.choice([0, nodes]))}
-    return queue(name, **spec)
-
-
-def _random_gang(draw, number):
-    pods, gpus = draw.choice([1, 1, 2, 2, 4, 6]), draw.choice([1, 2, 4, 8])
-    spec = {"queue": draw.choice("abcd"), "priorityClassName": draw.choice(["low", "low", "mid"])}
-    if draw.random() < 0.3:
-        spec["preemptible"] = False
-    if draw.random() < 0.5:
-        spec["expectedDuration"] = f"{draw.randint(4, 12)}h"
-    if draw.random() < 0.3:
-        spec["topology"] = {"required": "rack"}
-    product = draw.choice([None, None, H100, A100])
-    selector = {"nvidia.com/gpu.product": product} if product else None
-    made = gang(
-        f"g{number}", pods, gpus, selector=selector, run_for=f"{draw.randint(4, 12)}h", **spec
-    )
-    return made, pods * gpus
-
-
-def _played(case):
-    with gpu_resources_in_force(DEFAULT.gpu_resources):
-        simulation = Simulation(case)
-        simulation.run()
-    objects = simulation.world.objects
-    ordered = [*(each for each in KINDS if each != "pods"), "pods"]
-    return [obj for plural in ordered for obj in objects.all(plural)]
-
-
-def starts_when_applied(objects, now, suggestion, key, *, within_s=400.0):
-    """Whether a gang starts in a simulation of the cluster in which a suggestion is carried out."""
-    by_key = {(plural_of(obj), key_of(obj)): obj for obj in objects}
-    for edit in suggestion.proposal.edits:
-        by_key.pop((edit.plural, edit.key), None)
-        if edit.becomes is not None:
-            by_key[edit.plural, edit.key] = edit.becomes
-    ordered = [*(each for each in KINDS if each != "pods"), "pods"]
-    changed = [obj for plural in ordered for (kind, _), obj in by_key.items() if kind == plural]
-    after = _played(
-        SimulationCase(name="after", config=DEFAULT, objects=changed, until=within_s, epoch=now)
-    )
-    (group,) = [
-        obj for obj in after
-        if obj["kind"] == "PodGroup" and key_of(obj) == ObjectKey(key.namespace, key.name)
-    ]  # fmt: skip
-    bound = sum(
-        obj["kind"] == "Pod"
-        and obj["metadata"]["labels"].get("gpusched.io/pod-group") == key.name
-        and bool(obj["spec"].get("nodeName"))
-        for obj in after
-    )
-    return bound >= group["spec"]["minMember"]

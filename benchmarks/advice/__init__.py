@@ -1,0 +1,1 @@
+"""Is advice right, no larger than needed, and quick? Its suggestions are carried out to see."""

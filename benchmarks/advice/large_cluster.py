@@ -1,0 +1,114 @@
+"""A full cluster of a thousand nodes with 500 gangs that wait, made without a simulation."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from benchmarks.advice.random_clusters import (
+    BEGIN,
+    CLASSES,
+    GPU,
+    NODE_GPUS,
+    PRODUCT,
+    DrawnGang,
+    RandomCluster,
+    draw_queues,
+    in_order,
+    make_node,
+    make_priority_class,
+)
+from gpusched.api.meta.identity import format_time
+from gpusched.engine.objects import Obj
+
+AGE_S: Final = 3600
+
+
+def make_large_cluster(seed: int, *, nodes: int = 1000, waiting: int = 500) -> RandomCluster:
+    """Gangs of every kind are put on the first nodes with room until there is none for many; others wait.
+
+    Args:
+        seed: of everything that is drawn.
+        nodes: how many.
+        waiting: gangs that wait.
+    """
+    draw = random.Random(seed)
+    made = [make_node(index, tainted=index % 6 == 5) for index in range(nodes)]
+    filling = _Filling(made)
+    running: list[Obj] = []
+    waits: list[Obj] = []
+    number = count = 0
+    while count < waiting:
+        gang = DrawnGang(draw, number, tainted=True)
+        objects, gpus = gang.objects()
+        number += 1
+        created = BEGIN + (number if number < nodes else AGE_S + number)
+        placed = filling.placed(objects) if filling.free > nodes // 50 else None
+        stamped = [_stamped(obj, created) for obj in placed or objects]
+        if placed is not None:
+            running += stamped
+            filling.free -= gpus
+        else:
+            waits += stamped
+            count += 1
+    objects = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
+        *(make_priority_class(name, value) for name, value in CLASSES),
+        *draw_queues(draw, NODE_GPUS * nodes),
+        *made,
+        *running,
+        *waits,
+    ]
+    return RandomCluster(in_order(objects), BEGIN + 3 * AGE_S)
+
+
+class _Filling:
+    """Free GPUs of nodes while gangs are put on them."""
+
+    def __init__(self, nodes: list[Obj]) -> None:
+        self._nodes = nodes
+        self._left = [NODE_GPUS] * len(nodes)
+        self.free = NODE_GPUS * len(nodes)
+
+    def placed(self, objects: list[Obj]) -> list[Obj] | None:
+        """The manifests of a gang that runs; None where it has no room, or is a Job."""
+        if objects[0]["kind"] == "Job":
+            return None
+        members = [obj for obj in objects if obj["kind"] == "Pod"]
+        example = objects[-1]["spec"]
+        gpus = int(example["containers"][0]["resources"]["limits"][GPU])
+        rows = self._rows(example, gpus, len(members))
+        if rows is None:
+            return None
+        done = [obj for obj in objects if obj["kind"] != "Pod"]
+        for row, obj in zip(rows, members, strict=True):
+            self._left[row] -= gpus
+            name = self._nodes[row]["metadata"]["name"]
+            began = format_time(BEGIN + AGE_S)
+            bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": began}
+            done.append(
+                {
+                    **obj,
+                    "spec": {**obj["spec"], "nodeName": name},
+                    "status": {"phase": "Running", "startTime": began, "conditions": [bound]},
+                }
+            )
+        return done
+
+    def _rows(self, spec: Obj, gpus: int, pods: int) -> list[int] | None:
+        found: list[int] = []
+        product = (spec.get("nodeSelector") or {}).get(PRODUCT)
+        for row, node in enumerate(self._nodes):
+            if product and node["metadata"]["labels"][PRODUCT] != product:
+                continue
+            if node["spec"].get("taints") and not spec.get("tolerations"):
+                continue
+            found += [row] * (self._left[row] // gpus)
+            if len(found) >= pods:
+                return found[:pods]
+        return None
+
+
+def _stamped(obj: Obj, created: float) -> Obj:
+    """The manifest with the time at which it came."""
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": format_time(created)}}

@@ -1,0 +1,86 @@
+"""The figures of advice: suggestions that start their gang, and what an answer costs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+from benchmarks.advice.large_cluster import make_large_cluster
+from benchmarks.advice.share_started import judge_advice, trial_of, waiting_gangs
+from benchmarks.figures import Figure, middle, number
+from gpusched.advice.advisor import advise_gang
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.config.model import DEFAULT
+from gpusched.io.observe.process_limits import collect_garbage_rarely
+
+CLUSTERS: Final = 130
+GANGS_A_CLUSTER: Final = 4
+STARTED_LEAST: Final = 0.99
+LARGE_SEEDS: Final = (1, 2)
+LARGE_GANGS: Final = 25
+MEDIAN_MAX_S: Final = 2.0
+MOST_MAX_S: Final = 10.0
+
+
+def measure() -> list[Figure]:
+    """Suggestions carried out, and seconds of answers in a large cluster."""
+    collect_garbage_rarely()
+    return [*_started(), *_large()]
+
+
+def _started() -> list[Figure]:
+    judged = judge_advice(range(CLUSTERS), gangs=GANGS_A_CLUSTER)
+    for each in judged.failed:
+        print(f"did not start: {each.text}", file=sys.stderr)
+    count = len(judged.judged)
+    share = 1 - len(judged.failed) / count
+    families = ", ".join(f"{name} {good}/{every}" for name, every, good in judged.by_family())
+    return [
+        Figure(
+            name=f"{count:,} suggestions for {len(judged.cpu_s)} gangs, carried out: start their gang",
+            measured=100 * share,
+            unit="%",
+            spread=families,
+            target=f">= {STARTED_LEAST:.0%}",
+            met=share >= STARTED_LEAST,
+        )
+    ]
+
+
+def _large() -> list[Figure]:
+    answers: list[float] = []
+    copies: list[float] = []
+    for seed in LARGE_SEEDS:
+        cluster = make_large_cluster(seed)
+        with gpu_resources_in_force(DEFAULT.gpu_resources):
+            began = time.process_time()
+            trial = trial_of(cluster)
+            copies.append(time.process_time() - began)
+            waiting = waiting_gangs(trial)
+            for gang in waiting[:: len(waiting) // LARGE_GANGS][:LARGE_GANGS]:
+                began = time.process_time()
+                advise_gang(trial, gang)
+                answers.append(time.process_time() - began)
+    answers.sort()
+    cost, spread = middle(answers)
+    most = answers[-1 - len(answers) // 100]
+    copy_s, _ = middle(copies)
+    where = "1,000 nodes, 500 gangs wait"
+    return [
+        Figure(
+            name=f"advice, {where}",
+            measured=cost,
+            unit="CPU s",
+            spread=f"{spread}; copy of the cluster {number(copy_s)} s",
+            target=f"<= {MEDIAN_MAX_S:g} s",
+            met=cost <= MEDIAN_MAX_S,
+        ),
+        Figure(
+            name=f"advice, {where}: 99 %",
+            measured=most,
+            unit="CPU s",
+            target=f"<= {MOST_MAX_S:g} s",
+            met=most <= MOST_MAX_S,
+        ),
+    ]
