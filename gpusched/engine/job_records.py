@@ -79,6 +79,7 @@ class LivePod:
     Attributes:
         run_s: seconds that it runs before it succeeds; None when until it is told to go.
         done_s: of these, seconds that a predecessor had saved when it left.
+        before_s: of these, seconds that it ran before the simulation began.
         stop_s: seconds from being told to go to its end.
         checkpoint_s: it saves its work so often; 0 when never.
         speeds: types of GPUs and speeds in thousandths; empty where all are equally fast.
@@ -104,6 +105,7 @@ class LivePod:
     checkpoint_s: float
     speeds: tuple[tuple[str, int], ...] = ()
     speed: int = FULL_SPEED
+    before_s: float = 0.0
     owner: tuple[str, str, str] = ("", "", "")
     again: Mapping[str, Any] | None = None
     bound: float | None = None
@@ -119,7 +121,7 @@ class LivePod:
     def work_at(self, now: float) -> tuple[float, float]:
         """Seconds of work, at speed 1, done and saved, those of predecessors included."""
         ran = now - self.running if self.running is not None else 0.0
-        done = self.done_s + ran * self.speed / FULL_SPEED
+        done = self.done_s + self.before_s + ran * self.speed / FULL_SPEED
         every = self.checkpoint_s
         return done, max(self.done_s, done // every * every if every else 0.0)
 

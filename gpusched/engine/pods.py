@@ -153,7 +153,7 @@ class SimulatedPods:
         world = self._world
         began = min(world.now, pod.scheduled - world.epoch)
         live.bound = live.running = world.now
-        live.done_s += world.now - began
+        live.before_s = world.now - began
         live.node, live.slots = pod.node, pod.slots
         self._count(live, bound=1, running=1)
         if pod.deleting:
@@ -161,7 +161,7 @@ class SimulatedPods:
             world.agenda.at(world.now + live.stop_s, lambda: self._gone(live))
         elif live.run_s is not None:
             # What should be over by now ends soon.
-            left = max(world.pace.start_s, live.run_s - live.done_s)
+            left = max(world.pace.start_s, live.run_s - live.done_s - live.before_s)
             world.agenda.at(world.now + left, lambda: self._succeed(live))
 
     # -- running -------------------------------------------------------------------------------

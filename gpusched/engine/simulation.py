@@ -158,6 +158,8 @@ class SimulationCase:
         arrivals: by time.
         changes: what is done to the cluster from outside, at moments of the run.
         until: seconds after which it ends; None when nothing is to come any more.
+        step_s: seconds for which changes are gathered before a session decides about all of them; 0 for
+            the debounce of the daemon, which is exact.
         pace: how long things take.
         epoch: wall time at second 0, seconds since the Unix epoch.
         seed: of the arrivals, for the record.
@@ -172,6 +174,7 @@ class SimulationCase:
     arrivals: Iterable[Arrival] = ()
     changes: Sequence[TimedChange] = ()
     until: float | None = None
+    step_s: float = 0.0
     pace: SimulatedDelays = DEFAULT_PACE
     epoch: float = EPOCH
     seed: int = 0
@@ -294,6 +297,8 @@ class Simulation:
             return self._idle_at
         debounce_s = self.case.config.cycle.debounce_s
         at = min(self._begun + debounce_s, self._last + debounce_s / _QUIET_SHARE)
+        if self.case.step_s:
+            at = self._begun + self.case.step_s
         return at if self._idle_at is None else min(at, self._idle_at)
 
     # -- sessions ----------------------------------------------------------------------------

@@ -58,7 +58,16 @@ class LoseNodes:
     message: str
 
 
-TimedChange: TypeAlias = EditObject | CreateObjects | EmptyNodes | LoseNodes
+@attrs.frozen(kw_only=True)
+class MarkNodes:
+    """The record says of these nodes that they can be used, or not, whatever their objects say."""
+
+    at: float
+    nodes: tuple[str, ...]
+    is_usable: bool
+
+
+TimedChange: TypeAlias = EditObject | CreateObjects | EmptyNodes | LoseNodes | MarkNodes
 
 
 class ChangeExecutor:
@@ -72,6 +81,8 @@ class ChangeExecutor:
     def __init__(self, world: SimulatedWorld, owners: SimulatedControllers) -> None:
         self._world = world
         self._owners = owners
+        self._kept: frozenset[str] = frozenset()
+        """Nodes that the record calls unusable although their objects do not."""
 
     def schedule_changes(self, changes: Collection[TimedChange]) -> None:
         """Enter every change into the agenda of the world."""
@@ -94,12 +105,21 @@ class ChangeExecutor:
                         self._owners.pods.evict(pod, why=DRAINED, sentence=change.message)
             case LoseNodes():
                 self._lose(change)
+            case MarkNodes(nodes=nodes, is_usable=is_usable):
+                self._kept = self._kept - {*nodes} if is_usable else self._kept | {*nodes}
+                self._note_nodes(nodes)
 
     def _edit(self, change: EditObject) -> None:
         obj = self._world.objects.get(change.plural, change.key)
         if obj is None:
             return
-        self._world.objects.write(change.edit(obj))
+        edited = change.edit(obj)
+        if edited.get("spec") != obj.get("spec"):
+            # As the API server does; else it looks like a status that the daemon wrote itself.
+            metadata = edited["metadata"]
+            generation = metadata.get("generation", 1) + 1
+            edited = {**edited, "metadata": {**metadata, "generation": generation}}
+        self._world.objects.write(edited)
         if change.plural == "nodes":
             self._note_nodes([change.key.name])
 
@@ -120,6 +140,7 @@ class ChangeExecutor:
     def _note_nodes(self, names: Collection[str]) -> None:
         """The record tells what nodes offered when."""
         for name in names:
-            self._world.lives.node_changes.note(
-                name, self._world.cache.rows.get(name), at=self._world.now
-            )
+            node = self._world.cache.rows.get(name)
+            if node is not None and name in self._kept:
+                node = attrs.evolve(node, unschedulable=True)
+            self._world.lives.node_changes.note(name, node, at=self._world.now)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import attrs
 
+from gpusched import API_VERSION
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import ObjectKey, format_time
 from gpusched.base.errors import UsageError
@@ -18,15 +19,20 @@ from gpusched.engine.timed_changes import (
     EditObject,
     EmptyNodes,
     LoseNodes,
+    MarkNodes,
     TimedChange,
 )
 from gpusched.lab.whatif.added_nodes import read_added_nodes
 from gpusched.lab.whatif.field_changes import read_field_change
-from gpusched.lab.whatif.moments import parse_moment, parse_span
+from gpusched.lab.whatif.moments import DAY_S, parse_moment, parse_span
 from gpusched.lab.whatif.node_selection import NodeSelection
 
 _NAMED_MAX: Final = 4
 _FOREVER: Final = float("inf")
+_WINDOW_MIN_S: Final = 60.0
+_WINDOW_MAX_S: Final = 366 * DAY_S
+_NODES_A_RESERVATION: Final = 1024
+"""Bounds of the kind Reservation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +101,7 @@ class _ChangePlanner:
         self.messages: list[str] = []
         self._windows: dict[str, list[tuple[float, float]]] = {}
         """When nodes are drained, by name."""
+        self._reservations = 0
         self._lost: dict[str, float] = {}
         self._types: dict[str, str] = {}
         self._fields: dict[tuple[str, ObjectKey, tuple[str, ...]], str] = {}
@@ -127,8 +134,10 @@ class _ChangePlanner:
     def _drain(self, request: ChangeRequest, at: float) -> None:
         names = self._cluster.select(request.words, "--drain")
         length = parse_span(request.span, "--for") if request.span else _FOREVER
-        if length <= 0:
-            raise UsageError(f"--drain {request.words}: a window of {request.span} is none")
+        if length < _WINDOW_MIN_S or _WINDOW_MAX_S < length < _FOREVER:
+            raise UsageError(
+                f"--drain {request.words} --for {request.span}: a window lasts from one minute to 366 days"
+            )
         until = at + length
         for name in names:
             for since, ends in self._windows.setdefault(name, []):
@@ -141,12 +150,36 @@ class _ChangePlanner:
         until_text = "" if until == _FOREVER else f" until {self._time(until)}"
         message = f"{_nodes_text(names)} drained from {self._time(at)}{until_text}"
         self.messages.append(message)
-        for name in names:
-            self._edit_node(name, at, partial(_with_cordon, cordoned=True))
-            was = bool((self._cluster.nodes[name].get("spec") or {}).get("unschedulable"))
-            if until < _FOREVER and not was:
-                self._edit_node(name, until, partial(_with_cordon, cordoned=False))
-        self.changes.append(EmptyNodes(at=at, nodes=names, message=message))
+        if not at and until == _FOREVER:
+            for name in names:
+                self._edit_node(name, at, partial(_with_cordon, cordoned=True))
+            self.changes.append(EmptyNodes(at=at, nodes=names, message=message))
+            return
+        self.changes += self._announced_window(names, at, until)
+
+    def _announced_window(
+        self, names: Sequence[str], at: float, until: float
+    ) -> Iterator[TimedChange]:
+        """A maintenance window is a Reservation, made now, so that nothing starts that would run into it."""
+        ends = min(until, at + _WINDOW_MAX_S)
+        reservations = []
+        for first in range(0, len(names), _NODES_A_RESERVATION):
+            self._reservations += 1
+            reservations.append(
+                {
+                    "apiVersion": API_VERSION, "kind": "Reservation",
+                    "metadata": {"name": f"what-if-{self._reservations}"},
+                    "spec": {
+                        "purpose": "Maintenance",
+                        "from": self._time(at), "to": self._time(ends),
+                        "nodeNames": [*names[first : first + _NODES_A_RESERVATION]],
+                    },
+                }
+            )  # fmt: skip
+        yield CreateObjects(at=0.0, objects=tuple(reservations))
+        yield MarkNodes(at=at, nodes=tuple(names), is_usable=False)
+        if until < _FOREVER:
+            yield MarkNodes(at=until, nodes=tuple(names), is_usable=True)
 
     def _lose(self, request: ChangeRequest, at: float) -> None:
         names = self._cluster.select(request.words, "--lose")

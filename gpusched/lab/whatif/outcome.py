@@ -17,13 +17,18 @@ from gpusched.lab.report.statistics.comparison import difference_text
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 from gpusched.lab.report.statistics.steps import StepFunction, combine_steps
 from gpusched.lab.scenario.judge.messages import duration_text
+from gpusched.session.framework.reasons import Reason
 
 SAME_S: Final = 60.0
 """Starts and waits that differ by less are the same to people."""
 _SHARE_MIN: Final = 0.05
 """Mean waits that differ by less than this part are not spoken of."""
 _HOUR_S: Final = 3600.0
-_BY_HAND: Final = {DRAINED: "pods evicted by drains", LOST: "pods lost with their nodes"}
+_BY_HAND: Final = {
+    DRAINED: "pods evicted by drains",
+    Reason.RESERVED: "pods evicted for windows",
+    LOST: "pods lost with their nodes",
+}
 
 
 @attrs.frozen(kw_only=True)

@@ -36,10 +36,10 @@ def test_a_drain_empties_nodes_and_gives_them_back(example, capsys):
     assert told["changes"] == [
         "gpu-1, gpu-2 are drained from 2027-01-15T09:00:00Z until 2027-01-15T09:30:00Z"
     ]
-    assert [(gang["gang"], gang["why"]) for gang in told["evicted"]] == [("team/eval", "Drained")]
+    assert [(gang["gang"], gang["why"]) for gang in told["evicted"]] == [("team/eval", "Reserved")]
     assert told["evicted"][0]["lostGpuHours"] == pytest.approx(4.0)
     figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
-    assert figures["pods evicted by drains"] == (0, 1)
+    assert figures["pods evicted for windows"] == (0, 1)
     assert figures["gangs that start"][0] == 3
 
 

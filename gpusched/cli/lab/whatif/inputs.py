@@ -249,7 +249,9 @@ def _general_notes(start: SimulationStart) -> list[str]:
         f"a pod runs {START_S:g} s after its binding and is gone {GRACE_S:g} s after its eviction; pods do not fail"
     ]
     if any(obj.get("kind") == "PodDisruptionBudget" for obj in start.objects):
-        notes.append("disruption budgets stay as they are now, and drains do not wait for them")
+        notes.append(
+            "disruption budgets stay as they are now, and a drain without times does not wait for them"
+        )
     told = [each for each in start.remarks if "--assume-duration" not in each]
     return [*notes, *told]
 

@@ -39,8 +39,7 @@ class SlotStates:
         node_usage = self._node_usage
         seen, self._seen = self._seen, len(node_usage.touched_rows)
         if self._states is None:
-            rows = range(len(node_usage.free_slots))
-            self._states = np.array([self._state_number(row) for row in rows], dtype=np.int64)
+            self._states = self._number_all_rows()
         elif seen < self._seen:
             self._states = self._states.copy()
             for row in sorted(set(node_usage.touched_rows[seen:])):
@@ -63,6 +62,19 @@ class SlotStates:
             found.setflags(write=False)
             known = self._left[size] = (found, states)
         return known[0]
+
+    def _number_all_rows(self) -> Ints:
+        """States of all rows: once a session for every node, so that what is known costs one look."""
+        node_usage, known = self._node_usage, self._known
+        pairs = zip(node_usage.nodes.nodes, node_usage.free_slots, strict=True)
+        numbers = [known.get((id(node.layout), id(node.allocatable), free)) for node, free in pairs]
+        return np.array(
+            [
+                self._state_number(row) if number is None else number
+                for row, number in enumerate(numbers)
+            ],
+            dtype=np.int64,
+        )
 
     def _state_number(self, row: int) -> int:
         node_usage = self._node_usage
