@@ -10,6 +10,7 @@ import msgspec
 from gpusched.advice.service.answering import answer_line
 from gpusched.config.model import DEFAULT
 from gpusched.view.over_time.advice_view import AdviceView
+from gpusched.view.over_time.submission_view import SubmissionView
 from tests.advice.clusters import gang, node, queue, trial_of
 
 SPACES = [
@@ -76,6 +77,33 @@ async def test_names_of_other_namespaces_are_hidden_where_it_hides_them():
     assert "when a workload of another namespace has ended" in json.dumps(told)
     whole = (await ask(busy(config), everything=True))["answer"]
     assert "when other/llm has ended" in json.dumps(whole)
+
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p%s}
+spec: {schedulerName: gpusched, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 4}}}]}
+"""
+
+
+async def test_when_is_answered_of_one_namespace_to_who_sees_one():
+    """Given manifests: when they would start is told; those of another namespace are refused to who sees one."""
+    copy = GivenCopy(trial_of(SPACES, queue("default"), node("n0")))
+    asked = {"ask": "when", "manifests": POD % ", labels: {a: b}", "kind": ""}
+    told = (await ask(copy, **asked))["answer"]
+    (gang,) = msgspec.convert(told, SubmissionView).gangs
+    assert (gang.name, gang.namespace, gang.start.kind) == ("p", "team", "now")
+    foreign = POD % ", namespace: other"
+    refused = (await ask(copy, **{**asked, "manifests": foreign}))["refused"]
+    assert (refused["status"], refused["message"].partition(",")[0]) == (
+        403, "Pod p is of namespace other",
+    )  # fmt: skip
+    everything = await ask(copy, **{**asked, "manifests": foreign, "everything": True})
+    assert everything["answer"]["gangs"][0]["namespace"] == "other"
+    nonsense = (await ask(copy, **{**asked, "manifests": "a: [b"}))["refused"]
+    assert nonsense["status"] == 400
+    assert nonsense["message"].startswith("what was sent:2: is not YAML")
 
 
 async def test_what_is_no_question_and_what_does_not_wait_is_refused_in_one_sentence():

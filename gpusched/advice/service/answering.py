@@ -19,10 +19,13 @@ from gpusched.advice.advisor import advise_gang
 from gpusched.advice.named_gang import find_gang, missing_gang_message
 from gpusched.advice.service.answer_view import EVERYTHING, Reader, advice_view
 from gpusched.advice.service.cluster_copy import ClusterCopy
+from gpusched.advice.submission.answer import answer_submission
+from gpusched.advice.submission.answer_view import submission_view
+from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import GpuschedError
+from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
 
@@ -60,6 +63,20 @@ class AdviceQuestion(msgspec.Struct, tag_field="ask", tag="advice", kw_only=True
     everything: bool = False
 
 
+class WhenQuestion(msgspec.Struct, tag_field="ask", tag="when", kw_only=True):
+    """When manifests would start if they were submitted.
+
+    Attributes:
+        manifests: YAML or JSON, several documents.
+        namespace: of those that name none; unless ``everything``, all are of this one.
+        everything: as in ``AdviceQuestion``.
+    """
+
+    manifests: str
+    namespace: str
+    everything: bool = False
+
+
 class AnswerRefused(GpuschedError):
     """There is no answer; ``status`` and ``reason`` are those of HTTP and of the API."""
 
@@ -69,7 +86,7 @@ class AnswerRefused(GpuschedError):
         self.reason = reason
 
 
-_DECODER: Final = msgspec.json.Decoder(AdviceQuestion)
+_DECODER: Final = msgspec.json.Decoder(AdviceQuestion | WhenQuestion)
 
 
 def answer_questions(text: str) -> None:
@@ -108,6 +125,8 @@ async def answer_line(copy: ClusterCopy, line: bytes) -> dict[str, Any]:
         question = _DECODER.decode(line)
         trial = await copy.trial()
         with gpu_resources_in_force(trial.config.gpu_resources):
+            if isinstance(question, WhenQuestion):
+                return {"answer": _answer_when(trial, question)}
             return {"answer": _answer_advice(trial, question)}
     except AnswerRefused as error:
         return _refused(error.status, error.reason, str(error))
@@ -130,6 +149,25 @@ def _answer_advice(trial: TrialCluster, question: AdviceQuestion) -> dict[str, A
         raise AnswerRefused(404, "NotFound", one_line(why))
     reader = EVERYTHING if question.everything else _reader_of(trial, gang.key.namespace)
     told: dict[str, Any] = msgspec.to_builtins(advice_view(advise_gang(trial, gang), gang, reader))
+    return told
+
+
+def _answer_when(trial: TrialCluster, question: WhenQuestion) -> dict[str, Any]:
+    try:
+        documents = read_manifests(question.manifests.encode(), "what was sent")
+    except ConfigError as error:
+        raise AnswerRefused(400, "BadRequest", str(error)) from error
+    reader = EVERYTHING if question.everything else _reader_of(trial, question.namespace)
+    for each in documents:
+        namespace = each.obj["metadata"].get("namespace") or question.namespace
+        if not reader.sees(namespace):
+            raise AnswerRefused(
+                403, "Forbidden",
+                f"{each.title} is of namespace {namespace[:63]}, and {question.namespace[:63]} is asked "
+                "about: ask for one namespace at a time",
+            )  # fmt: skip
+    answer = answer_submission(trial, documents, namespace=question.namespace)
+    told: dict[str, Any] = msgspec.to_builtins(submission_view(answer, reader))
     return told
 
 

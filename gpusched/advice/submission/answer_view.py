@@ -6,7 +6,12 @@ from typing import Any
 
 import msgspec
 
-from gpusched.advice.service.answer_view import start_view, suggestion_view
+from gpusched.advice.service.answer_view import (
+    EVERYTHING,
+    Reader,
+    start_view,
+    suggestion_view,
+)
 from gpusched.advice.submission.answer import NodeShare, SubmissionAnswer, SubmittedGang
 from gpusched.api.meta.identity import format_time
 from gpusched.view.over_time.advice_view import NodeShareView
@@ -18,14 +23,16 @@ from gpusched.view.over_time.submission_view import (
 )
 
 
-def submission_view(answer: SubmissionAnswer) -> SubmissionView:
-    """The answer as the API of the daemon tells it."""
+def submission_view(answer: SubmissionAnswer, reader: Reader = EVERYTHING) -> SubmissionView:
+    """The answer as the API of the daemon tells it to a reader."""
     return SubmissionView(
         as_of=format_time(answer.as_of),
         starts=answer.starts_sometime,
-        gangs=tuple(map(_gang_view, answer.gangs)),
+        gangs=tuple(_gang_view(each, reader) for each in answer.gangs),
         refused=tuple(
-            RefusedDocumentView(document=each.title, place=each.place, message=each.message)
+            RefusedDocumentView(
+                document=each.title, place=each.place, message=reader.hide(each.message)
+            )
             for each in answer.refused
         ),
         remarks=answer.remarks,
@@ -39,12 +46,15 @@ def submission_json(answer: SubmissionAnswer) -> dict[str, Any]:
     return made
 
 
-def _gang_view(gang: SubmittedGang) -> SubmittedGangView:
+def _gang_view(gang: SubmittedGang, reader: Reader) -> SubmittedGangView:
     start = start_view(
-        gang.start, shares=[_share_view(each) for each in gang.shares], known_by=gang.known_by
+        gang.start,
+        shares=[_share_view(each) for each in gang.shares],
+        known_by=gang.known_by,
+        reader=reader,
     )
     if gang.never:
-        start = msgspec.structs.replace(start, kind=NEVER, at="", message=gang.never)
+        start = msgspec.structs.replace(start, kind=NEVER, at="", message=reader.hide(gang.never))
     return SubmittedGangView(
         kind=gang.kind,
         namespace=gang.namespace,
@@ -55,7 +65,7 @@ def _gang_view(gang: SubmittedGang) -> SubmittedGangView:
         starting=gang.starting,
         start=start,
         domains=dict(gang.domains),
-        better=tuple(suggestion_view(each) for each in gang.suggestions),
+        better=tuple(suggestion_view(each, reader) for each in gang.suggestions),
     )
 
 

@@ -15,7 +15,7 @@ from gpusched.io.serve.reviews import AccessRefused
 _CONNECT_S: Final = 5.0
 _SILENT_S: Final = 75.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENT_S)
-_OTHERS: Final = ("Last-Event-ID", "Accept")
+_OTHERS: Final = ("Last-Event-ID", "Accept", "Content-Type")
 _PASSED_ON: Final = ("Authorization", "Gpusched-Authorization", *_OTHERS)
 _PASSED: Final = "Gpusched-Passed-On"
 """Marks what a daemon that stands by passes on: the next one answers it or refuses."""
@@ -71,8 +71,10 @@ class ViewForwarder:
         headers |= {_PASSED: "1"} if stands_by else {}
         url = URL(address.rstrip("/") + request.raw_path, encoded=True)
         try:
-            async with self._session.get(
+            async with self._session.request(
+                request.method,
                 url,
+                data=await request.read() if request.can_read_body else None,
                 headers={**headers, **(self._headers or {})},
                 allow_redirects=False,
                 timeout=_TIMEOUT,

@@ -36,6 +36,7 @@ from gpusched.view.model import (
     QueueView,
 )
 from gpusched.view.over_time.advice_view import AdviceView
+from gpusched.view.over_time.submission_view import SubmissionView
 
 T = TypeVar("T")
 _CONNECT_S: Final = 3.0
@@ -241,6 +242,20 @@ class ViewClient:
         body = await self._body(path, {}, missing=b"", silent_s=_ANSWER_S)
         return self._decode(AdviceView, body) if body else None
 
+    async def when(self, manifests: bytes, namespace: str) -> SubmissionView | None:
+        """When manifests would start if they were submitted now, decided on a copy of the cluster.
+
+        Args:
+            manifests: YAML or JSON, several documents.
+            namespace: of those that name none.
+
+        Returns:
+            None where such questions are not answered.
+        """
+        path, query = "/v1/when", {"namespace": namespace}
+        body = await self._body(path, query, missing=b"", silent_s=_ANSWER_S, sent=manifests)
+        return self._decode(SubmissionView, body) if body else None
+
     async def nodes(self) -> list[NodeView]:
         """Nodes by name."""
         return await self._list("nodes", NodeView, {})
@@ -307,12 +322,18 @@ class ViewClient:
         *,
         missing: bytes | None = None,
         silent_s: float = _READ_S,
+        sent: bytes | None = None,
     ) -> bytes:
-        """The body of an answer; ``missing`` in its place where there is no such part."""
+        """The body of an answer; ``missing`` in its place where there is no such part.
+
+        With something ``sent`` it is posted.
+        """
         assert self._session is not None
         try:
-            async with self._session.get(
+            async with self._session.request(
+                "GET" if sent is None else "POST",
                 URL(self._route.base + path).with_query(dict(query)),
+                data=sent,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=silent_s),
             ) as answer:

@@ -110,6 +110,7 @@ class ViewServer:
         get("/v1/gangs", self._gangs)
         get("/v1/gangs/{namespace}/{kind}/{name}", self._gang)
         get("/v1/gangs/{namespace}/{kind}/{name}/advice", self._advice)
+        app.router.add_post("/v1/when", self._when)
         get("/v1/nodes", self._nodes)
         get("/v1/queues", self._queues)
         get("/v1/priority", self._priority)
@@ -203,6 +204,15 @@ class ViewServer:
         return _json(
             await self._questions.advise(part["namespace"], part["kind"], part["name"], access)
         )
+
+    async def _when(self, request: web.Request) -> web.StreamResponse:
+        namespace = _known_query(request, "namespace").get("namespace", "default")
+        access = await self._access(request, namespace)
+        try:
+            manifests = (await request.read()).decode()
+        except UnicodeDecodeError as error:
+            raise AccessRefused(400, "BadRequest", "manifests are text in UTF-8") from error
+        return _json(await self._questions.when(manifests, namespace, access))
 
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
         query = _known_query(request, "limit", "continue")

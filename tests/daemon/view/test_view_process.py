@@ -147,6 +147,12 @@ def test_the_view_of_two_daemons(processes):
         "podgroup g in namespace default runs: there is nothing that it waits for"
     )
 
+    # Then: so is when something would start, by a standby, too.
+    pod = {**GANG[2], "metadata": {"name": "new"}}
+    status, told = ask(f"{other}/v1/when?namespace=default", token, pod)
+    assert (status, told["gangs"][0]["start"]["kind"]) == (200, "unknown")
+    assert ask(f"{url}/v1/when?namespace=default", eve_token, pod)[0] == 403
+
     # Then: how queues stood is told from the first minute on.
     series = until(lambda: ask(f"{other}/v1/queues/series", token), lambda a: a[1].get("times"))
     assert [each["name"] for each in series[1]["items"]] == ["default"]

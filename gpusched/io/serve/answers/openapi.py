@@ -24,10 +24,11 @@ from gpusched.view.model import (
 from gpusched.view.over_time.advice_view import AdviceView
 from gpusched.view.over_time.future import RoomView, SpanView
 from gpusched.view.over_time.queue_series import QueueSeriesView
+from gpusched.view.over_time.submission_view import SubmissionView
 
 _PARTS: Final = (
     AboutView, GangView, GangStory, MemberView, NodeView, QueueView, QueueSeriesView, RoomView, SpanView,
-    DecisionView, AdviceView, PastRun, PastSum, OrderView, PriorityView,
+    DecisionView, AdviceView, SubmissionView, PastRun, PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
@@ -87,6 +88,7 @@ def describe_view_api() -> dict[str, Any]:
         paths[f"/v1/{name}"] = _get(
             summary, _list_schema(part.__name__), query=_PARAMETERS.get(name, ())
         )
+    paths["/v1/when"] = _when()
     paths["/v1/queues/series"] = _queue_series()
     paths["/v1/history"] = _get(
         "What became of gangs: runs, the latest end first, or their sums.",
@@ -129,6 +131,18 @@ def _one_gang() -> dict[str, Any]:
         name: _get(story, {"$ref": _PLACE + "GangStory"}, path=path),
         f"{name}/advice": _get(advice, {"$ref": _PLACE + "AdviceView"}, path=path),
     }
+
+
+def _when() -> dict[str, Any]:
+    told = _get(
+        "When manifests would start if they were submitted now, decided on a copy of the cluster.",
+        {"$ref": _PLACE + "SubmissionView"},
+        query=("namespace",),
+    )["get"]
+    told["parameters"][0]["description"] = "of manifests that name none; default unless told"
+    yaml = {"application/yaml": {"schema": _TEXT}}
+    body = {"required": True, "description": "manifests, YAML or JSON", "content": yaml}
+    return {"post": {**told, "requestBody": body}}
 
 
 def _queue_series() -> dict[str, Any]:

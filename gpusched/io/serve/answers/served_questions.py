@@ -41,9 +41,38 @@ class ServedQuestions:
             }
         )
 
+    async def when(self, manifests: str, namespace: str, access: ViewAccess) -> dict[str, Any]:
+        """When manifests would start if they were submitted.
+
+        Args:
+            manifests: YAML or JSON, several documents.
+            namespace: of those that name none.
+            access: of the user.
+
+        Raises:
+            AccessRefused: there is no answer, or the user may not have it.
+        """
+        if not access.sees_namespace(namespace):
+            raise AccessRefused(
+                403,
+                "Forbidden",
+                f"when something would start in namespace {namespace} may be asked by who may list "
+                "its pods",
+            )
+        return await self._ask(
+            {
+                "ask": "when",
+                "manifests": manifests,
+                "namespace": namespace,
+                "everything": access.namespaces is None,
+            }
+        )
+
     async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._process is None:
             raise AccessRefused(
-                404, "NotFound", "questions are not answered here: gpusched advise does so itself"
+                404,
+                "NotFound",
+                "questions are not answered here: gpusched advise and when do so themselves",
             )
         return await self._process.ask(question)
