@@ -14,10 +14,10 @@ KNOWN_KEYS: Final = frozenset(
         "pod-group", "queue", "role", "sub-group", "min-member", "min-task-member", "min-resources",
         "min-sub-groups", "sub-groups", "rank", "preemptible", "min-runtime", "expected-duration",
         "schedule-timeout", "checkpoint-interval", "hold", "topology-required", "topology-preferred",
-        "topology-max-wait", "gpu-fraction", "gpu-memory", "gpu-types", "devices", "user", "groups",
+        "topology-max-wait", "advise", "gpu-fraction", "gpu-memory", "gpu-types", "devices", "user", "groups",
         # what gpusched writes
         "plan", "slots", "fence", "seal", "proof", "turn", "evictions", "parallelism", "moved", "numa", "admitted",
-        "settled", "reason", "class", "stop-after", "start-after",
+        "settled", "advice", "reason", "class", "stop-after", "start-after",
         # of nodes and of the embedded cluster's pods
         "rack", "block", "gpu-layout", "gpus-lost", "node-failed", "run-for", "run-speeds", "failure",
         "fail-on-attempt", "fail-chance", "fail-after", "chaos", "seal-key", "view", "view-machine", "attempt", "exit-code",

@@ -23,6 +23,7 @@ from aiohttp import web
 from gpusched.base.clock import Clock, SystemClock
 from gpusched.base.errors import ClusterUnreachable, ConfigError
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.serve.answers.advice_writer import AdviceWriter
 from gpusched.io.serve.answers.question_process import AnsweringProgram, QuestionProcess
 from gpusched.io.serve.answers.served_history import ServedHistory
 from gpusched.io.serve.answers.served_questions import ServedQuestions
@@ -106,22 +107,27 @@ async def _serve(options: ServeOptions) -> None:
 
     function, of_program = options.answering
     process = QuestionProcess(AnsweringProgram(function, of_program), clock) if function else None
+    questions = ServedQuestions(process)
     server = ViewServer(
         store,
         clock,
         authorized,
         forward=forwarder.pass_on,
         history=ServedHistory(options.history, clock),
-        questions=ServedQuestions(process),
+        questions=questions,
     )
     listener = ViewListener(server.application(), clock)
     try:
         port = await listener.start(options.addresses)
         _say({"port": port} if port else {"error": listener.error})
         if port:
-            samples = asyncio.create_task(_sample_queues(server, clock))
+            beside = [asyncio.create_task(_sample_queues(server, clock))]
+            if process is not None:
+                writer = AdviceWriter(api, questions, store, clock)
+                beside.append(asyncio.create_task(writer.run()))
             await _follow(store, server)
-            samples.cancel()
+            for task in beside:
+                task.cancel()
     finally:
         await listener.stop()
         await forwarder.close()

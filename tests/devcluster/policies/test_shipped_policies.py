@@ -15,7 +15,7 @@ from gpusched.lab.virtual_time.loop import run_virtual
 
 from .exchanges import Conversation
 from .playing import play
-from .shipped import shipped_conversations, workload
+from .shipped import DAEMON, MERGE, shipped_conversations, workload
 
 MANIFESTS = installed_files.path("manifests")
 RECORDED = json.loads((Path(__file__).parent / "recorded_shipped.json").read_text())
@@ -46,6 +46,43 @@ async def test_the_shipped_policies_decide_as_on_a_real_server(one: Conversation
             assert said[i]["code"] == 501
             expected[i] = said[i]
     assert said == expected
+
+
+async def test_our_account_changes_of_a_pod_group_the_advice_alone():
+    """Given a PodGroup: the scheduler's account writes what would help on it, and nothing else."""
+    crds = MANIFESTS / "crds"
+    cluster = await start(ClusterOptions(stages=False, controllers=False, apply=[crds, *APPLIED]))
+    groups = "/apis/scheduling.gpusched.io/v1alpha1/namespaces/default/podgroups"
+    group = {
+        "apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "PodGroup",
+        "metadata": {"name": "g", "annotations": {"a": "b"}}, "spec": {"minMember": 2},
+    }  # fmt: skip
+    patches = [
+        {"metadata": {"annotations": {"gpusched.io/advice": "now: ..."}}},
+        {"metadata": {"annotations": {"gpusched.io/advice": None}}},
+        {"metadata": {"annotations": {"a": None}}},
+        {"metadata": {"annotations": {"gpusched.io/hold": "x"}}},
+        {"metadata": {"labels": {"x": "y"}}},
+        {"metadata": {"finalizers": ["x/y"]}},
+        {"spec": {"minMember": 1}},
+    ]
+    said = []
+    try:
+        headers = {"Authorization": f"Bearer {cluster.token}"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            async with session.post(cluster.url + groups, json=group) as answer:
+                assert answer.status == 201
+            as_daemon = {"Impersonate-User": DAEMON, "Content-Type": MERGE}
+            for patch in patches:
+                place = f"{cluster.url}{groups}/g"
+                async with session.patch(
+                    place, data=json.dumps(patch), headers=as_daemon
+                ) as answer:
+                    said.append((answer.status, (await answer.json()).get("message", "")))
+    finally:
+        await cluster.close()
+    assert [status for status, _ in said] == [200, 200, 403, 403, 403, 403, 403]
+    assert "gpusched changes of a PodGroup the annotation gpusched.io/advice alone" in said[-1][1]
 
 
 def test_every_policy_is_in_the_kustomization_and_bound():

@@ -110,7 +110,7 @@ DAEMON_RIGHTS = {
     ("", "persistentvolumeclaims"): {"list", "watch", "patch"},
     ("", "persistentvolumes"): {"list", "watch", "patch"},
     ("storage.k8s.io", "storageclasses"): {"list", "watch"},
-    ("scheduling.gpusched.io", "podgroups"): {"get", "list", "watch"},
+    ("scheduling.gpusched.io", "podgroups"): {"get", "list", "watch", "patch"},
     ("scheduling.gpusched.io", "queues"): {"list", "watch"},
     ("scheduling.gpusched.io", "topologies"): {"list", "watch"},
     ("scheduling.gpusched.io", "reservations"): {"list", "watch"},
@@ -171,7 +171,7 @@ def test_people_find_the_view_and_may_read_nothing_else_there():
     assert {name.partition(":")[0] for name in proxy["resourceNames"]} == {
         service["metadata"]["name"]
     }
-    assert proxy["verbs"] == ["get"]
+    assert proxy["verbs"] == ["get", "create"]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert [each["name"] for each in binding["subjects"]] == ["system:authenticated"]
 

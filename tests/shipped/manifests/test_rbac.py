@@ -35,6 +35,7 @@ WRITTEN = {
         "patch",
     ): "io/write/preemption_calls.py: a volume given to a claim that waits",
     ("batch", "jobs", "patch"): "io/write/preemption_calls.py: Jobs started and paused",
+    ("scheduling.gpusched.io", "podgroups", "patch"): "io/serve/answers/advice_writer.py",
     ("scheduling.gpusched.io", "podgroups/status", "patch"): "io/write/status/object_writes.py",
     ("scheduling.gpusched.io", "queues/status", "patch"): "io/write/status/object_writes.py",
     ("scheduling.gpusched.io", "topologies/status", "patch"): "io/write/status/object_writes.py",
