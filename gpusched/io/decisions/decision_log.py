@@ -75,9 +75,11 @@ class DecisionLog:
             self._waiting.clear()
             return
         for claim in plan.preemptions:
-            self._write(_claim_line(claim))
+            if not claim.moves_itself:
+                self._write(_claim_line(claim))
             for stop in filter(_has_evictions, claim.stops):
-                self._write(_stop_line(stop, claimant=claim.gang))
+                claimant = None if claim.moves_itself else claim.gang
+                self._write(_stop_line(stop, claimant=claimant))
         for stop in filter(_has_evictions, plan.stops):
             self._write(_stop_line(stop, claimant=None))
         for change in plan.job_changes:

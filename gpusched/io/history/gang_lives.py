@@ -256,7 +256,7 @@ class GangLives:
     def decided(self, plan: Plan) -> None:
         """Remember for whom gangs are to leave."""
         for claim in plan.preemptions:
-            for stop in claim.stops:
+            for stop in () if claim.moves_itself else claim.stops:
                 followed = self._open.get((stop.gang, stop.uid))
                 if followed is not None:
                     followed.claimant = claim.gang

@@ -32,7 +32,7 @@ from gpusched.session.framework.reasons import (
 )
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import takes_gpus, types_to_start_on
-from gpusched.session.preempt.preemption_plans import is_suspended_to_evict, lost_gpu_seconds
+from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.preempt.victims import RunningGang, Victims
 from gpusched.session.rebalance.consolidation_model import (
     MovableGang,
@@ -40,6 +40,7 @@ from gpusched.session.rebalance.consolidation_model import (
     build_consolidation_model,
     cost_lower_bound,
 )
+from gpusched.session.rebalance.movable_gangs import is_complete_and_movable
 from gpusched.session.rebalance.room import Room, all_but, holding_back
 from gpusched.session.state.decided.moved_gangs import as_pending_gang
 from gpusched.session.state.search_records import SearchRecord
@@ -143,7 +144,11 @@ class Consolidation:
     def _as_movable(self, claimant: Gang, gang: Gang, cost_max: int) -> MovableGang | None:
         session = self._session
         running = self._victims.running(gang)
-        if running is None or not self._is_complete_and_movable(gang) or not running.may_end:
+        if (
+            running is None
+            or not is_complete_and_movable(session, gang, self._recent)
+            or not running.may_end
+        ):
             return None
         cost = self._move_cost(gang, running)
         if cost > cost_max:
@@ -173,35 +178,6 @@ class Consolidation:
         )
         pods = min(len(running.seats), _COST_OF_GPU_SECOND // (2 * limits.MOVES_MAX))
         return lost * _COST_OF_GPU_SECOND + pods
-
-    def _is_complete_and_movable(self, gang: Gang) -> bool:
-        """Whether it runs complete, a controller makes its pods again, and its move can be recorded."""
-        session = self._session
-        own_group = gang.pod_group is not None and not gang.pod_group.source
-        own_job = gang.pod_group is None and gang.job is not None and gang.key.kind == "Job"
-        at = float(int(session.snapshot.now))
-        warning = gang.eviction_warning
-        comes_back = (
-            warning is None or is_suspended_to_evict(gang) or len(gang.placed) <= warning.survives
-        )
-        return (
-            (own_group or own_job)
-            and comes_back
-            and gang.key not in self._recent
-            and not session.nominations.has_nomination(gang)
-            and gang.key not in session.nominations.stops
-            and not (gang.pod_sets or gang.gated or gang.leaving)
-            and gang.ready_members >= gang.min_member
-            and all(
-                each.confirmed
-                and each.pod.pod_class.share is None  # what a share frees no model says
-                and each.pod.owner is not None
-                and each.pod.created < at
-                and each.pod.uid not in session.nominations.evicted
-                and session.class_info(each.pod.pod_class).request.share is None
-                for each in gang.placed
-            )
-        )
 
     def _would_exceed_fair_share(self, claimant: Gang) -> bool:
         """Whether its queue would hold more than it is due: then others' gangs are left alone."""

@@ -258,7 +258,7 @@ class MoveOrder:
 
 @attrs.frozen(slots=True, kw_only=True)
 class PreemptionPlan:
-    """Room is made, or waited for, for one gang; nominations are written before evictions.
+    """Room is made, or waited for, for one gang, or it moves; nominations are written before evictions.
 
     Attributes:
         gang, uid, generation: for which room is made.
@@ -277,6 +277,11 @@ class PreemptionPlan:
     action: str
     message: str
     moves: tuple[MoveOrder, ...] = ()
+
+    @property
+    def moves_itself(self) -> bool:
+        """Whether the gang is moved for its own sake, so that no other one gets its room."""
+        return not self.nominations and any(each.gang == self.gang for each in self.moves)
 
 
 @attrs.frozen(slots=True, kw_only=True)

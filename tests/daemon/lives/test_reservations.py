@@ -145,6 +145,57 @@ def test_what_can_be_evicted_by_then_starts_and_is_evicted_whole_when_the_window
     play(scenario)
 
 
+def test_an_announced_drain_moves_what_can_be_moved_before_it_begins(play):
+    """Given room elsewhere, a gang moves in the time before, and one that ends in time does not."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon()
+        gang(w, "sweep")
+        await w.until(lambda: nodes_of(w, "sweep") == ["node-0"])
+        w.node("node-1")
+        w.node("node-2")
+        begins = reserve(
+            w, "firmware", after_s=300, purpose="Maintenance", nodeNames=["node-0"],
+            moveBefore="2m",
+        )  # fmt: skip
+        await until_time(w, begins - 121)
+        assert nodes_of(w, "sweep") == ["node-0"]
+        await w.until(lambda: nodes_of(w, "sweep") == ["node-1"], within=30)
+        assert w.clock.now() < begins - 60
+        await w.until(lambda: w.condition("sweep", "Preempted").get("reason") == "Reserved")
+        told = w.condition("sweep", "Preempted")["message"]
+        assert told.startswith("moved to other nodes before the window: of its nodes 1 is kept by")
+        gang(w, "next")
+        await w.until(lambda: nodes_of(w, "next") == ["node-2"])
+        gang(w, "short", expectedDuration="30s", run_for="30s")
+        await w.until(lambda: nodes_of(w, "short") == ["node-0"])
+        gang(w, "long")
+        await w.clock.sleep(20)
+        assert nodes_of(w, "long") == []
+        await until_time(w, begins + 5)
+        assert nodes_of(w, "sweep") == ["node-1"]
+        assert status(w, "firmware")["gangsInTheWay"] == 0
+
+    play(scenario)
+
+
+def test_what_finds_no_room_elsewhere_is_not_moved(play):
+    """Given no other node, the gang runs until the window begins."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon()
+        gang(w, "sweep")
+        await w.until(lambda: nodes_of(w, "sweep") == ["node-0"])
+        begins = reserve(w, "firmware", after_s=200, purpose="Maintenance", nodeNames=["node-0"])
+        await until_time(w, begins - 1)
+        assert nodes_of(w, "sweep") == ["node-0"]
+        await w.until(lambda: not nodes_of(w, "sweep"), within=10)
+
+    play(scenario)
+
+
 def test_what_cannot_be_evicted_stays_and_is_told(play):
     """Given a gang that is not preemptible, the Reservation says that it stays, and nothing else starts."""
 
@@ -166,13 +217,13 @@ def test_what_cannot_be_evicted_stays_and_is_told(play):
 
 
 def test_a_window_that_recurs_is_kept_again_and_a_restart_loses_nothing(play):
-    """Given a window each hour, the second one is kept too, by a daemon that started in between."""
+    """Given a window each quarter of an hour, the second one is kept too, by a daemon that started in between."""
 
     async def scenario(w):
         await w.start(nodes=3)
         begins = reserve(
             w, "lecture", after_s=60, lasts="5m", nodes=2, nodeSelector={"gpusched.io/rack": "r0"},
-            recurring={"every": "1h"},
+            recurring={"every": "15m"},
         )  # fmt: skip
         first = w.daemon()
         await w.until(lambda: status(w, "lecture").get("phase") == "Active", within=120)
@@ -181,19 +232,19 @@ def test_a_window_that_recurs_is_kept_again_and_a_restart_loses_nothing(play):
         first.kill()
         await w.clock.sleep(30)
         w.daemon()
-        gang(w, "taken", 2, preemptible=False, expectedDuration="50m", run_for="50m")
+        gang(w, "taken", 2, preemptible=False, expectedDuration="9m", run_for="9m")
         await w.until(lambda: w.condition("taken").get("reason") == "Reserved", within=120)
         assert status(w, "lecture")["nodes"] == chosen
         await until_time(w, begins + 299)
         assert not w.bound("taken")
         await w.until(lambda: len(nodes_of(w, "taken")) == 2)
-        assert status(w, "lecture")["from"] == format_time(begins + 3600)
-        gang(w, "late", 2, preemptible=False, expectedDuration="50m", run_for="50m")
-        await until_time(w, begins + 3600 + 299)
+        assert status(w, "lecture")["from"] == format_time(begins + 900)
+        gang(w, "late", 2, preemptible=False, expectedDuration="9m", run_for="9m")
+        await until_time(w, begins + 900 + 299)
         assert not w.bound("late")
         await w.until(lambda: len(nodes_of(w, "late")) == 2)
 
-    play(scenario, limit_s=8000.0)
+    play(scenario, limit_s=3000.0)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class PreemptionDraft:
     """Nominations for one gang, with the evictions that free the room.
 
     Attributes:
-        places: nominated, at least one.
+        places: nominated, at least one; none for a gang that is moved for its own sake.
         evictions: of members that leave for them.
         action: that decided.
         reason, message: for the victims.
@@ -104,7 +104,7 @@ class Nominations:
 
     @property
     def plans(self) -> Mapping[GangKey, PreemptionDraft]:
-        """Nominations made in this session, with the evictions that free them."""
+        """Nominations made in this session, with the evictions that free them; and gangs that move."""
         return self._plans
 
     @property
@@ -156,6 +156,28 @@ class Nominations:
         places = self._moved[gang.key] = statement.commit()
         self._effects.charge_nominated(gang, places)
         return MovedGangDraft(gang, places)
+
+    def move(
+        self, gang: Gang, statement: Statement, elsewhere: Statement, *, action: str, reason: str,
+        message: str,
+    ) -> None:  # fmt: skip
+        """Evict all members of a gang for its own sake, and hold other places until it is made again.
+
+        Args:
+            gang: that is moved.
+            statement: with its members as victims.
+            elsewhere: with its other places, made while pipelining.
+            action: that decides.
+            reason: of the evictions, one of the contract's.
+            message: for the members, with numbers.
+        """
+        moved = self.nominate_for_move(gang, elsewhere)
+        evictions = statement.evictions
+        statement.commit()
+        self._plans[gang.key] = PreemptionDraft(
+            gang, (), evictions, action, reason, message, (moved,)
+        )
+        self._evicted.update(each.member.pod.uid for each in evictions)
 
     def stop(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str,

@@ -43,6 +43,10 @@ class NodeWindow:
     rows: Bools
     error: str = ""
 
+    def is_being_emptied(self, now: float) -> bool:
+        """Whether the window is near enough for gangs to be moved off its nodes, or has begun."""
+        return now >= self.window.begins - self.reservation.move_before_s
+
     def words(self, now: float) -> str:
         """What is wrong with its nodes, as words after a number of nodes."""
         name = self.reservation.name
@@ -175,7 +179,9 @@ class ReservedWindows:
         if self.may_use(gang, each.reservation):
             return False
         begins = each.window.begins
-        return begins <= self._now or not self.is_gone_by(gang, each.reservation, begins)
+        if each.is_being_emptied(self._now):  # nothing takes the place of what is moved off
+            return begins <= self._now or self.end_of(gang) > begins
+        return not self.is_gone_by(gang, each.reservation, begins)
 
     def class_key(self, gang: Gang) -> tuple[int, ...]:
         """What of its windows tells a gang from others that are equal to it otherwise."""
@@ -183,7 +189,7 @@ class ReservedWindows:
         return () if closed is None else closed.numbers
 
     def binding(self, gang: Gang) -> Sequence[NodeWindow]:
-        """Windows whose nodes the gang may not use, and that it cannot be evicted for."""
+        """Windows whose nodes the gang may not use, and for which it will not be evicted."""
         if not self._snapshot.reservations:
             return ()
         return [
@@ -191,7 +197,10 @@ class ReservedWindows:
             for each in self.windows
             if each.rows.any()
             and not self.may_use(gang, each.reservation)
-            and not (each.reservation.evicts and self.is_evictable_at(gang, NO_END))
+            and (
+                each.is_being_emptied(self._now)
+                or not (each.reservation.evicts and self.is_evictable_at(gang, NO_END))
+            )
         ]
 
     # -- nodes -----------------------------------------------------------------------------
