@@ -42,6 +42,7 @@ from gpusched.session.state.plan import (
     Plan,
     PreemptionPlan,
     QueueStatus,
+    ReservationStatus,
 )
 
 _FENCE: Final = "simulated/1"
@@ -91,6 +92,8 @@ class PlanExecutor:
             self._switch(switch)
         for queue in plan.queues:
             self._queue(queue)
+        for reservation in plan.reservations:
+            self._reservation(reservation)
 
     # -- places --------------------------------------------------------------------------------
     def _bind(self, gang: GangBind) -> None:
@@ -275,6 +278,16 @@ class PlanExecutor:
                 "lastTransitionTime": world.stamp,
             }
             world.objects.write(with_condition(with_status(obj, nominatedNodeName=None), condition))
+
+    def _reservation(self, status: ReservationStatus) -> None:
+        """Its phase, and the nodes that it keeps, which the next session goes on with."""
+        objects = self._world.objects
+        obj = objects.get("reservations", ObjectKey("", status.name))
+        if obj is None:
+            return
+        said = with_status(obj, phase=status.phase, nodes=list(status.nodes))
+        if said["status"] != obj.get("status"):
+            objects.write(said)
 
     def _queue(self, status: QueueStatus) -> None:
         world = self._world

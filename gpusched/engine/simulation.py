@@ -135,6 +135,8 @@ _IDLE_MAX_S: Final = 6 * 3600.0
 What passes with time wakes a session of its own: ends of minRuntime, maxRuntime, maxWait, promises."""
 _HOPELESS_S: Final = 3600.0
 """When nothing else is to come, gangs that wait get so long; then the run is over."""
+_WINDOWS_AWAITED_S: Final = 7 * 86_400.0
+"""The same where Reservations keep nodes: a gang may wait for the end of a window."""
 _TOLD_EVERY: Final = 200
 DEFAULT_PACE: Final = SimulatedDelays()
 
@@ -226,6 +228,8 @@ class Simulation:
         self._idle_at: float | None = None
         self._idle_s = config.cycle.max_period_s
         self._is_session = False
+        self._awaits_windows = False
+        """The last session left gangs that wait, and Reservations with windows to come."""
         self._nobody = False
         """The last session left no gang that waits for room: ends of others change nothing."""
         self._moved_at = 0.0
@@ -269,7 +273,8 @@ class Simulation:
         if at is None or agenda.busy or self._begun is not None:
             return at
         waits = self._idle_at is not None
-        return at if waits and at - self._moved_at <= _HOPELESS_S else None
+        patience_s = _WINDOWS_AWAITED_S if self._awaits_windows else _HOPELESS_S
+        return at if waits and at - self._moved_at <= patience_s else None
 
     def _take(self, arrivals: Iterator[Arrival]) -> None:
         """The next arrival; the one after it is looked at when it has come."""
@@ -346,6 +351,9 @@ class Simulation:
             self._moved_at = world.now
             self._idle_s = self.case.config.cycle.max_period_s
         due = next_wakeup(snapshot)
+        self._awaits_windows = bool(decision.waiting) and any(
+            each.current_window(snapshot.now) is not None for each in snapshot.reservations
+        )
         if due is not None:
             self._idle_at = max(world.now, due - world.epoch)
         if not decision.waiting:

@@ -481,6 +481,7 @@ class Reservations:
                 reserved.position >= turn
                 or reserved.reservation.start >= end
                 or reserved.gang.key == gang.key
+                or self._is_in_its_own_window(gang, reserved)
             ):
                 continue
             ready = self._preemptible.preemptible_from(
@@ -488,6 +489,19 @@ class Reservations:
             )
             if ready is None or ready > reserved.reservation.start or reserved.due:
                 yield reserved
+
+    def _is_in_its_own_window(self, gang: Gang, reserved: ReservedGang) -> bool:
+        """Whether a Reservation keeps reserved nodes now for the gang, and not for the reserved one.
+
+        What waits for the end of the window does not keep those out for whom it is.
+        """
+        windows, rows = self.session.windows, reserved.reservation.rows
+        return any(
+            each.window.is_active_at(self.session.snapshot.now)
+            and bool(each.rows[rows].any())
+            and windows.may_use(gang, each.reservation)
+            for each in windows.binding(reserved.gang)
+        )
 
     def _strict_heads_before(self, gang: Gang) -> Iterator[StrictFifoHead]:
         turn = self._order.get(gang.key, _LAST_IN_ORDER)
