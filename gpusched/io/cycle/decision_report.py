@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Sequence
 from itertools import filterfalse
 
@@ -20,6 +21,7 @@ from gpusched.session.decide import Decision
 from gpusched.session.state.plan import QueueStatus
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
+from gpusched.session.status.reserved.reservation_status import PHASES
 
 _FAULTS_TOLD_MAX = 1000
 _log = Logger(__name__)
@@ -52,6 +54,11 @@ class DecisionReport:
             conflicts=sum(not each.is_ready for each in decision.plan.topologies),
             crossed=sum(each.crossed for each in decision.plan.topologies),
             outside=self._nodes_outside_levels(decision, session_cache),
+        )
+        reserved = decision.plan.reservations
+        self._telemetry.set_reservations(
+            dict.fromkeys(PHASES, 0) | Counter(each.phase for each in reserved),
+            in_the_way=sum(each.in_the_way for each in reserved),
         )
         self._report_faults(decision.faults)
         self._report_unusable_answers(decision.searches)

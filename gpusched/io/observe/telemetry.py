@@ -301,6 +301,13 @@ class Telemetry:
         self._off_topology[("crossed",)] = float(crossed)
         self._off_topology[("outside",)] = float(outside)
 
+    def set_reservations(self, by_phase: Mapping[str, int], *, in_the_way: int) -> None:
+        """Reservations by phase, and gangs on their nodes that may not use these in the window."""
+        with self._lock:
+            self._reservations.clear()
+            self._reservations.update({(phase,): float(n) for phase, n in by_phase.items()})
+            self._in_the_way[()] = float(in_the_way)
+
     def contained(self, what: str, stage: str) -> None:
         """A fault of the scheduler was contained: of what kind of object, and where."""
         with self._lock:
@@ -474,6 +481,14 @@ class Telemetry:
         self._gauge(
             "topology_nodes", "Nodes that topologies disagree on, or that no domain has room for",
             ("state",), lambda: self._off_topology,
+        )  # fmt: skip
+        self._reservations = self._leader_rows()
+        self._in_the_way = self._leader_rows()
+        self._gauge("reservations", "Reservations by phase", ("phase",), lambda: self._reservations)
+        self._gauge(
+            "reservation_gangs_in_the_way",
+            "Gangs on nodes of Reservations that may not use them in the current or next window",
+            (), lambda: self._in_the_way,
         )  # fmt: skip
         self._config_hash = ""
         self._config_good: dict[Row, float] = {}

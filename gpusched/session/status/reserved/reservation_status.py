@@ -15,6 +15,7 @@ from gpusched.session.state.session import Session
 ANNOUNCED: Final = "Announced"
 ACTIVE: Final = "Active"
 ENDED: Final = "Ended"
+PHASES: Final = (ANNOUNCED, ACTIVE, ENDED)
 NO_NODES_REASON: Final = "NodesMissing"
 """The reason of the condition Ready where its nodes are not what it asks for."""
 _NAMES_TOLD_MAX: Final = 3
