@@ -130,6 +130,15 @@ def test_rights_used_and_granted_are_the_same(play, monkeypatch):
                 "spec": {"levels": [{"name": "rack", "nodeLabel": "gpusched.io/rack"}]},
             },
         )
+        w.client.create(
+            "reservations.scheduling.gpusched.io",
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "Reservation",
+                "metadata": {"name": "later"},
+                "spec": {"from": "2027-01-01T00:00:00Z", "duration": "1h", "nodes": 1},
+            },
+        )
         first = w.daemon(kill_at=5, kill_on="/binding")
         w.gang("a", 2)  # three bindings, as one failed
         await w.until(lambda: len(w.running("a")) == 2)

@@ -25,19 +25,21 @@ Key: TypeAlias = tuple[str, str, str]
 UNCHECKED: Final = "scenario.gpusched.io/unchecked"
 """Annotation of an object: what it names need not exist."""
 CHILDLESS: Final = frozenset({"Job", "PodGroup", "Queue", "Topology", "Deployment", "Node",
-    "PriorityClass", "Pod", "Namespace", "ConfigMap", "Secret", "Service", "ServiceAccount",
+    "Reservation", "PriorityClass", "Pod", "Namespace", "ConfigMap", "Secret", "Service", "ServiceAccount",
     "PodDisruptionBudget", "ResourceQuota", "LimitRange", "PersistentVolume", "StorageClass",
     "PersistentVolumeClaim", "ReplicaSet", "StatefulSet", "DaemonSet", "Event", "Lease",
     "CustomResourceDefinition", "ResourceSlice", "DeviceClass", "ResourceClaim", "Stage",
     "ResourceClaimTemplate", "RuntimeClass", "ClusterRole", "ClusterRoleBinding", "Role",
     "RoleBinding", "NodeResourceTopology", "NetworkPolicy"})  # fmt: skip
 """Kinds of which nothing makes further workloads."""
-CLUSTER_SCOPED: Final = frozenset({"Node", "Queue", "Topology", "PriorityClass", "Namespace"})
+CLUSTER_SCOPED: Final = frozenset(
+    {"Node", "Queue", "Topology", "Reservation", "PriorityClass", "Namespace"}
+)
 WRITTEN: Final = frozenset({"Job", "PodGroup", "Queue", "Topology", "Deployment", "Node",
-    "PriorityClass"})  # fmt: skip
+    "Reservation", "PriorityClass"})  # fmt: skip
 """Kinds whose objects come out of the files alone, so that a name can be looked up there."""
 WORKLOADS: Final = ("Job", "PodGroup", "Deployment", "Pod")
-_OURS: Final = ("Queue", "PodGroup", "Topology", "Stage", "NodePool")
+_OURS: Final = ("Queue", "PodGroup", "Topology", "Reservation", "Stage", "NodePool")
 _BUILT_IN_QUEUES: Final = ("root", "default")
 _BUILT_IN_CLASSES: Final = (
     "system-cluster-critical", "system-node-critical", "gpusched-scheduler",

@@ -34,7 +34,12 @@ from gpusched.lab.scenario.model.scenario import API_VERSION, KIND, Manifest, Ob
 
 Definition = Mapping[str, Any]
 QUEUE: Final = "Queue"
-_FILES: Final = {QUEUE: "queues.yaml", "PodGroup": "podgroups.yaml", "Topology": "topologies.yaml"}
+_FILES: Final = {
+    QUEUE: "queues.yaml",
+    "PodGroup": "podgroups.yaml",
+    "Topology": "topologies.yaml",
+    "Reservation": "reservations.yaml",
+}
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 POOL: Final[Definition] = {
     "type": "object",

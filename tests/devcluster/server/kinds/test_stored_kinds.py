@@ -185,6 +185,6 @@ async def test_api_services_follow_what_is_served(http):
     table = (await http.get(f"{path}/v1.", accept=TABLE)).body
     assert table["rows"][0]["cells"][:3] == ["v1.", "Local", "True"]
     queues = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for kind in ("queues", "podgroups", "topologies"):
+    for kind in ("queues", "podgroups", "topologies", "reservations"):
         await http.delete(f"{queues}/{kind}.scheduling.gpusched.io")
     await http.until(f"{path}/v1alpha1.scheduling.gpusched.io", 404)
