@@ -440,6 +440,26 @@ class Telemetry:
             "plugin_faults", "Calls of a hook that failed", ("plugin", "hook")
         )
 
+    def _make_gauges_of_kinds(self) -> None:
+        self._topologies = self._leader_rows()
+        self._off_topology = self._leader_rows()
+        self._gauge(
+            "topology_conflicts", "Topologies that do not count, as another one does", (),
+            lambda: self._topologies,
+        )  # fmt: skip
+        self._gauge(
+            "topology_nodes", "Nodes that topologies disagree on, or that no domain has room for",
+            ("state",), lambda: self._off_topology,
+        )  # fmt: skip
+        self._reservations = self._leader_rows()
+        self._in_the_way = self._leader_rows()
+        self._gauge("reservations", "Reservations by phase", ("phase",), lambda: self._reservations)
+        self._gauge(
+            "reservation_gangs_in_the_way",
+            "Gangs on nodes of Reservations that may not use them in the current or next window",
+            (), lambda: self._in_the_way,
+        )  # fmt: skip
+
     def _make_gauges(self) -> None:
         self._leader: dict[Row, float] = {(): 0.0}
         self._lost_lead = False
@@ -472,24 +492,7 @@ class Telemetry:
             "fragmentation_ratio", "Share of free GPUs that typical requests cannot use", ("level",),
             lambda: self._fragmentation,
         )  # fmt: skip
-        self._topologies = self._leader_rows()
-        self._off_topology = self._leader_rows()
-        self._gauge(
-            "topology_conflicts", "Topologies that do not count, as another one does", (),
-            lambda: self._topologies,
-        )  # fmt: skip
-        self._gauge(
-            "topology_nodes", "Nodes that topologies disagree on, or that no domain has room for",
-            ("state",), lambda: self._off_topology,
-        )  # fmt: skip
-        self._reservations = self._leader_rows()
-        self._in_the_way = self._leader_rows()
-        self._gauge("reservations", "Reservations by phase", ("phase",), lambda: self._reservations)
-        self._gauge(
-            "reservation_gangs_in_the_way",
-            "Gangs on nodes of Reservations that may not use them in the current or next window",
-            (), lambda: self._in_the_way,
-        )  # fmt: skip
+        self._make_gauges_of_kinds()
         self._config_hash = ""
         self._config_good: dict[Row, float] = {}
         self._quarantined = self._leader_rows()
