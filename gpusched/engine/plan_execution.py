@@ -22,6 +22,7 @@ from gpusched.base.merge_patch import merge_patch
 from gpusched.cache.gangs.expected_pods import is_expected_uid
 from gpusched.engine.controllers import SimulatedControllers
 from gpusched.engine.job_records import LiveJob, gpus_of
+from gpusched.engine.kept_spans import KeptSpanRecorder
 from gpusched.engine.objects import (
     Obj,
     plural_of,
@@ -74,6 +75,8 @@ class PlanExecutor:
         self._owners = owners
         self._placed = placed
         self._stale_s = stale_s
+        self.kept = KeptSpanRecorder()
+        """Windows of Reservations that were active."""
         self._shown: dict[UID, tuple[str, bool, bool]] = {}
         """What was written last of each PodGroup: phase, scheduled, preempted."""
 
@@ -285,6 +288,7 @@ class PlanExecutor:
         obj = objects.get("reservations", ObjectKey("", status.name))
         if obj is None:
             return
+        self.kept.note_status(status.name, status.phase, status.nodes, at=self._world.now)
         said = with_status(obj, phase=status.phase, nodes=list(status.nodes))
         if said["status"] != obj.get("status"):
             objects.write(said)

@@ -224,6 +224,16 @@ class EvictionRecord:
 
 
 @attrs.frozen(kw_only=True)
+class KeptSpan:
+    """Nodes that a Reservation kept from ``since`` until ``until``, seconds of the run."""
+
+    name: str
+    since: float
+    until: float
+    nodes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class ActDone:
     """Something that the timeline did; ``trouble`` says why it could not be done."""
 
@@ -269,6 +279,7 @@ class RunRecord:
     jobs: tuple[JobLife, ...] = ()
     queues: tuple[QueueLife, ...] = ()
     evictions: tuple[EvictionRecord, ...] = ()
+    kept: tuple[KeptSpan, ...] = ()
     acts: tuple[ActDone, ...] = ()
     broken: tuple[BrokenInvariant, ...] = ()
     counters: Mapping[str, float] = attrs.Factory(dict)

@@ -427,6 +427,7 @@ class Simulation:
             jobs=jobs,
             queues=world.lives.queue_lives(),
             evictions=tuple(world.lives.evictions),
+            kept=self._carry.kept.spans(seconds),
             broken=broken_invariants(nodes, pods, jobs),
             counters={
                 "sessions": self.sessions,

@@ -2,7 +2,10 @@
 
 import itertools
 
+import attrs
+
 from benchmarks.report_inputs import Ask, Toy
+from gpusched.engine.kept_spans import KeptSpanRecorder
 from gpusched.engine.run_record import LifeEnd, NodeLife, NodeSpan, PodLife, RunRecord
 from gpusched.lab.report.plots.gantt_layout import ROW, layout_gantt
 from gpusched.lab.report.plots.svg import time_axis
@@ -98,3 +101,19 @@ def test_jobs_that_follow_each_other_differ_in_shade():
 
 def test_a_pod_of_a_job_nobody_knows_is_drawn_too():
     assert [bar.job for bar in laid(run(pod("a", slots=(0,)))).bars] == [-1]
+
+
+def test_nodes_that_a_reservation_kept_are_marked_as_long_as_it_did():
+    """Given a window over one of two nodes, its rows are marked for the time of the window."""
+    nodes = KeptSpanRecorder()
+    nodes.note_status("r", "Announced", ["n2"], at=0.0)
+    nodes.note_status("r", "Active", ["n2"], at=5.0)
+    nodes.note_status("r", "Active", ["n2"], at=7.0)
+    nodes.note_status("r", "Announced", ["n2"], at=10.0)
+    nodes.note_status("r", "Active", ["n2", "gone"], at=15.0)
+    record = attrs.evolve(run(nodes=("n1", "n2")), kept=nodes.spans(20.0))
+    axis = time_axis(record.seconds)
+    assert laid(record).kept == (
+        (axis.x(5.0), 2 * ROW, axis.x(10.0) - axis.x(5.0), 2 * ROW),
+        (axis.x(15.0), 2 * ROW, axis.x(20.0) - axis.x(15.0), 2 * ROW),
+    )

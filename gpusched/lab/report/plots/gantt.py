@@ -54,6 +54,8 @@ def gantt_plot(
     tall = max(24, min(TALL_MAX // (4 if small else 1), laid.rows * row_px))
     inset = 1 if tall / max(1, laid.rows) >= 4 else 0
     parts = [_bands(laid, axis)]
+    if laid.kept:
+        parts.append(f'<path class="kept" d="{rectangles_path(laid.kept)}"/>')
     for tint in sorted(set(tints)):
         boxes = [
             (bar.x, bar.y, bar.w, max(1, bar.h - inset))
@@ -122,6 +124,8 @@ def _keys(
         keys.append(LegendEntry(mark="cutkey", text="evicted here"))
     if laid.down:
         keys.append(LegendEntry(mark="downkey", text="node not usable"))
+    if laid.kept:
+        keys.append(LegendEntry(mark="keptkey", text="kept by a Reservation"))
     return keys
 
 

@@ -50,6 +50,7 @@ class GanttChart:
 
     Attributes:
         down: rectangles in which a node was not usable or not there: x, y, width, height.
+        kept: rectangles in which a Reservation kept a node.
         left_out: bound pods that ask for none of what the rows are made of.
     """
 
@@ -58,6 +59,7 @@ class GanttChart:
     bars: tuple[GanttBar, ...]
     down: tuple[tuple[int, int, int, int], ...]
     left_out: int
+    kept: tuple[tuple[int, int, int, int], ...] = ()
 
 
 @attrs.frozen
@@ -100,7 +102,26 @@ def layout_gantt(record: RunRecord, unit: Unit, axis: TimeAxis) -> GanttChart:
         first += count
     index = {job.key: turn for turn, job in enumerate(record.jobs)}
     return GanttChart(nodes=tuple(nodes), rows=first, bars=tuple(_bars(laid, index)),
-                 down=tuple(down), left_out=left_out)  # fmt: skip
+                 down=tuple(down), left_out=left_out, kept=_kept(record, nodes, axis))  # fmt: skip
+
+
+def _kept(
+    record: RunRecord, nodes: Sequence[GanttNodeRows], axis: TimeAxis
+) -> tuple[tuple[int, int, int, int], ...]:
+    """Rectangles of nodes that Reservations kept: x, y, width, height."""
+    rows = {node.name: node for node in nodes}
+    boxes = (
+        (
+            axis.x(span.since),
+            node.first * ROW,
+            axis.x(span.until) - axis.x(span.since),
+            node.count * ROW,
+        )
+        for span in record.kept
+        for name in span.nodes
+        if (node := rows.get(name)) is not None
+    )
+    return tuple(box for box in boxes if box[2] > 0)
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

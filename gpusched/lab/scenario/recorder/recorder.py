@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.engine.kept_spans import KeptSpanRecorder
 from gpusched.engine.run_record import EvictionRecord, QueueMark, RunRecord
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj
@@ -52,11 +53,13 @@ class RunRecorder:
         self._gone: list[OpenNode] = []
         self._queues: dict[str, OpenQueue] = {}
         self._levels: Sequence[tuple[str, tuple[str, ...]]] = _LEVELS
+        self._kept = KeptSpanRecorder()
         self._by_kind: Mapping[str, Callable[[ObjectChange], bool]] = {
             "Pod": self.pods.see,
             "Node": self._node,
             "Queue": self._queue,
             "Topology": self._topology,
+            "Reservation": self._reservation,
             **self.works.kinds,
         }
 
@@ -101,6 +104,7 @@ class RunRecorder:
             ),
             queues=tuple(self._queues[each].life() for each in sorted(self._queues)),
             evictions=self.evictions(),
+            kept=self._kept.spans(seconds),
         )
 
     def evictions(self) -> tuple[EvictionRecord, ...]:
@@ -154,6 +158,16 @@ class RunRecorder:
         return attrs.evolve(before, at=mark.at, allocated=0, fair_share=0) != attrs.evolve(
             mark, allocated=0, fair_share=0
         )
+
+    def _reservation(self, change: ObjectChange) -> bool:
+        status = {} if change.gone else change.obj.get("status") or {}
+        self._kept.note_status(
+            change.obj["metadata"]["name"],
+            status.get("phase", ""),
+            status.get("nodes") or (),
+            at=change.at,
+        )
+        return True
 
     def _topology(self, change: ObjectChange) -> bool:
         if change.gone:
