@@ -96,6 +96,10 @@ class SimulatedObjects:
         """An object of a kind that decisions do not read, such as a ReplicaSet."""
         return self._others.get((kind, ObjectKey(namespace, name)))
 
+    def others(self) -> Iterator[Obj]:
+        """Of kinds of other projects and those that nothing reads, in the order in which they came."""
+        return iter(self._others.values())
+
     # -- writing ---------------------------------------------------------------------------
     def create(self, obj: Obj, *, now: float) -> Obj:
         """A new object; what an API server fills in is filled in.

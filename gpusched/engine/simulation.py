@@ -168,6 +168,8 @@ class SimulationCase:
         told: called now and then with the seconds that have passed and the jobs that came.
         until_started: a gang with whose start the run ends; None for no such gang.
         sessions_max: sessions after which it ends; None for no bound.
+        placed: called with the seconds that have passed and each gang that gets places.
+        enough: asked after each session with the number of sessions so far; the run ends when it says so.
     """
 
     name: str
@@ -183,6 +185,8 @@ class SimulationCase:
     told: Callable[[float, int], None] | None = None
     until_started: GangKey | None = None
     sessions_max: int | None = None
+    placed: Callable[[float, GangBind], None] | None = None
+    enough: Callable[[int], bool] | None = None
 
 
 def run_simulation(case: SimulationCase) -> RunRecord:
@@ -256,6 +260,7 @@ class Simulation:
             if self._is_session:
                 self._session()
                 if self.started_at is not None or self.sessions == self.case.sessions_max:
+                if self.case.enough is not None and self.case.enough(self.sessions):
                     break
                 continue
             act, aside = world.agenda.pop()
@@ -263,6 +268,13 @@ class Simulation:
             if not aside:
                 self._moved_at = at
         return self._record()
+
+    def _is_enough(self) -> bool:
+        """Whether the case ends with the session that was just run."""
+        case = self.case
+        if self.started_at is not None or self.sessions == case.sessions_max:
+            return True
+        return case.enough is not None and case.enough(self.sessions)
 
     def _next(self) -> float | None:
         """When something happens next, and whether that is a session; None at the end of the run."""
@@ -370,6 +382,8 @@ class Simulation:
             and gang.placed + len(gang.binds) >= gang.min_member
         ):
             self.started_at = self.world.now
+        if self.case.placed is not None:
+            self.case.placed(self.world.now, gang)
         job = self.world.lives.jobs.get((gang.gang.kind, gang.gang.namespace, gang.gang.name))
         if job is None:
             job = self.world.lives.pods[gang.binds[0].uid].job

@@ -77,7 +77,7 @@ def start_view(
     Args:
         start: as it was decided.
         shares: nodes that it gets, where more is known of them than names and numbers of pods.
-        known_by: how a time that is expected is known.
+        known_by: how it is known when it starts.
         reader: of the answer.
     """
     if shares is None:
@@ -85,7 +85,7 @@ def start_view(
     return StartView(
         kind=str(start.kind),
         at=format_time(start.at) if start.at else "",
-        known_by=known_by if start.at else "",
+        known_by=known_by,
         nodes=tuple(shares),
         evicts=tuple(
             named_gang(each) if reader.sees(each.namespace) else NamedGang(hidden=True)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import attrs
 
-from gpusched.advice.advisor import Advice, advise_gang
+from gpusched.advice.advisor import advise_gang
 from gpusched.advice.proposal import Family, Suggestion
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
 from gpusched.advice.submission.expansion import RefusedDocument, expand_documents
+from gpusched.advice.submission.forward import SESSIONS_MAX, TOGETHER_S, PlayedStart, play_forward
 from gpusched.advice.submission.manifests import SubmittedObject
-from gpusched.advice.submission.started_jobs import started_job_edits
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.api.devices.slots import format_slots
@@ -24,6 +24,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.engine.objects import key_of, plural_of
 from gpusched.session.decide import Decision
 from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import PodBind
 from gpusched.topology.levels import HOST, topology_levels
 
 _ADVISED_MAX: Final = 3
@@ -74,7 +75,7 @@ class SubmittedGang:
         starting: pods that start now.
         shares: nodes that it gets.
         domains: by level of the topology, narrowest last, the domains of these nodes.
-        known_by: how a time that is expected is known, one sentence; empty where none is.
+        known_by: how it is known when it starts, or that nothing tells when, one sentence; empty where it starts now.
         never: why it does not start ever, one sentence; empty where it may.
         suggestions: changes that would be better, the cheapest first.
     """
@@ -198,40 +199,65 @@ class _SubmissionTrial:
         self._workloads = workloads
         self._snapshot = trial.take_snapshot()
         self._advised = 0
+        self.sessions_played = 0
 
     def gangs(self, *, better: bool) -> tuple[SubmittedGang, ...]:
         """An answer for each gang, for a workload whose pods are gangs of their own one for all of them."""
-        mine = _gangs_by_workload(self._snapshot, self._workloads)
-        if not any(mine):
+        whole, lone = self._own_gangs()
+        if not any(whole) and not lone:
             return ()
         decision = self._trial.decide()
-        found = []
-        for workload, gangs in zip(self._workloads, mine, strict=True):
-            lone = [each for each in gangs if each.key.kind == "Pod"]
-            if len(lone) > 1 or (lone and workload.kind != "Pod"):
-                found.append(self._lone_pods(workload, lone, decision))
-                gangs = [each for each in gangs if each.key.kind != "Pod"]  # noqa: PLW2901
-            found += [self._gang(each, decision, better=better) for each in gangs]
-        return tuple(found)
+        first = [self._whole_gang(each, decision) for gangs in whole for each in gangs]
+        by_workload = {
+            number: self._lone_pods(self._workloads[number], gangs, decision)
+            for number, gangs in lone.items()
+        }
+        keys = {each.key: each for gangs in whole for each in gangs}
+        if any(not _is_settled(each) for each in (*first, *by_workload.values())):
+            played = play_forward(
+                self._trial,
+                self._workloads,
+                whole=tuple(keys.values()),
+                lone={number: len(gangs) for number, gangs in lone.items()},
+            )
+            self.sessions_played = played.sessions
+            first = [
+                self._with_played_start(each, played.gangs[key], played.sessions)
+                for each, key in zip(first, keys, strict=True)
+            ]
+            by_workload = {
+                number: self._with_played_start(each, played.workloads[number], played.sessions)
+                for number, each in by_workload.items()
+            }
+        if better:
+            first = [
+                self._with_advice(each, keys[key]) for each, key in zip(first, keys, strict=True)
+            ]
+        found = iter(first)
+        ordered: list[SubmittedGang] = []
+        for number, gangs in enumerate(whole):
+            if number in by_workload:
+                ordered.append(by_workload[number])
+            ordered += [next(found) for _ in gangs]
+        return tuple(ordered)
 
-    def _gang(self, gang: Gang, decision: Decision, *, better: bool) -> SubmittedGang:
+    def _own_gangs(self) -> tuple[list[list[Gang]], dict[int, list[Gang]]]:
+        """By workload, gangs that start as a whole; and those of single pods where it makes several."""
+        whole: list[list[Gang]] = []
+        lone: dict[int, list[Gang]] = {}
+        mine = _gangs_by_workload(self._snapshot, self._workloads)
+        for number, (workload, gangs) in enumerate(zip(self._workloads, mine, strict=True)):
+            single = (
+                [each for each in gangs if each.key.kind == "Pod"] if workload.kind != "Pod" else []
+            )
+            if single:
+                lone[number] = single
+            whole.append([each for each in gangs if each not in single])
+        return whole, lone
+
+    def _whole_gang(self, gang: Gang, decision: Decision) -> SubmittedGang:
         start = start_answer(decision, gang.key)
         shares = _node_shares(decision, set(_pod_keys(gang))) or _promised_shares(start)
-        if start.kind is StartKind.NOW and not shares:
-            shares = self._shares_of_started_job(gang, decision)
-            start = attrs.evolve(start, nodes=tuple((each.name, each.pods) for each in shares))
-        never = start.message if start.reason in _NEVER and not start.starts else ""
-        advice: Advice | None = None
-        if (
-            better
-            and not never
-            and start.kind is not StartKind.NOW
-            and self._advised < _ADVISED_MAX
-        ):
-            self._advised += 1
-            advice = advise_gang(self._trial, gang)
-            if advice.contradiction is not None:
-                never = advice.contradiction.sentence
         return SubmittedGang(
             known_by=_BY_RESERVATION if start.kind is StartKind.EXPECTED else "",
             kind=gang.key.kind,
@@ -244,8 +270,7 @@ class _SubmissionTrial:
             starting=sum(each.pods for each in shares) if start.kind is StartKind.NOW else 0,
             shares=shares,
             domains=self._domains(shares),
-            never=never,
-            suggestions=tuple(map(_before_submission, advice.suggestions)) if advice else (),
+            never=start.message if start.reason in _NEVER and not start.starts else "",
         )
 
     def _lone_pods(
@@ -263,25 +288,45 @@ class _SubmissionTrial:
             queue=gangs[0].queue,
             pods=len(gangs),
             min_member=1,
-            start=attrs.evolve(
-                latest,
-                nodes=tuple((each.name, each.pods) for each in shares),
-                evicted=tuple(evicted),
-            ),
+            start=attrs.evolve(latest, evicted=tuple(evicted)),
             starting=sum(each.kind is StartKind.NOW for each in starts.values()),
             shares=shares,
             domains=self._domains(shares),
             never=latest.message if latest.reason in _NEVER and not latest.starts else "",
         )
 
-    def _shares_of_started_job(self, gang: Gang, decision: Decision) -> tuple[NodeShare, ...]:
-        """Nodes of a Job that is started now: where its pods go once they are made."""
-        edits = started_job_edits(self._trial, gang.key, decision)
-        if not edits:
-            return ()
-        pods = {each.key for each in edits if each.plural == "pods"}
-        with self._trial.changed(edits):
-            return _node_shares(self._trial.decide(), pods)
+    def _with_played_start(
+        self, gang: SubmittedGang, played: PlayedStart, sessions: int
+    ) -> SubmittedGang:
+        """The gang with the time and the nodes that it got when the line was played forward."""
+        if _is_settled(gang):
+            return gang
+        if played.at is None:
+            if gang.start.kind is StartKind.EXPECTED and sessions >= SESSIONS_MAX:
+                return gang  # what is reserved for it lies behind what was played
+            unknown = attrs.evolve(gang.start, kind=StartKind.UNKNOWN, at=0.0)
+            return attrs.evolve(gang, start=unknown, known_by=_not_started_text(sessions))
+        shares = _shares_of_binds(played.first_binds())
+        gang = attrs.evolve(gang, shares=shares, domains=self._domains(shares))
+        if played.at < TOGETHER_S:
+            start = StartAnswer(kind=StartKind.NOW)
+            starting = sum(each.pods for each in shares)
+            return attrs.evolve(gang, start=start, starting=starting, known_by="")
+        start = attrs.evolve(
+            gang.start, kind=StartKind.EXPECTED, at=self._trial.now + played.at, evicted=()
+        )
+        return attrs.evolve(gang, start=start, known_by=_played_text(sessions))
+
+    def _with_advice(self, submitted_gang: SubmittedGang, gang: Gang) -> SubmittedGang:
+        """The gang with what would be better, and why it never starts where that is so."""
+        now = submitted_gang.start.kind is StartKind.NOW
+        if submitted_gang.never or now or self._advised >= _ADVISED_MAX:
+            return submitted_gang
+        self._advised += 1
+        advice = advise_gang(self._trial, gang)
+        never = advice.contradiction.sentence if advice.contradiction is not None else ""
+        better = tuple(map(_before_submission, advice.suggestions))
+        return attrs.evolve(submitted_gang, never=never, suggestions=better)
 
     def _domains(self, shares: Sequence[NodeShare]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         nodes = self._snapshot.nodes
@@ -332,13 +377,35 @@ def _pod_keys(gang: Gang) -> Iterator[ObjectKey]:
 
 def _node_shares(decision: Decision, wanted: set[ObjectKey]) -> tuple[NodeShare, ...]:
     """What pods get of each node by a decision."""
+    binds = (each for made in decision.plan.binds for each in made.binds)
+    return _shares_of_binds(each for each in binds if each.key in wanted)
+
+
+def _shares_of_binds(binds: Iterable[PodBind]) -> tuple[NodeShare, ...]:
     pods: dict[str, int] = {}
     slots: dict[str, int] = {}
-    for bind in (each for made in decision.plan.binds for each in made.binds):
-        if bind.key in wanted:
-            pods[bind.node] = pods.get(bind.node, 0) + 1
-            slots[bind.node] = slots.get(bind.node, 0) | bind.slots | bind.device_slots
+    for bind in binds:
+        pods[bind.node] = pods.get(bind.node, 0) + 1
+        slots[bind.node] = slots.get(bind.node, 0) | bind.slots | bind.device_slots
     return tuple(NodeShare(name, pods[name], format_slots(slots[name])) for name in sorted(pods))
+
+
+def _is_settled(gang: SubmittedGang) -> bool:
+    """Whether one decision says all about its start: it is bound, makes room, or never starts."""
+    if gang.never or gang.start.kind is StartKind.AFTER_EVICTIONS:
+        return True
+    return gang.start.kind is StartKind.NOW and bool(gang.shares)
+
+
+def _played_text(sessions: int) -> str:
+    return f"the line was played forward, {sessions} sessions, with the ends that running gangs announce"
+
+
+def _not_started_text(sessions: int) -> str:
+    return (
+        f"it had not started when the line was played forward, {sessions} sessions, with the ends "
+        "that running gangs announce"
+    )
 
 
 def _before_submission(suggestion: Suggestion) -> Suggestion:

@@ -225,3 +225,8 @@ _EXPANDERS: Final[Mapping[tuple[str, str], Expand]] = {
     },
 }
 """By API group and kind."""
+
+
+def kinds_with_pods() -> frozenset[tuple[str, str]]:
+    """API group and kind of everything whose pods are known, by their controllers."""
+    return frozenset(_EXPANDERS)

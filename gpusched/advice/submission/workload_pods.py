@@ -155,6 +155,14 @@ def owner_reference(owner: Obj) -> Obj:
     }  # fmt: skip
 
 
+def controller_uid(obj: Obj, api_version: str) -> str:
+    """The UID of an object's controller of that API version; empty where it has none."""
+    for each in obj["metadata"].get("ownerReferences") or ():
+        if each.get("controller") and each.get("apiVersion") == api_version:
+            return str(each.get("uid") or "")
+    return ""
+
+
 def mapping_at(value: Any, *path: str) -> Obj:
     """The mapping at a path; an empty one where there is none.
 

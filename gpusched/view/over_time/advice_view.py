@@ -41,7 +41,7 @@ class StartView(ViewPart, frozen=True, kw_only=True):
     Attributes:
         kind: ``now``, ``afterEvictions``, ``expected``, ``unknown`` or ``never``.
         at: when it is expected; empty where it starts now, or nothing tells when.
-        known_by: how ``at`` is known, one sentence; empty where it is.
+        known_by: how it is known when it starts, or that nothing tells when, one sentence; often empty.
         evicts: gangs that lose members for it.
         reason, message: why it does not start now; of ``never`` why it does not start at all.
     """

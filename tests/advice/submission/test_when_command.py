@@ -47,9 +47,10 @@ def ask(cluster, *words):
     return main(["when", "-n", "team", "--snapshot", str(cluster), *words])
 
 
-def test_the_document_shows_what_is_printed(cluster, job, capsys):
-    assert ask(cluster, "-f", str(job)) == 0
-    shown = DOCUMENT.read_text().split("```\n$ gpusched when -f job.yaml -n team\n")[1]
+@pytest.mark.parametrize("words", ["", " --queue a,b --level rack,none"])
+def test_the_document_shows_what_is_printed(cluster, job, capsys, words):
+    assert ask(cluster, "-f", str(job), *words.split()) == 0
+    shown = DOCUMENT.read_text().split(f"```\n$ gpusched when -f job.yaml -n team{words}\n")[1]
     assert capsys.readouterr().out == shown.split("```")[0]
 
 
@@ -99,6 +100,26 @@ def test_a_file_that_cannot_be_used_is_one_sentence(cluster, job, capsys, *, con
     said = capsys.readouterr().err
     assert why in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--queue", ","], "--queue names nothing"),
+        (["--members", "x"], '--members "x": a number from 1 to 10,000 is needed'),
+        (["--level", "blok"], "the nodes have no such level; there are rack, host, none"),
+    ],
+)
+def test_variants_that_mean_nothing_are_wrong_usage(cluster, job, capsys, words, why):
+    assert ask(cluster, "-f", str(job), *words) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_no_variant_that_ever_starts_is_status_1(cluster, job, capsys):
+    assert ask(cluster, "-f", str(job), "--queue", "x,y", "-o", "json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [each["options"] for each in told["variants"]] == [{"queue": "x"}, {"queue": "y"}]
+    assert not any(each["best"] for each in told["variants"])
 
 
 def test_without_a_file_the_usage_is_told(cluster, capsys):

@@ -77,13 +77,14 @@ def _start_text(start: StartView, now: float) -> str:
     if start.kind == _NOW:
         return f"now{where}"
     if start.kind == _AFTER_EVICTIONS:
-        return f"as soon as evicted pods of {_evicted_text(start.evicts)} have ended{where}"
+        return f"as soon as evicted pods of {evicted_text(start.evicts)} have ended{where}"
     if start.kind == _EXPECTED:
         return f"expected {start.at}, in {age(parse_time(start.at) - now)}"
     return "at a time that nothing tells"
 
 
-def _evicted_text(evicted: Sequence[NamedGang]) -> str:
+def evicted_text(evicted: Sequence[NamedGang]) -> str:
+    """Gangs that lose members; those of other namespaces by their number where names are hidden."""
     named = [f"{each.namespace}/{each.name}" for each in evicted if not each.hidden]
     hidden = len(evicted) - len(named)
     if hidden:

@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gpusched.advice.submission.answer import answer_submission
-from gpusched.advice.submission.answer_view import submission_json
+import msgspec
+
+from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import (
     MANIFEST_BYTES_MAX,
     SubmittedObject,
     read_manifests,
 )
+from gpusched.advice.submission.variants import split_values
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import ConfigError
+from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.command import (
     Subparsers,
     add_config,
@@ -28,10 +30,11 @@ from gpusched.cli.command import (
     print_json,
 )
 from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
-from gpusched.cli.inspect.ask.submission_text import submission_lines
+from gpusched.cli.inspect.ask.submission_text import submission_lines, variant_lines
 from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
 from gpusched.cli.inspect.listing.printed_listing import print_yaml
 from gpusched.config.yaml_parser import read_file
+from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NEVER: Final = 1
@@ -56,6 +59,13 @@ def register(subparsers: Subparsers) -> None:
         help="manifests: a file, a folder of them, or - for standard input; may be repeated",
     )  # fmt: skip
     parser.add_argument("-n", "--namespace", metavar="NS", help="of manifests that name none")
+    variants = parser.add_argument_group(
+        "variants", "several values make a table of all combinations, the best first"
+    )
+    for option, (metavar, text) in _VARIED.items():
+        variants.add_argument(
+            f"--{option}", metavar=metavar, action="append", default=[], help=text
+        )
     parser.add_argument(
         "--snapshot",
         metavar="FILE",
@@ -67,8 +77,16 @@ def register(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
+_VARIED: Final = {
+    "queue": ("QUEUE,...", "submitted to another queue"),
+    "members": ("N,...", "with so many pods, all of which start together"),
+    "level": ("LEVEL,...", "all pods in one domain of a topology level, such as rack; or none"),
+    "gpus": ("TYPE,...", "on GPUs of one type, by some words of its name, such as h100"),
+}
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Answer; 1 where some of it never starts as it is.
+    """Answer; 1 where some of it never starts as it is, of variants none.
 
     Raises:
         UsageError: options that cannot be understood.
@@ -77,6 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
         Denied: the cluster may not be read.
     """
     documents = tuple(_documents(arguments.filename))
+    wanted = {name: tuple(split_values(getattr(arguments, name))) for name in _VARIED}
+    for name, values in wanted.items():
+        if getattr(arguments, name) and not values:
+            raise UsageError(f"--{name} names nothing")
     namespace = arguments.namespace or (
         "default" if arguments.snapshot else default_namespace(connection_choice(arguments))
     )
@@ -84,15 +106,23 @@ def run(arguments: argparse.Namespace) -> int:
     cluster = read_cluster(arguments)
     with gpu_resources_in_force(config.gpu_resources):
         trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
-        answer = answer_submission(trial, documents, namespace=namespace)
+        answer = view_submission(trial, documents, wanted, namespace=namespace)
     if arguments.output == "json":
-        print_json(submission_json(answer))
+        print_json(msgspec.to_builtins(answer))
     elif arguments.output == "yaml":
-        print_yaml(submission_json(answer))
+        print_yaml(msgspec.to_builtins(answer))
     else:
-        for line in submission_lines(answer):
+        for line in _lines(answer):
             print(line)
-    return 0 if answer.starts_sometime else _NEVER
+    if isinstance(answer, SubmissionVariantsView):
+        return 0 if any(each.answer.starts for each in answer.variants) else _NEVER
+    return 0 if answer.starts else _NEVER
+
+
+def _lines(answer: SubmissionView | SubmissionVariantsView) -> Iterator[str]:
+    if isinstance(answer, SubmissionVariantsView):
+        return variant_lines(answer)
+    return submission_lines(answer)
 
 
 def _documents(names: list[str]) -> Iterator[SubmittedObject]:

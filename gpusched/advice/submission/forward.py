@@ -1,0 +1,161 @@
+"""When does what was submitted start, as the line moves on? The cluster is played forward until it has.
+
+Pods end as they announce (``expectedDuration``); those that announce nothing hold their places. Sessions are the
+daemon's, and suspended Jobs, evictions and pods of Jobs are carried out as the simulation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from gpusched.advice.submission.workload_pods import ExpandedWorkload, controller_uid
+from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.cache.gangs.gang import Gang
+from gpusched.engine.from_snapshot import start_from_snapshot
+from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
+from gpusched.io.recordings.snapshot_file import SnapshotFile
+from gpusched.io.watch.informers import KINDS
+from gpusched.session.state.plan import GangBind, PodBind
+
+SESSIONS_MAX: Final = 300
+"""Sessions that are played for one submission."""
+TOGETHER_S: Final = 2.0
+"""What starts so soon after the first of it, when its Job has its pods, starts together with it."""
+_UNTIL_S: Final = 60 * 86_400.0
+_JOBS: Final = "batch/v1"
+
+
+@attrs.define
+class PlayedStart:
+    """What became of one gang, or of the pods of one workload that start by themselves.
+
+    Attributes:
+        wanted: pods that it takes to call it started.
+        binds: of its pods, each with the seconds from now until it came.
+        at: seconds from now until it had so many; None while it has not.
+    """
+
+    wanted: int
+    binds: list[tuple[float, PodBind]] = attrs.field(factory=list)
+    at: float | None = None
+
+    def take(self, now: float, bind: GangBind) -> None:
+        """Places that it got."""
+        self.binds += [(now, each) for each in bind.binds]
+        if self.at is None and len(self.binds) >= self.wanted:
+            self.at = now
+
+    def first_binds(self) -> list[PodBind]:
+        """Places that it has when it starts."""
+        latest = TOGETHER_S + (self.at or 0.0)
+        return [bind for at, bind in self.binds if at < latest]
+
+
+@attrs.frozen
+class PlayedLine:
+    """What became of a submission.
+
+    Attributes:
+        gangs: by key, those that start as a whole.
+        workloads: by number, those whose pods start by themselves.
+        sessions: that were played.
+    """
+
+    gangs: dict[GangKey, PlayedStart]
+    workloads: dict[int, PlayedStart]
+    sessions: int
+
+
+def play_forward(
+    trial: TrialCluster,
+    workloads: Sequence[ExpandedWorkload],
+    *,
+    whole: Sequence[Gang],
+    lone: dict[int, int],
+) -> PlayedLine:
+    """Play the cluster with a submission until all of it has started, or nothing more is to come.
+
+    Args:
+        trial: the cluster with the workloads in it.
+        workloads: that were submitted.
+        whole: gangs of theirs that start as a whole.
+        lone: by number of a workload, pods of it that start by themselves.
+    """
+    watch = _StartWatch(workloads, whole, lone)
+    mine = {obj["metadata"]["uid"] for each in workloads for obj in each.objects}
+    before, after = _objects(trial, mine)
+    case = SimulationCase(
+        name="when",
+        config=trial.config,
+        objects=before,
+        arrivals=[Arrival(0.0, after)],
+        until=_UNTIL_S,
+        epoch=trial.now,
+        placed=watch.take,
+        enough=watch.is_complete,
+    )
+    simulation = Simulation(case)
+    watch.simulation = simulation
+    simulation.run()
+    return PlayedLine(watch.gangs, watch.workloads, simulation.sessions)
+
+
+class _StartWatch:
+    """Notes the places that a submission gets."""
+
+    simulation: Simulation
+
+    def __init__(
+        self, workloads: Sequence[ExpandedWorkload], whole: Sequence[Gang], lone: dict[int, int]
+    ) -> None:
+        self.gangs = {each.key: PlayedStart(max(1, each.min_member)) for each in whole}
+        self.workloads = {number: PlayedStart(count) for number, count in lone.items()}
+        self._by_uid = {each.uid: self.gangs[each.key] for each in whole}
+        self._by_pod = {key: number for number in lone for key in workloads[number].pods}
+        self._by_owner = {
+            obj["metadata"]["uid"]: number for number in lone for obj in workloads[number].objects
+        }
+
+    def take(self, now: float, bind: GangBind) -> None:
+        """A gang got places."""
+        start = self.gangs.get(bind.gang)
+        if start is None:
+            pod = self.simulation.cache.find_pod(bind.binds[0].uid)
+            owner = pod.owner.uid if pod is not None and pod.owner is not None else UID("")
+            start = self._by_uid.get(
+                owner
+            )  # a Job whose pods start by themselves once it is started
+        if start is None:
+            number = self._by_pod.get(bind.binds[0].key, self._by_owner.get(owner, -1))
+            start = self.workloads.get(number)
+        if start is not None:
+            start.take(now, bind)
+
+    def is_complete(self, sessions: int) -> bool:
+        """Whether all have started, or it was looked far enough ahead."""
+        starts = (*self.gangs.values(), *self.workloads.values())
+        return sessions >= SESSIONS_MAX or all(each.at is not None for each in starts)
+
+
+def _objects(trial: TrialCluster, mine: set[str]) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
+    """Objects of the cluster and those that were submitted, in an order in which they can be applied."""
+    ordered = [
+        *trial.objects.others(),
+        *(obj for plural in KINDS if plural != "pods" for obj in trial.objects.all(plural)),
+        *trial.objects.all("pods"),
+    ]
+    file = SnapshotFile(
+        path="", taken_at=trial.now, server="", recorder="", objects={"all": tuple(ordered)}
+    )
+    before, after = [], []
+    for obj in start_from_snapshot(file).objects:
+        if obj["metadata"].get("uid") not in mine:
+            before.append(obj)
+        elif not (obj["kind"] == "Pod" and controller_uid(obj, _JOBS)):
+            after.append(obj)  # pods of Jobs are made when the Job comes
+    return tuple(before), tuple(after)
