@@ -31,6 +31,7 @@ from benchmarks import (
     virtual_hour,
     virtual_jobs,
     waiting,
+    when,
 )
 from benchmarks.advice import measure as advice
 from benchmarks.figures import Figure, as_json, show
@@ -55,6 +56,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "devices": devices.measure,
     "device-writes": device_writes.measure,
     "waiting": waiting.measure,
+    "when": when.measure,
     "flood": flood.measure,
     "history": history.measure,
     "memory": remembers.measure,

@@ -1,0 +1,127 @@
+"""What an answer of ``when`` costs on 1,000 nodes with 8,000 running pods: each part of it, in CPU seconds."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figures import Figure, middle
+from gpusched.advice.start_answer import StartKind
+from gpusched.advice.submission.answer import SubmissionAnswer, answer_submission
+from gpusched.advice.submission.manifests import read_manifests
+from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.config.model import DEFAULT
+from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import StoppedClock
+from tests.advice.clusters import NOW, gang, node, queue, write_file
+from tests.advice.submission.manifests import group, job, template
+
+NODES: Final = 1_000
+FREE: Final = 40
+PODS: Final = 8_000
+PODS_A_GANG: Final = 8
+RUNS: Final = 5
+NOW_MAX_S: Final = 1.0
+
+
+def measure() -> list[Figure]:
+    """Reading, the trial, an answer where the start is now, one where it is not, and the plain command."""
+    objects = cluster_objects()
+    with gpu_resources_in_force(DEFAULT.gpu_resources):
+        built = [_cpu_s(lambda: _trial(objects)) for _ in range(RUNS)]
+        trial = _trial(objects)
+        fits, waits = _documents(FREE), _documents(FREE + 1)
+        first = _cpu_s(lambda: _answer(trial, fits, StartKind.NOW))
+        now = [_cpu_s(lambda: _answer(trial, fits, StartKind.NOW)) for _ in range(RUNS)]
+        later = [_cpu_s(lambda: _answer(trial, waits, StartKind.EXPECTED)) for _ in range(3)]
+    what = f"when, {NODES:,} nodes, {PODS:,} pods: "
+    return [
+        _figure(f"{what}a trial cluster is built", built),
+        _figure(f"{what}the first answer, start now", [first], most=NOW_MAX_S),
+        _figure(f"{what}each other answer, start now", now, most=NOW_MAX_S),
+        _figure(f"{what}an answer by playing forward", later),
+        _figure(f"{what}the plain command on a snapshot file", _commands(objects)),
+    ]
+
+
+def cluster_objects() -> list[Obj]:
+    """Nodes of eight GPUs in racks of twenty, all but some of them full of gangs that end one by one."""
+    objects: list[Obj] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
+        queue("a"), queue("b"),
+        *(node(f"n{each:04}", rack=f"r{each // 20:03}") for each in range(NODES)),
+    ]  # fmt: skip
+    busy = NODES - FREE
+    for number in range(PODS // PODS_A_GANG):
+        gpus = 1 if number < busy else 0  # what is more than GPUs are needs none
+        objects += gang(
+            f"g{number:04}", PODS_A_GANG, gpus, on=[f"n{number % busy:04}"] * PODS_A_GANG,
+            queue="ab"[number % 2], expectedDuration=f"{4 + number % 40}h",
+        )  # fmt: skip
+    return objects
+
+
+def _trial(objects: list[Obj]) -> TrialCluster:
+    return TrialCluster(objects, DEFAULT, now=NOW, clock=StoppedClock())
+
+
+def _documents(pods: int) -> bytes:
+    labelled = template(labels={"gpusched.io/pod-group": "new"})
+    return "\n---\n".join(map(json.dumps, (group(pods), job(pods, template_=labelled)))).encode()
+
+
+def _answer(trial: TrialCluster, raw: bytes, kind: StartKind) -> SubmissionAnswer:
+    """An answer; another kind of start would be something else that is measured."""
+    answer = answer_submission(
+        trial, read_manifests(raw, "job.yaml"), namespace="team", better=False
+    )
+    (found,) = answer.gangs
+    if found.start.kind is not kind:
+        raise RuntimeError(f"it starts {found.start.kind}, not {kind}: {found.start.message}")
+    return answer
+
+
+def _commands(objects: list[Obj]) -> list[float]:
+    """CPU seconds of the command, imports and reading included."""
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = write_file(Path(folder) / "cluster.json", objects)
+        file = Path(folder) / "job.yaml"
+        file.write_bytes(_documents(FREE))
+        command = [
+            sys.executable, "-m", "gpusched.cli.main", "when", "-f", str(file), "-n", "team",
+            "--snapshot", str(cluster),
+        ]  # fmt: skip
+        times = []
+        for _ in range(3):
+            before = _children_s()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            times.append(_children_s() - before)
+    return times
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu_s(act: Callable[[], object]) -> float:
+    began = time.process_time()
+    act()
+    return time.process_time() - began
+
+
+def _figure(name: str, runs: list[float], *, most: float | None = None) -> Figure:
+    cost, spread = middle(runs)
+    return Figure(
+        name=name, measured=cost, unit="CPU s", spread=spread,
+        target="" if most is None else f"<= {most:g} CPU s",
+        met=None if most is None else cost <= most,
+    )  # fmt: skip
