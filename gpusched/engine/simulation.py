@@ -259,8 +259,7 @@ class Simulation:
             world.now = at
             if self._is_session:
                 self._session()
-                if self.started_at is not None or self.sessions == self.case.sessions_max:
-                if self.case.enough is not None and self.case.enough(self.sessions):
+                if self._is_enough():
                     break
                 continue
             act, aside = world.agenda.pop()
