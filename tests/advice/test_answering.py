@@ -10,7 +10,7 @@ import msgspec
 from gpusched.advice.service.answering import answer_line
 from gpusched.config.model import DEFAULT
 from gpusched.view.over_time.advice_view import AdviceView
-from gpusched.view.over_time.submission_view import SubmissionView
+from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 from tests.advice.clusters import gang, node, queue, trial_of
 
 SPACES = [
@@ -104,6 +104,18 @@ async def test_when_is_answered_of_one_namespace_to_who_sees_one():
     nonsense = (await ask(copy, **{**asked, "manifests": "a: [b"}))["refused"]
     assert nonsense["status"] == 400
     assert nonsense["message"].startswith("what was sent:2: is not YAML")
+
+
+async def test_variants_are_answered_side_by_side_and_options_that_mean_nothing_are_refused():
+    copy = GivenCopy(trial_of(SPACES, queue("default"), queue("b"), node("n0")))
+    asked = {"ask": "when", "manifests": POD % "", "kind": ""}
+    told = (await ask(copy, **asked, options={"queue": ["default", "b", "c"]}))["answer"]
+    variants = msgspec.convert(told, SubmissionVariantsView).variants
+    starts = [(each.options["queue"], each.answer.gangs[0].start.kind) for each in variants]
+    assert starts == [("default", "now"), ("b", "now"), ("c", "never")]
+    refused = (await ask(copy, **asked, options={"level": ["rak"]}))["refused"]
+    assert refused["status"] == 400
+    assert refused["message"].startswith('level "rak": the nodes have no such level')
 
 
 async def test_what_is_no_question_and_what_does_not_wait_is_refused_in_one_sentence():

@@ -19,13 +19,12 @@ from gpusched.advice.advisor import advise_gang
 from gpusched.advice.named_gang import find_gang, missing_gang_message
 from gpusched.advice.service.answer_view import EVERYTHING, Reader, advice_view
 from gpusched.advice.service.cluster_copy import ClusterCopy
-from gpusched.advice.submission.answer import answer_submission
-from gpusched.advice.submission.answer_view import submission_view
+from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
-from gpusched.base.errors import ConfigError, GpuschedError
+from gpusched.base.errors import ConfigError, GpuschedError, UsageError
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
 
@@ -69,11 +68,13 @@ class WhenQuestion(msgspec.Struct, tag_field="ask", tag="when", kw_only=True):
     Attributes:
         manifests: YAML or JSON, several documents.
         namespace: of those that name none; unless ``everything``, all are of this one.
+        options: values of those that are varied.
         everything: as in ``AdviceQuestion``.
     """
 
     manifests: str
     namespace: str
+    options: dict[str, list[str]] = {}
     everything: bool = False
 
 
@@ -166,8 +167,13 @@ def _answer_when(trial: TrialCluster, question: WhenQuestion) -> dict[str, Any]:
                 f"{each.title} is of namespace {namespace[:63]}, and {question.namespace[:63]} is asked "
                 "about: ask for one namespace at a time",
             )  # fmt: skip
-    answer = answer_submission(trial, documents, namespace=question.namespace)
-    told: dict[str, Any] = msgspec.to_builtins(submission_view(answer, reader))
+    try:
+        answer = view_submission(
+            trial, documents, question.options, namespace=question.namespace, reader=reader
+        )
+    except UsageError as error:
+        raise AnswerRefused(400, "BadRequest", str(error).replace("--", "")) from error
+    told: dict[str, Any] = msgspec.to_builtins(answer)
     return told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from gpusched.advice.submission.definition_rules import definition_faults
 from gpusched.advice.submission.expansion import RefusedDocument
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster
@@ -99,6 +100,7 @@ def _faults(
             f"{did_you_mean(space, known).rstrip('?')}"
         )
     for obj in workload.objects:
+        yield from definition_faults(obj)
         plural = plural_of(obj)
         if plural and plural not in _CHANGED_BY_APPLY:
             if trial.objects.get(plural, key_of(obj)) is not None:

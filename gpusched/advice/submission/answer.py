@@ -18,7 +18,7 @@ from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.api.devices.slots import format_slots
-from gpusched.api.meta.identity import GangKey, ObjectKey, format_time
+from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected, format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.engine.objects import key_of, plural_of
@@ -95,6 +95,11 @@ class SubmittedGang:
     suggestions: tuple[Suggestion, ...] = ()
 
     @property
+    def title(self) -> str:
+        """Kind, namespace and name, as of the document that makes it."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
     def starts_sometime(self) -> bool:
         """Whether nothing is known that keeps it from starting for ever."""
         return not self.never
@@ -147,16 +152,9 @@ def answer_submission(
         rejected = trial.objects.rejected[seen:]
         del trial.objects.rejected[seen:]
         gangs = _SubmissionTrial(trial, workloads).gangs(better=better)
-    places = {
-        submitted_place: (each.title, each.place)
-        for each in workloads
-        for submitted_place in {ObjectKey(each.namespace, each.name), *each.pods}
-    }
-    wrong: dict[tuple[str, str], str] = {}
-    for item in rejected:
-        title, place = places.get(item.key, (f"{item.kind} {item.key}", ""))
-        wrong.setdefault((title, place), f"{item.kind}: {item.field}: {item.why}")
-    found = [RefusedDocument(title, place, why) for (title, place), why in wrong.items()]
+    found = list(_rejected_documents(rejected, workloads))
+    titles = {each.title for each in (*refused, *found)}
+    gangs = tuple(each for each in gangs if each.title not in titles)
     return SubmissionAnswer(
         as_of=trial.now,
         gangs=gangs,
@@ -164,6 +162,23 @@ def answer_submission(
         remarks=tuple(remark for each in workloads for remark in each.remarks),
         decisions=trial.decisions - before,
     )
+
+
+def _rejected_documents(
+    rejected: Sequence[Rejected], workloads: Sequence[ExpandedWorkload]
+) -> Iterator[RefusedDocument]:
+    """Documents of which something cannot be believed, each with the first reason."""
+    owner: dict[tuple[str, ObjectKey], ExpandedWorkload] = {}
+    for workload in workloads:
+        for obj in workload.objects:
+            owner[obj["kind"], key_of(obj)] = workload
+    seen: set[str] = set()
+    for item in rejected:
+        made = owner.get((item.kind, item.key))
+        title, place = (made.title, made.place) if made else (f"{item.kind} {item.key}", "")
+        if title not in seen:
+            seen.add(title)
+            yield RefusedDocument(title, place, f"{item.field}: {item.why}")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -12,8 +12,8 @@ from gpusched.base.errors import ConfigError
 from gpusched.base.limits import JSON_DEPTH_MAX
 from gpusched.config.yaml_parser import file_too_large_message, parse_manifests
 from gpusched.config.yaml_tree import ConfigProblems, YamlNode, describe_value, quoted
-from gpusched.engine.objects import Obj
 
+Obj: TypeAlias = dict[str, Any]
 MANIFEST_BYTES_MAX: Final = 4 * 2**20
 """Bytes of one file: the API server takes no larger request than 3 MiB."""
 DOCUMENTS_MAX: Final = 1_000

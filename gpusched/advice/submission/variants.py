@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -24,9 +24,9 @@ from gpusched.base.errors import UsageError
 from gpusched.base.limits import GANG_PODS_MAX
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
 from gpusched.topology.levels import topology_levels
+from gpusched.view.over_time.submission_view import VARIED
 
 VARIANTS_MAX: Final = 24
-OPTIONS: Final = ("queue", "members", "level", "gpus")
 
 
 @attrs.frozen
@@ -55,13 +55,13 @@ def answer_variants(
     Args:
         trial: the cluster, which is left as it was.
         documents: that would be submitted.
-        wanted: values of each option of ``OPTIONS`` that is varied.
+        wanted: values of each option of ``VARIED`` that has some.
         namespace: for documents that name none.
 
     Raises:
         UsageError: a value means nothing here, or options contradict each other or the documents.
     """
-    names = [name for name in OPTIONS if wanted.get(name)]
+    names = [name for name in VARIED if wanted.get(name)]
     _check_options(trial, {name: wanted[name] for name in names})
     found = []
     for values in product(*(wanted[name] for name in names)):
@@ -156,9 +156,3 @@ def _rank(answer: SubmissionAnswer) -> tuple[int, float, int, int]:
 
 def _start_rank(gang: SubmittedGang) -> tuple[int, float]:
     return _STARTS.index(gang.start.kind), gang.start.at
-
-
-def split_values(texts: Sequence[str]) -> Iterator[str]:
-    """Values of an option that is given as ``a,b``, once or several times."""
-    for text in texts:
-        yield from (each.strip() for each in text.split(",") if each.strip())

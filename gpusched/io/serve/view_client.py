@@ -36,7 +36,8 @@ from gpusched.view.model import (
     QueueView,
 )
 from gpusched.view.over_time.advice_view import AdviceView
-from gpusched.view.over_time.submission_view import SubmissionView
+from gpusched.view.over_time.future import SpanView
+from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 
 T = TypeVar("T")
 _CONNECT_S: Final = 3.0
@@ -252,9 +253,32 @@ class ViewClient:
         Returns:
             None where such questions are not answered.
         """
-        path, query = "/v1/when", {"namespace": namespace}
-        body = await self._body(path, query, missing=b"", silent_s=_ANSWER_S, sent=manifests)
+        body = await self._when(manifests, namespace, {})
         return self._decode(SubmissionView, body) if body else None
+
+    async def when_variants(
+        self, manifests: bytes, namespace: str, options: Mapping[str, str]
+    ) -> SubmissionVariantsView | None:
+        """The same of all combinations of options, the best first.
+
+        Args:
+            manifests: YAML or JSON, several documents.
+            namespace: of those that name none.
+            options: values with commas by name of the option.
+
+        Returns:
+            None where such questions are not answered.
+        """
+        body = await self._when(manifests, namespace, options)
+        return self._decode(SubmissionVariantsView, body) if body else None
+
+    async def _when(self, manifests: bytes, namespace: str, options: Mapping[str, str]) -> bytes:
+        query = {"namespace": namespace, **options}
+        return await self._body("/v1/when", query, missing=b"", silent_s=_ANSWER_S, sent=manifests)
+
+    async def future(self) -> list[SpanView]:
+        """Known ends, reserved room, estimated starts and Reservations, by time."""
+        return await self._list("future", SpanView, {}, paged=False)
 
     async def nodes(self) -> list[NodeView]:
         """Nodes by name."""

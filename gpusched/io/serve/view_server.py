@@ -28,6 +28,7 @@ from gpusched.view.gang_story import GangStory
 from gpusched.view.model import AboutView, PriorityView
 from gpusched.view.over_time.future import future_spans
 from gpusched.view.over_time.queue_series import QueueSeries
+from gpusched.view.over_time.submission_view import VARIED
 from gpusched.view.store import ViewChanges, ViewStore
 
 Authorized = Callable[[web.Request, Iterable[str]], Awaitable[ViewAccess]]
@@ -206,13 +207,15 @@ class ViewServer:
         )
 
     async def _when(self, request: web.Request) -> web.StreamResponse:
-        namespace = _known_query(request, "namespace").get("namespace", "default")
+        query = _known_query(request, "namespace", *VARIED)
+        namespace = query.pop("namespace", "default")
         access = await self._access(request, namespace)
+        options = {name: [each for each in text.split(",") if each] for name, text in query.items()}
         try:
             manifests = (await request.read()).decode()
         except UnicodeDecodeError as error:
             raise AccessRefused(400, "BadRequest", "manifests are text in UTF-8") from error
-        return _json(await self._questions.when(manifests, namespace, access))
+        return _json(await self._questions.when(manifests, namespace, options, access))
 
     async def _nodes(self, request: web.Request) -> web.StreamResponse:
         query = _known_query(request, "limit", "continue")

@@ -10,6 +10,8 @@ from gpusched.view.over_time.advice_view import BetterChangeView, StartView
 
 NEVER: Final = "never"
 """Beside the kinds of a start that a decision knows: it does not start as it is."""
+VARIED: Final = ("queue", "members", "level", "gpus")
+"""Options of which variants are made."""
 
 
 class SubmittedGangView(ViewPart, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ async def test_a_gang_of_a_namespace_that_may_not_be_seen_is_not_there():
             await served.advise("team", "job", "train", eve)
         assert (await served.advise("team", "job", "train", EVERYTHING))["asked"] == "advice"
         with pytest.raises(AccessRefused, match="may be asked by who may list its pods"):
-            await served.when("{}", "team", eve)
-        assert (await served.when("{}", "team", EVERYTHING))["asked"] == "when"
+            await served.when("{}", "team", {}, eve)
+        assert (await served.when("{}", "team", {}, EVERYTHING))["asked"] == "when"
     with pytest.raises(AccessRefused, match="gpusched advise and when do so themselves"):
         await ServedQuestions(None).advise("team", "job", "train", EVERYTHING)

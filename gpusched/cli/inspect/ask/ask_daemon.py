@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import ViewClient
 from gpusched.view.over_time.advice_view import AdviceView
+from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 
 
 async def ask_advice(
@@ -27,6 +30,39 @@ async def ask_advice(
         return await client.advice(wanted.namespace, wanted.word, wanted.name)
 
     async def of_api() -> AdviceView | None:
+        return None
+
+    return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+
+
+async def ask_when(
+    api: ApiClient,
+    source: ViewSource,
+    manifests: bytes,
+    *,
+    namespace: str,
+    options: Mapping[str, Sequence[str]],
+) -> tuple[SubmissionView | SubmissionVariantsView | None, tuple[str, ...]]:
+    """When manifests would start, and notes on where that was decided.
+
+    Args:
+        api: of the cluster.
+        source: where to ask.
+        manifests: that would be submitted.
+        namespace: of those that name none.
+        options: values of those that are varied.
+
+    Returns:
+        None where the daemon does not answer.
+    """
+    varied = {name: ",".join(values) for name, values in options.items() if values}
+
+    async def of_daemon(client: ViewClient) -> SubmissionView | SubmissionVariantsView | None:
+        if varied:
+            return await client.when_variants(manifests, namespace, varied)
+        return await client.when(manifests, namespace)
+
+    async def of_api() -> SubmissionView | SubmissionVariantsView | None:
         return None
 
     return await source.read(api, of_daemon=of_daemon, of_api=of_api)

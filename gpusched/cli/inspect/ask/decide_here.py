@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.named_gang import find_gang, missing_gang_message
 from gpusched.advice.service.answer_view import advice_view
+from gpusched.advice.submission.answer_view import view_submission
+from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
@@ -15,6 +18,7 @@ from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
 from gpusched.config.model import Config
 from gpusched.view.over_time.advice_view import AdviceView
+from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 
 
 def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObject) -> AdviceView:
@@ -35,3 +39,25 @@ def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObj
                 missing_gang_message(trial, wanted.word, wanted.namespace, wanted.name)
             )
         return advice_view(advise_gang(trial, gang), gang)
+
+
+def when_here(
+    arguments: argparse.Namespace,
+    config: Config,
+    documents: Sequence[SubmittedObject],
+    *,
+    namespace: str,
+    options: Mapping[str, Sequence[str]],
+) -> SubmissionView | SubmissionVariantsView:
+    """When documents would start, or variants of them, decided here.
+
+    Raises:
+        UsageError: options mean nothing, or contradict each other or the documents.
+        ConfigError: the file cannot be used.
+        ClusterUnreachable: no cluster.
+        Denied: the cluster may not be read.
+    """
+    cluster = read_cluster(arguments)
+    with gpu_resources_in_force(config.gpu_resources):
+        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
+        return view_submission(trial, documents, options, namespace=namespace)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import (
     MANIFEST_BYTES_MAX,
     SubmittedObject,
     read_manifests,
 )
-from gpusched.advice.submission.variants import split_values
-from gpusched.advice.trial import TrialCluster
-from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.command import (
     Subparsers,
@@ -29,10 +26,11 @@ from gpusched.cli.command import (
     connection_choice,
     print_json,
 )
-from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
+from gpusched.cli.inspect.ask.ask_daemon import ask_when
 from gpusched.cli.inspect.ask.submission_text import submission_lines, variant_lines
-from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
-from gpusched.cli.inspect.listing.printed_listing import print_yaml
+from gpusched.cli.inspect.cluster_reader import configuration, default_namespace, with_cluster
+from gpusched.cli.inspect.listing.printed_listing import print_notes, print_yaml
+from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.config.yaml_parser import read_file
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 
@@ -72,6 +70,13 @@ def register(subparsers: Subparsers) -> None:
         help="a cluster that gpusched snapshot recorded (default: the live cluster)",
     )
     add_kubeconfig(parser)
+    parser.add_argument(
+        "--source",
+        choices=SOURCES,
+        metavar="SOURCE",
+        help="daemon (a process beside it answers, with what you may see) or api (all is read and decided "
+        "here); default: the daemon where there is one",
+    )
     add_config(parser)
     add_output(parser, "json", "yaml")
     parser.set_defaults(run=run)
@@ -95,18 +100,11 @@ def run(arguments: argparse.Namespace) -> int:
         Denied: the cluster may not be read.
     """
     documents = tuple(_documents(arguments.filename))
-    wanted = {name: tuple(split_values(getattr(arguments, name))) for name in _VARIED}
-    for name, values in wanted.items():
+    options = {name: _split_values(getattr(arguments, name)) for name in _VARIED}
+    for name, values in options.items():
         if getattr(arguments, name) and not values:
             raise UsageError(f"--{name} names nothing")
-    namespace = arguments.namespace or (
-        "default" if arguments.snapshot else default_namespace(connection_choice(arguments))
-    )
-    config = configuration(arguments.config)
-    cluster = read_cluster(arguments)
-    with gpu_resources_in_force(config.gpu_resources):
-        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
-        answer = view_submission(trial, documents, wanted, namespace=namespace)
+    answer = _answered(arguments, documents, options)
     if arguments.output == "json":
         print_json(msgspec.to_builtins(answer))
     elif arguments.output == "yaml":
@@ -117,6 +115,56 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(answer, SubmissionVariantsView):
         return 0 if any(each.answer.starts for each in answer.variants) else _NEVER
     return 0 if answer.starts else _NEVER
+
+
+def _answered(
+    arguments: argparse.Namespace,
+    documents: tuple[SubmittedObject, ...],
+    options: Mapping[str, Sequence[str]],
+) -> SubmissionView | SubmissionVariantsView:
+    """The answer of the daemon, else one that is decided here."""
+    choice = connection_choice(arguments)
+    namespace = arguments.namespace or (
+        "default" if arguments.snapshot else default_namespace(choice)
+    )
+    config = configuration(arguments.config)
+    if arguments.snapshot and arguments.source == "daemon":
+        raise UsageError("a file is not what the daemon tells: leave out --source daemon")
+    if not arguments.snapshot:
+        source = ViewSource(chosen=arguments.source, election=config.leader_election)
+        raw = "\n---\n".join(json.dumps(each.obj) for each in documents).encode()
+        told, notes = with_cluster(
+            choice, lambda api: ask_when(api, source, raw, namespace=namespace, options=options)
+        )
+        print_notes(notes)
+        if told is not None:
+            return _with_places(told, documents)
+    # Sessions and solver take a second to import, which who asks a daemon does not need.
+    here = import_module("gpusched.cli.inspect.ask.decide_here")
+    answer: SubmissionView | SubmissionVariantsView = here.when_here(
+        arguments, config, documents, namespace=namespace, options=options
+    )
+    return answer
+
+
+def _with_places(
+    answer: SubmissionView | SubmissionVariantsView, documents: Sequence[SubmittedObject]
+) -> SubmissionView | SubmissionVariantsView:
+    """The daemon's answer with the places in our files: it was sent one document in every other line."""
+    if isinstance(answer, SubmissionVariantsView):
+        return answer
+    refused = []
+    for each in answer.refused:
+        line = each.place.rpartition(":")[2]
+        number = (int(line) - 1) // 2 if line.isdigit() else len(documents)
+        place = documents[number].place if number < len(documents) else each.place
+        refused.append(msgspec.structs.replace(each, place=place))
+    return msgspec.structs.replace(answer, refused=tuple(refused))
+
+
+def _split_values(texts: Sequence[str]) -> tuple[str, ...]:
+    """Values of an option that is given as ``a,b``, once or several times."""
+    return tuple(each.strip() for text in texts for each in text.split(",") if each.strip())
 
 
 def _lines(answer: SubmissionView | SubmissionVariantsView) -> Iterator[str]:

@@ -24,11 +24,15 @@ from gpusched.view.model import (
 from gpusched.view.over_time.advice_view import AdviceView
 from gpusched.view.over_time.future import RoomView, SpanView
 from gpusched.view.over_time.queue_series import QueueSeriesView
-from gpusched.view.over_time.submission_view import SubmissionView
+from gpusched.view.over_time.submission_view import (
+    VARIED,
+    SubmissionVariantsView,
+    SubmissionView,
+)
 
 _PARTS: Final = (
     AboutView, GangView, GangStory, MemberView, NodeView, QueueView, QueueSeriesView, RoomView, SpanView,
-    DecisionView, AdviceView, SubmissionView, PastRun, PastSum, OrderView, PriorityView,
+    DecisionView, AdviceView, SubmissionView, SubmissionVariantsView, PastRun, PastSum, OrderView, PriorityView,
 )  # fmt: skip
 _PLACE: Final = "#/components/schemas/"
 _TEXT: Final = {"type": "string"}
@@ -50,6 +54,7 @@ _PARAMETERS: Final = {
     "priority": ("namespace", "queue", "limit", "continue"),
 }
 _MEANINGS: Final = {
+    **dict.fromkeys(VARIED, ""),
     "namespace": "only of this namespace",
     "queue": "only of this queue",
     "state": "only in this state: Waiting, Starting, Running or Ending; of history Waiting, Running "
@@ -136,10 +141,19 @@ def _one_gang() -> dict[str, Any]:
 def _when() -> dict[str, Any]:
     told = _get(
         "When manifests would start if they were submitted now, decided on a copy of the cluster.",
-        {"$ref": _PLACE + "SubmissionView"},
-        query=("namespace",),
+        {
+            "oneOf": [
+                {"$ref": _PLACE + "SubmissionView"},
+                {"$ref": _PLACE + "SubmissionVariantsView"},
+            ]
+        },
+        query=("namespace", *VARIED),
     )["get"]
-    told["parameters"][0]["description"] = "of manifests that name none; default unless told"
+    said = {"namespace": "of manifests that name none; default unless told"} | dict.fromkeys(
+        VARIED, "values with commas: variants of all combinations are answered, the best first"
+    )
+    for each in told["parameters"]:
+        each["description"] = said[each["name"]]
     yaml = {"application/yaml": {"schema": _TEXT}}
     body = {"required": True, "description": "manifests, YAML or JSON", "content": yaml}
     return {"post": {**told, "requestBody": body}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpusched.io.serve.answers.question_process import QuestionProcess
@@ -41,12 +42,19 @@ class ServedQuestions:
             }
         )
 
-    async def when(self, manifests: str, namespace: str, access: ViewAccess) -> dict[str, Any]:
-        """When manifests would start if they were submitted.
+    async def when(
+        self,
+        manifests: str,
+        namespace: str,
+        options: Mapping[str, list[str]],
+        access: ViewAccess,
+    ) -> dict[str, Any]:
+        """When manifests would start if they were submitted, or variants of them.
 
         Args:
             manifests: YAML or JSON, several documents.
             namespace: of those that name none.
+            options: values of those that are varied; empty for none.
             access: of the user.
 
         Raises:
@@ -64,6 +72,7 @@ class ServedQuestions:
                 "ask": "when",
                 "manifests": manifests,
                 "namespace": namespace,
+                "options": dict(options),
                 "everything": access.namespaces is None,
             }
         )
