@@ -70,6 +70,12 @@ def test_the_header_says_gpus_gangs_and_where_they_were_read():
     ]
 
 
+def test_the_header_counts_gangs_that_were_evicted_again():
+    """Given one of them: a word in the line of gangs, which is not there otherwise."""
+    told = header(about=msgspec.structs.replace(ABOUT, gangs_evicted_again=1))
+    assert told[1] == "Gangs   2 running, 2 waiting, 1 evicted again · all namespaces"
+
+
 def test_the_header_says_what_is_wrong():
     """Given a picture that is old: since when and why, in as many lines as it needs."""
     told = header(lost="the daemon's view at http://10.0.0.1:8081 does not answer", lost_at=NOW)

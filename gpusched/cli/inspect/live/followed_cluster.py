@@ -11,6 +11,7 @@ from gpusched import __version__
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ApiError, GpuschedError
+from gpusched.base.limits import EVICTION_WINDOW_S
 from gpusched.cli.inspect.listing.view_of_api import ApiView
 from gpusched.cli.inspect.live.screen.picture import ClusterPicture
 from gpusched.config.model import LeaderElectionConfig
@@ -162,5 +163,8 @@ class FollowedCluster:
             nodes=access.nodes,
             queues=access.queues,
             gpu_totals=head.gpu_totals if head is not None else None,
+            gangs_evicted_again=self._store.count_evicted_again(
+                access, since=format_time(self._store.now - EVICTION_WINDOW_S)
+            ),
         )
         self._lost = ""

@@ -176,6 +176,8 @@ def _gang_line(picture: ClusterPicture, summary: ClusterSummary, choice: ScreenC
     for count, state in ((summary.starting, "starting"), (summary.ending, "ending")):
         line.append(f", {count} {state}" if count else "")
     line.append(", ").append(f"{summary.waiting} waiting", "yellow" if summary.waiting else "")
+    again = picture.about.gangs_evicted_again
+    line.append(f", {again} evicted again" if again else "", "red")
     seen = picture.about.namespaces
     if choice.namespace:
         where = f"namespace {shown_text(choice.namespace)} is listed"
