@@ -51,7 +51,7 @@ GANG_UNREAD = {
     "uid": IDENTITY, "generation": IDENTITY, "created": ORDER, "warning": TOLD,
     "gated": COUNTED, "leaving": COUNTED, "running": COUNTED, "succeeded": COUNTED,
     "failed": COUNTED, "leaving_placed": COUNTED, "job_failure": TOLD, "eviction_warning": TOLD,
-    "turn": ORDER, "tree": TOLD, "gates": TOLD, "key_warning": TOLD,
+    "turn": ORDER, "evictions": TOLD, "tree": TOLD, "gates": TOLD, "key_warning": TOLD,
     "creator": "is in the accounts, where a queue limits users",
 }  # fmt: skip
 POD_SET = {"role": "other", "sub_group": "other", "pod_class": "other", "pods": ()}
@@ -83,7 +83,7 @@ GROUP_UNREAD = {
     "sub_groups": IN_GANG, "min_sub_groups": IN_GANG, "topology": IN_GANG,
     "phase": TOLD, "conditions": TOLD,
     "status": TOLD, "deleting": "is the gang's trouble", "source": TOLD, "warning": TOLD,
-    "turn": ORDER, "native": IN_GANG, "creator": IN_GANG, "hold": "is the gang's trouble", "strange_keys": TOLD,
+    "turn": ORDER, "evictions": IN_GANG, "native": IN_GANG, "creator": IN_GANG, "hold": "is the gang's trouble", "strange_keys": TOLD,
     "move": "is the nomination of a gang that is moved, asked for by the gang's own key",
 }  # fmt: skip
 POD = {"pod_class": "other", "role": "other", "sub_group": "other", "deadline_s": 9}
