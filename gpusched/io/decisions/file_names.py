@@ -320,6 +320,13 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
 so that its bytes are those of before."""
 
+BEFORE: Final[dict[type[Any], dict[str, Any]]] = {
+    LimitsConfig: {"eviction_window_s": 0.0},
+    Snapshot: {"limits": LimitsConfig(eviction_window_s=0.0)},
+}
+"""What a field was before there was one, by class, where that is not its default: a decision of then is
+repeated as it was made."""
+
 _TWICE: Final = {
     "cpsat-several.answer": "several-answer",
     "cpsat-victims.answer": "victim-answer",
@@ -377,6 +384,7 @@ def fields_of(cls: type[Any]) -> tuple[Field, ...] | None:
         found = {name: _default(defaults.get(name, attrs.NOTHING)) for name in cls._fields}
     else:
         return () if issubclass(cls, Enum) else None
+    found.update({name: _default(value) for name, value in BEFORE.get(cls, {}).items()})
     written = FIELDS.get(cls, {})
     return tuple(Field(name, written.get(name, name), default) for name, default in found.items())
 

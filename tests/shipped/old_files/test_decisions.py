@@ -139,6 +139,8 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "gpu-type-request",
         "turn",
         "eviction-warning",
+        "gang-evictions",
+        "past-eviction",
         "native-terms",
         "advance-reservation",
         "reservation-window",
