@@ -583,6 +583,7 @@ class Cache:
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),
             tenant_rounds=self.rounds,
+            users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),
             gpu_resources=gpu_resources(),
             reservations=tuple(item for _, item in sorted(self.reservations.items.items())),

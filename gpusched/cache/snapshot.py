@@ -74,6 +74,7 @@ class Snapshot:
         tenant_rounds: of tenants whose gangs the last session could not all look at, sorted.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
         reservations: Reservations, sorted by name.
+        users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
         gpu_holds: what gangs hold of GPUs and held of late, while some queue has a budget; in any order.
         limits: bounds of the configuration that was in force.
     """
@@ -102,6 +103,7 @@ class Snapshot:
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
     gpu_holds: tuple[GpuHold, ...] = ()
+    users_doubt: str = ""
 
     def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:
         """What devices of some nodes count as in queues.

@@ -314,9 +314,11 @@ class PlanExecutor:
             closed=status.state != "Open",
         )
         world.lives.mark(status.name, "" if queue.parent == "root" else queue.parent, mark)
-        if status.usage is None or not status.usage.as_of or status.usage == queue.usage:
+        used = status.usage is not None and status.usage.as_of and status.usage != queue.usage
+        charged = status.budget is not None and status.budget.record != queue.budget_record
+        if not used and not charged:
             return
-        # What was used of late is read again by the next session.
+        # What was used of late, and of a budget, is read again by the next session.
         request = QueueWrite(status).request(world.cache, None, world.wall)
         obj = world.objects.get("queues", ObjectKey("", status.name))
         if request is not None and obj is not None:

@@ -240,6 +240,7 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
         ordering: of the gangs that wait in it.
         pending, inqueue, running: gangs that wait and are not admitted, that are, and that run.
         message: what is wrong where it is not ready.
+        warning: what its owner should know where it is; empty for nothing.
         budget: None where it has none, or no daemon has looked at it yet.
         created: empty for the queue ``default`` where that is no object.
     """
@@ -256,6 +257,7 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
     message: str = ""
     ordering: str = ""
     created: str = ""
+    warning: str = ""
     budget: BudgetView | None = None
 
 

@@ -46,6 +46,7 @@ def queue_view(status: QueueStatus, tree: QueueTree) -> QueueView:
         message="" if status.is_ready else status.ready.message,
         ordering=queue.ordering if queue is not None else "",
         created=format_time(queue.created) if queue is not None and queue.created else "",
+        warning=status.ready.message.partition("; ")[2] if status.is_ready else "",
         budget=_budget_of_status(status.budget),
     )
 

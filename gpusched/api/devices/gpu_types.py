@@ -156,9 +156,18 @@ def named_value(values: tuple[tuple[str, int], ...], product: str) -> tuple[str,
     return max(matching, key=lambda each: (len(_dashed(each[0])), each[0]), default=None)
 
 
+PRICE_ONE: Final = 1_000
+"""The price 1 of a GPU for an hour, in thousandths."""
+
+
 def gpu_price_of(labels: Mapping[str, str], resources: GpuResources) -> int:
     """Price of a GPU of a node with these labels for an hour, in thousandths."""
     if not resources.prices:
         return resources.other_price
-    named = named_value(resources.prices, gpu_type_of(labels, resources))
+    return gpu_type_price(gpu_type_of(labels, resources), resources)
+
+
+def gpu_type_price(product: str, resources: GpuResources) -> int:
+    """Price of a GPU of a type for an hour, in thousandths; of an unknown one where the type is empty."""
+    named = named_value(resources.prices, product)
     return resources.other_price if named is None else named[1]

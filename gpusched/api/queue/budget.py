@@ -30,6 +30,10 @@ _DAY_S: Final = 86_400
 _LAST: Final = 253_402_300_799
 """The end of the year 9999, seconds since the epoch."""
 
+WITHIN_BUDGET: Final = "WithinBudget"
+"""The condition of a Queue that tells of its budget, and its reason while all is well."""
+BUDGET_WARNING: Final = "BudgetWarning"
+
 OnExhausted = Literal["Hold", "HoldAndDrain"]
 
 

@@ -63,7 +63,13 @@ class GangIndex:
         ledger: places of pods.
         groups, composites, jobs, namespaces, priorities, quotas, queues: where gangs get their numbers from.
         schedulers: names whose pods are ours.
+
+    Attributes:
+        users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can,
+            or nobody has looked.
     """
+
+    users_doubt: str = ""
 
     def __init__(
         self,
@@ -245,11 +251,21 @@ class GangIndex:
         shown again.
         """
         self.request_idle_gangs()
-        if any(each.limits_users for each in self._queues.items.values()):
+        if self.limits_users:
             self.mark_all_changed()
         for gang in self._active.values():
             if gang.queue in (name, DEFAULT_QUEUE):
                 self.mark_changed(gang.key)
+
+    @property
+    def limits_users(self) -> bool:
+        """Whether some queue limits users."""
+        return any(each.limits_users for each in self._queues.items.values())
+
+    @property
+    def believes_users(self) -> bool:
+        """Whether annotations that name users count."""
+        return self._builder.users_believed
 
     def use_users(self, believed: UsersBelieved) -> None:
         """``users`` of the configuration, from now on."""

@@ -10,6 +10,7 @@ from itertools import filterfalse
 from gpusched.api.meta.pool_resources import resource_of
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import unit_of
+from gpusched.api.queue.budget import GPU_HOUR
 from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.cache.snapshot import Snapshot
 from gpusched.io.cycle.fault_report import FaultReport
@@ -44,7 +45,7 @@ class DecisionReport:
         self._solver = solver
         self._dumps = FaultDumps()
         self._told: set[str] = set()
-        self._counted: dict[str, tuple[Resources, Resources]] = {}
+        self._counted: dict[str, tuple[Resources, Resources, tuple[int, int] | None]] = {}
 
     def report_decision(self, decision: Decision, session_cache: SessionCache) -> None:
         """Set the metrics of a decision, and log what failed in it."""
@@ -79,16 +80,24 @@ class DecisionReport:
 
         Queue ``default`` holds pods whether it is an object, which has a status, or not.
         """
-        counted = {queue.name: (queue.allocated, queue.fair_share) for queue in queues}
+        counted = {
+            queue.name: (queue.allocated, queue.fair_share, _budget_amounts(queue))
+            for queue in queues
+        }
         built_in = snapshot.queues.get(DEFAULT_QUEUE)
         if built_in is not None:
-            counted.setdefault(DEFAULT_QUEUE, (built_in.allocated, NOTHING))
+            counted.setdefault(DEFAULT_QUEUE, (built_in.allocated, NOTHING, None))
         for gone in self._counted.keys() - counted.keys():
             self._telemetry.forget_queue(gone)
-        for name, (allocated, due) in counted.items():
-            if self._counted.get(name) != (allocated, due):
+        for name, (allocated, due, budget) in counted.items():
+            if self._counted.get(name) != (allocated, due, budget):
+                used, available = budget or (0, 0)
+                hours = {"used": used / GPU_HOUR, "available": available / GPU_HOUR}
                 self._telemetry.set_queue(
-                    name, allocated=_gauges(allocated), fair_share=_gauges(due)
+                    name,
+                    allocated=_gauges(allocated),
+                    fair_share=_gauges(due),
+                    budget=hours if budget else None,
                 )
         self._counted = counted
 
@@ -112,6 +121,11 @@ class DecisionReport:
             if message not in self._told and len(self._told) < _FAULTS_TOLD_MAX:
                 self._told.add(message)
                 _log.error("a plugin failed", why=message)
+
+
+def _budget_amounts(queue: QueueStatus) -> tuple[int, int] | None:
+    """Used and available of its budget, millionths of GPU-seconds; None where it has none."""
+    return None if queue.budget is None else (queue.budget.record.used, queue.budget.available)
 
 
 def _gauges(amounts: Resources) -> dict[str, float]:

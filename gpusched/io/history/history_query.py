@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.api.devices.gpu_types import PRICE_ONE, gpu_type_price
+from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import format_time
 from gpusched.base import limits
 from gpusched.base.errors import UsageError
@@ -92,6 +94,7 @@ class HistorySum:
         waited_s, ran_s: seconds of all runs, those that go on up to now.
         longest_wait_s: of one run.
         evictions: of pods.
+        cost: GPU-seconds times the prices of their types.
     """
 
     key: str
@@ -103,9 +106,19 @@ class HistorySum:
     evictions: int
     gpu_seconds: float
     lost_gpu_seconds: float
+    cost: float = 0.0
 
 
-_SUMMED: Final = tuple(each.name for each in attrs.fields(HistorySum))
+_SUMMED: Final = tuple(each.name for each in attrs.fields(HistorySum) if each.name != "cost")
+
+
+def cost_of_types(gpu_seconds: Mapping[str, float]) -> float:
+    """GPU-seconds by type, each times its price, added up."""
+    resources = gpu_resources()
+    return sum(
+        seconds * gpu_type_price(name, resources) / PRICE_ONE
+        for name, seconds in sorted(gpu_seconds.items())
+    )
 
 
 def query_history(path: Path, query: HistoryQuery) -> HistoryPage:
@@ -161,12 +174,39 @@ def sum_history(path: Path, query: HistoryQuery, by: str, now: float) -> tuple[H
         first = last = min(query.until, STILL_OPEN)
     values |= {"now": now, "first": first, "last": last}
     values |= {"first_day": _day(first), "last_day": _day(last), "by_type": by == "gpu-type"}
+    wanted = " AND ".join(where[2:] or ["1"])
     with _reading(path) as file:
-        rows = file.execute(_sum_text(by, " AND ".join(where[2:] or ["1"])), values).fetchall()
-    return tuple(HistorySum(**dict(zip(_SUMMED, row, strict=True))) for row in rows)
+        rows = file.execute(_sum_text(by, wanted), values).fetchall()
+        values["by_type"] = True
+        by_type: dict[str, dict[str, float]] = {}
+        for key, gpu_type, seconds in file.execute(_type_sum_text(by, wanted), values):
+            by_type.setdefault(key, {})[gpu_type] = seconds
+    return tuple(
+        HistorySum(
+            **dict(zip(_SUMMED, row, strict=True)), cost=cost_of_types(by_type.get(row[0], {}))
+        )
+        for row in rows
+    )
 
 
 def _sum_text(by: str, wanted: str) -> str:
+    """What is added up, by one key."""
+    return (
+        f"SELECT {SUM_KEYS[by]}, sum(runs), sum(started), sum(waited_s), max(longest_wait_s), "  # noqa: S608
+        "sum(ran_s), sum(evictions), sum(gpu_seconds), sum(lost_gpu_seconds) "
+        f"FROM ({_sum_sources(wanted, by_type=by == 'gpu-type')}) GROUP BY 1 ORDER BY 1"
+    )
+
+
+def _type_sum_text(by: str, wanted: str) -> str:
+    """GPU-seconds by one key and by type."""
+    return (
+        f"SELECT {SUM_KEYS[by]}, gpu_type, sum(gpu_seconds) "  # noqa: S608
+        f"FROM ({_sum_sources(wanted, by_type=True)}) GROUP BY 1, 2"
+    )
+
+
+def _sum_sources(wanted: str, *, by_type: bool) -> str:
     """Whole days as they were added up, what is beside them run by run, and runs that go on."""
     of_days = wanted if "ended" not in wanted else "0"  # days know runs that have ended
     several = "json_each(CASE gpu_types WHEN '' THEN '{}' ELSE gpu_types END) each"
@@ -178,7 +218,7 @@ def _sum_text(by: str, wanted: str) -> str:
         )
     ]
     parts = [("runs", "gpu_type, ", "gpu_seconds", "1")]
-    if by == "gpu-type":
+    if by_type:
         parts = [
             ("runs", "gpu_type, ", "gpu_seconds", "gpu_types = ''"),
             (f"runs, {several}", "each.key, ", "each.value", "gpu_types <> ''"),
@@ -195,11 +235,7 @@ def _sum_text(by: str, wanted: str) -> str:
             f"{gpu_seconds}, lost_gpu_seconds FROM {table} WHERE {span} AND {which} AND {wanted}"
             for table, gpu_type, gpu_seconds, which in parts
         ]
-    return (
-        f"SELECT {SUM_KEYS[by]}, sum(runs), sum(started), sum(waited_s), max(longest_wait_s), "  # noqa: S608
-        "sum(ran_s), sum(evictions), sum(gpu_seconds), sum(lost_gpu_seconds) "
-        f"FROM ({' UNION ALL '.join(sources)}) GROUP BY 1 ORDER BY 1"
-    )
+    return " UNION ALL ".join(sources)
 
 
 def _day(seconds: float) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.units import DEVICE
 from gpusched.io.history.gang_run import STILL_OPEN, GangRun
-from gpusched.io.history.history_query import RUNNING, WAITING, HistorySum
+from gpusched.io.history.history_query import RUNNING, WAITING, HistorySum, cost_of_types
 
 _HOUR_S: Final = 3_600
 
@@ -32,6 +32,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         state: ``Waiting``, ``Running``, or how it ended.
         since: from when it counts as waiting.
         ended_by, message: who needed its room, or which action ended it, and why.
+        cost: GPU-hours times the prices of their types.
     """
 
     metadata: PastRunName
@@ -58,6 +59,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpu_hours: float
     gpu_hours_by_type: dict[str, float]
     lost_gpu_hours: float
+    cost: float
 
 
 class PastSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -67,6 +69,7 @@ class PastSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         by: which of these.
         name: empty where it is not known, or for days of runs that go on.
         starts: runs that had their minimum.
+        cost: GPU-hours times the prices of their types.
     """
 
     by: str
@@ -79,6 +82,7 @@ class PastSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     evictions: int
     gpu_hours: float
     lost_gpu_hours: float
+    cost: float
 
 
 def run_state(run: GangRun) -> str:
@@ -121,6 +125,7 @@ def run_as_json(run: GangRun, now: float) -> dict[str, Any]:
         gpu_hours=_hours(run.total_gpu_seconds),
         gpu_hours_by_type={name: _hours(run.gpu_seconds[name]) for name in sorted(run.gpu_seconds)},
         lost_gpu_hours=_hours(run.lost_gpu_seconds),
+        cost=_hours(cost_of_types(run.gpu_seconds)),
     )
     shown: dict[str, Any] = msgspec.to_builtins(past)
     return shown
@@ -144,6 +149,7 @@ def sum_as_json(each: HistorySum, by: str) -> dict[str, Any]:
         evictions=each.evictions,
         gpu_hours=_hours(each.gpu_seconds),
         lost_gpu_hours=_hours(each.lost_gpu_seconds),
+        cost=_hours(each.cost),
     )
     shown: dict[str, Any] = msgspec.to_builtins(past)
     return shown

@@ -246,13 +246,22 @@ class Telemetry:
             self._pending.update({row: float(n) for row, n in counts.items() if n})
 
     def set_queue(
-        self, queue: str, *, allocated: Mapping[str, float], fair_share: Mapping[str, float]
+        self,
+        queue: str,
+        *,
+        allocated: Mapping[str, float],
+        fair_share: Mapping[str, float],
+        budget: Mapping[str, float] | None = None,
     ) -> None:
-        """What a queue holds and what it is due, by resource, in cores, bytes and pieces."""
+        """What a queue holds and what it is due, by resource, in cores, bytes and pieces.
+
+        Its budget in GPU-hours is told by part, ``used`` and ``available``.
+        """
         with self._lock:
             self._forget_queue(queue)
             self._allocated.update({(queue, r): float(v) for r, v in allocated.items()})
             self._fair_share.update({(queue, r): float(v) for r, v in fair_share.items()})
+            self._budgets.update({(queue, part): v for part, v in (budget or {}).items()})
 
     def forget_queue(self, queue: str) -> None:
         """A queue was deleted: its rows go."""
@@ -518,6 +527,11 @@ class Telemetry:
         return rows
 
     def _make_gpu_gauges(self) -> None:
+        self._budgets = self._leader_rows()
+        self._gauge(
+            "queue_budget_gpu_hours", "Used and available of a queue's budget", ("queue", "part"),
+            lambda: self._bounded(self._budgets),
+        )  # fmt: skip
         self._gpus = self._leader_rows()
         self._idle = self._leader_rows()
         self._stranded = self._leader_rows()
@@ -637,7 +651,7 @@ class Telemetry:
         return out
 
     def _forget_queue(self, queue: str) -> None:
-        for rows in (self._allocated, self._fair_share):
+        for rows in (self._allocated, self._fair_share, self._budgets):
             for row in [row for row in rows if row[0] == queue]:
                 del rows[row]
 

@@ -33,6 +33,7 @@ from gpusched.io.watch.cache_comparer import Compared
 from gpusched.io.watch.informers import KindEventHandler, make_foreign_event_handler
 from gpusched.io.watch.kind_spec import KindSpec
 from gpusched.io.watch.reflector import Reflector
+from gpusched.io.watch.user_policy import find_users_doubt
 from gpusched.io.workers.backoff import RetryBackoff
 from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
@@ -152,6 +153,7 @@ class KindDiscovery:
             while True:
                 try:
                     await self._follow_kinds(await self._discover_kinds(), group)
+                    await self._look_for_user_policy()
                 except Exception as error:  # noqa: BLE001 - a defect of ours ends no daemon
                     if errors.is_defect(error):
                         self._on_contained("discovery", error, "other projects' kinds")
@@ -169,6 +171,18 @@ class KindDiscovery:
         if why != self._trouble:
             _log.warning("which kinds are served cannot be found out", why=why)
         self._trouble = why
+
+    async def _look_for_user_policy(self) -> None:
+        """Find out whether names of users are true, where a queue limits users."""
+        families = self._cache.families
+        doubt = ""
+        if families.limits_users and families.believes_users:
+            doubt = await find_users_doubt(self._api)
+        if doubt != families.users_doubt:
+            families.users_doubt = doubt
+            self._cache.request_status()
+            if doubt:
+                _log.warning("names of users cannot be believed", why=doubt)
 
     # -- discovery --------------------------------------------------------------------------
 

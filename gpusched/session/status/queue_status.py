@@ -12,7 +12,12 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.pool_resources import amounts_of_pool
 from gpusched.api.meta.resources import NOTHING, Resources, total
-from gpusched.api.queue.budget import BudgetRecord, format_gpu_hours
+from gpusched.api.queue.budget import (
+    BUDGET_WARNING,
+    WITHIN_BUDGET,
+    BudgetRecord,
+    format_gpu_hours,
+)
 from gpusched.api.queue.queue import QueueUsage
 from gpusched.base import limits
 from gpusched.base.errors import Fenced
@@ -29,8 +34,6 @@ RECORD_SOON_S: Final = 10
 """After so many seconds it is written that GPUs are not held any more: a restart would not know of them."""
 USERS_RECORDED_MAX: Final = 1_000
 """Users of one queue in a record, those who used most."""
-WITHIN: Final = "WithinBudget"
-WARNING: Final = "BudgetWarning"
 _STATES = {"None": "Open", "Hold": "Closed", "HoldAndDrain": "Draining"}
 _STATES_BY_STRICTNESS = ("Open", "Closed", "Draining")
 
@@ -85,6 +88,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
                 state=_queue_state(session, node),
                 node_pools=_pool_statuses(session, node),
                 budget=budget_status(session, node),
+                users_doubt=session.snapshot.users_doubt,
             )
         except Fenced:
             raise
@@ -129,6 +133,7 @@ def _queue_status(
     state: str,
     node_pools: tuple[PoolStatus, ...],
     budget: BudgetStatus | None,
+    users_doubt: str,
 ) -> QueueStatus:
     queue = node.queue
     borrowed = {
@@ -141,10 +146,9 @@ def _queue_status(
         ready = PendingReason(reason=Reason.INVALID_SPEC, message=wrong)
     else:
         text = "the queue takes jobs" if state == "Open" else f"the queue is {state.lower()}"
-        ready = PendingReason(
-            reason="Ready",
-            message=truncate_message(f"{text}; {node.warning}" if node.warning else text),
-        )
+        doubt = users_doubt if queue.limits_users else ""
+        told = "; ".join(each for each in (text, doubt, node.warning) if each)
+        ready = PendingReason(reason="Ready", message=truncate_message(told))
     return QueueStatus(
         name=queue.name,
         uid=queue.uid,
@@ -286,7 +290,7 @@ def _budget_message(queue: str, use: BudgetUse) -> PendingReason:
         )
     if use.is_warned:
         return PendingReason(
-            reason=WARNING,
+            reason=BUDGET_WARNING,
             message=f"{told}, more than {use.budget.warn_at} percent; the next period begins {opens}",
         )
-    return PendingReason(reason=WITHIN, message=f"{told}; the next period begins {opens}")
+    return PendingReason(reason=WITHIN_BUDGET, message=f"{told}; the next period begins {opens}")

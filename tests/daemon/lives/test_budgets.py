@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import yaml
+
 from gpusched.api.meta.identity import parse_time
-from tests.daemon.conftest import QUEUES
+from gpusched.base import installed_files
+from gpusched.config.load import load_config
+from tests.daemon.conftest import GROUPS, QUEUES
 
 HOUR = 3_600
 
@@ -51,6 +57,8 @@ def test_a_budget_is_used_and_opens_again_with_the_next_period(play):
         assert 112 <= w.clock.now() - start < 125
         await w.until(lambda: condition(w)[0] == "False", within=300)
         assert 225 <= w.clock.now() - start < 240
+        metrics = daemon.app.telemetry.render().decode()
+        assert 'gpusched_queue_budget_gpu_hours{part="available",queue="q"} 0.5' in metrics
         gang(w, "second")
         await w.until(lambda: w.condition("second").get("reason") == "BudgetExhausted")
         told = w.condition("second")["message"]
@@ -61,6 +69,15 @@ def test_a_budget_is_used_and_opens_again_with_the_next_period(play):
         await w.clock.sleep(parse_time(opens) - w.clock.now() - 5)
         assert w.bound("second") == []
         await w.until(lambda: w.bound("second"), within=7)
+        await w.clock.sleep(20)
+        told = [
+            (event["type"], event["reason"])
+            for event in w.client.list("events.events.k8s.io", "default")
+            if (event.get("regarding") or event["involvedObject"])["kind"] == "Queue"
+        ]
+        assert sorted(told) == [
+            ("Normal", "WithinBudget"), ("Warning", "BudgetExhausted"), ("Warning", "BudgetWarning"),
+        ]  # fmt: skip
         await daemon.stop()
 
     play(scenario, limit_s=12_000)
@@ -112,6 +129,30 @@ def test_a_budget_that_is_absurd_freezes_its_own_queue_alone(play):
         await w.until(lambda: w.running("b"))
         await w.until(lambda: w.condition("a").get("reason") == "QueueStopped")
         assert "'1m' is not whole seconds from 1h to 8784h" in w.condition("a")["message"]
+        await daemon.stop()
+
+    play(scenario)
+
+
+def test_the_examples_of_the_page_are_good(play):
+    """The Queue of docs/budgets.md takes jobs and is within its budget; the prices are read."""
+    page = (installed_files.path("docs") / "budgets.md").read_text(encoding="utf-8")
+    queues, notes, prices = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    resources = load_config(prices, source="f.yaml").gpu_resources
+    assert (dict(resources.prices), resources.other_price) == ({"a100": 1500, "h100": 4000}, 800)
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.client.create(QUEUES, yaml.safe_load(queues))
+        daemon = w.daemon()
+        await w.until(lambda: condition(w, "research")[0] == "True")
+        w.group("train", queue="research", minMember=1)
+        w.client.patch(GROUPS, "default", "train", yaml.safe_load(notes))
+        w.pod("train-0", labels={"gpusched.io/pod-group": "train"})
+        await w.until(lambda: w.running("train"))
+        await w.clock.sleep(2)
+        metrics = daemon.app.telemetry.render().decode()
+        assert 'gpusched_queue_budget_gpu_hours{part="available",queue="research"} 10000' in metrics
         await daemon.stop()
 
     play(scenario)

@@ -95,7 +95,7 @@ async def quarter_of_an_hour(w, recorded):
             "apiVersion": "scheduling.gpusched.io/v1alpha1",
             "kind": "Queue",
             "metadata": {"name": "research"},
-            "spec": {"deserved": {"nvidia.com/gpu": "8"}},
+            "spec": {"deserved": {"nvidia.com/gpu": "8"}, "budget": {"gpuHours": 100}},
         },
     )
     daemon = w.daemon()

@@ -118,7 +118,7 @@ def test_rights_used_and_granted_are_the_same(play, monkeypatch):
                 "apiVersion": "scheduling.gpusched.io/v1alpha1",
                 "kind": "Queue",
                 "metadata": {"name": "team"},
-                "spec": {},
+                "spec": {"userLimits": {"perUser": {"maxRunning": 100}}},
             },
         )
         w.client.create(

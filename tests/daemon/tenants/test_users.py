@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from gpusched.base import installed_files
 from tests.daemon.conftest import pod_spec
@@ -136,6 +137,38 @@ def test_a_users_limit_is_reached_and_freed(play, named):
             f"{said['reason']}: {said['message']}"
         )
         await w.until(lambda: len(bound("second")) == 2, within=120)
+        await daemon.stop()
+
+    play(scenario)
+
+
+def ready_message(w, name="q"):
+    """What the condition Ready of a queue says."""
+    status = w.client.get("queues.scheduling.gpusched.io", None, name).get("status") or {}
+    return next((c["message"] for c in status.get("conditions", ()) if c["type"] == "Ready"), "")
+
+
+def test_without_the_policy_it_is_said_that_limits_by_user_are_not_safe(play):
+    """On the Queue that limits users, until the policy is there; not on others."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        queue(w, "q", userLimits={"perUser": {"maxRunning": 1}})
+        queue(w, "other")
+        daemon = w.daemon()
+        await w.until(lambda: "limits by user are not safe" in ready_message(w), within=180)
+        assert "has no policy gpusched-users that is bound" in ready_message(w)
+        assert ready_message(w, "other") == "the queue takes jobs"
+        docs = yaml.safe_load_all(
+            (installed_files.path("manifests") / "policies" / "users.yaml").read_text()
+        )
+        kinds = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+        for kind, doc in zip(kinds, docs, strict=True):
+            w.client.create(f"{kind}.admissionregistration.k8s.io", doc)
+        await w.until(lambda: ready_message(w) == "the queue takes jobs", within=180)
+        warn = {"spec": {"validationActions": ["Warn"]}}
+        w.client.patch(f"{kinds[1]}.admissionregistration.k8s.io", None, "gpusched-users", warn)
+        await w.until(lambda: "does not deny" in ready_message(w), within=180)
         await daemon.stop()
 
     play(scenario)

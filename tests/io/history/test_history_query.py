@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import pytest
 
+from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, gpu_resources_in_force
 from gpusched.io.history.gang_run import run_as_row
 from gpusched.io.history.history_query import (
     SUM_KEYS,
@@ -142,6 +144,31 @@ def test_sums_are_those_of_the_runs(file, by, since, until):
     assert len(found) == len(rows)
     for told, wanted in zip(found, [rows[key] for key in sorted(rows)], strict=True):
         assert told == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("by", SUM_KEYS)
+@pytest.mark.parametrize("since", [0.0, NOW - 6.3 * DAY, NOW - 3000])
+def test_cost_is_the_time_of_each_type_times_its_price(file, by, since):
+    """Given prices of two types, then sums cost what their runs cost, whole days or not."""
+    prices = {"A": 3.0, "B": 0.5}
+    resources = attrs.evolve(
+        DEFAULT_GPU_RESOURCES, prices=(("a", 3_000), ("b", 500)), other_price=9_000
+    )
+    wanted: dict[str, float] = {}
+    for run in everything(file):
+        if run.ended < since:
+            continue
+        for name, seconds in run.gpu_seconds.items():
+            key = name if by == "gpu-type" else keys_of(run, by)[0][0]
+            wanted[key] = wanted.get(key, 0.0) + seconds * prices[name]
+    with gpu_resources_in_force(resources):
+        sums = sum_history(file, HistoryQuery(since=since), by, NOW)
+    costs = [each.cost for each in sums if each.gpu_seconds]
+    assert len(costs) == len([cost for cost in wanted.values() if cost])
+    assert sum(costs) == pytest.approx(sum(wanted.values()), abs=1e-3)
+    if by != "day":
+        told = {each.key: each.cost for each in sums if each.gpu_seconds}
+        assert told == pytest.approx({k: v for k, v in wanted.items() if v}, abs=1e-3)
 
 
 def test_sums_outlast_runs_that_were_too_many(file):

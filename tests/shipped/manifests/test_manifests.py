@@ -118,6 +118,8 @@ DAEMON_RIGHTS = {
     ("scheduling.gpusched.io", "queues/status"): {"patch"},
     ("scheduling.gpusched.io", "topologies/status"): {"patch"},
     ("scheduling.gpusched.io", "reservations/status"): {"patch"},
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {"get"},
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): {"get"},
     ("events.k8s.io", "events"): {"create", "patch"},
 }
 

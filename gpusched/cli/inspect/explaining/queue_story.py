@@ -80,6 +80,8 @@ def render_queue(story: dict[str, Any], now: float) -> str:
         facts.append(("below", ", ".join(map(printable_line, story["children"]))))
     if story["message"]:
         facts.append(("why", printable_line(story["message"])))
+    if story["warning"]:
+        facts.append(("warning", printable_line(story["warning"])))
     lines = [f"Queue {name}: {state}", table(facts, indent="  ")]
     users = _user_rows(story)
     if len(users) > 1:

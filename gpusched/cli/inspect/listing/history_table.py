@@ -17,18 +17,18 @@ Json = dict[str, Any]
 _LATEST: Final = "9999"
 """Sorts behind every time."""
 _SECONDS: Final = frozenset({"waitSeconds", "longestWaitSeconds", "runSeconds"})
-_HOURS: Final = frozenset({"gpuHours", "lostGpuHours"})
+_HOURS: Final = frozenset({"gpuHours", "lostGpuHours", "cost"})
 _COUNTS: Final = frozenset({"priority", "members", "minMember", "evictions", "runs", "starts"})
 _TIMES: Final = frozenset({"created", "since", "admitted", "started", "ended"})
 RUN_COLUMNS: Final = (
     "namespace", "name", "uid", "gangKind", "queue", "user", "owner", "priority", "members", "minMember",
     "gpus", "gpuType", "state", "created", "since", "admitted", "started", "ended", "waitSeconds",
-    "runSeconds", "evictions", "endedBy", "message", "gpuHours", "lostGpuHours",
+    "runSeconds", "evictions", "endedBy", "message", "gpuHours", "lostGpuHours", "cost",
 )  # fmt: skip
 """Of runs in CSV and Parquet."""
 SUM_COLUMNS: Final = (
     "by", "name", "runs", "starts", "waitSeconds", "longestWaitSeconds", "runSeconds", "evictions",
-    "gpuHours", "lostGpuHours",
+    "gpuHours", "lostGpuHours", "cost",
 )  # fmt: skip
 """Of sums in CSV and Parquet."""
 _COLUMNS: Final = frozenset((*RUN_COLUMNS, *SUM_COLUMNS))
@@ -59,6 +59,7 @@ def run_rows(items: Sequence[Json], *, wide: bool, everywhere: bool) -> list[lis
         ("NAME", lambda run: run["metadata"]["name"], False),
         ("KIND", lambda run: run["gangKind"], False),
         ("OWNER", lambda run: run["owner"], not wide),
+        ("USER", lambda run: run["user"], not wide),
         ("QUEUE", lambda run: run["queue"], False),
         ("STATE", lambda run: run["state"], False),
         ("PODS", lambda run: run["members"], False),
@@ -72,6 +73,7 @@ def run_rows(items: Sequence[Json], *, wide: bool, everywhere: bool) -> list[lis
         ("RUN", lambda run: _span(run["runSeconds"]) if run["started"] else "", False),
         ("EVICTIONS", lambda run: run["evictions"], False),
         ("GPU-HOURS", lambda run: _hours(run["gpuHours"]), False),
+        ("COST", lambda run: _hours(run["cost"]), not _is_priced(items)),
         ("LOST", lambda run: _hours(run["lostGpuHours"]), not wide),
         ("ENDED-BY", lambda run: run["endedBy"], False),
         ("MESSAGE", lambda run: run["message"], not wide),
@@ -90,9 +92,15 @@ def sum_rows(items: Sequence[Json], by: str) -> list[list[str]]:
         ("MEAN-RUN", lambda each: _span(each["runSeconds"] / max(1, each["starts"]))),
         ("EVICTIONS", lambda each: each["evictions"]),
         ("GPU-HOURS", lambda each: _hours(each["gpuHours"])),
+        *([("COST", lambda each: _hours(each["cost"]))] if _is_priced(items) else []),
         ("LOST", lambda each: _hours(each["lostGpuHours"])),
     ]
     return _rows(columns, items)
+
+
+def _is_priced(items: Sequence[Json]) -> bool:
+    """Whether GPU-hours cost something else than themselves."""
+    return any(each["cost"] != each["gpuHours"] for each in items)
 
 
 def flat_item(item: Json) -> Json:

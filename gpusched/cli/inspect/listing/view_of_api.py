@@ -273,6 +273,9 @@ def _queue_view(item: Json) -> QueueView:
         ready=ready.get("status") != "False",
         message=str(ready.get("message") or "") if ready.get("status") == "False" else "",
         created=str(value_at(item, "metadata", "creationTimestamp") or ""),
+        warning=str(ready.get("message") or "").partition("; ")[2]
+        if ready.get("status") == "True"
+        else "",
         budget=_budget_view(item),
     )
 

@@ -12,7 +12,7 @@ from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
-from gpusched.api.queue.budget import format_gpu_hours
+from gpusched.api.queue.budget import WITHIN_BUDGET, format_gpu_hours
 from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
@@ -317,10 +317,10 @@ def _queue_conditions(status: QueueStatus, queue: Queue) -> tuple[ConditionUpdat
     generation, budget = status.generation, status.budget
     ready = condition_update("Ready", status.ready, holds=status.is_ready, generation=generation)
     told = budget.told if budget is not None else _NO_BUDGET
-    if budget is None and all(each.type != "WithinBudget" for each in queue.conditions):
+    if budget is None and all(each.type != WITHIN_BUDGET for each in queue.conditions):
         return (ready,)
     is_within = budget is None or budget.is_within
-    return ready, condition_update("WithinBudget", told, holds=is_within, generation=generation)
+    return ready, condition_update(WITHIN_BUDGET, told, holds=is_within, generation=generation)
 
 
 def _budget(budget: BudgetStatus | None) -> dict[str, object] | None:

@@ -16,6 +16,7 @@ import attrs
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
 from gpusched.api.pod.pod import Pod
+from gpusched.api.queue.budget import WITHIN_BUDGET
 from gpusched.api.serializer.requests import CONTROLLER, EventNote, ObjectRef
 from gpusched.base import limits
 from gpusched.base.clock import Clock
@@ -183,7 +184,9 @@ class StatusWriter:
             self._submit_gang(gang, before if isinstance(before, GangStatus) else None)
 
     def _say_queue(self, queue: QueueStatus) -> None:
-        if queue.uid and self._said.get(queue.uid) != queue:  # without an object nothing is written
+        before = self._said.get(queue.uid)
+        if queue.uid and before != queue:  # without an object nothing is written
+            self._tell_budget(queue, before)
             _remember_latest(self._said, queue.uid, queue)
             self._queue.submit(queue.uid, QueueWrite(queue))
 
@@ -211,6 +214,30 @@ class StatusWriter:
             note=reservation.ready.message,
         )
         self.events.record(note, topic=f"{reservation.ready.reason}/{reservation.begins}")
+
+    def _tell_budget(self, queue: QueueStatus, before: Status | None) -> None:
+        """An event when a budget is nearly used, used, or open again; once, across restarts too."""
+        if queue.budget is None:
+            return
+        told = queue.budget.told
+        if isinstance(before, QueueStatus) and before.budget is not None:
+            last = str(before.budget.told.reason)
+        else:
+            shown = self._cache.queues.items.get(ObjectKey("", queue.name))
+            said = [
+                each for each in (shown.conditions if shown else ()) if each.type == WITHIN_BUDGET
+            ]
+            last = said[0].reason if said else WITHIN_BUDGET
+        if last == told.reason:
+            return
+        note = EventNote(
+            regarding=ObjectRef("Queue", ObjectKey("", queue.name), queue.uid),
+            type="Normal" if told.reason == WITHIN_BUDGET else "Warning",
+            reason=str(told.reason),
+            action="Accounting",
+            note=told.message,
+        )
+        self.events.record(note, topic=f"{told.reason}/{queue.budget.record.period_start}")
 
     def note_bound(self, gang: GangBind) -> None:
         """This process has brought a gang to its nodes: worth an event, once it is scheduled.
