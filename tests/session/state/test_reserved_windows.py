@@ -8,7 +8,7 @@ from hypothesis import given as holds_for
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
+from gpusched.api.meta.identity import UID, ObjectKey, Owner, ResourceVersion, format_time
 from gpusched.api.meta.resources import Resources
 from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.config.model import DEFAULT
@@ -214,6 +214,68 @@ def test_growth_keeps_out_of_windows_too(given):
     waiting(given, "g", 2, least=1, preemptible=False)
     plan = given.when.one_session()
     assert [(bind.node) for gang in plan.binds for bind in gang.binds] == ["node-0"]
+
+
+# -- when it begins -----------------------------------------------------------------------------
+def test_what_may_not_be_there_is_evicted_whole_when_the_window_has_begun(given):
+    """Given a gang with one pod on a node that is kept, both its pods leave, and those of others stay."""
+    given.nodes(3, gpus=8)
+    running(given, "both", ["node-0", "node-1"])
+    running(given, "fixed", ["node-2"], preemptible=False)
+    reserve(given, "r", after_s=-1, node_names=("node-1", "node-2"))
+    plan = given.when.one_session()
+    assert given.then.evicted() == ["both-0", "both-1"]
+    assert [stop.evictions[0].action for stop in plan.stops] == ["reservation"]
+    status = reservation_status(given, "r")
+    assert (status.phase, status.in_the_way) == ("Active", 2)
+    assert "1 gang that cannot be evicted stays, for nobody knows how long" in status.ready.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "terms"),
+    [
+        ({"evicts": False}, {}),
+        ({"queues": ("default",)}, {}),
+        ({"namespaces": ("default",)}, {}),
+        ({}, {"preemptible": False}),
+        ({}, {"min_runtime_ns": 11 * NS}),
+    ],
+)
+def test_what_may_stay_is_not_evicted(given, fields, terms):
+    """Given a window that leaves it, or is for it, or a gang that may not be evicted yet, it stays."""
+    given.nodes(1, gpus=8)
+    running(given, "g", ["node-0"], since=NOW - 10, **terms)
+    reserve(given, "r", after_s=-1, node_names=("node-0",), **fields)
+    given.when.one_session()
+    assert given.then.evicted() == []
+
+
+def test_a_disruption_budget_that_allows_nothing_holds_an_eviction_back(given):
+    """Given a budget without a disruption left, the gang stays until it has one."""
+    given.nodes(1, gpus=8)
+    running(given, "g", ["node-0"])
+    reserve(given, "r", after_s=-1, node_names=("node-0",))
+    budget(given, "all", allowed=0)
+    given.when.one_session()
+    assert given.then.evicted() == []
+
+
+def test_gangs_move_off_in_the_time_before_and_never_onto_nodes_that_are_kept(given):
+    """Given two Reservations that are near, a gang moves to the one node that no window keeps."""
+    given.nodes(3, gpus=8)
+    given.group("g", min_member=1, phase="Running")
+    owner = Owner("Job", "g", UID("job-g"))
+    given.pod(
+        "g-0", group="g", node="node-0", gpus=8, scheduled=NOW - 90, phase="Running",
+        created=NOW - 95, owner=owner,
+    )  # fmt: skip
+    reserve(given, "a", after_s=500, move_before_s=600, node_names=("node-0",))
+    reserve(given, "b", after_s=700, move_before_s=900, node_names=("node-1",))
+    plan = given.when.one_session()
+    (claim,) = plan.preemptions
+    assert (claim.gang.name, claim.moves_itself, claim.action) == ("g", True, "reservation")
+    assert [place.node for place in claim.moves[0].move.places] == ["node-2"]
+    assert given.then.evicted() == ["g-0"]
 
 
 # -- all of it ----------------------------------------------------------------------------------
