@@ -65,7 +65,8 @@ def test_an_old_snapshot_is_simulated(
 ) -> None:
     """Half an hour from it, with today's decisions: the queue lab gets its share at once.
 
-    0.1.0 let its gang wait for 241 s longer beside a queue that held 4 GPUs more than its share.
+    0.1.0 let its gang wait for 241 s longer beside a queue that held 4 GPUs more than its share, and let work
+    of before the snapshot survive an eviction.
     """
     monkeypatch.chdir(OLD / "snapshots")
     asked = ["simulate", "--snapshot", "cluster.snapshot.gz", "--for", "30m"]
