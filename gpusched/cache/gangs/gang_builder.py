@@ -175,14 +175,16 @@ class GangBuilder:
             return
         if gang.pod_group is not None:
             yield gang.pod_group.creator
-        pods = [member.pod for member in (*gang.placed, *gang.leaving_placed)]
-        pods += [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
         if gang.job is not None:
             yield gang.job.creator
-        for job in sorted(self._jobs_of(gang.key, pods), key=lambda each: (each.created, each.key)):
-            yield job.creator
-        for pod in sorted(pods, key=lambda each: (each.created, each.key)):
-            yield pod.creator
+        pods = [member.pod for member in (*gang.placed, *gang.leaving_placed)]
+        pods += [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+        jobs = [each for each in self._jobs_of(gang.key, pods) if each.creator is not NO_CREATOR]
+        named = [each for each in pods if each.creator is not NO_CREATOR]
+        if jobs:
+            yield min(jobs, key=lambda each: (each.created, each.key)).creator
+        if named:
+            yield min(named, key=lambda each: (each.created, each.key)).creator
 
     def _queues_above(self, name: str) -> Iterator[Queue]:
         """The queue of a name and those above it."""

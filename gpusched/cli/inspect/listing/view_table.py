@@ -54,7 +54,7 @@ def job_rows(
         jobs: in their order.
         now: seconds since the epoch.
         start: whether positions and estimated starts are what is asked for.
-        wide: with sentences and nodes.
+        wide: with sentences and nodes, and with users where any is known.
         everywhere: with namespaces.
     """
     columns: Columns[GangView] = [
@@ -62,6 +62,7 @@ def job_rows(
         ("NAME", lambda job: job.metadata.name),
         ("KIND", lambda job: job.gang_kind),
         ("QUEUE", lambda job: job.queue),
+        ("USER", lambda job: job.user),
         ("PRIORITY", lambda job: job.priority),
         ("STATE", lambda job: job.state),
         ("PODS", lambda job: f"{job.placed}/{job.placed + job.waiting}"),
@@ -76,6 +77,7 @@ def job_rows(
     ]
     left_out = {"NODES", "MESSAGE"} - ({"NODES", "MESSAGE"} if wide else set())
     left_out |= set() if everywhere else {"NAMESPACE"}
+    left_out |= set() if wide and any(job.user for job in jobs) else {"USER"}
     left_out |= {"STATE", "NODES"} if start else set() if wide else {"POSITION", "START"}
     return _rows([each for each in columns if each[0] not in left_out], jobs)
 
