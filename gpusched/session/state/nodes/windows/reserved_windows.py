@@ -206,12 +206,29 @@ class ReservedWindows:
     # -- nodes -----------------------------------------------------------------------------
     def gangs_in_the_way(self, each: NodeWindow) -> Iterator[Gang]:
         """Gangs on its nodes that may not use them, by key."""
-        nodes = self._snapshot.nodes
-        for _, gang in sorted(self._snapshot.placed_gangs.items()):
-            if self.may_use(gang, each.reservation):
-                continue
-            if any(each.rows[nodes.row[m.node]] for m in gang.placed if m.node in nodes.row):
+        there = {
+            gang.key: gang
+            for row in np.flatnonzero(each.rows).tolist()
+            for gang in self._gangs_by_row.get(row, ())
+        }
+        for _, gang in sorted(there.items()):
+            if not self.may_use(gang, each.reservation):
                 yield gang
+
+    @cached_property
+    def _gangs_by_row(self) -> dict[int, list[Gang]]:
+        """Gangs with members on a row, each once a row, of all rows that a window keeps."""
+        kept = np.zeros(len(self._snapshot.nodes), dtype=np.bool_)
+        for each in self.windows:
+            kept |= each.rows
+        row_of = self._snapshot.nodes.row
+        found: dict[int, list[Gang]] = {}
+        for gang in self._snapshot.placed_gangs.values():
+            for name in {member.node for member in gang.placed}:
+                row = row_of.get(name, -1)
+                if row >= 0 and kept[row]:
+                    found.setdefault(row, []).append(gang)
+        return found
 
     def _held_gpus(self, window: ReservationWindow, row: int) -> int:
         """GPUs on a row of gangs that will neither have ended nor be evictable, in thousandths."""
