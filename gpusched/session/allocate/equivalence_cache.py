@@ -50,7 +50,7 @@ class EquivalenceCache:
         return known[1]
 
     def remember_refusal(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
-        """The gang found no room. What only a reservation or a fault kept it from is not remembered.
+        """The gang found no room. What only another gang's reservation or a fault kept it from is not remembered.
 
         Args:
             gang: that was refused.
@@ -58,7 +58,8 @@ class EquivalenceCache:
             ways: in how many the gang could have started.
         """
         kind = equivalence_class_of(self._session, gang)
-        if kind is None or refusal.reason in (Reason.RESERVED, Reason.BACK_OFF):
+        passing = refusal.reason in (Reason.RESERVED, Reason.BACK_OFF) and not refusal.by_windows
+        if kind is None or passing:
             return
         closed = self._session.windows.class_key(gang)
         known = self._known[kind, closed] = (self._cache_state(), refusal)

@@ -20,10 +20,15 @@ _LABELS_NAMED_MAX: Final = 2
 
 @attrs.frozen(slots=True)
 class Unschedulable:
-    """Why a gang got no places."""
+    """Why a gang got no places.
+
+    Attributes:
+        by_windows: whether Reservations of the API keep the nodes on which it would fit.
+    """
 
     reason: Reason
     message: str
+    by_windows: bool = False
 
     if not TYPE_CHECKING:  # a type checker is to find names that do not exist
         __getattr__ = former_names("Unschedulable", {"sentence": "message"})

@@ -154,7 +154,7 @@ def _refusal_by_windows(
         )
         return Unschedulable(elsewhere.reason, truncate_message(f"{elsewhere.message}; {told}"))
     mine = [each for each in kept if any(each.rows[row] for row in rows)] or kept
-    return Unschedulable(Reason.RESERVED, _closed_message(session, gang, mine))
+    return Unschedulable(Reason.RESERVED, _closed_message(session, gang, mine), by_windows=True)
 
 
 def _closed_message(session: Session, gang: Gang, kept: Sequence[NodeWindow]) -> str:
