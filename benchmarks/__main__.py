@@ -57,7 +57,6 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "device-writes": device_writes.measure,
     "waiting": waiting.measure,
     "when": when.measure,
-    "when-promises": when.measure_promises,
     "flood": flood.measure,
     "history": history.measure,
     "memory": remembers.measure,
@@ -72,9 +71,8 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-feasibility": feasibility.measure,
     "placement-openb": openb.measure,
 }
-ONLY_WHEN_NAMED: Final = ("advice", "placement-openb", "history", "page", "when-promises")
-"""A quarter of an hour; the same, and a trace that is not part of this repository; a million runs; a browser;
-hours of 200 clusters."""
+ONLY_WHEN_NAMED: Final = ("advice", "placement-openb", "history", "page")
+"""A quarter of an hour; the same, and a trace that is not part of this repository; a million runs; a browser."""
 
 
 def main() -> int:

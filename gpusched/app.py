@@ -45,6 +45,7 @@ from gpusched.io.decisions.decision_log import DecisionLog
 from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions
 from gpusched.io.history.history_keeper import HistoryKeeper
 from gpusched.io.history.history_writer import HistoryOptions
+from gpusched.io.history.told_starts import ComparedStart
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
@@ -141,6 +142,8 @@ class App:
         self.readers: InformerFactory | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
+        self.on_start_compared: list[Callable[[ComparedStart], None]] = []
+        """Told of each start that is compared with what its gang was told before."""
         self._decision_log = DecisionLog(
             options.clock,
             lambda: self._limits().decision_line_rate,
@@ -401,6 +404,7 @@ class App:
             options.recording, inline=options.inline, on_skipped=self.telemetry.decision_skipped
         )
         solver = None if options.inline else SolverProcess(options.clock, self.telemetry)
+        history = self._begin_history()
         self.cycle = SessionCycle(
             self.cache,
             writers.volumes,
@@ -419,10 +423,10 @@ class App:
             lasts=options.session_s,
             recorder=self._recorder,
             only_look=bool(self._restored),
+            starts=history.told_starts,
         )
-        history = self._begin_history()
         self.cycle.decided += [self._decision_log.decided, *self.on_plan]
-        self.cycle.shown.append(lambda _snapshot, plan, _decision: history.decided(plan))
+        self.cycle.shown.append(lambda _snapshot, plan, _decision: self._note_shown(history, plan))
         self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
@@ -434,10 +438,19 @@ class App:
         if self._history is None:
             self._history = HistoryKeeper(
                 options.history, clock=options.clock, telemetry=self.telemetry,
-                inline=options.inline,
+                inline=options.inline, on_compared=self._start_compared,
             )  # fmt: skip
         self._history.begin_term(self.cache)
         return self._history
+
+    def _start_compared(self, compared: ComparedStart) -> None:
+        for listener in self.on_start_compared:
+            listener(compared)
+
+    def _note_shown(self, history: HistoryKeeper, plan: Plan) -> None:
+        """What readers are shown of a session goes into the history and the log."""
+        history.decided(plan)
+        self._decision_log.estimates_moved(plan.gangs)
 
     def _begin_cache(self, rules: SessionRules) -> None:
         """The cache of this term: a new one after the first, under the rules in force."""

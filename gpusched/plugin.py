@@ -38,9 +38,9 @@ from gpusched.session.admission.quota_order import refuse_beyond_quota
 from gpusched.session.admission.readiness import gangs_to_place
 from gpusched.session.allocate.gang_repair import broken_since, nominate_for_repair, split_repairs
 from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.backfill.estimates.start_estimates import estimate_starts
 from gpusched.session.backfill.reservation_guard import make_reservations, place_minimum
 from gpusched.session.backfill.reservations import session_reservations
-from gpusched.session.backfill.start_estimates import estimate_starts
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.inter_pod_rules import DomainLimit, PairRule, PairScore
 from gpusched.session.framework.plugin import ActionNeeds, Capability, Plugin

@@ -16,6 +16,7 @@ from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.budget import GpuHold
+from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
@@ -77,6 +78,8 @@ class Snapshot:
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
         gpu_holds: what gangs hold of GPUs and held of late, while some queue has a budget; in any order.
         limits: bounds of the configuration that was in force.
+        start_errors: by queue, how gangs that waited started beside what they were told; nothing is
+            decided by it.
     """
 
     revision: int
@@ -104,6 +107,7 @@ class Snapshot:
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
     gpu_holds: tuple[GpuHold, ...] = ()
     users_doubt: str = ""
+    start_errors: Mapping[str, StartErrors] = attrs.field(factory=dict)
 
     def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:
         """What devices of some nodes count as in queues.

@@ -234,6 +234,45 @@ class KeptSpan:
 
 
 @attrs.frozen(kw_only=True)
+class ToldStartRecord:
+    """What a job was told of its start at some moment.
+
+    Attributes:
+        at: when it was told.
+        start: expected; ``earliest`` and ``latest`` are its range, None where there was none.
+        known_by: what that rested on, such as ``Announced``.
+    """
+
+    at: float
+    start: float
+    known_by: str
+    earliest: float | None = None
+    latest: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StartRecord:
+    """A start after a minute of waiting or more, beside what was told before; one wait, one record.
+
+    Attributes:
+        job: key of its ``JobLife``, or of the pod that waited.
+        since, started: moments of the wait.
+        first, half, last: told first, when half of the wait was over, and when a tenth of it was left;
+            None where nothing was told.
+        moves: changes of what it was told that count.
+    """
+
+    job: str
+    queue: str
+    since: float
+    started: float
+    first: ToldStartRecord | None = None
+    half: ToldStartRecord | None = None
+    last: ToldStartRecord | None = None
+    moves: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class ActDone:
     """Something that the timeline did; ``trouble`` says why it could not be done."""
 
@@ -280,6 +319,7 @@ class RunRecord:
     queues: tuple[QueueLife, ...] = ()
     evictions: tuple[EvictionRecord, ...] = ()
     kept: tuple[KeptSpan, ...] = ()
+    starts: tuple[StartRecord, ...] = ()
     acts: tuple[ActDone, ...] = ()
     broken: tuple[BrokenInvariant, ...] = ()
     counters: Mapping[str, float] = attrs.Factory(dict)

@@ -29,7 +29,7 @@ from gpusched.session.containment.suspects import SessionFault
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
-from gpusched.session.state.plan import Plan
+from gpusched.session.state.plan import Plan, StartEstimate
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
@@ -56,6 +56,7 @@ class Decision:
         untold: queues whose status is left out, each with the fault for which it is.
         order: turns of the gangs that wait, for those who look; nothing is done for it.
         reserved: room that is kept for some of them, for those who look.
+        estimates: when gangs that wait are expected to start, for those who are told.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class Decision:
     untold: tuple[tuple[str, SessionFault], ...] = ()
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
+    estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
 
     @property
     def unfinished(self) -> bool:
@@ -175,4 +177,5 @@ def _with_set_aside_statuses(
         untold=decided.untold,
         order=decided.order,
         reserved=decided.reserved,
+        estimates=decided.estimates,
     )

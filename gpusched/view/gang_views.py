@@ -17,7 +17,7 @@ from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.gangs.holds import HELD
 from gpusched.session.framework.reasons import pods_text
-from gpusched.session.state.plan import GangStatus
+from gpusched.session.state.plan import GangStatus, StartEstimate
 from gpusched.session.status.gang_status import reason_by_members, with_job_news
 from gpusched.session.status.reserved.reserved_rooms import ReservedRoom
 from gpusched.view.model import (
@@ -45,12 +45,16 @@ class ToldGang:
         reason, message: why it waits; empty where nothing is said.
         position: among those of its queue that wait, 0 for none.
         estimated_start: seconds since the epoch, 0.0 where it is not known.
+        estimate: the same with its range and what it rests on, where that is told.
+        estimate_change: why it is another than before.
     """
 
     reason: str = ""
     message: str = ""
     position: int = 0
     estimated_start: float = 0.0
+    estimate: StartEstimate | None = None
+    estimate_change: str = ""
 
 
 NOTHING_TOLD: Final = ToldGang()
@@ -66,6 +70,8 @@ def told_by_status(status: GangStatus) -> ToldGang:
         message=why.message if why is not None else "",
         position=status.queue_position,
         estimated_start=status.estimated_start,
+        estimate=status.start_estimate,
+        estimate_change=status.estimate_change,
     )
 
 
@@ -81,6 +87,7 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
     waits = bool(gang.pod_sets or gang.gated or gang.lacks_pods)
     reason, message = _reason_to_wait(gang, told) if waits or gang.suspended else ("", "")
     nodes = tuple(sorted({member.node for member in gang.placed}))
+    estimate = told.estimate if waits else None
     return GangView(
         metadata=ViewName(namespace=gang.key.namespace, name=gang.key.name, uid=gang.uid),
         gang_kind=gang.key.kind,
@@ -98,6 +105,10 @@ def gang_view(gang: Gang, told: ToldGang, *, gpu_type_of_node: Callable[[str], s
         created=time_text(gang.created),
         since=time_text(gang.started_at if running else gang.created),
         estimated_start_time=time_text(told.estimated_start) if waits else "",
+        estimated_start_earliest=time_text(estimate.earliest) if estimate else "",
+        estimated_start_latest=time_text(estimate.latest) if estimate else "",
+        estimate_known_by=str(estimate.known_by) if estimate else "",
+        estimate_change=told.estimate_change if waits else "",
         expected_end_time=time_text(gang.expected_end) if running else "",
         reason=reason,
         message=message,

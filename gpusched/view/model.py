@@ -66,6 +66,10 @@ class GangView(ViewPart, frozen=True, kw_only=True):
         position: among those of its queue that wait, 0 for none.
         since: when it got its minimum where it runs, else when it was created.
         estimated_start_time: empty where it is not known.
+        estimated_start_earliest, estimated_start_latest: between them it starts with a probability of
+            four fifths; empty where too few earlier starts were compared.
+        estimate_known_by: what the estimate rests on, such as ``Announced``.
+        estimate_change: why it is another than the one told before; empty for no such change.
         expected_end_time: of one that runs and says how long, else empty.
         reason, message: why it waits.
         warning: to its author, which stops nothing; empty for none.
@@ -90,6 +94,10 @@ class GangView(ViewPart, frozen=True, kw_only=True):
     created: str = ""
     since: str = ""
     estimated_start_time: str = ""
+    estimated_start_earliest: str = ""
+    estimated_start_latest: str = ""
+    estimate_known_by: str = ""
+    estimate_change: str = ""
     expected_end_time: str = ""
     reason: str = ""
     message: str = ""
@@ -231,6 +239,25 @@ class BudgetView(ViewPart, frozen=True, kw_only=True):
     users: tuple[BudgetUserView, ...] = ()
 
 
+class StartAccuracyView(ViewPart, frozen=True, kw_only=True):
+    """How gangs that waited started beside what they were told when half of the wait was over.
+
+    Attributes:
+        known_by: what the estimates rested on, such as ``Announced``.
+        starts: that were compared, of late.
+        as_told: of these waited within a tenth of what they were told.
+        median_percent: the wait from then on in percent of what was told, the upper end of the median's class.
+        ranged, held: starts that had been told a range, and those of them that came within it.
+    """
+
+    known_by: str
+    starts: int
+    as_told: int
+    median_percent: int
+    ranged: int
+    held: int
+
+
 class QueueView(ViewPart, frozen=True, kw_only=True):
     """One queue.
 
@@ -242,6 +269,7 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
         message: what is wrong where it is not ready.
         warning: what its owner should know where it is; empty for nothing.
         budget: None where it has none, or no daemon has looked at it yet.
+        start_estimates: starts beside what was told of them, by what the estimates rested on.
         created: empty for the queue ``default`` where that is no object.
     """
 
@@ -259,6 +287,7 @@ class QueueView(ViewPart, frozen=True, kw_only=True):
     created: str = ""
     warning: str = ""
     budget: BudgetView | None = None
+    start_estimates: tuple[StartAccuracyView, ...] = ()
 
 
 class GangOfEvent(ViewPart, frozen=True, kw_only=True):

@@ -9,9 +9,17 @@ from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.queue.budget import BudgetRecord, format_gpu_hours
+from gpusched.api.queue.start_errors import StartErrors
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.session.state.plan import BudgetStatus, QueueStatus
-from gpusched.view.model import BudgetUserView, BudgetView, QueueGpus, QueueView, ViewName
+from gpusched.view.model import (
+    BudgetUserView,
+    BudgetView,
+    QueueGpus,
+    QueueView,
+    StartAccuracyView,
+    ViewName,
+)
 
 _USERS_SHOWN: Final = 20
 """Users of a budget that are shown, those who used most."""
@@ -48,6 +56,22 @@ def queue_view(status: QueueStatus, tree: QueueTree) -> QueueView:
         created=format_time(queue.created) if queue is not None and queue.created else "",
         warning=status.ready.message.partition("; ")[2] if status.is_ready else "",
         budget=_budget_of_status(status.budget),
+        start_estimates=start_accuracy_views(status.start_errors),
+    )
+
+
+def start_accuracy_views(errors: StartErrors) -> tuple[StartAccuracyView, ...]:
+    """How starts of a queue came beside what was told of them, by what that rested on."""
+    return tuple(
+        StartAccuracyView(
+            known_by=tally.known_by,
+            starts=tally.starts,
+            as_told=tally.as_told,
+            median_percent=tally.median_percent,
+            ranged=tally.ranged,
+            held=tally.held,
+        )
+        for tally in errors.tallies
     )
 
 

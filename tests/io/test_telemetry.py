@@ -38,7 +38,9 @@ def feed(telemetry: Telemetry) -> None:
     """One of everything."""
     telemetry.cycle("allocate", 0.004)
     telemetry.decision(0.03)
-    telemetry.estimate(4.0)
+    telemetry.start_compared("q", "Announced", error_s=4.0, wait_s=40.0)
+    telemetry.start_ranged("q", held=True)
+    telemetry.start_untold("q")
     telemetry.solver("OPTIMAL", 0.2, 0.05)
     telemetry.bind("bound")
     telemetry.set_pending("a", "Gated", 2)
@@ -61,7 +63,18 @@ def feed(telemetry: Telemetry) -> None:
     [
         ("gpusched_cycle_duration_seconds_count", {"action": "allocate"}, 1),
         ("gpusched_decision_latency_seconds_count", {}, 1),
-        ("gpusched_start_estimate_error_seconds_count", {}, 1),
+        (
+            "gpusched_start_estimate_error_seconds_count",
+            {"queue": "q", "known_by": "Announced"},
+            1,
+        ),
+        (
+            "gpusched_start_estimate_error_ratio_sum",
+            {"queue": "q", "known_by": "Announced"},
+            0.1,
+        ),
+        ("gpusched_start_estimate_ranges_total", {"queue": "q", "result": "held"}, 1),
+        ("gpusched_start_estimates_missing_total", {"queue": "q"}, 1),
         ("gpusched_solver_duration_seconds_count", {"result": "OPTIMAL"}, 1),
         ("gpusched_solver_gap_ratio", {}, 0.05),
         ("gpusched_bind_total", {"result": "bound"}, 1),

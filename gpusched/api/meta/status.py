@@ -51,6 +51,15 @@ class WireBudgetRecord(msgspec.Struct, gc=False, rename="camel"):
     users: list[BudgetUserRecord] | None = None
 
 
+class StartTallyStatus(msgspec.Struct, gc=False, rename="camel"):
+    """One element of ``status.startEstimates`` of a Queue."""
+
+    known_by: str = ""
+    starts_by_percent: dict[str, int] | None = None
+    ranged: int = 0
+    held: int = 0
+
+
 class GroupStatus(msgspec.Struct, gc=False):
     """The part of the status of a PodGroup or Queue that is read back."""
 
@@ -59,6 +68,9 @@ class GroupStatus(msgspec.Struct, gc=False):
     conditions: list[wire.WireCondition] | None = None
     usage: UsageStatus | None = None
     budget: WireBudgetRecord | None = None
+    start_estimates: list[StartTallyStatus] | None = msgspec.field(
+        default=None, name="startEstimates"
+    )
     moved: str | None = None
     turn: WireTurnRecord | None = None
     evictions: list[WirePastEviction] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpusched.api.affinity.decode import parse_selector
@@ -18,7 +18,12 @@ from gpusched.api.meta.fields import (
 )
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.resources import Resources
-from gpusched.api.meta.status import UsageStatus, decode_conditions, read_status
+from gpusched.api.meta.status import (
+    StartTallyStatus,
+    UsageStatus,
+    decode_conditions,
+    read_status,
+)
 from gpusched.api.queue import wire as queue_wire
 from gpusched.api.queue.decode_limits import (
     decode_budget,
@@ -26,6 +31,7 @@ from gpusched.api.queue.decode_limits import (
     decode_user_limits,
 )
 from gpusched.api.queue.queue import ROOT_QUEUE, NodePool, Queue, QueueUsage
+from gpusched.api.queue.start_errors import KNOWN_BY_MAX, StartErrors, read_tally
 
 
 def decode_queue(parsed: queue_wire.WireQueue) -> Queue:
@@ -80,6 +86,7 @@ def decode_queue(parsed: queue_wire.WireQueue) -> Queue:
         budget_record=decode_budget_record(status.budget),
         conditions=decode_conditions(status),
         usage=_usage_of(status.usage),
+        start_errors=_start_errors_of(status.start_estimates or ()),
         status=canonical,
     )
 
@@ -92,6 +99,20 @@ def _usage_of(usage: UsageStatus | None) -> QueueUsage:
         tuple(sorted((usage.average or {}).items())),
         tuple(sorted((usage.share or {}).items())),
     )
+
+
+def _start_errors_of(tallies: Sequence[StartTallyStatus]) -> StartErrors:
+    """What was counted of starts; each kind once, and what we never write left out."""
+    found = {
+        each.known_by: tally
+        for each in tallies[:KNOWN_BY_MAX]
+        if (
+            tally := read_tally(
+                each.known_by, each.starts_by_percent or {}, ranged=each.ranged, held=each.held
+            )
+        )
+    }
+    return StartErrors(tuple(found[name] for name in sorted(found)))
 
 
 def _check_order(low: Resources, high: Resources, *, field: str, above: str) -> None:

@@ -10,6 +10,7 @@ from gpusched.api.meta.pool_resources import amounts_by_pool_resource
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import Condition
 from gpusched.api.queue.budget import NO_BUDGET_RECORD, Budget, BudgetRecord
+from gpusched.api.queue.start_errors import NO_START_ERRORS, StartErrors
 from gpusched.api.queue.user_limits import NO_USER_LIMITS, UserLimits
 
 ROOT_QUEUE = "root"
@@ -61,6 +62,7 @@ class Queue:
         min_runtime_ns, max_runtime_ns, max_wait_ns: nanoseconds; 0 when not set.
         budget: what it may use in a period; None for no bound.
         budget_record: how much of that it had used.
+        start_errors: how gangs that waited in it started beside what they were told.
         status: the status object as last seen, as canonical JSON, to write only what changed.
     """
 
@@ -88,6 +90,7 @@ class Queue:
     budget_record: BudgetRecord = NO_BUDGET_RECORD
     conditions: tuple[Condition, ...] = ()
     usage: QueueUsage = QueueUsage()
+    start_errors: StartErrors = NO_START_ERRORS
     status: bytes = b"{}"
     source: str = ""
     """Empty for our own kind, else the project of its kind: see ``api.foreign.kinds``."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
 
-from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
@@ -34,6 +34,7 @@ from gpusched.io.cycle.failed_commits import FailedCommits
 from gpusched.io.cycle.fault_report import FaultReport, fault_of_gang_in_hand
 from gpusched.io.cycle.gpu_gauges import GpuGauges
 from gpusched.io.decisions.recorder import DecisionRecorder, SearchRecorder
+from gpusched.io.history.told_starts import ToldStarts
 from gpusched.io.leader.lease import Lease
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
@@ -44,7 +45,6 @@ from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_executor import PreemptionExecutor
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard, RunningCall
-from gpusched.session.backfill.start_estimates import published_start
 from gpusched.session.containment.set_aside import Containment
 from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
@@ -55,6 +55,7 @@ from gpusched.session.state.plan import (
     Plan,
     QueueStatus,
     ReservationStatus,
+    StartEstimate,
     TopologyStatus,
 )
 from gpusched.session.state.policy import Policy
@@ -114,6 +115,7 @@ class SessionCycle:
         lasts: seconds of the clock that an inline session takes, as one in a thread would.
         recorder: keeps decisions in files; None for none.
         only_look: what the first session decides is not carried out.
+        starts: remembers what gangs were told of their starts; None for one that nothing reads.
     """
 
     def __init__(
@@ -136,7 +138,9 @@ class SessionCycle:
         lasts: Callable[[], float] = lambda: 0.0,
         recorder: DecisionRecorder | None = None,
         only_look: bool = False,
+        starts: ToldStarts | None = None,
     ) -> None:
+        self._starts = starts if starts is not None else ToldStarts(lambda _compared: None)
         self._cache = cache
         self._binder = binder
         self._preemption_executor = preemption_executor
@@ -310,7 +314,7 @@ class SessionCycle:
         snapshot = snapshot_taker.take_snapshot(
             self._cache, self._clock.now(), self.faults.report_failure
         )
-        snapshot = self.pauses.apply_pauses(snapshot)
+        snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
         fence = self._lease.fence
         for key, error in self._cache.take_count_errors():
             self.faults.report_failure("counting", error, key)
@@ -353,7 +357,7 @@ class SessionCycle:
             with self.faults.contain("claims"):
                 self._binder.release_leftovers(snapshot.gangs)
             with self.faults.contain("status"):
-                told = self._with_written_statuses(told, snapshot)
+                told = self._with_written_statuses(told, decision.estimates, snapshot)
                 for name, untold in self._status.submit(
                     told.gangs, told.queues, told.topologies, told.reservations
                 ):
@@ -370,11 +374,16 @@ class SessionCycle:
             return plan
         return self._foreign_names.hide(plan, snapshot)
 
-    def _with_written_statuses(self, plan: Plan, snapshot: Snapshot) -> Plan:
+    def _with_written_statuses(
+        self, plan: Plan, estimates: Mapping[GangKey, StartEstimate], snapshot: Snapshot
+    ) -> Plan:
         """The plan with statuses as they are written."""
         gangs = told_with_kept_pods(plan.gangs, snapshot.gangs, self._binder.kept_by_budgets)
         gangs = told_with_awaited_devices(gangs, self._binder.awaited_devices)
-        return attrs.evolve(plan, gangs=gangs)
+        shown = self.rules.config.names_of_other_namespaces == "shown"
+        return self._starts.note_told(
+            attrs.evolve(plan, gangs=gangs), estimates, snapshot, names_shown=shown
+        )
 
     def _tell_listeners(self, decision: Decision, told: Plan, snapshot: Snapshot) -> None:
         """Tell what was decided, and what is shown of it."""
@@ -567,10 +576,6 @@ class SessionCycle:
                     self._cache.forget(bind.uid)
             raise
         self._preemption_executor.give_up_needless_evictions(gang.gang)
-        group = self._cache.groups.items.get(ObjectKey(gang.gang.namespace, gang.gang.name))
-        told = published_start(group.status) if group is not None and group.uid == gang.uid else 0.0
-        if told and not gang.placed:
-            self._telemetry.estimate(abs(self._clock.now() - told))
         return True
 
     def _recover_partial_gangs(self, snapshot: Snapshot) -> None:

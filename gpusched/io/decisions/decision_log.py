@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.base.clock import Clock
 from gpusched.io.observe.logs import Logger
 from gpusched.session.framework.reasons import pods_text
@@ -64,6 +64,8 @@ class DecisionLog:
         self._is_there = is_there
         self._waiting: dict[GangKey, tuple[GangStatus, str]] = {}
         """Gangs that wait, each with its last status and the reason that was logged."""
+        self._moved: dict[GangKey, str] = {}
+        """Why estimates moved last, of gangs that wait."""
         self._allowance = 0.0
         self._allowed_at: float | None = None
         self._left_out = 0
@@ -86,6 +88,15 @@ class DecisionLog:
             self._write(_job_line(change))
         for line in self._new_waits(plan.gangs):
             self._write(line)
+
+    def estimates_moved(self, statuses: Sequence[GangStatus]) -> None:
+        """Write whose expected start is another than the one told before, and why."""
+        moved = {each.gang: each.estimate_change for each in statuses if each.estimate_change}
+        for status in statuses:
+            why = moved.get(status.gang, "")
+            if why and why != self._moved.get(status.gang) and self._is_on():
+                self._write(_move_line(status))
+        self._moved = moved
 
     def bound(self, gang: GangBind) -> None:
         """Write that a gang's bindings were all accepted."""
@@ -174,6 +185,15 @@ def _wait_line(status: GangStatus) -> DecisionLine:
         facts["position"] = status.queue_position
     facts["why"] = status.scheduled.message
     return DecisionLine(status.gang, "waits", f"{_name(status.gang)} waits", facts)
+
+
+def _move_line(status: GangStatus) -> DecisionLine:
+    facts: dict[str, object] = {"queue": status.queue}
+    if status.start_estimate is not None:
+        facts["start"] = format_time(status.start_estimate.start)
+    facts["why"] = status.estimate_change
+    sentence = f"{_name(status.gang)} is expected at another time"
+    return DecisionLine(status.gang, "expects", sentence, facts)
 
 
 def _claim_line(claim: PreemptionPlan) -> DecisionLine:

@@ -79,6 +79,7 @@ from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.api.queue.budget import Budget, BudgetRecord, GpuHold
 from gpusched.api.queue.queue import NodePool, Queue, QueueUsage
+from gpusched.api.queue.start_errors import StartErrors, StartTally
 from gpusched.api.queue.user_limits import UserLimit, UserLimits
 from gpusched.api.volumes.volume import (
     PersistentVolume,
@@ -153,6 +154,8 @@ TAGS: Final[dict[type[Any], str]] = {
     Budget: "budget",
     BudgetRecord: "budget-record",
     GpuHold: "gpu-hold",
+    StartErrors: "start-errors",
+    StartTally: "start-tally",
     PodGroup: "pod-group",
     SubGroup: "sub-group",
     NativeTerms: "native-terms",
@@ -314,8 +317,17 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
     PodBind: frozenset({"claims", "device_slots", "numa"}),
     GangStop: frozenset({"turn", "keeps_minimum", "count"}),
     Plan: frozenset({"reservations"}),
-    QueueStatus: frozenset({"budget"}),
-    GangStatus: frozenset({"told_members", "lost_members", "eviction_warning", "key_warning"}),
+    GangStatus: frozenset(
+        {
+            "told_members",
+            "lost_members",
+            "eviction_warning",
+            "key_warning",
+            "start_estimate",
+            "estimate_change",
+        }
+    ),
+    QueueStatus: frozenset({"budget", "start_errors"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
 so that its bytes are those of before."""

@@ -329,6 +329,11 @@ class GangLives:
         run.seen, run.since = old.seen, min(old.since, run.since)
         run.admitted = old.admitted or run.admitted
         run.started = old.started or run.started
+        run.told_at, run.first_start = old.told_at, old.first_start
+        run.half_start, run.known_by = old.half_start, old.known_by
+        run.earliest_start, run.latest_start = old.earliest_start, old.latest_start
+        run.estimate_moves = old.estimate_moves
+        run.estimate_change = old.estimate_change
         run.evictions += old.evictions
         run.lost_gpu_seconds += old.lost_gpu_seconds
         run.gpu_seconds, run.counted_until = dict(old.gpu_seconds), old.counted_until

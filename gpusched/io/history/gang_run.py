@@ -40,6 +40,11 @@ class GangRun:
         lost_gpu_seconds: work that these lost.
         gpu_seconds: GPUs times seconds that it held, by GPU type; "" where the type is not known.
         counted_until: when that was added up last.
+        told_at, first_start: when it was told first when it would start, and that time.
+        half_start: the start that it was told when half of its wait was over.
+        earliest_start, latest_start, known_by: the range of that estimate, and what it rested on.
+        estimate_moves: changes of its estimate that counted.
+        estimate_change: why it changed last.
     """
 
     gang: GangKey
@@ -64,6 +69,14 @@ class GangRun:
     lost_gpu_seconds: float = 0.0
     gpu_seconds: dict[str, float] = attrs.Factory(dict)
     counted_until: float = 0.0
+    told_at: float = 0.0
+    first_start: float = 0.0
+    half_start: float = 0.0
+    earliest_start: float = 0.0
+    latest_start: float = 0.0
+    known_by: str = ""
+    estimate_moves: int = 0
+    estimate_change: str = ""
 
     @property
     def name(self) -> tuple[str, str, float]:
@@ -80,7 +93,8 @@ RUN_COLUMNS: Final = (
     "uid", "name", "seen", "namespace", "kind", "queue", "user", "priority", "members",
     "min_member", "gpus", "gpu_type", "gpu_types", "created", "since", "admitted", "started",
     "ended", "outcome", "reason", "ended_by", "evictions", "gpu_seconds", "lost_gpu_seconds",
-    "counted_until", "owner",
+    "counted_until", "owner", "told_at", "first_start", "half_start", "earliest_start",
+    "latest_start", "known_by", "estimate_moves", "estimate_change",
 )  # fmt: skip
 """Columns of the file, in the order of ``run_as_row``. The first three name the run."""
 
@@ -94,7 +108,9 @@ def run_as_row(run: GangRun) -> tuple[Any, ...]:
         run.priority, run.members, run.min_member, run.gpus, ",".join(types), several,
         run.created, run.since, run.admitted, run.started, run.ended, run.outcome, run.reason,
         run.ended_by, run.evictions, run.total_gpu_seconds, run.lost_gpu_seconds,
-        run.counted_until, run.owner,
+        run.counted_until, run.owner, run.told_at, run.first_start, run.half_start,
+        run.earliest_start, run.latest_start, run.known_by, run.estimate_moves,
+        run.estimate_change,
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import GangKey
@@ -12,6 +14,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.io.history.gang_lives import GangLives
 from gpusched.io.history.gang_run import STILL_OPEN, GangRun
 from gpusched.io.history.history_writer import HistoryOptions, HistoryWriter
+from gpusched.io.history.told_starts import ComparedStart, ToldStart, ToldStarts
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.session.state.plan import GangStop, Plan
 
@@ -24,6 +27,7 @@ class HistoryKeeper:
         clock: time.
         telemetry: counts.
         inline: the file is written in the event loop (virtual time).
+        on_compared: called with each start that is compared with what was told of it.
     """
 
     def __init__(
@@ -33,7 +37,11 @@ class HistoryKeeper:
         clock: Clock,
         telemetry: Telemetry,
         inline: bool,
+        on_compared: Callable[[ComparedStart], None] = lambda _compared: None,
     ) -> None:
+        self._on_compared = on_compared
+        self.told_starts = ToldStarts(self._compared)
+        """What gangs of this term were told of their starts."""
         self._clock = clock
         self._telemetry = telemetry
         self._began = clock.now()
@@ -48,6 +56,7 @@ class HistoryKeeper:
     def begin_term(self, cache: Cache) -> None:
         """Follow the gangs of a cache that knows nothing yet."""
         self.end_term()
+        self.told_starts = ToldStarts(self._compared)
 
         def gpu_type(name: str) -> str:
             node = cache.rows.get(name)
@@ -103,15 +112,44 @@ class HistoryKeeper:
     # -- what is new of runs -------------------------------------------------------------------
     def write(self, run: GangRun) -> None:
         """A run is new, or has changed."""
+        first = None if run.told_at else self.told_starts.first_told(run.gang, run.uid)
+        if first is not None:
+            run.told_at, run.first_start = first.at, first.start
         if self._writer is not None and (self._resumed or run.ended < STILL_OPEN):
             self._writer.put(run)
 
     def started(self, run: GangRun) -> None:
         """A run that was seen waiting has started."""
         self._telemetry.gang_waited(run.queue, max(0.0, run.started - run.since))
+        earlier = ToldStart(at=run.told_at, start=run.first_start) if run.told_at else None
+        run.estimate_change = self.told_starts.last_change(run.gang, run.uid) or run.estimate_change
+        compared = self.told_starts.compare_start(
+            run.gang, run.uid, queue=run.queue, since=run.since, started=run.started,
+            earlier=earlier,
+        )  # fmt: skip
+        run.estimate_moves += compared.moves
+        if compared.first is not None:
+            run.told_at, run.first_start = compared.first.at, compared.first.start
+        if compared.half is not None:
+            run.half_start, run.known_by = compared.half.start, compared.half.known_by
+            run.earliest_start, run.latest_start = compared.half.earliest, compared.half.latest
+
+    def _compared(self, compared: ComparedStart) -> None:
+        told = compared.half
+        if told is None:
+            self._telemetry.start_untold(compared.queue)
+        else:
+            error_s = abs(compared.started - told.start)
+            self._telemetry.start_compared(
+                compared.queue, told.known_by, error_s=error_s, wait_s=compared.wait
+            )
+            if compared.in_range is not None:
+                self._telemetry.start_ranged(compared.queue, held=compared.in_range)
+        self._on_compared(compared)
 
     def ended(self, run: GangRun) -> None:
         """A run has ended before our eyes."""
+        self.told_starts.forget(run.gang, run.uid)
         if run.started:
             self._telemetry.gang_ran(run.queue, run.outcome, max(0.0, run.ended - run.started))
 

@@ -26,7 +26,11 @@ from gpusched.io.history.gang_run import (
     GangRun,
     run_from_row,
 )
-from gpusched.io.history.history_store import HistoryUnavailable, check_version
+from gpusched.io.history.history_store import (
+    HistoryUnavailable,
+    check_version,
+    columns_of_version,
+)
 
 WAITING: Final = "Waiting"
 RUNNING: Final = "Running"
@@ -139,9 +143,8 @@ def query_history(path: Path, query: HistoryQuery) -> HistoryPage:
         values |= {"ended": ended, "number": number}
     with _reading(path) as file:
         (version,) = file.execute("PRAGMA user_version").fetchone()
-        columns = [name if version > 1 or name != "owner" else "''" for name in RUN_COLUMNS]
         text = (
-            f"SELECT {', '.join(columns)}, id FROM runs WHERE {' AND '.join(where)} "  # noqa: S608
+            f"SELECT {', '.join(columns_of_version(version))}, id FROM runs WHERE {' AND '.join(where)} "  # noqa: S608
             "ORDER BY ended DESC, id DESC LIMIT :most"
         )
         rows = file.execute(text, {**values, "most": query.limit + 1}).fetchall()

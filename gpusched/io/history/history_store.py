@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from gpusched.api.meta.identity import format_time
@@ -19,8 +20,24 @@ from gpusched.io.history.gang_run import RUN_COLUMNS, STILL_OPEN, GangRun, run_f
 
 T = TypeVar("T")
 
-VERSION: Final = 2
-"""Of the columns; files of later versions are neither read nor written, those of 1 get what they lack."""
+VERSION: Final = 3
+"""Of the columns; files of later versions are neither read nor written, earlier ones get what they lack."""
+ADDED_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType(
+    {
+        2: {"owner": "TEXT NOT NULL DEFAULT ''"},
+        3: {
+            "told_at": "REAL NOT NULL DEFAULT 0",
+            "first_start": "REAL NOT NULL DEFAULT 0",
+            "half_start": "REAL NOT NULL DEFAULT 0",
+            "earliest_start": "REAL NOT NULL DEFAULT 0",
+            "latest_start": "REAL NOT NULL DEFAULT 0",
+            "known_by": "TEXT NOT NULL DEFAULT ''",
+            "estimate_moves": "INTEGER NOT NULL DEFAULT 0",
+            "estimate_change": "TEXT NOT NULL DEFAULT ''",
+        },
+    }
+)
+"""Columns of runs by the version that brought them, with their types and defaults."""
 APPLICATION: Final = 0x67707368
 """Marks the file as ours among all SQLite files: ``gpsh``."""
 SET_ASIDE: Final = ".damaged"
@@ -35,8 +52,7 @@ CREATE TABLE runs (
     gpus INTEGER NOT NULL, gpu_type TEXT NOT NULL, gpu_types TEXT NOT NULL, created REAL NOT NULL,
     since REAL NOT NULL, admitted REAL NOT NULL, started REAL NOT NULL, ended REAL NOT NULL,
     outcome TEXT NOT NULL, reason TEXT NOT NULL, ended_by TEXT NOT NULL, evictions INTEGER NOT NULL,
-    gpu_seconds REAL NOT NULL, lost_gpu_seconds REAL NOT NULL, counted_until REAL NOT NULL,
-    owner TEXT NOT NULL DEFAULT ''
+    gpu_seconds REAL NOT NULL, lost_gpu_seconds REAL NOT NULL, counted_until REAL NOT NULL
 );
 CREATE UNIQUE INDEX runs_name ON runs (uid, name, seen);
 CREATE INDEX runs_ended ON runs (ended, since);
@@ -210,20 +226,37 @@ def _opened(path: Path, busy_s: float) -> sqlite3.Connection:
         file.execute("PRAGMA synchronous = NORMAL")
         file.execute(f"PRAGMA journal_size_limit = {limits.HISTORY_JOURNAL_BYTES_MAX}")
         (version,) = file.execute("PRAGMA user_version").fetchone()
-        if version == 1:
+        if version < VERSION:
+            made = "" if version else f"{_TABLE} {_TRIGGERS} PRAGMA application_id = {APPLICATION};"
             file.executescript(
-                "BEGIN IMMEDIATE; ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''; "
-                f"PRAGMA user_version = {VERSION}; COMMIT;"
-            )
-        if not version:
-            file.executescript(
-                f"BEGIN IMMEDIATE; {_TABLE} {_TRIGGERS} PRAGMA application_id = {APPLICATION}; "
+                f"BEGIN IMMEDIATE; {made} {_columns_since(version)} "
                 f"PRAGMA user_version = {VERSION}; COMMIT;"
             )
     except BaseException:
         file.close()
         raise
     return file
+
+
+def _columns_since(version: int) -> str:
+    """Statements that add what a file of a version lacks."""
+    return " ".join(
+        f"ALTER TABLE runs ADD COLUMN {name} {kind};"
+        for added, columns in ADDED_COLUMNS.items()
+        if added > version
+        for name, kind in columns.items()
+    )
+
+
+def columns_of_version(version: int) -> tuple[str, ...]:
+    """What is selected of a file of a version, in the order of ``RUN_COLUMNS``: defaults for what it lacks."""
+    lacking = {
+        name: kind.rpartition(" DEFAULT ")[2]
+        for added, columns in ADDED_COLUMNS.items()
+        if added > version
+        for name, kind in columns.items()
+    }
+    return tuple(lacking.get(name, name) for name in RUN_COLUMNS)
 
 
 def check_version(file: sqlite3.Connection, path: Path) -> None:

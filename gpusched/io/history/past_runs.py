@@ -33,6 +33,11 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         since: from when it counts as waiting.
         ended_by, message: who needed its room, or which action ended it, and why.
         cost: GPU-hours times the prices of their types.
+        told_at, first_estimate: when it was told first when it would start, and that time.
+        estimate, estimate_earliest, estimate_latest, estimate_known_by: what it was told when half of its
+            wait was over: its start, the range of it, and what that rested on.
+        estimate_error_seconds: from that estimate to its start, negative where it came earlier.
+        estimate_moves, estimate_change: how often its estimate changed so that it counted, and why last.
     """
 
     metadata: PastRunName
@@ -60,6 +65,15 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpu_hours_by_type: dict[str, float]
     lost_gpu_hours: float
     cost: float
+    told_at: str = ""
+    first_estimate: str = ""
+    estimate: str = ""
+    estimate_earliest: str = ""
+    estimate_latest: str = ""
+    estimate_known_by: str = ""
+    estimate_error_seconds: float | None = None
+    estimate_moves: int = 0
+    estimate_change: str = ""
 
 
 class PastSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -126,6 +140,17 @@ def run_as_json(run: GangRun, now: float) -> dict[str, Any]:
         gpu_hours_by_type={name: _hours(run.gpu_seconds[name]) for name in sorted(run.gpu_seconds)},
         lost_gpu_hours=_hours(run.lost_gpu_seconds),
         cost=_hours(cost_of_types(run.gpu_seconds)),
+        told_at=_time(run.told_at),
+        first_estimate=_time(run.first_start),
+        estimate=_time(run.half_start),
+        estimate_earliest=_time(run.earliest_start),
+        estimate_latest=_time(run.latest_start),
+        estimate_known_by=run.known_by,
+        estimate_error_seconds=round(run.started - run.half_start, 3)
+        if run.started and run.half_start
+        else None,
+        estimate_moves=run.estimate_moves,
+        estimate_change=run.estimate_change,
     )
     shown: dict[str, Any] = msgspec.to_builtins(past)
     return shown

@@ -123,9 +123,22 @@ class Telemetry:
         """A pod was bound so long after it was first seen."""
         self._decision.observe(seconds)
 
-    def estimate(self, error_s: float) -> None:
-        """A gang started so long before or after the start that it was told last."""
-        self._estimate.observe(error_s)
+    def start_compared(self, queue: str, known_by: str, *, error_s: float, wait_s: float) -> None:
+        """A gang started so long before or after what it was told when half of its wait was over."""
+        with self._lock:
+            queue = self._queue_name(queue)
+        self._estimate.observe(error_s, queue, known_by)
+        self._estimate_part.observe(error_s / wait_s, queue, known_by)
+
+    def start_ranged(self, queue: str, *, held: bool) -> None:
+        """A gang that was told a range started within it, or outside of it."""
+        with self._lock:
+            self._ranges[self._queue_name(queue), "held" if held else "missed"] += 1
+
+    def start_untold(self, queue: str) -> None:
+        """A gang waited and started, and was never told when."""
+        with self._lock:
+            self._untold[(self._queue_name(queue),)] += 1
 
     def solver(self, result: str, seconds: float, gap: float | None = None) -> None:
         """One solve: its Solution status, its time, and how far it may be from the best."""
@@ -369,9 +382,13 @@ class Telemetry:
         )
         self._estimate = make(
             "gpusched_start_estimate_error_seconds",
-            "Between the start that a gang was told last and its start",
-            (1, 5, 15, 60, 300, 900, 3600, 14400, 86400),
-        )
+            "Between the start that a gang was told when half of its wait was over and its start",
+            (1, 5, 15, 60, 300, 900, 3600, 14400, 86400), ("queue", "known_by"),
+        )  # fmt: skip
+        self._estimate_part = make(
+            "gpusched_start_estimate_error_ratio", "The same as a part of the wait",
+            (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5), ("queue", "known_by"),
+        )  # fmt: skip
         self._solver = make(
             "gpusched_solver_duration_seconds",
             "Time in the solver of one search by its result, 0 where none was needed",
@@ -392,7 +409,8 @@ class Telemetry:
             spans, ("queue", "outcome"),
         )  # fmt: skip
         shown = (
-            self._cycle, self._decision, self._estimate, self._solver, self._hooks,
+            self._cycle, self._decision, self._estimate, self._estimate_part, self._solver,
+            self._hooks,
             self._gang_waits, self._gang_runs,
         )  # fmt: skip
         self._registry.register(HistogramCollector(shown))
@@ -421,6 +439,14 @@ class Telemetry:
             f"{_CHAIN_LENGTH_MAX}+",
         ):  # so that a rate over the first works
             self._eviction_chains.update({(length, "true"): 0.0, (length, "false"): 0.0})
+        self._ranges = self._counter(
+            "start_estimate_ranges", "Starts that were told a range, by whether they came in it",
+            ("queue", "result"),
+        )  # fmt: skip
+        self._untold = self._counter(
+            "start_estimates_missing", "Starts after a minute or more of which nothing was told",
+            ("queue",),
+        )  # fmt: skip
         self._relists = self._counter("watch_relists", "Kinds listed again", ("resource",))
         self._transitions = self._counter(
             "watch_transitions", "Lists done and watches ended", ("resource", "reason")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.limits import WALLTIME_OVERRUN_MAX_S, WALLTIME_OVERRUN_STEP_S
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import FOREVER
@@ -33,6 +34,19 @@ class Walltimes:
             known = shortest_walltime_s(self._session.hooks, gang) or UNKNOWN_WALLTIME
             self._known[key] = known
         return known
+
+    def source_of(self, gang: Gang) -> StartKnownBy:
+        """By what the gang's length is known."""
+        if gang.terms.expected_duration_ns or (gang.job is not None and gang.job.deadline_s):
+            return StartKnownBy.ANNOUNCED
+        placed = (each.pod for each in gang.placed)
+        waiting = (pod for pod_set in gang.pod_sets for pod in pod_set.pods)
+        if all(pod.deadline_s for pods in (placed, waiting) for pod in pods):
+            return StartKnownBy.ANNOUNCED
+        queues = self._session.snapshot.queues
+        nodes = (queues.get(name) for name in self._session.queue_path(gang))
+        limited = any(node is not None and node.queue.max_runtime_ns for node in nodes)
+        return StartKnownBy.MAX_RUNTIME if limited else StartKnownBy.LEARNED
 
     def end_if_started_now(self, gang: Gang) -> int:
         """When what starts now will end: with its gang, where that runs already."""

@@ -35,7 +35,7 @@ from gpusched.session.preempt.preemption_plans import gang_stops, preemption_pla
 from gpusched.session.preempt.stopped_gangs import stop_gangs
 from gpusched.session.rebalance.window_clearing import clear_windows
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
-from gpusched.session.state.plan import Plan
+from gpusched.session.state.plan import Plan, StartEstimate
 from gpusched.session.state.policy import Action, Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
@@ -109,6 +109,7 @@ class AttemptResult:
         untold: faults of reports about queues, which cost no gang its turn.
         order: turns of the gangs that wait.
         reserved: room that is kept for some of them.
+        estimates: when gangs that wait are expected to start.
     """
 
     snapshot: Snapshot
@@ -124,6 +125,7 @@ class AttemptResult:
     untold: tuple[tuple[str, SessionFault], ...] = ()
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
+    estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
 
 
 def attempt_session(
@@ -234,6 +236,7 @@ def _run_session(
         ),
         order=session.outcomes.waiting_order,
         reserved=reserved,
+        estimates=session.outcomes.estimates,
     )
     session.dissolve()
     return result

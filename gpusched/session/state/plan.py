@@ -18,6 +18,7 @@ from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.queue.budget import BudgetRecord
 from gpusched.api.queue.queue import QueueUsage
+from gpusched.api.queue.start_errors import NO_START_ERRORS, StartErrors
 
 
 @attrs.frozen(slots=True)
@@ -285,6 +286,29 @@ class PreemptionPlan:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class StartEstimate:
+    """When a gang that waits is expected to start, and what that rests on.
+
+    Times are seconds since the epoch.
+
+    Attributes:
+        start: expected.
+        known_by: a word for what it rests on, of ``StartKnownBy``.
+        earliest, latest: between them start four of five, by what became of earlier estimates; 0.0
+            while too few starts were compared.
+        ends: gangs whose ends free its room, with the expected end of each, the last first.
+        ahead: gangs before it in the order for which room was planned, too.
+    """
+
+    start: float
+    known_by: str
+    earliest: float = 0.0
+    latest: float = 0.0
+    ends: tuple[tuple[GangKey, int], ...] = ()
+    ahead: tuple[GangKey, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class GangStatus:
     """Where a gang stands after the session; becomes conditions, events and counts.
 
@@ -313,6 +337,10 @@ class GangStatus:
     queue_position: int = 0
     estimated_start: float = 0.0
     """Seconds since the epoch; 0.0 when the start is unknown."""
+    start_estimate: StartEstimate | None = None
+    """The same with its range and what it rests on, as it is told; a session leaves it apart."""
+    estimate_change: str = ""
+    """Why the estimate is another than the one told before; empty for no change that counts."""
     nominated: tuple[tuple[UID, str], ...] = ()
     """Nodes nominated for waiting pods, by UID; nominations of other pods are removed."""
     preempted: PendingReason | None = None
@@ -385,6 +413,8 @@ class QueueStatus:
     """In the order of its spec."""
     budget: BudgetStatus | None = None
     """None where it has none."""
+    start_errors: StartErrors = NO_START_ERRORS
+    """How gangs started beside what they were told, as it shall be remembered."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             session.outcomes.admission(gang),
             session.outcomes.refusal(gang),
             session.outcomes.position(gang),
-            session.outcomes.estimate(gang),
+            session.outcomes.estimated_start(gang),
             holders.holders_text(gang),
         )
         # A gang without a nomination has the same status as long as this is the same.
@@ -166,7 +166,7 @@ def _gang_status(session: Session, gang: Gang, *, holders: str = "") -> GangStat
         preempted=runs_again,
         is_preempted=runs_again is None,
         queue_position=session.outcomes.position(gang),
-        estimated_start=session.outcomes.estimate(gang),
+        estimated_start=session.outcomes.estimated_start(gang),
         placement=_placement_domains(session, gang) if whole and gang.pod_group else (),
         told_members=told_members,
         lost_members=lost_members,

@@ -19,6 +19,7 @@ from gpusched.api.queue.budget import (
     format_gpu_hours,
 )
 from gpusched.api.queue.queue import QueueUsage
+from gpusched.api.queue.start_errors import StartErrors
 from gpusched.base import limits
 from gpusched.base.errors import Fenced
 from gpusched.cache.gangs.gang import Gang
@@ -89,6 +90,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
                 node_pools=_pool_statuses(session, node),
                 budget=budget_status(session, node),
                 users_doubt=session.snapshot.users_doubt,
+                start_errors=session.snapshot.start_errors.get(name, node.queue.start_errors),
             )
         except Fenced:
             raise
@@ -134,6 +136,7 @@ def _queue_status(
     node_pools: tuple[PoolStatus, ...],
     budget: BudgetStatus | None,
     users_doubt: str,
+    start_errors: StartErrors,
 ) -> QueueStatus:
     queue = node.queue
     borrowed = {
@@ -161,6 +164,7 @@ def _queue_status(
         usage=usage,
         node_pools=node_pools,
         budget=budget,
+        start_errors=start_errors,
         pending=counts[0],
         inqueue=counts[1],
         running=counts[2],

@@ -122,7 +122,9 @@ def with_trouble_beside(recorded: RecordedMetrics) -> RecordedMetrics:
     found = deepcopy(recorded)
     other = troubled()
     for at in sorted(set(recorded.times)):
-        other.estimate(12.0)  # again and again, as a rate needs it
+        other.start_compared("research", "Announced", error_s=12.0, wait_s=90.0)
+        other.start_ranged("research", held=False)
+        other.start_ranged("research", held=True)  # again and again, as a rate needs it
         other.gang_ran("research", "Preempted", 90.0)
         other.gang_evicted("research", 2)
         found.scrape(other.render(), at, instance="gpusched-1:8080")

@@ -12,7 +12,11 @@ import pytest
 
 from gpusched.io.history.gang_run import run_as_row
 from gpusched.io.history.history_query import HistoryQuery, query_history, sum_history
-from gpusched.io.history.history_store import HistoryStore, HistoryUnavailable
+from gpusched.io.history.history_store import (
+    ADDED_COLUMNS,
+    HistoryStore,
+    HistoryUnavailable,
+)
 from gpusched.io.history.history_writer import HistoryOptions, HistoryWriter
 
 from .conftest import DAY, NOW
@@ -165,7 +169,8 @@ def test_a_file_without_owners_is_read_and_gets_them_when_it_is_written(writer, 
     writer.put(make_run(1))
     writer.stop(5.0)
     with sqlite3.connect(file) as old:
-        old.execute("ALTER TABLE runs DROP COLUMN owner")
+        for column in ("owner", *ADDED_COLUMNS[3]):
+            old.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         old.execute("PRAGMA user_version = 1")
     old.close()
     assert [run.owner for run in query_history(file, HistoryQuery()).runs] == [""]
@@ -174,6 +179,27 @@ def test_a_file_without_owners_is_read_and_gets_them_when_it_is_written(writer, 
     store.close()
     owners = {run.gang.name: run.owner for run in query_history(file, HistoryQuery()).runs}
     assert owners == {"g1": "", "g2": "ReplicaSet serve-7f"}
+
+
+def test_a_file_without_estimates_is_read_and_gets_them_when_it_is_written(writer, file, make_run):
+    """Given a file of format 2, then its runs are shown without estimates, and the next run has one."""
+    begin(writer)
+    writer.put(attrs.evolve(make_run(1), owner="ReplicaSet serve-7f"))
+    writer.stop(5.0)
+    with sqlite3.connect(file) as old:
+        for column in ADDED_COLUMNS[3]:
+            old.execute(f"ALTER TABLE runs DROP COLUMN {column}")
+        old.execute("PRAGMA user_version = 2")
+    old.close()
+    (before,) = query_history(file, HistoryQuery()).runs
+    assert (before.owner, before.half_start, before.known_by) == ("ReplicaSet serve-7f", 0.0, "")
+    store = HistoryStore(file)
+    told = attrs.evolve(make_run(2), half_start=1e9, known_by="Announced", estimate_moves=2)
+    store.put([run_as_row(told)])
+    store.close()
+    runs = {run.gang.name: run for run in query_history(file, HistoryQuery()).runs}
+    assert (runs["g2"].half_start, runs["g2"].known_by) == (1e9, "Announced")
+    assert (runs["g2"].estimate_moves, runs["g1"].estimate_moves) == (2, 0)
 
 
 def test_a_file_of_a_later_version_is_not_touched(writer, file, clock, caplog):

@@ -14,10 +14,10 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.backfill import (
     availability_profile,
     reservations,
-    start_estimates,
     start_sweep,
 )
 from gpusched.session.backfill.earliest_start import StartSearch
+from gpusched.session.backfill.estimates import start_estimates
 from gpusched.session.decide import decide
 from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy

@@ -150,6 +150,8 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "budget",
         "budget-record",
         "gpu-hold",
+        "start-errors",
+        "start-tally",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {

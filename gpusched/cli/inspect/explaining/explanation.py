@@ -99,6 +99,10 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "phase": printable_line(status.get("phase")) if groups else _phase(evidence, counts),
         "queuePosition": position or status.get("queuePosition"),
         "estimatedStartTime": start or status.get("estimatedStartTime"),
+        "estimatedStartRange": _start_range(views, start),
+        "estimateChanges": list(
+            dict.fromkeys(each.estimate_change for each in views if each.estimate_change)
+        ),
         "reasons": _reasons(views),
         "gangs": [msgspec.to_builtins(each) for each in views],
         "minMember": minimum,
@@ -130,6 +134,14 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "decisions": _decisions(evidence),
         "events": _events(evidence),
     }
+
+
+def _start_range(gangs: Sequence[GangStory], start: str) -> list[str]:
+    """The earliest and the latest start of the gang that is expected first; empty where not known."""
+    first = next((each for each in gangs if start and each.estimated_start_time == start), None)
+    if first is None:
+        return ["", ""]
+    return [first.estimated_start_earliest, first.estimated_start_latest]
 
 
 def _reasons(gangs: Sequence[GangStory]) -> list[dict[str, str]]:

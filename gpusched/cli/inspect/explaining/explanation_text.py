@@ -30,7 +30,8 @@ def render_explanation(story: dict[str, Any]) -> str:
     facts = [("needs", need) for need in story["needs"]]
     facts.append(("has", _census(story["pods"])))
     if story["estimatedStartTime"]:
-        facts.append(("starts", f"about {printable_line(story['estimatedStartTime'])}"))
+        facts.append(("starts", _start_text(story)))
+        facts += [("moved", printable_line(why)) for why in story["estimateChanges"]]
     if story["turn"]:
         seconds, ended = story["turn"]["seconds"], story["turn"]["ended"]
         facts.append(
@@ -213,6 +214,15 @@ def _census(counts: dict[str, int]) -> str:
         return "no pods yet"
     parts = [f"{count} {state}" for state, count in counts.items() if state != "total"]
     return f"{total} pod{'s' if total != 1 else ''}: {', '.join(parts)}"
+
+
+def _start_text(story: dict[str, Any]) -> str:
+    """The expected start, with its range where that is known."""
+    text = f"about {printable_line(story['estimatedStartTime'])}"
+    earliest, latest = story["estimatedStartRange"]
+    if latest:
+        text += f", four of five between {printable_line(earliest)} and {printable_line(latest)}"
+    return text
 
 
 def _reasons(story: dict[str, Any]) -> list[str]:

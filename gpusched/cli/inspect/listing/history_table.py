@@ -16,14 +16,19 @@ Json = dict[str, Any]
 
 _LATEST: Final = "9999"
 """Sorts behind every time."""
-_SECONDS: Final = frozenset({"waitSeconds", "longestWaitSeconds", "runSeconds"})
+_SECONDS: Final = frozenset(
+    {"waitSeconds", "longestWaitSeconds", "runSeconds", "estimateErrorSeconds"}
+)
 _HOURS: Final = frozenset({"gpuHours", "lostGpuHours", "cost"})
 _COUNTS: Final = frozenset({"priority", "members", "minMember", "evictions", "runs", "starts"})
-_TIMES: Final = frozenset({"created", "since", "admitted", "started", "ended"})
+_TIMES: Final = frozenset(
+    {"created", "since", "admitted", "started", "ended", "firstEstimate", "estimate"}
+)
 RUN_COLUMNS: Final = (
     "namespace", "name", "uid", "gangKind", "queue", "user", "owner", "priority", "members", "minMember",
     "gpus", "gpuType", "state", "created", "since", "admitted", "started", "ended", "waitSeconds",
     "runSeconds", "evictions", "endedBy", "message", "gpuHours", "lostGpuHours", "cost",
+    "firstEstimate",     "estimate", "estimateErrorSeconds", "estimateKnownBy",
 )  # fmt: skip
 """Of runs in CSV and Parquet."""
 SUM_COLUMNS: Final = (
@@ -70,6 +75,9 @@ def run_rows(items: Sequence[Json], *, wide: bool, everywhere: bool) -> list[lis
         ("STARTED", lambda run: run["started"], not wide),
         ("ENDED", lambda run: run["ended"], not wide),
         ("WAIT", lambda run: _span(run["waitSeconds"]), False),
+        ("ESTIMATE", lambda run: run.get("estimate", ""), not wide),
+        ("ERROR", lambda run: _signed_span(run.get("estimateErrorSeconds")), not wide),
+        ("KNOWN-BY", lambda run: run.get("estimateKnownBy", ""), not wide),
         ("RUN", lambda run: _span(run["runSeconds"]) if run["started"] else "", False),
         ("EVICTIONS", lambda run: run["evictions"], False),
         ("GPU-HOURS", lambda run: _hours(run["gpuHours"]), False),
@@ -114,7 +122,7 @@ def as_csv(items: Sequence[Json], columns: Sequence[str]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([clean_cell(item[name]) for name in columns] for item in items)
+    writer.writerows([clean_cell(item.get(name, "")) for name in columns] for item in items)
     return out.getvalue()
 
 
@@ -141,9 +149,11 @@ def write_parquet(items: Sequence[Json], columns: Sequence[str], out: BinaryIO) 
     schema = pa.schema(list(types.items()))
     arrays = []
     for name in columns:
-        values = [item[name] for item in items]
+        values = [item.get(name) for item in items]  # an older daemon's runs lack some
         if name in _TIMES:
-            texts = pa.array([text.removesuffix("Z") or None for text in values], pa.string())
+            texts = pa.array(
+                [(text or "").removesuffix("Z") or None for text in values], pa.string()
+            )
             arrays.append(texts.cast(pa.timestamp("ms")).cast(types[name]))
         else:
             arrays.append(pa.array(values, types[name]))
@@ -164,6 +174,13 @@ def _unknown(by: str) -> str:
 def _span(seconds: float) -> str:
     """Whole seconds: ``1h2m3s``."""
     return format_duration(int(seconds) * NANOSECONDS)
+
+
+def _signed_span(seconds: float | None) -> str:
+    """The same with ``-`` before what is below zero; empty for None."""
+    if seconds is None:
+        return ""
+    return f"{'-' if seconds <= -1 else ''}{_span(abs(seconds))}"
 
 
 def _hours(amount: float) -> str:

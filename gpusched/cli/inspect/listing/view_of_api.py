@@ -28,6 +28,7 @@ from gpusched.cli.inspect.listing.api_objects import ApiObjects, read_objects
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
+from gpusched.session.state.plan import StartEstimate
 from gpusched.session.status.gpu_counts import count_gpus
 from gpusched.topology.levels import topology_levels
 from gpusched.view.access import ViewAccess
@@ -48,9 +49,15 @@ from gpusched.view.gang_views import (
     member_views,
     unreadable_pod_view,
 )
-from gpusched.view.model import BudgetView, QueueGpus, QueueView, ViewName
+from gpusched.view.model import (
+    BudgetView,
+    QueueGpus,
+    QueueView,
+    StartAccuracyView,
+    ViewName,
+)
 from gpusched.view.node_views import gpu_totals_view, node_view
-from gpusched.view.queue_views import budget_view
+from gpusched.view.queue_views import budget_view, start_accuracy_views
 
 _LOOK_TIMEOUT_S: Final = 15.0
 _QUEUE: Final = msgspec.json.Decoder(WireQueue)
@@ -222,11 +229,26 @@ def _last_told(gang: Gang, found: ApiObjects) -> ToldGang:
     """What a daemon wrote last: on the group, else on the pods that wait."""
     group = found.told.get(gang.key)
     reason, message = next(_reasons(gang, group, found.pods), ("", ""))
+    start = _seconds(value_at(group, "status", "estimatedStartTime"))
     return ToldGang(
         reason=reason,
         message=message,
         position=_int_or_zero(value_at(group, "status", "queuePosition")),
-        estimated_start=_seconds(value_at(group, "status", "estimatedStartTime")),
+        estimated_start=start,
+        estimate=_published_estimate(group, start),
+    )
+
+
+def _published_estimate(group: Json | None, start: float) -> StartEstimate | None:
+    """The estimate with its range, where the group's status has one."""
+    known_by = value_at(group, "status", "estimatedStartRange", "knownBy")
+    if not start or not isinstance(known_by, str):
+        return None
+    return StartEstimate(
+        start=start,
+        known_by=known_by,
+        earliest=_seconds(value_at(group, "status", "estimatedStartRange", "earliest")),
+        latest=_seconds(value_at(group, "status", "estimatedStartRange", "latest")),
     )
 
 
@@ -277,7 +299,17 @@ def _queue_view(item: Json) -> QueueView:
         if ready.get("status") == "True"
         else "",
         budget=_budget_view(item),
+        start_estimates=_start_accuracy(item),
     )
+
+
+def _start_accuracy(item: Json) -> tuple[StartAccuracyView, ...]:
+    """What the status of a queue says of its starts; none where it cannot be read."""
+    try:
+        queue = decode_queue(_QUEUE.decode(msgspec.json.encode(item)))
+    except (msgspec.MsgspecError, InvalidObject):
+        return ()
+    return start_accuracy_views(queue.start_errors)
 
 
 def _budget_view(item: Json) -> BudgetView | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.meta.quantity import parse_quantity
 from gpusched.cli.command import age, clean_cell
-from gpusched.view.model import WAITING, GangView, NodeView, QueueView
+from gpusched.view.model import WAITING, GangView, NodeView, QueueView, StartAccuracyView
 
 T = TypeVar("T")
 Columns = list[tuple[str, Callable[[T], Any]]]
@@ -71,6 +71,8 @@ def job_rows(
         ("SINCE", lambda job: age_text(job.since, now)),
         ("POSITION", lambda job: job.position if job.position and job.state == WAITING else None),
         ("START", lambda job: job.estimated_start_time if job.state == WAITING else None),
+        ("EARLIEST", lambda job: job.estimated_start_earliest),
+        ("LATEST", lambda job: job.estimated_start_latest),
         ("REASON", lambda job: job.reason),
         ("NODES", lambda job: _nodes(job.nodes)),
         ("MESSAGE", lambda job: job.message),
@@ -78,7 +80,10 @@ def job_rows(
     left_out = {"NODES", "MESSAGE"} - ({"NODES", "MESSAGE"} if wide else set())
     left_out |= set() if everywhere else {"NAMESPACE"}
     left_out |= set() if wide and any(job.user for job in jobs) else {"USER"}
-    left_out |= {"STATE", "NODES"} if start else set() if wide else {"POSITION", "START"}
+    if not any(job.estimated_start_latest for job in jobs):
+        left_out |= {"EARLIEST", "LATEST"}
+    hidden = {"POSITION", "START", "EARLIEST", "LATEST"}
+    left_out |= {"STATE", "NODES"} if start else set() if wide else hidden
     return _rows([each for each in columns if each[0] not in left_out], jobs)
 
 
@@ -130,11 +135,18 @@ def queue_rows(queues: Sequence[QueueView], now: float, *, wide: bool) -> list[l
             ("LIMIT", lambda queue: queue.gpus.limit),
             ("USED", lambda queue: queue.budget.used if queue.budget else None),
             ("BUDGET", lambda queue: queue.budget.available if queue.budget else None),
+            ("STARTS", lambda queue: _accuracy_text(queue.start_estimates)),
             ("ORDERING", lambda queue: queue.ordering),
             ("READY", told(lambda queue: queue.ready)),
             ("MESSAGE", lambda queue: queue.message),
         ]
     return _rows(columns, queues)
+
+
+def _accuracy_text(accuracy: Sequence[StartAccuracyView]) -> str:
+    """``40, 31 as told``: starts that were compared with what was told of them; empty for none."""
+    starts = sum(each.starts for each in accuracy)
+    return f"{starts}, {sum(each.as_told for each in accuracy)} as told" if starts else ""
 
 
 def age_text(since: str, now: float) -> str:

@@ -15,6 +15,7 @@ from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_t
 from gpusched.api.queue.budget import WITHIN_BUDGET, format_gpu_hours
 from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
+from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
 from gpusched.io.write.status.status_request import (
@@ -33,6 +34,7 @@ from gpusched.session.state.plan import (
     PoolStatus,
     QueueStatus,
     ReservationStatus,
+    StartEstimate,
     TopologyStatus,
 )
 
@@ -136,6 +138,7 @@ class GroupWrite:
                 "failed": failed,
                 "queuePosition": status.queue_position or None,
                 "estimatedStartTime": _time(status.estimated_start),
+                "estimatedStartRange": _range(status.start_estimate),
                 "placement": dict(status.placement) or None,
             },
             says=_gang_conditions(status),
@@ -192,6 +195,7 @@ class QueueWrite(_ClusterWideWrite):
                 "usage": _usage(status.usage),
                 "nodePools": _pools(status.node_pools),
                 "budget": _budget(status.budget),
+                "startEstimates": _start_errors(status.start_errors),
                 "pending": status.pending,
                 "inqueue": status.inqueue,
                 "running": status.running,
@@ -287,6 +291,28 @@ def _gang_conditions(status: GangStatus) -> tuple[ConditionUpdate, ...]:
 
 def _time(seconds: float) -> str | None:
     return format_time(seconds) if seconds else None
+
+
+def _range(estimate: StartEstimate | None) -> dict[str, str] | None:
+    if estimate is None or not estimate.latest:
+        return None
+    return {
+        "earliest": format_time(estimate.earliest),
+        "latest": format_time(estimate.latest),
+        "knownBy": estimate.known_by,
+    }
+
+
+def _start_errors(errors: StartErrors) -> list[dict[str, object]] | None:
+    return [
+        {
+            "knownBy": tally.known_by,
+            "startsByPercent": {str(edge): count for edge, count in tally.ratios},
+            "ranged": tally.ranged,
+            "held": tally.held,
+        }
+        for tally in errors.tallies
+    ] or None
 
 
 def _pools(pools: Sequence[PoolStatus]) -> list[dict[str, object]] | None:

@@ -14,8 +14,14 @@ from typing import Final
 
 import attrs
 
-from gpusched.engine.run_record import EvictionRecord, JobLife, LifeEnd, RunRecord
-from gpusched.lab.report.statistics import over_time
+from gpusched.engine.run_record import (
+    EvictionRecord,
+    JobLife,
+    LifeEnd,
+    RunRecord,
+    StartRecord,
+)
+from gpusched.lab.report.statistics import over_time, told_starts
 from gpusched.lab.report.statistics.ideal_fifo import (
     SERVICES,
     IdealJob,
@@ -362,6 +368,25 @@ def _makespan_over(record: RunRecord, jobs: Jobs) -> StatisticValue:
     )
 
 
+def _start_error(name: str) -> Callable[[RunRecord, Jobs], StatisticValue]:
+    def measure(record: RunRecord, jobs: Jobs) -> StatisticValue:
+        found = told_starts.median_error(told_starts.starts_of(record, jobs), name)
+        return StatisticValue(found, "share", "" if found is not None else "nothing was told")
+
+    return measure
+
+
+def _ranges_held(record: RunRecord, jobs: Jobs) -> StatisticValue:
+    found = told_starts.part_in_range(told_starts.starts_of(record, jobs))
+    return StatisticValue(found, "share", "" if found is not None else "no range was told")
+
+
+def _count_starts(
+    count: Callable[[Sequence[StartRecord]], int],
+) -> Callable[[RunRecord, Jobs], StatisticValue]:
+    return lambda record, jobs: StatisticValue(float(count(told_starts.starts_of(record, jobs))))
+
+
 WHOLE: Final[Mapping[str, Callable[[RunRecord, Jobs], StatisticValue]]] = {
     "makespan": _makespan,
     "jobs": _jobs,
@@ -389,6 +414,10 @@ WHOLE: Final[Mapping[str, Callable[[RunRecord, Jobs], StatisticValue]]] = {
     "makespanOverBound": _makespan_over,
     "waitBound": _ideal_wait,
     "makespanBound": _ideal_makespan,
+    "startsCompared": _count_starts(len),
+    "startsWithRange": _count_starts(told_starts.count_ranged),
+    "startsInRange": _ranges_held,
+    **{name: _start_error(name) for name in (*told_starts.ERROR_NAMES, *told_starts.KIND_NAMES)},
 }
 UNITS: Final[Mapping[str, str]] = {
     "makespan": "s",
@@ -404,5 +433,7 @@ UNITS: Final[Mapping[str, str]] = {
     "gpuUseBusy": "share",
     "cpuUseBusy": "share",
     "fragmentation": "share",
+    "startsInRange": "share",
+    **dict.fromkeys((*told_starts.ERROR_NAMES, *told_starts.KIND_NAMES), "share"),
 }
 """Of statistics of the whole run that are no pieces and no indexes."""

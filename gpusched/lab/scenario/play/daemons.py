@@ -12,6 +12,7 @@ import attrs
 from gpusched.app import App, AppOptions
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
+from gpusched.io.history.told_starts import ComparedStart
 
 T = TypeVar("T")
 _LEAVE_S: Final = 10.0
@@ -59,11 +60,13 @@ class Daemons:
     Attributes:
         sessions: decisions of all of them so far.
         starts: how many were started.
+        compared: starts of gangs that waited, beside what they were told, of all of them so far.
     """
 
     def __init__(self, options: Callable[[int], AppOptions]) -> None:
         self.sessions = 0
         self.starts = 0
+        self.compared: list[ComparedStart] = []
         self._options = options
         self._alive: list[_DaemonTask] = []
         self._dead: list[_DaemonTask] = []
@@ -74,6 +77,7 @@ class Daemons:
             asyncio.get_running_loop().set_task_factory(_make_task)
         app = App(self._options(self.starts))
         app.on_plan.append(lambda _plan: self._count())
+        app.on_start_compared.append(self.compared.append)
         process = _DaemonTask(app)
         token = _OF.set(process)
         try:

@@ -26,6 +26,7 @@ from gpusched.lab.scenario.play.acts import ActRunner
 from gpusched.lab.scenario.play.daemons import Daemons
 from gpusched.lab.scenario.play.invariants import InvariantWatch
 from gpusched.lab.scenario.recorder.recorder import RunRecorder
+from gpusched.lab.scenario.recorder.told_starts import start_records
 from gpusched.lab.scenario.target_cluster.interface import (
     ObjectChange,
     TargetCluster,
@@ -373,6 +374,7 @@ class _ScenarioPlay:
         )
         return attrs.evolve(
             made,
+            starts=start_records(self._daemons.compared, epoch=self._epoch),
             acts=tuple(self._acts),
             broken=tuple(self._watch.broken),
             counters=counters,

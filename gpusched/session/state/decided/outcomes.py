@@ -10,7 +10,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
-from gpusched.session.state.plan import PendingReason
+from gpusched.session.state.plan import PendingReason, StartEstimate
 
 
 class Outcomes:
@@ -27,7 +27,8 @@ class Outcomes:
         self._admission: dict[GangKey, PendingReason] = {}
         self._admitted: set[GangKey] = set()
         self._positions: dict[GangKey, int] = {}
-        self._estimates: dict[GangKey, float] = {}
+        self.estimates: dict[GangKey, StartEstimate] = {}
+        """When gangs that wait are expected to start."""
         self._returned_jobs: list[Gang] = []
         self._untold_queues: dict[str, Exception] = {}
         self.waiting_order = NO_ORDER
@@ -128,10 +129,11 @@ class Outcomes:
         """Enter the turns of the gangs that wait."""
         self.waiting_order = order
 
-    def set_estimates(self, starts: Mapping[GangKey, float]) -> None:
-        """Enter when gangs are expected to start, seconds since the epoch."""
-        self._estimates.update(starts)
+    def set_estimates(self, starts: Mapping[GangKey, StartEstimate]) -> None:
+        """Enter when gangs are expected to start."""
+        self.estimates.update(starts)
 
-    def estimate(self, gang: Gang) -> float:
+    def estimated_start(self, gang: Gang) -> float:
         """When a waiting gang is expected to start, seconds since the epoch; 0.0 for unknown."""
-        return self._estimates.get(gang.key, 0.0)
+        estimate = self.estimates.get(gang.key)
+        return estimate.start if estimate is not None else 0.0

@@ -85,6 +85,11 @@ def _facts(story: GangStory, now: float) -> Iterator[tuple[str, str]]:
     if story.estimated_start_time:
         until = time_until(story.estimated_start_time, now)
         yield "may start", f"{story.estimated_start_time}, {until}"
+    if story.estimated_start_latest:
+        between = f"{story.estimated_start_earliest} and {story.estimated_start_latest}"
+        yield "four of five", f"between {between}"
+    if story.estimate_change:
+        yield "moved", story.estimate_change
     if not story.preemptible:
         yield "preemption", "it is not preempted"
 

@@ -55,6 +55,8 @@ function facts(page, gang) {
       ${fact("Queue", queueMark(gang.queue, page.colours))}
       ${gang.position ? fact("Position", gang.position) : nothing}
       ${gang.state === "Waiting" ? fact("Estimated start", when(gang.estimatedStartTime, now)) : nothing}
+      ${gang.estimatedStartLatest ? fact("Four of five start", html`${when(gang.estimatedStartEarliest, now)} to ${when(gang.estimatedStartLatest, now)}`) : nothing}
+      ${gang.estimateChange ? fact("Estimate moved", shown(gang.estimateChange)) : nothing}
       ${fact("GPUs", html`${gpus(gang)}${gang.gpuType ? html` <small>${shown(gang.gpuType)}</small>` : nothing}`)}
       ${fact("Pods", placed(gang))}
       ${fact("Priority", html`${gang.priority}${gang.preemptible === false ? html` <small>cannot be preempted</small>` : nothing}`)}

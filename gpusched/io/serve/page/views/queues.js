@@ -57,7 +57,23 @@ export function showQueues(page) {
         <table><thead><tr><th scope="col">Queue</th><th scope="col" class="n">Held</th><th scope="col" class="n">Due</th><th scope="col" class="n">Borrowed</th><th scope="col" class="n">Requested</th><th scope="col" class="n">Limit</th><th scope="col">Share</th><th scope="col">Budget</th><th scope="col" class="n">Gangs that wait</th><th scope="col" class="n">Gangs that run</th><th scope="col">State</th></tr></thead>
         <tbody>${rows.map(({ queue, depth }) => queueRow(page, queue, { depth, most }))}</tbody></table></div>
         ${rows.length ? nothing : html`<p class="empty">${store.complete ? "There are no queues." : "Queues are being read."}</p>`}
-      </section>`}`;
+      </section>
+      ${startsCard(rows.map(({ queue }) => queue))}`}`;
+}
+
+/** How starts came beside what gangs were told when half of their wait was over, by what that rested on. */
+function startsCard(queues) {
+  const rows = queues.flatMap((queue) => (queue.startEstimates ?? []).map((each) => ({ queue: queue.metadata.name, ...each })));
+  if (!rows.length) return nothing;
+  const part = (some, all) => (all ? `${Math.round((100 * some) / all)} %` : html`<span class="soft">none</span>`);
+  return html`<section class="card" aria-labelledby="starts-title">
+      <h2 id="starts-title">Starts beside what was told</h2>
+      <div class="scroll" tabindex="0" role="region" aria-label="Table of starts beside what was told">
+      <table><thead><tr><th scope="col">Queue</th><th scope="col">Estimates rested on</th><th scope="col" class="n">Starts</th><th scope="col" class="n">As told, within a tenth</th><th scope="col" class="n">Median wait, of what was told</th><th scope="col" class="n">Within their range</th></tr></thead>
+      <tbody>${rows.map((each) => html`<tr><th scope="row">${shown(each.queue)}</th><td>${shown(each.knownBy)}</td><td class="n">${count(each.starts)}</td>
+        <td class="n">${part(each.asTold, each.starts)}</td><td class="n">${each.medianPercent} %</td><td class="n">${part(each.held, each.ranged)}</td></tr>`)}</tbody></table></div>
+      <p class="soft">Of waits of a minute or more, what was told when half of the wait was over. Four of five should come within their range.</p>
+    </section>`;
 }
 
 /** From when on curves are known, and why not longer. */

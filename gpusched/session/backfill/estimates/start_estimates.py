@@ -1,0 +1,182 @@
+"""When waiting gangs are expected to start, as far as walltimes tell."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gpusched.api.meta.identity import GangKey, InvalidObject, parse_time
+from gpusched.api.queue.start_errors import StartKnownBy
+from gpusched.arrays.columns import Ints
+from gpusched.base.limits import (
+    ESTIMATE_STEP_S,
+    ESTIMATE_WORK_MAX,
+)
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.backfill.availability_profile import FOREVER, Reservation
+from gpusched.session.backfill.earliest_start import SearchBudget
+from gpusched.session.backfill.estimates.start_ranges import range_factors, start_range
+from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.state.plan import StartEstimate
+
+_ENDS_TOLD_MAX: Final = 4
+"""Ends that an estimate names: the last of them decide."""
+_LEAST_CERTAIN_FIRST: Final = (
+    StartKnownBy.WAITING,
+    StartKnownBy.LEARNED,
+    StartKnownBy.MAX_RUNTIME,
+    StartKnownBy.ANNOUNCED,
+)
+
+
+class _PublishedEstimate(msgspec.Struct):
+    """What we read of a status that we wrote."""
+
+    estimated: str | None = msgspec.field(default=None, name="estimatedStartTime")
+
+
+def estimate_starts(
+    reservations: Reservations, waiting: Sequence[Gang]
+) -> dict[GangKey, StartEstimate]:
+    """The expected start of the first gangs that wait.
+
+    Reserved gangs start when their reservations begin; those behind them are laid around and after
+    them in queue order, as if room were reserved for them too. No start is estimated that rests on a
+    gang which is over its walltime, or on a wait without a known end: it would move with every look.
+    """
+    now = reservations.walltimes.now
+    windows = reservations.session.snapshot.reservations
+    if not waiting or not (reservations.profile.releases or windows):
+        return {}
+    reserved = {each.gang.key: each.reservation for each in reservations.reserved_gangs}
+    planned = list(reserved.values())
+    work = SearchBudget(ESTIMATE_WORK_MAX)
+    estimates: dict[GangKey, StartEstimate] = {}
+    ahead: list[GangKey] = []
+    by_row = _EndsByRow(reservations, planned)
+    for gang in waiting[: reservations.session.snapshot.limits.start_estimates]:
+        reservation = reserved.get(gang.key)
+        if reservation is None:
+            if work.left <= 0:
+                break
+            reservation = reservations.find_start(
+                gang, planned, until=now + reservations.window_s, work=work
+            )
+            if reservation is None:
+                continue
+            planned.append(reservation)
+            by_row.add(reservation)
+        if reservation.start > now and not _rests_on_overrun(reservations, reservation):
+            estimates[gang.key] = _estimate(reservations, gang, reservation, by_row, tuple(ahead))
+        ahead.append(gang.key)
+    return estimates
+
+
+class _EndsByRow:
+    """Ends of gangs that run, and of those that are planned, by the rows that they leave."""
+
+    def __init__(self, reservations: Reservations, planned: Sequence[Reservation]) -> None:
+        self._ends: dict[int, list[tuple[int, GangKey]]] = {}
+        self._times: set[int] = set()
+        for release in reservations.profile.releases:
+            self._enter(release.rows, release.time, release.gang)
+        for each in planned:
+            self.add(each)
+
+    def add(self, planned: Reservation) -> None:
+        """Add the end of a gang for which room was planned."""
+        if planned.end < FOREVER:
+            self._enter(planned.rows, planned.end, planned.gang)
+
+    def _enter(self, rows: Ints, time: int, gang: GangKey) -> None:
+        self._times.add(time)
+        for row in set(rows.tolist()):
+            insort(self._ends.setdefault(row, []), (time, gang))
+
+    def last_ends(self, reservation: Reservation) -> tuple[tuple[GangKey, int], ...]:
+        """The last ends on the reserved rows until the reservation begins, the last one first."""
+        found: set[tuple[int, GangKey]] = set()
+        for row in reservation.rows.tolist():
+            ends = self._ends.get(row, [])
+            until = bisect_right(ends, reservation.start, key=lambda each: each[0])
+            found.update(ends[max(0, until - _ENDS_TOLD_MAX) : until])
+        last = sorted(found, key=lambda each: (-each[0], each[1]))[:_ENDS_TOLD_MAX]
+        return tuple((gang, time) for time, gang in last)
+
+    def is_end(self, time: int) -> bool:
+        """Whether anything ends then, on whatever rows."""
+        return time in self._times
+
+
+def _estimate(
+    reservations: Reservations,
+    gang: Gang,
+    reservation: Reservation,
+    by_row: _EndsByRow,
+    ahead: tuple[GangKey, ...],
+) -> StartEstimate:
+    """The estimate of one gang with what it rests on and, where that was learned, its range."""
+    session, now = reservations.session, reservations.walltimes.now
+    ends = by_row.last_ends(reservation)
+    known_by = _known_by(reservations, gang, reservation, ends, by_row)
+    start = _stable_estimate(gang, float(reservation.start), now=now)
+    path = session.queue_path(gang)
+    factors = range_factors(session.snapshot.start_errors, path, known_by)
+    earliest, latest = start_range(now, start, factors) if factors else (0.0, 0.0)
+    return StartEstimate(
+        start=start, known_by=known_by, earliest=earliest, latest=latest, ends=ends, ahead=ahead
+    )
+
+
+def _known_by(
+    reservations: Reservations,
+    gang: Gang,
+    reservation: Reservation,
+    ends: Sequence[tuple[GangKey, int]],
+    by_row: _EndsByRow,
+) -> StartKnownBy:
+    """What an estimate rests on, the least certain of it."""
+    if any(each.end == reservation.start for each in reservations.windows_binding(gang)):
+        return StartKnownBy.WINDOW
+    if all(time != reservation.start for _, time in ends):
+        elsewhere = by_row.is_end(reservation.start)
+        return StartKnownBy.QUOTA if elsewhere else StartKnownBy.EVICTIONS
+    running = reservations.session.snapshot.placed_gangs
+    sources = {
+        reservations.walltimes.source_of(running[key]) if key in running else StartKnownBy.WAITING
+        for key, _ in ends
+    }
+    return next(each for each in _LEAST_CERTAIN_FIRST if each in sources)
+
+
+def _rests_on_overrun(reservations: Reservations, reservation: Reservation) -> bool:
+    late = reservations.walltimes.overruns
+    if not late:
+        return False
+    rows = set(reservation.rows.tolist())
+    return any(
+        each.gang in late and not rows.isdisjoint(each.rows.tolist())
+        for each in reservations.profile.releases
+        if each.time <= reservation.start
+    )
+
+
+def published_start(status: bytes) -> float:
+    """The start that a PodGroup's status tells, seconds since the epoch; 0.0 for none.
+
+    What was written there by others and cannot be read counts for nothing; ours replaces it.
+    """
+    try:
+        estimates = msgspec.json.decode(status, type=_PublishedEstimate).estimated
+        return parse_time(estimates) if estimates else 0.0
+    except (msgspec.MsgspecError, InvalidObject):
+        return 0.0
+
+
+def _stable_estimate(gang: Gang, start: float, *, now: int) -> float:
+    """The start that was published before, where it is still about right: no write for a second."""
+    known = published_start(gang.pod_group.status) if gang.pod_group is not None else 0.0
+    return known if known > now and abs(known - start) < ESTIMATE_STEP_S else start
