@@ -167,7 +167,7 @@ class ToldStarts:
         nodes = self._usable_nodes(snapshot)
         waiting = frozenset(each.gang for each in plan.gangs if not each.is_scheduled)
 
-        def told(status: GangStatus) -> GangStatus:
+        def told_status(status: GangStatus) -> GangStatus:
             estimate = estimates.get(status.gang)
             who = (status.gang, status.uid)
             if status.is_scheduled or (estimate is None and who not in self._waiting):
@@ -190,7 +190,7 @@ class ToldStarts:
             known.shown = (status, estimate, shown)
             return shown
 
-        return attrs.evolve(plan, gangs=tuple(told(each) for each in plan.gangs))
+        return attrs.evolve(plan, gangs=tuple(told_status(each) for each in plan.gangs))
 
     def _usable_nodes(self, snapshot: Snapshot) -> frozenset[str]:
         """Names of nodes that take pods; worked out again when a node has changed."""

@@ -16,7 +16,7 @@ def start_records(compared: Sequence[ComparedStart], *, epoch: float) -> tuple[S
         epoch: when the run began, seconds since the Unix epoch.
     """
 
-    def told(each: ToldStart | None) -> ToldStartRecord | None:
+    def told_record(each: ToldStart | None) -> ToldStartRecord | None:
         if each is None:
             return None
         return ToldStartRecord(
@@ -33,9 +33,9 @@ def start_records(compared: Sequence[ComparedStart], *, epoch: float) -> tuple[S
             queue=each.queue,
             since=each.since - epoch,
             started=each.started - epoch,
-            first=told(each.first),
-            half=told(each.half),
-            last=told(each.last),
+            first=told_record(each.first),
+            half=told_record(each.half),
+            last=told_record(each.last),
             moves=each.moves,
         )
         for each in compared

@@ -82,16 +82,16 @@ class _EndsByRow:
         self._ends: dict[int, list[tuple[int, GangKey]]] = {}
         self._times: set[int] = set()
         for release in reservations.profile.releases:
-            self._enter(release.rows, release.time, release.gang)
+            self._enter_end(release.rows, release.time, release.gang)
         for each in planned:
             self.add(each)
 
     def add(self, planned: Reservation) -> None:
         """Add the end of a gang for which room was planned."""
         if planned.end < FOREVER:
-            self._enter(planned.rows, planned.end, planned.gang)
+            self._enter_end(planned.rows, planned.end, planned.gang)
 
-    def _enter(self, rows: Ints, time: int, gang: GangKey) -> None:
+    def _enter_end(self, rows: Ints, time: int, gang: GangKey) -> None:
         self._times.add(time)
         for row in set(rows.tolist()):
             insort(self._ends.setdefault(row, []), (time, gang))
