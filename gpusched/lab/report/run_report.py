@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 import attrs
 
 from gpusched.engine.run_record import RunRecord
+from gpusched.lab.report.statistics.comparison import ComparedRow
 from gpusched.lab.report.statistics.tables import FilledTable
 
 
@@ -40,3 +44,21 @@ class RunReport:
     tables: tuple[FilledTable, ...] = ()
     config: str = ""
     teaches: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ComparisonNotes:
+    """What a comparison says beside its runs.
+
+    Attributes:
+        sentences: by heading, above the numbers.
+        figures: in place of the statistics that every comparison has; None for those.
+        waited: the runs with the jobs whose waits are drawn; empty for all jobs.
+    """
+
+    sentences: Mapping[str, Sequence[str]] = attrs.Factory(dict)
+    figures: Sequence[ComparedRow] | None = None
+    waited: Sequence[RunRecord] = ()
+
+
+NO_NOTES: Final = ComparisonNotes()

@@ -11,7 +11,7 @@ from gpusched.lab.report.csv_files import csv_files
 from gpusched.lab.report.pages.comparison_page import RUNS_MAX
 from gpusched.lab.report.pages.index_page import index_page
 from gpusched.lab.report.pages.run_page import render_page
-from gpusched.lab.report.run_report import RunReport
+from gpusched.lab.report.run_report import NO_NOTES, ComparisonNotes, RunReport
 
 NAME_MAX: Final = 80
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
@@ -47,13 +47,12 @@ def write_compared(
     runs: Sequence[RunReport],
     *,
     title: str,
-    notes: Mapping[str, Sequence[str]] | None = None,
+    notes: ComparisonNotes = NO_NOTES,
 ) -> Path:
     """The report of two to six runs of one thing under several configurations, compared.
 
     ``index.html`` is the comparison, with the first as what others are compared with;
-    ``data/NAME/*.csv`` are the numbers of each. ``record.name`` names the configuration. ``notes`` are
-    sentences under a heading each, above the numbers.
+    ``data/NAME/*.csv`` are the numbers of each. ``record.name`` names the configuration.
 
     Returns:
         ``index.html``.

@@ -94,7 +94,7 @@ class Outcome:
 def compare_outcomes(before: RunRecord, after: RunRecord) -> Outcome:
     """What differs between the cluster as it is and the changed one, both played for the same time."""
     pair = (before, after)
-    asked = (_that_waited(before), _that_waited(after))
+    asked = (without_running_jobs(before), without_running_jobs(after))
     moved = tuple(_moved_gangs(before, after))
     evicted = tuple(_evicted_gangs(before, after))
     rows = tuple(_rows(pair, asked))
@@ -107,7 +107,7 @@ def compare_outcomes(before: RunRecord, after: RunRecord) -> Outcome:
     )
 
 
-def _that_waited(record: RunRecord) -> RunRecord:
+def without_running_jobs(record: RunRecord) -> RunRecord:
     """The run without the jobs that ran when it began: nobody waited for their start here."""
     return attrs.evolve(record, jobs=tuple(job for job in record.jobs if job.started != 0.0))
 

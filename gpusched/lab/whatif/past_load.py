@@ -18,6 +18,7 @@ from gpusched.lab.whatif.arrivals import LoadJob
 _HOUR_S: Final = 3_600.0
 _RUNS_MIN: Final = 3
 """Fewer runs of a queue tell nothing of the next one."""
+_OPEN: Final = (WAITING, RUNNING)
 _QUEUE: Final = "gpusched.io/queue"
 _GROUP: Final = "gpusched.io/pod-group"
 
@@ -60,8 +61,8 @@ def gangs_of_history(items: Iterable[Mapping[str, Any]]) -> tuple[PastGang, ...]
 
 
 def _gang(runs: list[Mapping[str, Any]]) -> PastGang:
-    last = max(runs, key=lambda run: parse_time(run["since"]))
-    is_open = last["state"] in (WAITING, RUNNING)
+    last = max(runs, key=_run_order)
+    is_open = last["state"] in _OPEN
     started = parse_time(last["started"])
     return PastGang(
         name=(last["gangKind"], last["metadata"]["namespace"], last["metadata"]["name"]),
@@ -74,6 +75,11 @@ def _gang(runs: list[Mapping[str, Any]]) -> PastGang:
         started=started,
         run_s=None if is_open or not started else float(last["runSeconds"]),
     )
+
+
+def _run_order(run: Mapping[str, Any]) -> tuple[bool, float, float]:
+    """Runs of one gang in their order; one that has not ended is the last."""
+    return run["state"] in _OPEN, parse_time(run["since"]), parse_time(run["started"])
 
 
 def _thousandths(text: str) -> int:

@@ -45,12 +45,14 @@ class PlayInput:
         objects: of the cluster at the moment at which both begin.
         epoch: that moment, seconds since the Unix epoch.
         until: seconds that are played.
+        step_s: seconds for which changes are gathered before they are decided about; 0 for as the daemon does.
     """
 
     objects: Sequence[Obj]
     epoch: float
     until: float
     pace: SimulatedDelays
+    step_s: float = 0.0
 
 
 def play_cluster(
@@ -73,6 +75,7 @@ def play_cluster(
                 arrivals=load_arrivals(cluster.load, scheduler=min(cluster.config.scheduler_names)),
                 changes=cluster.changes,
                 until=given.until,
+                step_s=given.step_s,
                 pace=given.pace,
                 epoch=given.epoch,
                 told=on_progress,

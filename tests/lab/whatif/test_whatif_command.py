@@ -74,6 +74,17 @@ def test_no_change_in_effect_is_told_as_none(example, capsys):
     assert "Each of the 6 gangs of both starts when it would anyway, within a minute." in out
 
 
+def test_what_the_daemon_will_say_of_a_queue_is_told(example, capsys):
+    """A parent that is not there is accepted by the API server, and freezes the queue."""
+    words = ["--set", "queue/research.parent=labs", "-o", "json"]
+    assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
+    told = answer_of(capsys)
+    (remark,) = [each for each in told["changes"] if each.startswith("the daemon will say")]
+    assert "parent queue 'labs' of 'research' does not exist; create it" in remark
+    figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
+    assert figures["gangs that wait at the end"] == (0, 2)
+
+
 def test_a_tenants_load_doubles_what_comes(example, tmp_path, capsys):
     """Jobs of a file come in both; where it is changed, one queue has twice as many of them."""
     (tmp_path / "jobs.csv").write_text(
@@ -91,7 +102,12 @@ def test_the_page_has_the_question_and_both_clusters(example, tmp_path, capsys):
     words = ["--drain", "rack=r7", "--report", str(tmp_path / "out")]
     assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
     page = (tmp_path / "out" / "index.html").read_text()
-    for text in ("What if gpu-2, gpu-3 are drained", "What is assumed", "Who held which GPU when"):
+    for text in (
+        "What if gpu-2, gpu-3 are drained",
+        "What is assumed",
+        "Who held which GPU when",
+        "idle while a gang waits",
+    ):
         assert text in page
     assert (tmp_path / "out" / "data" / "changed" / "jobs.csv").exists()
     assert "report:" in capsys.readouterr().err

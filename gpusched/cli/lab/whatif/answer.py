@@ -9,6 +9,7 @@ from gpusched.api.meta.identity import format_time
 from gpusched.cli.command import table
 from gpusched.cli.lab.whatif.inputs import WhatIfQuestion, question_json
 from gpusched.engine.run_record import RunRecord
+from gpusched.lab.report.statistics.comparison import ComparedRow, ComparedValue
 from gpusched.lab.report.statistics.named import StatisticValue
 from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.whatif.outcome import Outcome, OutcomeRow
@@ -131,3 +132,19 @@ def _row_json(row: OutcomeRow) -> dict[str, Any]:
         "name": row.name, "unit": row.before.unit or row.after.unit,
         "asItIs": row.before.value, "changed": row.after.value,
     }  # fmt: skip
+
+
+def compared_rows(outcome: Outcome) -> list[ComparedRow]:
+    """The figures as the page of a comparison shows them."""
+    return [
+        ComparedRow(
+            f"wait of {row.name}" if row in outcome.waits else row.name,
+            (
+                ComparedValue(text=_figure(row.before), value=row.before.value),
+                ComparedValue(
+                    text=_figure(row.after), value=row.after.value, change=row.difference
+                ),
+            ),
+        )
+        for row in (*outcome.rows, *outcome.waits)
+    ]

@@ -10,14 +10,14 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
 from gpusched.cli.inspect.cluster_reader import configuration
-from gpusched.cli.lab.whatif.answer import answer_json, answer_lines
+from gpusched.cli.lab.whatif.answer import answer_json, answer_lines, compared_rows
 from gpusched.cli.lab.whatif.inputs import WhatIfQuestion, add_input_options, read_question
 from gpusched.cli.lab.whatif.requested_changes import add_change_options
 from gpusched.config.load import load_file
 from gpusched.engine.run_record import RunRecord
-from gpusched.lab.report.run_report import RunReport
+from gpusched.lab.report.run_report import ComparisonNotes, RunReport
 from gpusched.lab.report.write_report import write_compared
-from gpusched.lab.whatif.outcome import Outcome, compare_outcomes
+from gpusched.lab.whatif.outcome import Outcome, compare_outcomes, without_running_jobs
 from gpusched.lab.whatif.play import play_cluster
 
 
@@ -86,11 +86,15 @@ def _write_page(
 ) -> None:
     if arguments.report is None:
         return
-    notes = {
-        "What if": question.changes,
-        "What follows": outcome.sentences,
-        "What is assumed": (question.source, *question.assumptions),
-    }
+    notes = ComparisonNotes(
+        sentences={
+            "What if": question.changes,
+            "What follows": outcome.sentences,
+            "What is assumed": (question.source, *question.assumptions),
+        },
+        figures=compared_rows(outcome),
+        waited=[without_running_jobs(each) for each in records],
+    )
     reported = [RunReport(record=each, config=each.name) for each in records]
     index = write_compared(
         arguments.report, reported, title=f"What if {question.changes[0]}", notes=notes

@@ -42,6 +42,7 @@ from gpusched.lab.whatif.past_load import (
     past_load,
 )
 from gpusched.lab.whatif.play import CHANGED, UNCHANGED, PlayedCluster, PlayInput
+from gpusched.lab.whatif.queue_checks import queue_remarks
 
 DEFAULT_S: Final = DAY_S
 _AFTER_S: Final = DAY_S / 2
@@ -49,6 +50,10 @@ _AFTER_S: Final = DAY_S / 2
 LONGEST_S: Final = 366 * DAY_S
 START_S: Final = 1.0
 GRACE_S: Final = 30.0
+_EXACT_S: Final = 7 * DAY_S
+_STEP_S: Final = 300.0
+"""Where more than ``_EXACT_S`` is played, decisions are taken so often at most."""
+_STEP_MAX_S: Final = 3600.0
 _SERVED: Final = "served"
 
 
@@ -106,13 +111,14 @@ def read_question(
         if arguments.assume_duration
         else None
     )
+    step_s = _step(arguments, until)
     source = f"snapshot {arguments.snapshot}" if arguments.snapshot else "the live cluster"
     return WhatIfQuestion(
         source=f"{source} of {format_time(now)}, played until {format_time(now + until)} "
         f"({duration_text(round(until))})",
         given=PlayInput(
             objects=start.objects, epoch=now, until=until,
-            pace=SimulatedDelays(start_s=START_S, stop_s=GRACE_S, assume_s=assume_s),
+            pace=SimulatedDelays(start_s=START_S, stop_s=GRACE_S, assume_s=assume_s), step_s=step_s,
         ),
         unchanged=PlayedCluster(name=UNCHANGED, config=config, load=base),
         changed=PlayedCluster(
@@ -121,10 +127,13 @@ def read_question(
         ),
         changes=(
             *plan.messages,
+            *queue_remarks(start.objects, plan.changes, other or config, now=now),
             *(factor.message for factor in factors),
             *((f"the configuration is that of {arguments.new_config}",) if other else ()),
         ),
-        assumptions=(*_run_time_notes(start, assume_s), *load_notes, *_general_notes(start)),
+        assumptions=(
+            *_run_time_notes(start, assume_s), *load_notes, *_general_notes(start), *_step_notes(step_s),
+        ),
     )  # fmt: skip
 
 
@@ -146,6 +155,25 @@ def _until(arguments: argparse.Namespace, plan: ChangePlan, now: float) -> float
             "play longer or leave that change out"
         )
     return until
+
+
+def _step(arguments: argparse.Namespace, until: float) -> float:
+    """Seconds for which changes are gathered; 0 for as the daemon does."""
+    if arguments.step is None:
+        return _STEP_S if until > _EXACT_S else 0.0
+    step_s = parse_span(arguments.step, "--step")
+    if step_s > _STEP_MAX_S:
+        raise UsageError(f"--step {arguments.step}: at most an hour; 0s decides as the daemon does")
+    return step_s
+
+
+def _step_notes(step_s: float) -> list[str]:
+    if not step_s:
+        return []
+    step = duration_text(round(step_s))
+    return [
+        f"what changes within {step} is decided about together; --step 0s decides at once, and takes longer"
+    ]
 
 
 # -- load --------------------------------------------------------------------------------------
@@ -266,6 +294,10 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until", metavar="TIME",
         help="play so long: a duration such as 36h or 30d, or a time (a day, and half a day after the last change)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--step", metavar="DURATION",
+        help="gather changes for so long before deciding (0s up to a week, 5m for longer)",
     )  # fmt: skip
     load = parser.add_argument_group(
         "load", "what arrives while it is played; nothing unless it is named"

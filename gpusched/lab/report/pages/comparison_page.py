@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -34,7 +34,7 @@ from gpusched.lab.report.plots.waiting_times import (
     wait_summary,
     waits_table,
 )
-from gpusched.lab.report.run_report import RunReport
+from gpusched.lab.report.run_report import ComparisonNotes, RunReport
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.comparison import STATISTICS, changed_jobs, compare_runs
 from gpusched.lab.report.statistics.series import (
@@ -59,7 +59,7 @@ def compared_page(
     *,
     title: str,
     files: Sequence[str],
-    notes: Mapping[str, Sequence[str]],
+    notes: ComparisonNotes,
 ) -> str:
     """The comparison; the first run is what the others are compared with.
 
@@ -75,9 +75,9 @@ def compared_page(
     unit = unit_of(records)
     axis = time_axis(max(record.seconds for record in records))
     sections = [
-        *(_note_list(name, sentences) for name, sentences in notes.items() if sentences),
-        _table(records, unit),
-        _waits(records),
+        *(_note_list(name, sentences) for name, sentences in notes.sentences.items() if sentences),
+        _table(records, unit, notes),
+        _waits(notes.waited or records),
         zoom_bar(records[0], unit, axis),
         _lines(records, unit, axis),
         _small(records, unit, axis),
@@ -116,13 +116,14 @@ def _note_list(name: str, sentences: Sequence[str]) -> str:
 
 
 # -- numbers -----------------------------------------------------------------------------------
-def _table(records: Sequence[RunRecord], unit: Unit) -> str:
+def _table(records: Sequence[RunRecord], unit: Unit, notes: ComparisonNotes) -> str:
     """Each statistic by configuration, with its difference to the first, the best one marked."""
     heads = "".join(
         f'<th scope="col" class="n">{escape_html(record.name)}</th>' for record in records
     )
     lines = []
-    for row in compare_runs(records, unit):
+    rows = compare_runs(records, unit) if notes.figures is None else notes.figures
+    for row in rows:
         cells = "".join(
             f'<td class="n{" best" if cell.best else ""}">'
             + ('<i class="mark">best</i> ' if cell.best else "")
@@ -132,11 +133,11 @@ def _table(records: Sequence[RunRecord], unit: Unit) -> str:
             for cell in row.cells
         )
         lines.append(f'<tr><th scope="row">{escape_html(row.name)}</th>{cells}</tr>')
+    count = f" {len(STATISTICS)} statistics are compared; those that nothing can be said about are left out."
     return (
         '<section id="numbers"><h2>Numbers by configuration</h2>'
-        f'<p class="note">Below each number: its difference to {escape_html(records[0].name)}. '
-        f"{len(STATISTICS)} statistics are compared; those that nothing can be said about are left "
-        "out.</p>"
+        f'<p class="note">Below each number: its difference to {escape_html(records[0].name)}.'
+        f"{count if notes.figures is None else ''}</p>"
         f'<div class="wide"><table class="compared"><thead><tr><th></th>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div></section>"
     )

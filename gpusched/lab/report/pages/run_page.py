@@ -34,7 +34,7 @@ from gpusched.lab.report.plots.waiting_times import (
     waits_by_class,
     waits_table,
 )
-from gpusched.lab.report.run_report import RunReport
+from gpusched.lab.report.run_report import NO_NOTES, ComparisonNotes, RunReport
 from gpusched.lab.report.statistics import over_time
 from gpusched.lab.report.statistics.series import (
     SERIES_MAX,
@@ -56,7 +56,7 @@ def render_page(
     title: str = "",
     files: Sequence[str] = (),
     back: str = "",
-    notes: Mapping[str, Sequence[str]] | None = None,
+    notes: ComparisonNotes = NO_NOTES,
 ) -> str:
     """One page.
 
@@ -65,10 +65,10 @@ def render_page(
         title: of the comparison; else made of the names.
         files: folder of the CSV files of each run, seen from the page; none where there are none.
         back: address of the page that lists this one; empty for none.
-        notes: of a comparison, sentences under a heading each.
+        notes: of a comparison.
     """
     if len(runs) != 1:
-        return compared_page(runs, title=title, files=files, notes=notes or {})
+        return compared_page(runs, title=title, files=files, notes=notes)
     return render_run_page(runs[0], files=files, back=back)
 
 

@@ -1,0 +1,50 @@
+"""What the daemon would say of queues after a change: limits that contradict those of other queues, and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.cache.cache import Cache
+from gpusched.config.model import Config
+from gpusched.engine.objects import Obj, SimulatedObjects, plural_of
+from gpusched.engine.timed_changes import EditObject, TimedChange
+
+
+def queue_remarks(
+    objects: Sequence[Obj], changes: Sequence[TimedChange], config: Config, *, now: float
+) -> tuple[str, ...]:
+    """One sentence for each queue of which the daemon says something that it does not say as it is.
+
+    Args:
+        objects: of the cluster.
+        changes: that are made; those of queues count, whenever they are made.
+        config: of the daemon.
+        now: seconds since the Unix epoch.
+    """
+    edits = [each for each in changes if isinstance(each, EditObject) and each.plural == "queues"]
+    if not edits:
+        return ()
+    cache = Cache(config.scheduler_names)
+    world = SimulatedObjects(cache, epoch=now)
+    for obj in objects:
+        if plural_of(obj) in ("queues", "nodes", "namespaces"):
+            world.create(obj, now=0.0)
+    before = _sentences(cache, now)
+    for change in edits:
+        queue = world.get("queues", change.key)
+        if queue is not None:
+            metadata = queue["metadata"]
+            generation = metadata.get("generation", 1) + 1
+            world.write({**change.edit(queue), "metadata": {**metadata, "generation": generation}})
+    said = [sentence for sentence in _sentences(cache, now) if sentence not in before]
+    return tuple(f"the daemon will say: {each}" for each in said)
+
+
+def _sentences(cache: Cache, now: float) -> list[str]:
+    queues = cache.take_snapshot(now).queues.queues
+    return [
+        sentence
+        for _, node in sorted(queues.items())
+        for sentence in (node.error, node.fault, node.warning)
+        if sentence
+    ]
