@@ -75,6 +75,7 @@ def test_a_used_budget_starts_nothing_and_says_when_it_opens():
         "queue q has used 16 of its budget of 16 GPU-hours; the next period begins "
         "2026-01-02T00:00:00Z"
     )
+    assert c.then.status("b").estimated_start == NOW + 24 * HOUR
     told = c.then.queue("q").budget
     assert (told.is_within, told.told.reason) == (False, "BudgetExhausted")
     assert c.then.evicted() == []
@@ -133,6 +134,7 @@ def test_a_budget_of_each_user_stops_that_user_alone():
     after(session(submit(c, "a")), HOUR)
     session(submit(submit(c, "a2"), "b", BOB))
     assert c.then.started() == ["b"]
+    assert c.then.status("a2").estimated_start == NOW + 24 * HOUR
     assert c.then.why("a2").startswith(
         "user ann has used 8 of 8 GPU-hours that the budget of queue q gives to each user"
     )

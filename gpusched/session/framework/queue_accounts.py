@@ -288,6 +288,11 @@ class BudgetUse:
         """Whether nothing is left."""
         return self.record.used >= self.available
 
+    def is_exhausted_for(self, user: str) -> bool:
+        """Whether nothing is left of it, or of what it gives to this user."""
+        own = self.budget.per_user
+        return self.is_exhausted or (own is not None and self.used_by(user) >= own)
+
     @property
     def is_warned(self) -> bool:
         """Whether so much is used that a warning is given."""

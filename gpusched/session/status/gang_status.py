@@ -166,13 +166,28 @@ def _gang_status(session: Session, gang: Gang, *, holders: str = "") -> GangStat
         preempted=runs_again,
         is_preempted=runs_again is None,
         queue_position=session.outcomes.position(gang),
-        estimated_start=session.outcomes.estimated_start(gang),
+        estimated_start=session.outcomes.estimated_start(gang)
+        or _budget_opens_at(session, gang, reason or admission),
         placement=_placement_domains(session, gang) if whole and gang.pod_group else (),
         told_members=told_members,
         lost_members=lost_members,
         eviction_warning=gang.eviction_warning,
         key_warning=gang.key_warning,
     )
+
+
+def _budget_opens_at(session: Session, gang: Gang, why: PendingReason | None) -> float:
+    """When the budgets have something again for which a gang waits: it starts then at the earliest; else 0.0."""
+    node = session.queue_of(gang)
+    if node is None or why is None or why.reason != Reason.BUDGET_EXHAUSTED:
+        return 0.0
+    uses = session.view.budgets
+    opens = [
+        uses[name].next_period
+        for name in node.path
+        if name in uses and uses[name].is_exhausted_for(gang.creator.user)
+    ]
+    return float(max(opens, default=0))
 
 
 def _told_members(gang: Gang, *, whole: bool) -> tuple[tuple[tuple[ObjectKey, UID], ...], str]:
