@@ -1,4 +1,8 @@
-"""A full cluster of a thousand nodes with 500 gangs that wait, made without a simulation."""
+"""A full cluster of a thousand nodes with 500 gangs that wait, made without a simulation.
+
+It is in balance, as a cluster is that has been full for long: each queue holds what it deserves, and what runs
+has the priority of what waits, or a higher one. What could be evicted for others was so before.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from benchmarks.advice.random_clusters import (
     GPU,
     NODE_GPUS,
     PRODUCT,
+    QUEUES,
     DrawnGang,
     RandomCluster,
     draw_queues,
@@ -18,36 +23,49 @@ from benchmarks.advice.random_clusters import (
     make_node,
     make_priority_class,
 )
+from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import format_time
+from gpusched.config.model import DEFAULT
 from gpusched.engine.objects import Obj
+from gpusched.engine.simulation import StoppedClock
 
 AGE_S: Final = 3600
 
 
-def make_large_cluster(seed: int, *, nodes: int = 1000, waiting: int = 500) -> RandomCluster:
+def make_large_cluster(seed: int, *, nodes: int = 1000, waiting: int = 520) -> RandomCluster:
     """Gangs of every kind are put on the first nodes with room until there is none for many; others wait.
 
     Args:
         seed: of everything that is drawn.
         nodes: how many.
-        waiting: gangs that wait.
+        waiting: gangs that wait, less those that would start at once.
     """
     draw = random.Random(seed)
     made = [make_node(index, tainted=index % 6 == 5) for index in range(nodes)]
     filling = _Filling(made)
     running: list[Obj] = []
     waits: list[Obj] = []
+    held = dict.fromkeys(QUEUES, 0)
     number = count = 0
     while count < waiting:
-        gang = DrawnGang(draw, number, tainted=True)
+        full = filling.free <= nodes // 50
+        gang = DrawnGang(
+            draw,
+            number,
+            tainted=True,
+            queue="" if full else min(QUEUES, key=lambda name: held[name]),
+            priority_class="" if full else "mid",
+        )
         objects, gpus = gang.objects()
         number += 1
         created = BEGIN + (number if number < nodes else AGE_S + number)
-        placed = filling.placed(objects) if filling.free > nodes // 50 else None
+        placed = None if full else filling.placed(objects)
         stamped = [_stamped(obj, created) for obj in placed or objects]
         if placed is not None:
             running += stamped
             filling.free -= gpus
+            held[gang.queue] += gpus
         else:
             waits += stamped
             count += 1
@@ -59,7 +77,26 @@ def make_large_cluster(seed: int, *, nodes: int = 1000, waiting: int = 500) -> R
         *running,
         *waits,
     ]
-    return RandomCluster(in_order(objects), BEGIN + 3 * AGE_S)
+    return _settled(RandomCluster(in_order(objects), BEGIN + 3 * AGE_S))
+
+
+def _settled(cluster: RandomCluster) -> RandomCluster:
+    """The cluster without gangs that would start at once, or have others evicted."""
+    while True:
+        trial = TrialCluster(cluster.objects, DEFAULT, now=cluster.now, clock=StoppedClock())
+        with gpu_resources_in_force(DEFAULT.gpu_resources):
+            plan = trial.decide().plan
+        starts = {each.gang.name for each in (*plan.binds, *plan.preemptions)}
+        starts |= {each.key.name for each in plan.job_changes}
+        if not starts:
+            return cluster
+        kept = (obj for obj in cluster.objects if _gang_name(obj) not in starts)
+        cluster = RandomCluster(tuple(kept), cluster.now)
+
+
+def _gang_name(obj: Obj) -> str:
+    labels = obj["metadata"].get("labels") or {}
+    return str(labels.get("gpusched.io/pod-group") or obj["metadata"]["name"])
 
 
 class _Filling:

@@ -8,6 +8,7 @@ from typing import Final
 
 from benchmarks.advice.large_cluster import make_large_cluster
 from benchmarks.advice.share_started import judge_advice, trial_of, waiting_gangs
+from benchmarks.advice.smallest import judge_smallness
 from benchmarks.figures import Figure, middle, number
 from gpusched.advice.advisor import advise_gang
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
@@ -17,6 +18,8 @@ from gpusched.io.observe.process_limits import collect_garbage_rarely
 CLUSTERS: Final = 130
 GANGS_A_CLUSTER: Final = 4
 STARTED_LEAST: Final = 0.99
+SMALL_CLUSTERS: Final = 40
+SMALLEST_LEAST: Final = 0.95
 LARGE_SEEDS: Final = (1, 2)
 LARGE_GANGS: Final = 25
 MEDIAN_MAX_S: Final = 2.0
@@ -26,7 +29,7 @@ MOST_MAX_S: Final = 10.0
 def measure() -> list[Figure]:
     """Suggestions carried out, and seconds of answers in a large cluster."""
     collect_garbage_rarely()
-    return [*_started(), *_large()]
+    return [*_started(), _smallest(), *_large()]
 
 
 def _started() -> list[Figure]:
@@ -46,6 +49,20 @@ def _started() -> list[Figure]:
             met=share >= STARTED_LEAST,
         )
     ]
+
+
+def _smallest() -> Figure:
+    checked, larger = judge_smallness(range(SMALL_CLUSTERS), gangs=GANGS_A_CLUSTER)
+    for each in larger:
+        print(f"larger than needed: {each}", file=sys.stderr)
+    share = 1 - len(larger) / max(1, checked)
+    return Figure(
+        name=f"{checked} suggestions of which all smaller ones were decided: none is enough",
+        measured=100 * share,
+        unit="%",
+        target=f">= {SMALLEST_LEAST:.0%}",
+        met=share >= SMALLEST_LEAST,
+    )
 
 
 def _large() -> list[Figure]:

@@ -23,6 +23,7 @@ A100: Final = "NVIDIA-A100-SXM4-80GB"
 RACK_NODES: Final = 4
 NODE_GPUS: Final = 8
 PLAYED_S: Final = 3 * 3600.0
+QUEUES: Final = "abcd"
 CLASSES: Final = (("low", 1), ("mid", 100), ("high", 1000))
 
 
@@ -158,11 +159,19 @@ def draw_queues(draw: random.Random, room: int) -> list[Obj]:
 class DrawnGang:
     """One gang: a PodGroup of one of four forms, a Job that waits suspended, or a lone pod."""
 
-    def __init__(self, draw: random.Random, number: int, *, tainted: bool) -> None:
+    def __init__(
+        self,
+        draw: random.Random,
+        number: int,
+        *,
+        tainted: bool,
+        queue: str = "",
+        priority_class: str = "",
+    ) -> None:
         self._draw = draw
         self._name = f"g{number}"
-        self._queue = draw.choice("abcd")
-        self._class = draw.choice(["low", "low", "mid"])
+        self.queue = queue or draw.choice(QUEUES)
+        self._class = priority_class or draw.choice(["low", "low", "mid"])
         self._pods = draw.choice([1, 1, 2, 2, 4, 6])
         self._gpus = draw.choice([1, 2, 4, 8])
         hours = draw.randint(4, 12)
@@ -196,7 +205,7 @@ class DrawnGang:
     def _group(self, form: str) -> list[Obj]:
         draw, pods = self._draw, self._pods
         spec: dict[str, Any] = {
-            "queue": self._queue,
+            "queue": self.queue,
             "priorityClassName": self._class,
             **self._terms(),
         }
@@ -235,7 +244,7 @@ class DrawnGang:
 
     def _lone_pod(self) -> list[Obj]:
         notes = {"gpusched.io/expected-duration": self._expected} if self._expected else {}
-        return [self._pod(self._name, {"gpusched.io/queue": self._queue}, notes)]
+        return [self._pod(self._name, {"gpusched.io/queue": self.queue}, notes)]
 
     def _job(self) -> list[Obj]:
         notes: dict[str, str] = {}
@@ -243,7 +252,7 @@ class DrawnGang:
             notes["gpusched.io/expected-duration"] = self._expected
         if self._draw.random() < 0.3:
             notes["gpusched.io/topology-required"] = "rack"
-        labels = {"gpusched.io/queue": self._queue}
+        labels = {"gpusched.io/queue": self.queue}
         template = self._pod("", labels, notes)
         del template["apiVersion"], template["kind"], template["metadata"]["name"]
         template["spec"]["restartPolicy"] = "Never"

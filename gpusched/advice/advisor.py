@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -10,23 +10,28 @@ import attrs
 from gpusched.advice.cluster_proposals import ClusterProposals
 from gpusched.advice.contradiction import Contradiction, find_contradiction
 from gpusched.advice.own_proposals import OwnProposals
-from gpusched.advice.proposal import ChangeProposal, Suggestion
-from gpusched.advice.search import ChangeSearch
+from gpusched.advice.proposal import ChangeProposal, Suggestion, joined
+from gpusched.advice.search import ChangeSearch, Competitors, bisected
 from gpusched.advice.start_answer import StartAnswer, start_answer
 from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import find_workload
 from gpusched.api.meta.identity import GangKey
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import Resources, total
 from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
 
 SUGGESTIONS_MAX: Final = 6
-_CONFIRMATIONS_MAX: Final = 40
-_CONFIRMATIONS_LEAST: Final = 20
-_CONFIRMED_GANGS: Final = 4_000
-"""An answer costs so many looks at gangs that wait: each confirmation looks at all of them."""
+DECISIONS_MAX: Final = 1_000
+DECISIONS_LEAST: Final = 100
+_NODES_DECIDED: Final = 60_000
+"""An answer is worth so many decisions on one node, where nobody says another number; see ``ChangeSearch``."""
 _SINGLE_ENDS_MAX: Final = 24
 """Running gangs of which it is tried whether the end of one alone helps."""
 _NODES_MAX: Final = 1_000
+_STEPS_MAX: Final = 64
+"""Pods for which a limit is raised beyond what the gang alone needs."""
+_PAIRED_MAX: Final = 4
+"""Changes with each of which others are tried, where none helps alone."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +45,7 @@ class Advice:
         contradiction: why it never starts; None where it may.
         suggestions: the cheapest first; none contains another.
         decisions: sessions that were run for the answer.
+        is_cut: whether some changes were not tried, as the budget of decisions was spent.
     """
 
     gang: GangKey
@@ -48,74 +54,100 @@ class Advice:
     contradiction: Contradiction | None
     suggestions: tuple[Suggestion, ...]
     decisions: int
+    is_cut: bool = False
 
 
-def advise_gang(trial: TrialCluster, gang: Gang) -> Advice:
+def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -> Advice:
     """Search for changes that let a gang start.
 
     Args:
         trial: the cluster, which is left as it was.
         gang: that waits.
+        budget: decisions at most, one about many gangs counting as several; None for fewer the more nodes
+            there are.
     """
-    unchanged = _start_unchanged(trial, gang.key)
-    if unchanged.starts:
-        return _advice(trial, gang, unchanged, None, ())
-    contradiction = find_contradiction(trial, gang)
-    suggestions = _Advisor(trial, gang).suggestions()
-    return _advice(trial, gang, unchanged, contradiction, suggestions)
-
-
-def _start_unchanged(trial: TrialCluster, key: GangKey) -> StartAnswer:
-    """When the gang starts if nothing is changed, as the next session of the daemon says it."""
-    return start_answer(trial.decide(), key)
-
-
-def _advice(
-    trial: TrialCluster,
-    gang: Gang,
-    unchanged: StartAnswer,
-    contradiction: Contradiction | None,
-    suggestions: Sequence[Suggestion],
-) -> Advice:
-    chosen = sorted(suggestions, key=lambda each: each.rank)[:SUGGESTIONS_MAX]
+    before = trial.decisions
+    line = trial.waiting_line()
+    snapshot = trial.take_snapshot()
+    competitors = Competitors(snapshot, line, gang.key)
+    unchanged = start_answer(line.decision, gang.key)
+    if not (unchanged.starts or line.is_whole) and _starts_by_evictions(trial, gang):
+        unchanged = start_answer(trial.decide(among=competitors.acting), gang.key)
+    contradiction = None
+    suggestions: list[Suggestion] = []
+    is_cut = False
+    if not unchanged.starts:
+        contradiction = find_contradiction(trial, gang)
+        if budget is None:
+            affordable = _NODES_DECIDED // max(1, len(snapshot.nodes))
+            budget = max(DECISIONS_LEAST, min(DECISIONS_MAX, affordable))
+        search = ChangeSearch(trial, gang.key, competitors, budget=budget)
+        suggestions = _Advisor(trial, gang, snapshot, search).suggestions()
+        is_cut = search.is_cut
     return Advice(
         gang=gang.key,
         as_of=trial.now,
         unchanged=unchanged,
         contradiction=contradiction,
-        suggestions=tuple(chosen),
-        decisions=trial.decisions,
+        suggestions=tuple(sorted(suggestions, key=lambda each: each.rank)[:SUGGESTIONS_MAX]),
+        decisions=trial.decisions - before,
+        is_cut=is_cut,
     )
+
+
+def _starts_by_evictions(trial: TrialCluster, gang: Gang) -> bool:
+    return start_answer(trial.decide(among=(gang.key,)), gang.key).starts
 
 
 class _Advisor:
     """Tries the families of changes one after the other."""
 
-    def __init__(self, trial: TrialCluster, gang: Gang) -> None:
-        snapshot = trial.take_snapshot()
+    def __init__(
+        self, trial: TrialCluster, gang: Gang, snapshot: Snapshot, search: ChangeSearch
+    ) -> None:
         self._trial = trial
         self._gang = gang
         self._own = OwnProposals(trial, gang, find_workload(trial, gang), snapshot)
         self._around = ClusterProposals(trial, gang, snapshot)
-        affordable = _CONFIRMED_GANGS // (len(self._around.waiting()) + 1)
-        confirmations = max(_CONFIRMATIONS_LEAST, min(_CONFIRMATIONS_MAX, affordable))
-        self._search = ChangeSearch(trial, gang.key, confirmations=confirmations)
+        self._search = search
 
     def suggestions(self) -> list[Suggestion]:
         """One of each family that helps, and two queues."""
         found = [
             self._first(self._own.other_levels()),
             self._first(self._own.other_node_labels()),
+            self._first(self._own.tolerated_taints()),
             self._first(self._own.other_queues()),
             self._fewer_members(),
-            *self._ends(),
             self._first(self._own.preemptible()),
             self._priority(),
             self._quota(),
             self._nodes(),
+            *self._ends(),  # the most decisions: it gets what is left of the budget
         ]
-        helpful = [each for each in found if each is not None]
+        helpful = [each for each in found if each is not None] or self._pairs()
         return [each for each in helpful if not _contains_another(each, helpful)]
+
+    def _pairs(self) -> list[Suggestion]:
+        """Two changes at once: one of where it may run or what pays for it, and one more."""
+        firsts = [
+            *list(self._own.other_levels())[-1:],
+            *list(self._own.other_node_labels())[-1:],
+            *list(self._own.tolerated_taints())[-1:],
+            *self._own.other_queues(),
+        ][:_PAIRED_MAX]
+        found = []
+        for first in firsts:
+            with self._trial.changed(first.edits):
+                changed = self._trial.gang(self._gang.key)
+                if changed is None:
+                    continue
+                snapshot = self._trial.take_snapshot()
+                beside = _Advisor(self._trial, changed, snapshot, self._search)
+                second = beside._fewer_members() or beside._quota() or beside._nodes()
+            if second is not None:
+                found.append(attrs.evolve(second, proposal=joined(first, second.proposal)))
+        return found
 
     def _first(self, proposals: Iterable[ChangeProposal]) -> Suggestion | None:
         return next(filter(None, map(self._search.suggested, proposals)), None)
@@ -142,6 +174,7 @@ class _Advisor:
             found = self._search.smallest(
                 lambda count, shape=shape: self._around.more_nodes(shape, count),  # type: ignore[misc]
                 most=most,
+                most_alone=max(1, self._gang.members_at_start),
             )
             if found is not None and (best is None or found.proposal.size < best.proposal.size):
                 best = found
@@ -150,21 +183,25 @@ class _Advisor:
     # -- queues ------------------------------------------------------------------------------
     def _quota(self) -> Suggestion | None:
         """Limits on its path that refuse it, raised no further than they must be."""
-        needed = self._gang.pending_requests
-        limited = {
-            node.queue.name: {"capability": _raised(node.queue.capability, node.allocated, needed)}
-            for node in self._around.queues_above()
-            if _raised(node.queue.capability, node.allocated, needed)
-        }
-        found = self._smallest_raise(limited, evict=False)
-        if found is not None:
-            return found
-        due = {
-            node.queue.name: {"deserved": _raised(node.queue.deserved, node.allocated, needed)}
-            for node in self._around.queues_above()
-            if _raised(node.queue.deserved, node.allocated, needed)
-        }
-        return self._smallest_raise(due, evict=True)
+        for field, evict in (("capability", False), ("deserved", True)):
+            for needed in self._amounts_needed():
+                fields = {
+                    node.queue.name: {field: raised}
+                    for node in self._around.queues_above()
+                    if (raised := _raised(getattr(node.queue, field), node.allocated, needed))
+                }
+                found = self._smallest_raise(fields, evict=evict)
+                if found is not None:
+                    return found
+        return None
+
+    def _amounts_needed(self) -> Iterator[Resources]:
+        """What its start takes, and what all its pods take."""
+        pods = [each.pod_class.charged for each in self._gang.pod_sets for _ in each.pods]
+        pods.sort(key=lambda amounts: amounts.items)
+        yield total(pods[: self._gang.members_at_start])
+        if self._gang.members_at_start < len(pods):
+            yield total(pods)
 
     def _smallest_raise(
         self, fields: dict[str, dict[str, Resources]], *, evict: bool
@@ -178,7 +215,16 @@ class _Advisor:
             fewer = {other: amounts for other, amounts in fields.items() if other != name}
             if fewer and starts(self._around.raised_limits(fewer), evict=evict):
                 fields = fewer
-        return self._search.confirmed(self._around.raised_limits(fields))
+        found = self._search.confirmed(self._around.raised_limits(fields), evict=evict)
+        if found is not None:
+            return found
+        # Gangs before it in these queues use what is added: so much more that it is enough for it, too.
+        step = total(each.pod_class.charged for each in self._gang.pod_sets[:1])
+        return self._search.smallest(
+            lambda size: self._around.raised_limits(_with_more(fields, step, size)),
+            most=_STEPS_MAX,
+            evict=evict,
+        )
 
     # -- others ------------------------------------------------------------------------------
     def _ends(self) -> Iterator[Suggestion | None]:
@@ -198,24 +244,31 @@ class _Advisor:
     def _first_ends(self) -> Suggestion | None:
         """So many running gangs, those that end first, that it starts although others take room first."""
         running = self._around.running()
-        return self._search.smallest(
+        found = self._search.smallest(
             lambda count: self._around.ended(running[:count]), most=len(running)
         )
+        if found is None or not self._search.is_exact:
+            return found
+        needed = running[: int(found.proposal.size)]
+        for each in [*needed][:_SINGLE_ENDS_MAX]:
+            fewer = [other for other in needed if other is not each]
+            answer = self._search.confirmed(self._around.ended(fewer)) if fewer else None
+            if answer is not None:
+                found, needed = answer, fewer
+        return found
 
     def _awaited(self) -> list[Gang]:
         """The fewest running gangs, those that end first, whose ends let it start; empty for none."""
         running = self._around.running()
         starts, ended = self._search.starts_alone, self._around.ended
-        if not running or not starts(ended(running)):
+        count = (
+            bisected(lambda first: starts(ended(running[:first])), low=1, high=len(running))
+            if running
+            else None
+        )
+        if count is None:
             return []
-        low, high = 0, len(running)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if starts(ended(running[:middle])):
-                high = middle
-            else:
-                low = middle
-        needed = self._on_its_nodes(running[:high])
+        needed = self._on_its_nodes(running[:count])
         for each in list(needed):
             fewer = [other for other in needed if other is not each]
             if len(needed) <= _SINGLE_ENDS_MAX and fewer and starts(ended(fewer)):
@@ -226,8 +279,9 @@ class _Advisor:
 
     def _on_its_nodes(self, gangs: list[Gang]) -> list[Gang]:
         """Those of the gangs that hold nodes which it would get if all of them had ended."""
-        with self._trial.changed(self._around.ended(gangs).edits):
-            decision = self._trial.decide(alone=self._gang.key, evict=False)
+        decision = self._search.decided_alone(self._around.ended(gangs))
+        if decision is None:
+            return gangs
         nodes = {name for name, _ in start_answer(decision, self._gang.key).nodes}
         there = [each for each in gangs if any(member.node in nodes for member in each.placed)]
         return there if there and self._search.starts_alone(self._around.ended(there)) else gangs
@@ -251,6 +305,21 @@ def _raised(limits: Resources, allocated: Resources, needed: Resources) -> Resou
             if needed.get(name) and held.get(name) > amount
         }
     )
+
+
+def _with_more(
+    fields: Mapping[str, Mapping[str, Resources]], step: Resources, steps: int
+) -> dict[str, dict[str, Resources]]:
+    """Amounts of queues with so many steps more."""
+    return {
+        name: {
+            field: Resources.of(
+                {resource: amount + steps * step.get(resource) for resource, amount in wanted.items}
+            )
+            for field, wanted in amounts.items()
+        }
+        for name, amounts in fields.items()
+    }
 
 
 def _contains_another(one: Suggestion, found: Sequence[Suggestion]) -> bool:

@@ -10,6 +10,7 @@ import attrs
 
 from gpusched.advice.proposal import ChangeProposal, Family
 from gpusched.advice.trial import ObjectEdit, TrialCluster, edit_away, edit_to
+from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
@@ -212,16 +213,23 @@ class ClusterProposals:
         edits: list[ObjectEdit] = []
         names = []
         for each in sorted(gangs, key=lambda gang: gang.key):
-            if each.terms.preemptible and not each.terms.min_runtime_ns:
+            title = gang_title(each.key)
+            if not each.terms.preemptible:
+                names.append(f"{title} were preemptible")
+            elif each.terms.min_runtime_ns:
+                names.append(
+                    f"{title} could be evicted before its minRuntime of "
+                    f"{format_duration(each.terms.min_runtime_ns)}"
+                )
+            else:
                 continue
-            names.append(gang_title(each.key))
             edits += self._preemptible_edits(each)
         if not names:
             return None
         return ChangeProposal(
             family=Family.PERMISSION,
             size=len(names),
-            message=f"if {' and '.join(names)} were preemptible",
+            message=f"if {' and '.join(names)}",
             edits=tuple(edits),
             command="set preemptible: true there, and no minRuntime",
         )

@@ -17,7 +17,7 @@ from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.advice.workload import Workload, find_workload
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.cache.gangs.gang import Gang
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, key_of
 
 _DEMANDS_MAX: Final = 64
 _NO_PODS: Final = frozenset({"PodGroup", "Queue"})
@@ -91,7 +91,7 @@ class _EmptyCluster:
     def __init__(
         self, trial: TrialCluster, gang: GangKey, workload: Workload, queues: Sequence[Obj]
     ) -> None:
-        self._trial = trial.emptied()
+        self._trial = trial.emptied({key_of(pod) for pod in workload.pods})
         self._gang = gang
         self._workload = workload
         self._queues = queues
@@ -103,7 +103,7 @@ class _EmptyCluster:
             *(edit_to(_without(obj, dropped)) for obj in self._queues),
         ]
         with self._trial.changed(edits):
-            answer = start_answer(self._trial.decide(alone=self._gang, evict=False), self._gang)
+            answer = start_answer(self._trial.decide(among=(self._gang,), evict=False), self._gang)
         return None if answer.starts else answer.message
 
 

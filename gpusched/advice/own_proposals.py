@@ -51,9 +51,20 @@ class OwnProposals:
         return gang.min_member > 1 and not gang.min_roles and not gang.sub_groups
 
     def other_levels(self) -> Iterator[ChangeProposal]:
-        """It shares a domain of a wider level, or of none."""
-        required = self.gang.topology.required
+        """It shares a domain of a wider level, or of none, and does not wait for one that it prefers."""
+        wish = self.gang.topology
+        if wish.preferred and wish.max_wait_ns:
+            yield ChangeProposal(
+                family=Family.TOPOLOGY,
+                size=0,
+                message=f"without waiting for one {wish.preferred} (topology.maxWait)",
+                edits=self.workload.without_max_wait(),
+                command=self.workload.command({"spec": {"topology": {"maxWait": None}}})
+                or "submit it again without annotation gpusched.io/topology-max-wait",
+            )
+        required = wish.required
         if not required:
+            yield from self._free_sub_groups()
             return
         names = [
             each.name
@@ -71,6 +82,39 @@ class OwnProposals:
                 edits=self.workload.with_topology(level),
                 command=self.workload.command({"spec": {"topology": {"required": level or None}}})
                 or f"submit it again with annotation gpusched.io/topology-required: {level or 'none'}",
+            )
+
+    def _free_sub_groups(self) -> Iterator[ChangeProposal]:
+        """Its sub-groups need no domain of their own."""
+        levels = sorted({each.topology.required for each in self.gang.sub_groups} - {""})
+        if not levels or self.workload.group is None:
+            return
+        yield ChangeProposal(
+            family=Family.TOPOLOGY,
+            size=len(levels),
+            message=f"without one {' or '.join(levels)} for each of its sub-groups",
+            edits=self.workload.with_free_sub_groups(),
+            command="take topology.required off its subGroups",
+        )
+
+    def tolerated_taints(self) -> Iterator[ChangeProposal]:
+        """Its pods tolerate a taint that keeps them off nodes, such as those of a pool."""
+        tolerations = {item for each in self.gang.pod_sets for item in each.pod_class.tolerations}
+        taints = {
+            (taint.key, taint.value, taint.effect)
+            for node in self.snapshot.nodes.nodes
+            for taint in node.taints
+            if not taint.key.startswith("node.kubernetes.io/")
+            and not any(item.tolerates(taint) for item in tolerations)
+        }
+        for size, (key, value, effect) in enumerate(sorted(taints)[:_VALUES_MAX], 1):
+            said = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+            yield ChangeProposal(
+                family=Family.TOLERATION,
+                size=size,
+                message=f"if its pods tolerate the taint {said}",
+                edits=self.workload.with_toleration(key, value, effect),
+                command=f"submit its pods again with a toleration of {said}",
             )
 
     def other_node_labels(self) -> Iterator[ChangeProposal]:

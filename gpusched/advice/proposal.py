@@ -15,21 +15,35 @@ class Family(IntEnum):
 
     TOPOLOGY = 0
     NODE_LABEL = 1
-    QUEUE = 2
-    MEMBERS = 3
-    OWN_TERMS = 4
+    TOLERATION = 2
+    QUEUE = 3
+    MEMBERS = 4
+    OWN_TERMS = 5
     """It may be evicted itself."""
-    END_OF_OTHERS = 5
-    PRIORITY = 6
-    QUOTA = 7
-    NODES = 8
-    PERMISSION = 9
+    END_OF_OTHERS = 6
+    PRIORITY = 7
+    QUOTA = 8
+    NODES = 9
+    PERMISSION = 10
     """To evict gangs that may not be evicted."""
 
 
+OWN_FAMILIES = frozenset(
+    {
+        Family.TOPOLOGY,
+        Family.NODE_LABEL,
+        Family.TOLERATION,
+        Family.QUEUE,
+        Family.MEMBERS,
+        Family.OWN_TERMS,
+        Family.PRIORITY,
+    }
+)
+"""What the gang alone asks for otherwise: other gangs get no more room by it."""
 FAMILY_NAMES = {
     Family.TOPOLOGY: "topology",
     Family.NODE_LABEL: "nodeLabel",
+    Family.TOLERATION: "toleration",
     Family.QUEUE: "queue",
     Family.MEMBERS: "members",
     Family.OWN_TERMS: "ownTerms",
@@ -73,3 +87,22 @@ class Suggestion:
     def rank(self) -> tuple[object, ...]:
         """Sorts suggestions, the cheapest first."""
         return (self.proposal.family, self.proposal.size, self.proposal.message)
+
+
+def joined(first: ChangeProposal, second: ChangeProposal) -> ChangeProposal:
+    """Both changes as one.
+
+    Args:
+        first: of the cluster.
+        second: of the cluster with the first one.
+    """
+    edits = {(edit.plural, edit.key): edit for edit in (*first.edits, *second.edits)}
+    both = [each.command for each in (first, second) if each.command]
+    commands = all(each.startswith(("kubectl ", "gpusched ")) for each in both)
+    return ChangeProposal(
+        family=max(first.family, second.family),
+        size=first.size + second.size,
+        message=f"{first.message} and {second.message}",
+        edits=tuple(edits.values()),
+        command=(" && " if commands else "; ").join(both),
+    )

@@ -5,63 +5,196 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gpusched.advice.proposal import ChangeProposal, Suggestion
-from gpusched.advice.start_answer import StartAnswer, start_answer
-from gpusched.advice.trial import TrialCluster
-from gpusched.api.meta.identity import GangKey
+import attrs
+import numpy as np
 
-_KEPT_FOR_OTHERS: Final = 6
-"""Confirmations that a search for a larger size leaves to the families that come after it."""
+from gpusched.advice.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
+from gpusched.advice.start_answer import StartKind, acting_gangs, start_answer, starting_gangs
+from gpusched.advice.trial import TrialCluster, WaitingLine
+from gpusched.api.meta.identity import GangKey
+from gpusched.arrays.columns import how_many_fit, pod_class_vector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.decide import Decision
+from gpusched.session.framework.reasons import Reason
+
+_GANGS_A_DECISION: Final = 4
+"""Gangs that are looked at in the time of a decision about one."""
+_FREES_QUOTA: Final = frozenset({Family.QUOTA, Family.END_OF_OTHERS, Family.PERMISSION})
+_SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
+"""Changes of which others may need a part, so that it is said for whom they are enough."""
+
+
+class Competitors:
+    """Gangs that wait of which each could take what a change gives before one gang has its turn.
+
+    In a short line these are all. In a long one, gangs are left out that would be refused in any case,
+    since a gang that is refused takes nothing from those after it: those whose turn comes later, and
+    those before it for which there is too little room, or too little quota, after the change as well.
+
+    Args:
+        snapshot: of the unchanged cluster.
+        line: the gangs that wait in it.
+        gang: that is advised.
+    """
+
+    def __init__(self, snapshot: Snapshot, line: WaitingLine, gang: GangKey) -> None:
+        waiting = [each for each in snapshot.gangs if each.pod_sets and each.members_at_start]
+        self.is_whole = line.is_whole
+        self.evict = line.evicts
+        """Whether others evict, so that each decision must let them."""
+        turns = [turn.gang for turn in line.decision.order.turns]
+        later = set(turns[turns.index(gang) + 1 :]) if gang in turns else set()
+        self.starting = starting_gangs(line.decision)
+        """Gangs that start without a change."""
+        self.acting = acting_gangs(line.decision) | {gang}
+        """Gangs that get something without a change, and the advised one."""
+        self._before = [
+            each for each in waiting if each.key not in later and each.key not in self.acting
+        ]
+        self._over_quota = {
+            status.gang
+            for status in line.decision.plan.gangs
+            if status.scheduled.reason == Reason.WAITING_FOR_QUOTA
+        }
+
+    def competing(self, proposal: ChangeProposal, changed: Snapshot) -> set[GangKey] | None:
+        """Gangs to decide a change with, the advised one among them; None for all.
+
+        Args:
+            proposal: the change.
+            changed: the cluster with it.
+        """
+        if self.is_whole:
+            return None
+        if proposal.family in OWN_FAMILIES:
+            return set(self.acting)
+        room = _FreeRoom(changed)
+        frees_quota = proposal.family in _FREES_QUOTA
+        could_start = {
+            each.key
+            for each in self._before
+            if (frees_quota or each.key not in self._over_quota) and room.could_hold(each)
+        }
+        return self.acting | could_start
+
+
+class _FreeRoom:
+    """Room for pods on nodes as they are, counted without rules between pods and levels."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._nodes = snapshot.nodes
+        self._usage = NodeUsage(snapshot.nodes)
+        self._usage.show_usage(later=True)
+        self._counts: dict[str, int] = {}
+
+    def could_hold(self, gang: Gang) -> bool:
+        """Whether as many pods as it starts with have room one by one."""
+        found = 0
+        for pod_set in gang.pod_sets:
+            count = self._counts.get(pod_set.pod_class.digest)
+            if count is None:
+                ask = pod_class_vector(pod_set.pod_class, self._nodes.columns)
+                if ask.missing:
+                    return True
+                fits = how_many_fit(
+                    self._usage.free_amounts(slice(None), ask.columns), ask.amounts
+                ).clip(0)
+                for label, value in pod_set.pod_class.node_selector:
+                    fits = fits * np.fromiter(
+                        (node.labels.get(label) == value for node in self._nodes.nodes), dtype=bool
+                    )
+                count = self._counts[pod_set.pod_class.digest] = int(fits.sum())
+            found += min(count, len(pod_set.pods))
+        return found >= gang.members_at_start
 
 
 class ChangeSearch:
     """Decides changed clusters for one gang.
 
     A quick trial leaves out all other gangs that wait, and costs milliseconds: where the gang does not
-    start there, others that compete for the room would not help. What passes is confirmed with all
-    of them.
+    start there, others that compete for the room would not help. What passes is confirmed with
+    those that compete.
 
     Args:
         trial: the cluster.
         gang: that waits.
-        confirmations: at most, decisions with all gangs: each looks at all of them.
+        competitors: others that wait.
+        budget: decisions at most; one with many gangs counts as several.
     """
 
-    def __init__(self, trial: TrialCluster, gang: GangKey, *, confirmations: int) -> None:
+    def __init__(
+        self, trial: TrialCluster, gang: GangKey, competitors: Competitors, *, budget: int
+    ) -> None:
         self._trial = trial
         self._gang = gang
-        self.confirmations_left = confirmations
+        self._competitors = competitors
+        self._left = budget
+        self.is_cut = False
+        """Whether something was not tried, as the budget was spent."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the very smallest is looked for: in a long line each try costs too much."""
+        return self._competitors.is_whole
 
     def starts_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> bool:
         """Whether the gang starts by a change if no other gang waits."""
-        with self._trial.changed(proposal.edits):
-            decision = self._trial.decide(alone=self._gang, evict=evict)
-        return start_answer(decision, self._gang).starts
+        return self.decided_alone(proposal, evict=evict) is not None
 
-    def confirmed(self, proposal: ChangeProposal) -> Suggestion | None:
-        """The proposal with its start, decided with all gangs; None where it does not start it."""
-        if self.confirmations_left <= 0:
+    def decided_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> Decision | None:
+        """The decision by which the gang starts if no other gang waits; None where it does not."""
+        if not self._may_spend(1):
             return None
-        self.confirmations_left -= 1
-        answer = self.decided(proposal)
-        return Suggestion(proposal=proposal, start=answer) if answer.starts else None
-
-    def decided(self, proposal: ChangeProposal) -> StartAnswer:
-        """What a session with all gangs says of the gang after a change."""
         with self._trial.changed(proposal.edits):
-            return start_answer(self._trial.decide(), self._gang)
+            decision = self._trial.decide(
+                among=(self._gang,), evict=evict or self._competitors.evict
+            )
+        return decision if start_answer(decision, self._gang).starts else None
+
+    def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
+        """The proposal with its start, decided as the daemon does; None where it does not start it.
+
+        Args:
+            proposal: the change.
+            evict: whether it starts by evictions alone.
+        """
+        if not self._may_spend(1):
+            return None
+        with self._trial.changed(proposal.edits):
+            snapshot = self._trial.take_snapshot()
+            among = self._competitors.competing(proposal, snapshot)
+            gangs = len(snapshot.gangs) if among is None else len(among)
+            if not self._may_spend(gangs // _GANGS_A_DECISION):
+                return None
+            decision = self._trial.decide(among=among, evict=evict or self._competitors.evict)
+            answer = start_answer(decision, self._gang)
+            # Such a start takes further sessions. In a long line they would cost seconds each.
+            takes_sessions = answer.kind is StartKind.AFTER_EVICTIONS or not answer.nodes
+            if not answer.starts or (
+                takes_sessions and among is None and not self._trial.starts_when_played(self._gang)
+            ):
+                return None
+        others = starting_gangs(decision) - self._competitors.starting - {self._gang}
+        if others and proposal.family in _SHARED_ROOM:
+            first = f"{len(others)} gang{'s' if len(others) > 1 else ''}"
+            message = f"{proposal.message}, which {first} before it would use as well"
+            proposal = attrs.evolve(proposal, message=message)
+        return Suggestion(proposal=proposal, start=answer)
 
     def suggested(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
-        """The proposal, tried alone and then with all gangs; None where it does not help."""
+        """The proposal, tried alone and then with others; None where it does not help."""
         if not self.starts_alone(proposal, evict=evict):
             return None
-        return self.confirmed(proposal)
+        return self.confirmed(proposal, evict=evict)
 
     def smallest(
         self,
         propose: Callable[[int], ChangeProposal],
         *,
         most: int,
+        most_alone: int | None = None,
         evict: bool = False,
     ) -> Suggestion | None:
         """The smallest of a family of proposals whose steps each contain the one before.
@@ -69,30 +202,45 @@ class ChangeSearch:
         Args:
             propose: the proposal of a size, from 1.
             most: the largest size.
+            most_alone: the largest size that the gang could need if no other waited; None for ``most``.
             evict: whether others may be evicted.
         """
-        least = _bisected(
-            lambda size: self.starts_alone(propose(size), evict=evict), low=1, high=most
+        least = bisected(
+            lambda size: self.starts_alone(propose(size), evict=evict),
+            low=1,
+            high=most if most_alone is None else min(most, most_alone),
         )
         if least is None:
             return None
-        found = self.confirmed(propose(least))
-        if found is not None or least == most or self.confirmations_left <= _KEPT_FOR_OTHERS:
+        found = self.confirmed(propose(least), evict=evict)
+        if found is not None or least == most:
             return found
         # Gangs before it take what the change frees: it needs more than alone.
-        best: Suggestion | None = None
+        enough, size = None, least
+        while enough is None and size < most and not self.is_cut:
+            fails, size = size, min(most, 2 * size)
+            enough = self.confirmed(propose(size), evict=evict)
+        if enough is None or not self.is_exact:
+            return enough
 
-        def starts(size: int) -> bool:
-            nonlocal best
-            answer = self.confirmed(propose(size))
-            best = answer or best
+        def starts(middle: int) -> bool:
+            nonlocal enough
+            answer = self.confirmed(propose(middle), evict=evict)
+            enough = answer or enough
             return answer is not None
 
-        _bisected(starts, low=least + 1, high=most)
-        return best
+        halved(starts, fails=fails, holds=size)
+        return enough
+
+    def _may_spend(self, decisions: int) -> bool:
+        if self._left < decisions or self._left <= 0:
+            self.is_cut = True
+            return False
+        self._left -= decisions
+        return True
 
 
-def _bisected(holds: Callable[[int], bool], *, low: int, high: int) -> int | None:
+def bisected(holds: Callable[[int], bool], *, low: int, high: int) -> int | None:
     """The smallest number for which something holds that holds for all larger ones; None for none.
 
     Steps double at first, since most changes are small.
@@ -104,10 +252,15 @@ def _bisected(holds: Callable[[int], bool], *, low: int, high: int) -> int | Non
             return None
         tried = min(high, tried + step)
         step *= 2
-    while tried - fails > 1:
-        middle = (tried + fails) // 2
-        if holds(middle):
-            tried = middle
+    return halved(holds, fails=fails, holds=tried)
+
+
+def halved(starts: Callable[[int], bool], *, fails: int, holds: int) -> int:
+    """The smallest number for which something holds, between one for which it fails and one for which it does."""
+    while holds - fails > 1:
+        middle = (holds + fails) // 2
+        if starts(middle):
+            holds = middle
         else:
             fails = middle
-    return tried
+    return holds

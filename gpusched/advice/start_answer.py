@@ -75,6 +75,25 @@ def start_answer(decision: Decision, gang: GangKey) -> StartAnswer:
     return StartAnswer(kind=kind, at=at, reason=reason, message=message)
 
 
+def starting_gangs(decision: Decision) -> set[GangKey]:
+    """Gangs that get places by a decision, a start, or room that is made."""
+    plan = decision.plan
+    return {
+        *(bind.gang for bind in plan.binds),
+        *(made.gang for made in plan.preemptions),
+        *(GangKey("Job", change.key.namespace, change.key.name) for change in plan.job_changes),
+    }
+
+
+def acting_gangs(decision: Decision) -> set[GangKey]:
+    """Gangs that start by a decision, and those for which room is kept."""
+    return {
+        *starting_gangs(decision),
+        *(room.gang for room in decision.reserved),
+        *(status.gang for status in decision.plan.gangs if status.nominated),
+    }
+
+
 def _starts_job(plan: Plan, gang: GangKey) -> bool:
     key = ObjectKey(gang.namespace, gang.name)
     return gang.kind == "Job" and any(

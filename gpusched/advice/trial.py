@@ -6,12 +6,13 @@ that an answer here is the answer that the daemon would give. Nothing is sent an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import attrs
 
+from gpusched.advice.start_answer import acting_gangs
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
@@ -20,6 +21,7 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.config.gpu_layouts import load_shipped_layouts
 from gpusched.config.model import Config
 from gpusched.engine.objects import Obj, SimulatedObjects, key_of, plural_of
+from gpusched.engine.simulation import Simulation, SimulationCase
 from gpusched.io.watch.informers import KINDS
 from gpusched.placement.model.problem import search_in_process
 from gpusched.pluginhost.guard import PluginGuard
@@ -31,6 +33,10 @@ from gpusched.session.state.session_cache import SessionCache
 
 _WORK: Final = 1_000_000_000
 """Units of work of one trial: every gang is looked at, as several sessions of a daemon would do."""
+_SHORT_LINE: Final = 64
+"""Gangs that wait of which each is looked at for every change; of more, those that could come first."""
+_PLAYED_S: Final = 180.0
+_PLAYED_SESSIONS_MAX: Final = 12
 _EVICTING: Final = EVICTING_CAPABILITIES | {Capability.CONSOLIDATION}
 
 
@@ -56,6 +62,21 @@ def edit_to(obj: Obj) -> ObjectEdit:
 def edit_away(plural: str, key: ObjectKey) -> ObjectEdit:
     """The edit that removes an object."""
     return ObjectEdit(plural, key, None)
+
+
+@attrs.frozen
+class WaitingLine:
+    """Gangs that wait.
+
+    Attributes:
+        decision: a session with all of them.
+        is_whole: whether they are so few that each is looked at for every change.
+        evicts: whether some of them have others evicted, or may have.
+    """
+
+    decision: Decision
+    is_whole: bool
+    evicts: bool
 
 
 class TrialCluster:
@@ -90,19 +111,22 @@ class TrialCluster:
             ),
         )
         self._guard = PluginGuard(clock)
-        self._caches = {True: SessionCache(), False: SessionCache()}
+        self._caches: dict[tuple[bool, bool], SessionCache] = {}
+        """Of sessions with and without evictions, and with all gangs or with some."""
+        self._line: list[WaitingLine | None] = [None]
+        """All gangs that wait, for each change that stands; decided when it is asked for."""
         self.decisions = 0
         """Sessions that were run so far."""
         for obj in objects:
             self.objects.create(obj, now=0.0)
 
-    def emptied(self) -> TrialCluster:
-        """Another one of the same nodes and queues, in which no pod has a place."""
+    def emptied(self, pods: Collection[ObjectKey]) -> TrialCluster:
+        """Another one of the same nodes and queues, in which there are only some pods, and none has a place."""
         objects = [
             obj
             for plural in KINDS
             for obj in self.objects.all(plural)
-            if plural != "pods" or not (obj.get("spec") or {}).get("nodeName")
+            if plural != "pods" or key_of(obj) in pods
         ]
         return TrialCluster(objects, self.config, now=self.now, clock=self._clock)
 
@@ -118,6 +142,7 @@ class TrialCluster:
     def changed(self, edits: Sequence[ObjectEdit]) -> Iterator[None]:
         """The cluster with changes, for as long as the context lasts."""
         undo: list[ObjectEdit] = []
+        self._line.append(None)
         try:
             for edit in edits:
                 undo.append(ObjectEdit(edit.plural, edit.key, self._manifest(edit)))
@@ -126,27 +151,74 @@ class TrialCluster:
         finally:
             for edit in reversed(undo):
                 self._apply(edit)
+            self._line.pop()
 
-    def decide(self, *, alone: GangKey | None = None, evict: bool = True) -> Decision:
+    def waiting_line(self) -> WaitingLine:
+        """All gangs that wait, decided once for the cluster as it is now."""
+        known = self._line[-1]
+        if known is None:
+            waiting = sum(bool(each.pod_sets) for each in self.take_snapshot().gangs)
+            known = self._line[-1] = (
+                self._short_line() if waiting <= _SHORT_LINE else self._long_line()
+            )
+        return known
+
+    def _short_line(self) -> WaitingLine:
+        return WaitingLine(self.decide(), is_whole=True, evicts=True)
+
+    def _long_line(self) -> WaitingLine:
+        """Evictions for each gang of a long line cost seconds: only those are tried that get something."""
+        decision = self.decide(evict=False)
+        claims = self.decide(among=acting_gangs(decision))
+        return WaitingLine(decision, is_whole=False, evicts=bool(claims.plan.preemptions))
+
+    def decide(self, *, among: Collection[GangKey] | None = None, evict: bool = True) -> Decision:
         """One session of the daemon on the cluster as it is now.
 
         Args:
-            alone: only this gang waits, all others that wait are left out.
+            among: only these gangs wait, all others that wait are left out; None for all.
             evict: whether gangs may be evicted for others.
         """
         snapshot = self.take_snapshot()
-        if alone is not None:
-            mine = tuple(each for each in snapshot.gangs if each.key == alone)
-            snapshot = attrs.evolve(snapshot, gangs=mine)
+        if among is not None:
+            some = tuple(each for each in snapshot.gangs if each.key in among)
+            snapshot = attrs.evolve(snapshot, gangs=some)
         self.decisions += 1
         self._guard.begin_session()
+        cache = self._caches.setdefault((evict, among is None), SessionCache())
         return decide(
             snapshot,
             self._policy if evict else self._gentle,
             guard=self._guard,
-            session_cache=self._caches[evict],
+            session_cache=cache,
             placement=self.config.placement,
             search=search_in_process,
+        )
+
+    def starts_when_played(self, gang: GangKey) -> bool:
+        """Whether a gang gets its minimum in a simulation of the cluster as it is now, within minutes.
+
+        What a session decides may take several: evicted pods end, the pods of a Job are made, and others
+        may be served in between.
+        """
+        ordered = [*(plural for plural in KINDS if plural != "pods"), "pods"]
+        case = SimulationCase(
+            name="played",
+            config=self.config,
+            objects=[obj for plural in ordered for obj in self.objects.all(plural)],
+            until=_PLAYED_S,
+            epoch=self.now,
+            until_started=gang,
+            sessions_max=_PLAYED_SESSIONS_MAX,
+        )
+        simulation = Simulation(case)
+        jobs = simulation.run().jobs
+        # Pods of a Job that need not start together are gangs of their own.
+        name = f"{gang.namespace}/{gang.name}"
+        return simulation.started_at is not None or any(
+            job.started is not None
+            for job in jobs
+            if gang.kind == "Job" == job.kind and job.key == name
         )
 
     def _manifest(self, edit: ObjectEdit) -> Obj | None:

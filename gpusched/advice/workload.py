@@ -50,6 +50,37 @@ class Workload:
             return (edit_to(_with_spec(self.group, topology=topology)),)
         return self._with_annotation(_TOPOLOGY, level)
 
+    def without_max_wait(self) -> tuple[ObjectEdit, ...]:
+        """It does not wait for a domain that it prefers."""
+        if self.group is not None:
+            topology = dict(self.group["spec"].get("topology") or {})
+            topology.pop("maxWait", None)
+            return (edit_to(_with_spec(self.group, topology=topology)),)
+        return self._with_annotation("gpusched.io/topology-max-wait", "")
+
+    def with_free_sub_groups(self) -> tuple[ObjectEdit, ...]:
+        """Its sub-groups require no level; only of a PodGroup."""
+        if self.group is None:
+            return ()
+        parts = [
+            {name: value for name, value in each.items() if name != "topology"}
+            for each in self.group["spec"].get("subGroups") or ()
+        ]
+        return (edit_to(_with_spec(self.group, subGroups=parts)),)
+
+    def with_toleration(self, key: str, value: str, effect: str) -> tuple[ObjectEdit, ...]:
+        """Its members tolerate a taint."""
+        added = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+
+        def tolerate(obj: Obj) -> Obj:
+            held = (obj.get("spec") or {}).get("tolerations") or ()
+            return _with_spec(obj, tolerations=[*held, added])
+
+        edits = [edit_to(tolerate(pod)) for pod in self.pods]
+        if self.job is not None:
+            edits.append(edit_to(_with_template(self.job, tolerate)))
+        return tuple(edits)
+
     def with_preemptible(self) -> tuple[ObjectEdit, ...]:
         """It may be evicted for others."""
         if self.group is not None:

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.advice.random_clusters import make_cluster
 from benchmarks.advice.share_started import judge_advice
+from benchmarks.advice.smallest import judge_smallness
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.proposal import Family
 from gpusched.advice.start_answer import StartKind
@@ -133,6 +134,51 @@ def test_a_higher_class_and_a_permission_make_room():
         gang("new", 1, 8, priorityClassName="high"),
     )  # fmt: skip
     assert messages(advised(kept, "new"))[Family.PERMISSION] == "if team/run-0 were preemptible"
+
+
+def test_a_taint_that_keeps_it_off_the_free_node_is_named():
+    held = node("held")
+    held["spec"] = {"taints": [{"key": "pool", "value": "x", "effect": "NoSchedule"}]}
+    trial = trial_of(queue("a"), busy_nodes(1), held, gang("new", 1, 8))
+    assert messages(advised(trial, "new"))[Family.TOLERATION] == (
+        "if its pods tolerate the taint pool=x:NoSchedule"
+    )
+
+
+def test_two_changes_are_told_where_none_helps_alone():
+    """Given a queue that is too small and no room, then another queue and a node together."""
+    trial = trial_of(
+        queue("a", capability={GPU: "4"}), queue("b"),
+        busy_nodes(1, queue="b", preemptible=False), gang("new", 1, 8),
+    )  # fmt: skip
+    assert "in queue b in place of a and with 1 more node like n0 (NVIDIA-H100-80GB-HBM3)" in {
+        each.proposal.message for each in advised(trial, "new").suggestions
+    }
+
+
+def test_what_others_would_use_as_well_is_said():
+    """Given a gang before it that takes the first node which is added, then two nodes, and why."""
+    trial = trial_of(
+        queue("a"), busy_nodes(1, preemptible=False), gang("first", 1, 8, priorityClassName="high"),
+        priority("high", 1000), gang("new", 1, 8),
+    )  # fmt: skip
+    assert messages(advised(trial, "new"))[Family.NODES] == (
+        f"with 2 more nodes like n0 ({H100}) in one new rack, which 1 gang before it would use as well"
+    )
+
+
+def test_an_answer_whose_budget_is_spent_says_so():
+    trial = trial_of(queue("a"), busy_nodes(2), gang("new", 3, 8, topology={"required": "rack"}))
+    assert advise_gang(trial, waiting_gang(trial, "new"), budget=2).is_cut
+    assert not advised(trial, "new").is_cut
+
+
+@pytest.mark.early
+def test_nothing_smaller_than_what_is_advised_is_enough():
+    """Given small clusters, then all smaller changes of a suggestion's kind leave its gang waiting."""
+    checked, larger = judge_smallness([2], gangs=2)
+    assert checked
+    assert larger == []
 
 
 def test_what_contradicts_itself_is_told_with_no_part_too_many():
