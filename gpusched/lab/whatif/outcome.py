@@ -298,7 +298,7 @@ def _starts_sentences(moved: Sequence[MovedGang], common: int) -> Iterator[str]:
         ([gang for gang in moved if gang.before is None], "start that would wait until the end"),
     ):
         if lost:
-            yield f"{len(lost):,} gangs {text}"
+            yield f"of these, {len(lost):,} {text}"
 
 
 def _queue_sentences(asked: _Pair) -> Iterator[str]:

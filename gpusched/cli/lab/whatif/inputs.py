@@ -14,7 +14,11 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.command import connection_choice
 from gpusched.cli.inspect.ask.recorded_cluster import read_file
 from gpusched.cli.inspect.cluster_reader import with_cluster
-from gpusched.cli.inspect.listing.history_list import read_history_file, read_served_history
+from gpusched.cli.inspect.listing.history_list import (
+    NoHistory,
+    read_history_file,
+    read_served_history,
+)
 from gpusched.cli.lab.whatif.requested_changes import collect_requests
 from gpusched.config.model import Config
 from gpusched.engine.from_snapshot import SimulationStart, start_from_snapshot
@@ -184,10 +188,16 @@ def _history(arguments: argparse.Namespace, config: Config, now: float) -> tuple
     window_s = parse_span(arguments.load_window, "--load-window")
     query = HistoryQuery(since=max(0.0, now - window_s), until=now)
     if arguments.history == _SERVED:
-        items, _ = with_cluster(
-            connection_choice(arguments),
-            lambda api: read_served_history(api, config.leader_election, query, None, 0),
-        )
+        try:
+            items, _ = with_cluster(
+                connection_choice(arguments),
+                lambda api: read_served_history(api, config.leader_election, query, None, 0),
+            )
+        except NoHistory as error:
+            why = str(error).partition("; --file")[0]
+            raise NoHistory(
+                f"{why}; --history FILE reads the file of gpusched run --history"
+            ) from error
     else:
         items, _ = read_history_file(Path(arguments.history), query, None, 0, now)
     return gangs_of_history(items)
