@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import StoppedClock
 from tests.advice.clusters import NOW, gang, node, queue, write_file
 from tests.advice.submission.manifests import group, job, template
+from tests.advice.submission.promises import keep_promise
 
 NODES: Final = 1_000
 FREE: Final = 40
@@ -30,6 +32,8 @@ PODS: Final = 8_000
 PODS_A_GANG: Final = 8
 RUNS: Final = 5
 NOW_MAX_S: Final = 1.0
+PROMISES: Final = 200
+KEPT_MIN: Final = 95
 
 
 def measure() -> list[Figure]:
@@ -50,6 +54,26 @@ def measure() -> list[Figure]:
         _figure(f"{what}an answer by playing forward", later),
         _figure(f"{what}the plain command on a snapshot file", _commands(objects)),
     ]
+
+
+def measure_promises() -> list[Figure]:
+    """How many promises are kept: asked, submitted to a daemon on an embedded cluster, and watched."""
+    kept, asked = Counter[str](), Counter[str]()
+    for seed in range(PROMISES):
+        promise = keep_promise(seed)
+        kind = "never" if promise.promised.never else str(promise.promised.start.kind)
+        asked[kind] += 1
+        kept[kind] += not promise.fault
+        if promise.fault:
+            print(f"seed {seed}: {promise.fault}", file=sys.stderr)
+    share = 100 * kept.total() / asked.total()
+    each = ", ".join(f"{kind} {kept[kind]} of {count}" for kind, count in sorted(asked.items()))
+    return [
+        Figure(
+            name=f"when, promises that are kept of {asked.total()}", measured=share, unit="%",
+            spread=each, target=f">= {KEPT_MIN} %", met=share >= KEPT_MIN,
+        )
+    ]  # fmt: skip
 
 
 def cluster_objects() -> list[Obj]:

@@ -146,3 +146,17 @@ def test_options_between_names_are_options(live):
         )
     assert main(["hold", "job", "-n", "default", "a", "--reason", "x", "b"]) == 0
     assert main(["release", "job", "--dry-run", "a", "b"]) == 0
+
+
+def test_files_of_manifests_are_offered_after_f(monkeypatch, capsys, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    for name in ("job.yaml", "jab.json", "notes.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert completed(monkeypatch, capsys, "when", "-f", "j") == ["jab.json", "job.yaml", "jobs/"]
+    (tmp_path / "jobs" / "deep.yml").touch()
+    assert completed(monkeypatch, capsys, "when", "-f", "jobs/") == ["jobs/deep.yml"]
+
+
+def test_queues_are_offered_to_when(monkeypatch, capsys, named):
+    assert completed(monkeypatch, capsys, "when", "--queue", "p") == ["production"]

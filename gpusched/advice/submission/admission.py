@@ -7,6 +7,7 @@ from typing import Final
 
 from gpusched.advice.submission.definition_rules import definition_faults
 from gpusched.advice.submission.expansion import RefusedDocument
+from gpusched.advice.submission.quota_rules import quota_faults
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
@@ -109,6 +110,7 @@ def _faults(
             yield _exists(obj)
         if obj["kind"] == "Pod":
             yield from _pod_faults(obj, trial, names)
+    yield from quota_faults(trial, [obj for obj in workload.objects if obj["kind"] == "Pod"])
 
 
 def _exists(obj: Obj) -> str:

@@ -12,7 +12,7 @@ from gpusched.advice.advisor import advise_gang
 from gpusched.advice.proposal import Family, Suggestion
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
-from gpusched.advice.submission.expansion import RefusedDocument, expand_documents
+from gpusched.advice.submission.expansion import RefusedDocument, expand_documents, kinds_with_pods
 from gpusched.advice.submission.forward import SESSIONS_MAX, TOGETHER_S, PlayedStart, play_forward
 from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
@@ -159,9 +159,18 @@ def answer_submission(
         as_of=trial.now,
         gangs=gangs,
         refused=(*expanded.refused, *refused, *found),
-        remarks=tuple(remark for each in workloads for remark in each.remarks),
+        remarks=tuple(remark for each in workloads for remark in _remarks(each, gangs)),
         decisions=trial.decisions - before,
     )
+
+
+def _remarks(workload: ExpandedWorkload, gangs: Sequence[SubmittedGang]) -> Iterator[str]:
+    yield from workload.remarks
+    group = str(workload.objects[0]["apiVersion"]).rpartition("/")[0] if workload.objects else ""
+    makes_pods = (group, workload.kind) in kinds_with_pods()
+    told = workload.pods or workload.remarks or any(each.title == workload.title for each in gangs)
+    if makes_pods and not told:
+        yield f"{workload.title} has no pods now: it is suspended, or asks for none"
 
 
 def _rejected_documents(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 Completer = Callable[..., list[str]]
 _ANSWER_MAX_S: Final = 2.0
 _NAMES_MAX: Final = 500
+_MANIFESTS: Final = (".yaml", ".yml", ".json")
 _QUEUES: Final = "/apis/scheduling.gpusched.io/v1alpha1/queues"
 
 
@@ -63,10 +65,23 @@ def complete_explained(parsed_args: argparse.Namespace, prefix: str = "", **_: o
     return kind_words()
 
 
+def complete_manifests(prefix: str = "", **_: object) -> list[str]:
+    """Files of manifests, and folders that may hold some."""
+    folder = prefix.rpartition("/")[0] + "/" if "/" in prefix else ""
+
+    def found() -> Iterable[str]:
+        for each in Path(folder or ".").iterdir():
+            if each.is_dir() or each.suffix in _MANIFESTS:
+                yield f"{folder}{each.name}{'/' if each.is_dir() else ''}"
+
+    return _asked(found)
+
+
 COMPLETERS: Final[Mapping[str, Completer]] = {
     "namespace": complete_namespaces,
     "queue": complete_queues,
     "objects": complete_objects,
+    "filename": complete_manifests,
     "name": complete_gang_names,
     "kind": complete_explained,
     **dict.fromkeys(("context", "cluster", "user"), complete_kubeconfig_entries),

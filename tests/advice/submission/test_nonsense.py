@@ -8,7 +8,7 @@ import pytest
 
 from gpusched.advice.submission.manifests import DOCUMENTS_MAX, MANIFEST_BYTES_MAX, read_manifests
 from gpusched.base.errors import ConfigError
-from tests.advice.clusters import node, priority, queue, trial_of
+from tests.advice.clusters import NOW, gang, node, priority, queue, trial_of
 from tests.advice.submission.manifests import ask, group, job, manifest, template
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -148,3 +148,41 @@ def test_a_queue_of_the_same_file_counts():
     assert [each.queue for each in answer.gangs] == ["a"]
     assert answer.starts_sometime
     assert trial.take_snapshot().queues.get("a") is None
+
+
+def quota(name, hard, used, **spec):
+    """A ResourceQuota of namespace ``team``."""
+    head = {"name": name, "namespace": "team"}
+    status = {"hard": hard, "used": used}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": head, "spec": {"hard": hard, **spec}, "status": status}  # fmt: skip
+
+
+def test_a_quota_that_does_not_admit_all_pods_is_told_as_the_server_does():
+    """Given 4 of 16 GPUs in use, then two pods of 8 are too many and one is not; quotas with scopes are left out."""
+    name = "requests.nvidia.com/gpu"
+    trial = trial_of(
+        queue("a"), node("n0"), node("n1"), quota("gpus", {name: "16", "pods": "9"}, {name: "4"}),
+        quota("scoped", {"pods": "0"}, {}, scopes=["BestEffort"]),
+    )  # fmt: skip
+    (refused,) = ask(trial, job(2)).refused
+    assert refused.message == (
+        f"exceeded quota: gpus, requested: {name}=16, used: {name}=4, limited: {name}=16: "
+        "not all of its pods are made before others end or the quota is raised"
+    )
+    assert not ask(trial, job(1)).refused
+
+
+def test_a_job_that_waits_for_somebody_to_resume_it_is_told():
+    """Given a suspended Job without a queue, which nothing of ours starts, then a remark says so."""
+    made = job(1, suspend=True, template_=template(scheduler="other"))
+    del made["metadata"]["labels"]
+    answer = ask(trial_of(queue("a"), node("n0")), made)
+    assert answer.remarks == ("Job team/new has no pods now: it is suspended, or asks for none",)
+
+
+def test_a_cluster_that_was_read_while_it_changed_is_answered_of_its_moment():
+    """Given pods on a node that is gone and of a group that is gone, then the answer says of when it is."""
+    torn = [each for each in gang("lost", 2, 1, on=["gone"] * 2) if each["kind"] == "Pod"]
+    trial = trial_of(queue("a"), node("n0"), torn)
+    answer = ask(trial, manifest("Pod", "v1", template()["spec"]))
+    assert (answer.as_of, answer.gangs[0].starting) == (NOW, 1)
