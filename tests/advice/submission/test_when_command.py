@@ -122,6 +122,32 @@ def test_no_variant_that_ever_starts_is_status_1(cluster, job, capsys):
     assert not any(each["best"] for each in told["variants"])
 
 
+def without_kind(cluster, resource):
+    """The file as who may not read a kind records it."""
+    header, *lines = cluster.read_text().splitlines()
+    told = json.loads(header)
+    count = told["counts"].pop(resource)
+    told["missing"] = [{"resource": resource, "why": "they may not be read", "served": True}]
+    before = sum([told["counts"][each] for each in _before(json.loads(header), resource)])
+    kept = [*lines[:before], *lines[before + count :]]
+    cluster.write_text("\n".join([json.dumps(told), *kept]) + "\n")
+
+
+def _before(header, resource):
+    names = list(header["counts"])
+    return names[: names.index(resource)]
+
+
+def test_what_may_not_be_read_is_told_and_nothing_is_decided_without_nodes(cluster, job, capsys):
+    without_kind(cluster, "priorityclasses.scheduling.k8s.io")
+    assert ask(cluster, "-f", str(job)) == 0
+    said = capsys.readouterr()
+    assert "priorityclasses.scheduling.k8s.io are left out: they may not be read" in said.err
+    without_kind(cluster, "nodes")
+    assert ask(cluster, "-f", str(job)) == 78
+    assert "nothing can be decided without nodes: they may not be read" in capsys.readouterr().err
+
+
 def test_without_a_file_the_usage_is_told(cluster, capsys):
     with pytest.raises(SystemExit) as ended:
         ask(cluster)

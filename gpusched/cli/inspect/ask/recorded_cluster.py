@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Final
 
 import attrs
 
 from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError, Denied, GpuschedError
 from gpusched.cli.command import connection_choice
 from gpusched.cli.inspect.cluster_reader import with_cluster
+from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.engine.objects import Obj
 from gpusched.io.client.api_client import ApiClient
-from gpusched.io.recordings.snapshot_file import SnapshotFile, read_snapshot
+from gpusched.io.recordings.snapshot_file import MissingKind, SnapshotFile, read_snapshot
 from gpusched.io.recordings.snapshot_reader import take_snapshot
+
+_NEEDED: Final = frozenset(
+    {"pods", "nodes", "queues.scheduling.gpusched.io", "podgroups.scheduling.gpusched.io"}
+)
+"""Kinds without which every answer would be about another cluster."""
 
 
 @attrs.frozen
@@ -38,7 +46,23 @@ def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
         Denied: the cluster may not be read.
     """
     file = read_file(arguments)
+    missing = [each for each in file.missing if each.served]
+    for each in missing:
+        if each.resource in _NEEDED:
+            raise _undecidable(each, arguments.snapshot)
+    print_notes([f"{each.resource} are left out: {each.why}" for each in missing])
     return RecordedCluster(tuple(file), file.taken_at)
+
+
+def _undecidable(kind: MissingKind, file: str | None) -> GpuschedError:
+    """That an answer without a kind would be wrong."""
+    if file:
+        return ConfigError(f"{file}: nothing can be decided without {kind.resource}: {kind.why}")
+    return Denied(
+        f"nothing can be decided without {kind.resource}: {kind.why}; a daemon that serves its view "
+        "answers with what you may see (--source daemon)",
+        status=403,
+    )
 
 
 def read_file(arguments: argparse.Namespace) -> SnapshotFile:
