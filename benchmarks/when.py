@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,14 @@ from gpusched.advice.submission.answer import SubmissionAnswer, answer_submissio
 from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.limits import LIST_PAGE
 from gpusched.config.model import DEFAULT
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, plural_of
 from gpusched.engine.simulation import StoppedClock
+from gpusched.io.client.api_client import ApiResponse
+from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.recordings.snapshot_reader import take_snapshot
+from gpusched.io.watch.informers import KINDS
 from tests.advice.clusters import NOW, gang, node, queue, write_file
 from tests.advice.submission.manifests import group, job, template
 from tests.advice.submission.promises import keep_promise
@@ -38,19 +44,25 @@ KEPT_MIN: Final = 95
 
 def measure() -> list[Figure]:
     """Reading, the trial, an answer where the start is now, one where it is not, and the plain command."""
+    collect_garbage_rarely()  # as the process beside the daemon does
     objects = cluster_objects()
     with gpu_resources_in_force(DEFAULT.gpu_resources):
+        server = _CannedServer(objects)
+        read = [_cpu_s(lambda: asyncio.run(server.snapshot())) for _ in range(3)]
         built = [_cpu_s(lambda: _trial(objects)) for _ in range(RUNS)]
         trial = _trial(objects)
         fits, waits = _documents(FREE), _documents(FREE + 1)
         first = _cpu_s(lambda: _answer(trial, fits, StartKind.NOW))
         now = [_cpu_s(lambda: _answer(trial, fits, StartKind.NOW)) for _ in range(RUNS)]
+        whole = [_cpu_s(lambda: _read_and_answered(server, fits)) for _ in range(3)]
         later = [_cpu_s(lambda: _answer(trial, waits, StartKind.EXPECTED)) for _ in range(3)]
     what = f"when, {NODES:,} nodes, {PODS:,} pods: "
     return [
+        _figure(f"{what}the API server's lists are read", read),
         _figure(f"{what}a trial cluster is built", built),
         _figure(f"{what}the first answer, start now", [first], most=NOW_MAX_S),
         _figure(f"{what}each other answer, start now", now, most=NOW_MAX_S),
+        _figure(f"{what}read, built and answered, start now", whole, most=NOW_MAX_S),
         _figure(f"{what}an answer by playing forward", later),
         _figure(f"{what}the plain command on a snapshot file", _commands(objects)),
     ]
@@ -93,8 +105,51 @@ def cluster_objects() -> list[Obj]:
     return objects
 
 
+class _CannedServer:
+    """Answers lists as an API server does, in pages that were written before.
+
+    Args:
+        objects: that it has.
+    """
+
+    def __init__(self, objects: list[Obj]) -> None:
+        self._pages: dict[tuple[str, str], bytes] = {}
+        for plural, path in KINDS.items():
+            items = [obj for obj in objects if plural_of(obj) == plural]
+            for first in range(0, len(items) or 1, LIST_PAGE):
+                last = first + LIST_PAGE
+                more = str(last) if last < len(items) else ""
+                page = {
+                    "metadata": {"resourceVersion": "1", "continue": more},
+                    "items": items[first:last],
+                }
+                self._pages[path, str(first) if first else ""] = json.dumps(page).encode()
+
+    async def snapshot(self) -> list[Obj]:
+        """What ``when`` reads, as objects."""
+        recording = await take_snapshot(self, now=NOW)  # type: ignore[arg-type]
+        return [json.loads(line) for lines in recording.lines.values() for line in lines]
+
+    async def server_version(self) -> str:
+        """Some version."""
+        return "v1.36.2"
+
+    async def request(
+        self, _method: str, path: str, *, query: Mapping[str, str], timeout_s: float
+    ) -> ApiResponse:
+        """A page of a list."""
+        del timeout_s
+        body = self._pages.get((path, query.get("continue", "")))
+        return ApiResponse(404 if body is None else 200, {}, body or b"{}")
+
+
 def _trial(objects: list[Obj]) -> TrialCluster:
     return TrialCluster(objects, DEFAULT, now=NOW, clock=StoppedClock())
+
+
+def _read_and_answered(server: _CannedServer, raw: bytes) -> None:
+    """What a question costs the process beside the daemon when its copy of the cluster is too old."""
+    _answer(_trial(asyncio.run(server.snapshot())), raw, StartKind.NOW)
 
 
 def _documents(pods: int) -> bytes:

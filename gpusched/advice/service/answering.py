@@ -25,6 +25,7 @@ from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, GpuschedError, UsageError
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
 
@@ -97,6 +98,7 @@ def answer_questions(text: str) -> None:
         text: JSON of ``AnsweringOptions``.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_garbage_rarely()  # a copy of the cluster is many objects that stay
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     options = msgspec.json.decode(text, type=AnsweringOptions)

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from gpusched.advice.advisor import advise_gang
+from gpusched.advice.contradiction import find_contradiction
 from gpusched.advice.proposal import Family, Suggestion
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
@@ -253,10 +254,14 @@ class _SubmissionTrial:
                 number: self._with_played_start(each, played.workloads[number], played.sessions)
                 for number, each in by_workload.items()
             }
-        if better:
-            first = [
-                self._with_advice(each, keys[key]) for each, key in zip(first, keys, strict=True)
-            ]
+        first = [
+            self._with_advice(each, keys[key], better=better)
+            for each, key in zip(first, keys, strict=True)
+        ]
+        by_workload = {
+            number: self._with_advice(each, lone[number][-1], better=False)
+            for number, each in by_workload.items()
+        }
         found = iter(first)
         ordered: list[SubmittedGang] = []
         for number, gangs in enumerate(whole):
@@ -341,16 +346,22 @@ class _SubmissionTrial:
         )
         return attrs.evolve(gang, start=start, known_by=_played_text(sessions))
 
-    def _with_advice(self, submitted_gang: SubmittedGang, gang: Gang) -> SubmittedGang:
+    def _with_advice(
+        self, submitted_gang: SubmittedGang, gang: Gang, *, better: bool
+    ) -> SubmittedGang:
         """The gang with what would be better, and why it never starts where that is so."""
-        now = submitted_gang.start.kind is StartKind.NOW
-        if submitted_gang.never or now or self._advised >= _ADVISED_MAX:
+        kind = submitted_gang.start.kind
+        settled = kind is StartKind.NOW or (not better and kind is not StartKind.UNKNOWN)
+        if submitted_gang.never or settled or self._advised >= _ADVISED_MAX:
             return submitted_gang
         self._advised += 1
+        if not better:
+            why = find_contradiction(self._trial, gang)
+            return attrs.evolve(submitted_gang, never=why.sentence if why is not None else "")
         advice = advise_gang(self._trial, gang)
         never = advice.contradiction.sentence if advice.contradiction is not None else ""
-        better = tuple(map(_before_submission, advice.suggestions))
-        return attrs.evolve(submitted_gang, never=never, suggestions=better)
+        changes = tuple(map(_before_submission, advice.suggestions))
+        return attrs.evolve(submitted_gang, never=never, suggestions=changes)
 
     def _domains(self, shares: Sequence[NodeShare]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         nodes = self._snapshot.nodes

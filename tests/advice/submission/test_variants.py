@@ -64,6 +64,19 @@ def test_a_type_replaces_the_selector_of_the_file():
     assert variants(trial, [chosen], gpus=("a100",)) == [({"gpus": "a100"}, StartKind.NOW, True)]
 
 
+def test_a_variant_that_can_never_start_is_told_apart_from_one_that_waits():
+    """Given one node of eight, then two pods of eight can never start on it, and another one waits."""
+    trial = trial_of(queue("a"), node("n0"), gang("run", 8, 1, on=["n0"] * 8))
+    found = answer_variants(
+        trial, documents_of(GROUPED), {"members": ("1", "2")}, namespace="team"
+    )  # fmt: skip
+    never = [(each.options["members"], each.answer.gangs[0].never) for each in found]
+    assert never == [
+        ("1", ""),
+        ("2", "never, even on an empty cluster: 8 nvidia.com/gpu in a container and 2 pods at once cannot hold together"),
+    ]  # fmt: skip
+
+
 def test_evicting_fewer_others_is_better():
     """Given a queue that must reclaim and one that has room of its own, then the latter is best."""
     trial = trial_of(

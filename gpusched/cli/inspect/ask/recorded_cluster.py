@@ -15,6 +15,7 @@ from gpusched.cli.inspect.cluster_reader import with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.engine.objects import Obj
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.recordings.snapshot_file import MissingKind, SnapshotFile, read_snapshot
 from gpusched.io.recordings.snapshot_reader import take_snapshot
 
@@ -45,6 +46,7 @@ def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
         ClusterUnreachable: no cluster.
         Denied: the cluster may not be read.
     """
+    collect_garbage_rarely()  # a short life that makes many objects
     file = read_file(arguments)
     missing = [each for each in file.missing if each.served]
     for each in missing:
