@@ -42,7 +42,7 @@ from gpusched.placement.model.problem import search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
-from gpusched.session.state.plan import GangBind
+from gpusched.session.state.plan import GangBind, Plan
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.next_wakeup import next_wakeup
 
@@ -169,6 +169,7 @@ class SimulationCase:
         until_started: a gang with whose start the run ends; None for no such gang.
         sessions_max: sessions after which it ends; None for no bound.
         placed: called with the seconds that have passed and each gang that gets places.
+        planned: called with the plan of each session, before it is carried out.
         enough: asked after each session with the number of sessions so far; the run ends when it says so.
     """
 
@@ -186,6 +187,7 @@ class SimulationCase:
     until_started: GangKey | None = None
     sessions_max: int | None = None
     placed: Callable[[float, GangBind], None] | None = None
+    planned: Callable[[Plan], None] | None = None
     enough: Callable[[int], bool] | None = None
 
 
@@ -339,6 +341,8 @@ class Simulation:
             faults = (*faults, decision.degraded.message)
         if faults and len(self._faults) < 1:
             self._faults.extend(faults[:1])
+        if self.case.planned is not None:
+            self.case.planned(decision.plan)
         self._carry.plan(decision.plan)
         plan = decision.plan
         self._nobody = not (

@@ -337,12 +337,13 @@ class _SubmissionTrial:
             return attrs.evolve(gang, start=unknown, known_by=_not_started_text(sessions))
         shares = _shares_of_binds(played.first_binds())
         gang = attrs.evolve(gang, shares=shares, domains=self._domains(shares))
+        evicted = tuple(sorted(played.evicted))
         if played.at < TOGETHER_S:
-            start = StartAnswer(kind=StartKind.NOW)
+            start = StartAnswer(kind=StartKind.NOW, evicted=evicted)
             starting = sum(each.pods for each in shares)
             return attrs.evolve(gang, start=start, starting=starting, known_by="")
         start = attrs.evolve(
-            gang.start, kind=StartKind.EXPECTED, at=self._trial.now + played.at, evicted=()
+            gang.start, kind=StartKind.EXPECTED, at=self._trial.now + played.at, evicted=evicted
         )
         return attrs.evolve(gang, start=start, known_by=_played_text(sessions))
 

@@ -13,14 +13,14 @@ import attrs
 
 from gpusched.advice.submission.workload_pods import ExpandedWorkload, controller_uid
 from gpusched.advice.trial import TrialCluster
-from gpusched.api.meta.identity import UID, GangKey
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.engine.from_snapshot import start_from_snapshot
 from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
 from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.io.watch.informers import KINDS
-from gpusched.session.state.plan import GangBind, PodBind
+from gpusched.session.state.plan import GangBind, Plan, PodBind
 
 SESSIONS_MAX: Final = 300
 """Sessions that are played for one submission."""
@@ -38,11 +38,13 @@ class PlayedStart:
         wanted: pods that it takes to call it started.
         binds: of its pods, each with the seconds from now until it came.
         at: seconds from now until it had so many; None while it has not.
+        evicted: gangs that lost members for it.
     """
 
     wanted: int
     binds: list[tuple[float, PodBind]] = attrs.field(factory=list)
     at: float | None = None
+    evicted: set[GangKey] = attrs.field(factory=set)
 
     def take(self, now: float, bind: GangBind) -> None:
         """Places that it got."""
@@ -97,6 +99,7 @@ def play_forward(
         until=_UNTIL_S,
         epoch=trial.now,
         placed=watch.take,
+        planned=watch.note_evictions,
         enough=watch.is_complete,
     )
     simulation = Simulation(case)
@@ -135,6 +138,16 @@ class _StartWatch:
             start = self.workloads.get(number)
         if start is not None:
             start.take(now, bind)
+
+    def note_evictions(self, plan: Plan) -> None:
+        """Who is evicted for what was submitted, until it has started."""
+        for made in plan.preemptions:
+            start = self.gangs.get(made.gang)
+            if start is None:
+                pod = ObjectKey(made.gang.namespace, made.gang.name)
+                start = self.workloads.get(self._by_pod.get(pod, -1))
+            if start is not None and start.at is None:
+                start.evicted |= {stop.gang for stop in made.stops}
 
     def is_complete(self, sessions: int) -> bool:
         """Whether all have started, or it was looked far enough ahead."""

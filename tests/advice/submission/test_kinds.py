@@ -7,9 +7,9 @@ import pytest
 from gpusched.advice.start_answer import StartKind
 from gpusched.engine.objects import plural_of
 from gpusched.io.watch.informers import KINDS
-from tests.advice.clusters import gang, node, queue, trial_of
+from tests.advice.clusters import gang, node, priority, queue, trial_of
 from tests.advice.submission.manifests import KINDS as DOCUMENTS
-from tests.advice.submission.manifests import ask, only_gang
+from tests.advice.submission.manifests import ask, group, job, only_gang, template
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
@@ -61,6 +61,23 @@ def test_several_gangs_of_one_file_are_answered_together():
     second = {**first, "metadata": {**first["metadata"], "name": "other"}}
     starts = [each.start.kind for each in ask(trial, first, second).gangs]
     assert sorted(starts) == [StartKind.NOW, StartKind.UNKNOWN]
+
+
+def test_whom_it_evicts_later_is_told_where_it_starts_later():
+    """Given a node that is free in an hour and one of a lower priority that would be evicted then, both are told."""
+    classes = [priority("low", 1), priority("high", 100)]
+    long = gang("long", 8, 1, on=["n0"] * 8, priorityClassName="high", expectedDuration="1h")
+    young = gang(
+        "young", 8, 1, on=["n1"] * 8, priorityClassName="low", minRuntime="30m", expectedDuration="9h"
+    )  # fmt: skip
+    trial = trial_of(queue("a"), *classes, node("n0"), node("n1"), long, young)
+    wanted = template(labels={"gpusched.io/pod-group": "new"}, priorityClassName="high")
+    found = only_gang(
+        ask(trial, group(2, priorityClassName="high"), job(2, template_=wanted), better=False)
+    )
+    assert found.start.kind is StartKind.EXPECTED
+    assert found.start.at - trial.now == pytest.approx(3600, abs=60)
+    assert [each.name for each in found.start.evicted] == ["young"]
 
 
 def test_what_stands_in_line_before_it_gets_the_room():
