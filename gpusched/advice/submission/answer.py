@@ -167,6 +167,13 @@ def answer_submission(
 
 def _remarks(workload: ExpandedWorkload, gangs: Sequence[SubmittedGang]) -> Iterator[str]:
     yield from workload.remarks
+    pods = [obj.get("spec") or {} for obj in workload.objects if obj["kind"] == "Pod"]
+    claims = [each for spec in pods for each in spec.get("resourceClaims") or ()]
+    if any(isinstance(each, dict) and each.get("resourceClaimTemplateName") for each in claims):
+        yield (
+            f"{workload.title}: Kubernetes makes the resource claims of its pods from templates once they exist; "
+            "here they are missing, so that it seems to wait for them"
+        )
     group = str(workload.objects[0]["apiVersion"]).rpartition("/")[0] if workload.objects else ""
     makes_pods = (group, workload.kind) in kinds_with_pods()
     told = workload.pods or workload.remarks or any(each.title == workload.title for each in gangs)

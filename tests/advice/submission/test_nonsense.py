@@ -186,3 +186,11 @@ def test_a_cluster_that_was_read_while_it_changed_is_answered_of_its_moment():
     trial = trial_of(queue("a"), node("n0"), torn)
     answer = ask(trial, manifest("Pod", "v1", template()["spec"]))
     assert (answer.as_of, answer.gangs[0].starting) == (NOW, 1)
+
+
+def test_claims_that_are_made_from_templates_later_are_told():
+    """Given pods whose claims come from a template, then it is said that these are not looked at."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    made = manifest("Pod", "v1", template(1, resourceClaims=claims)["spec"])
+    (remark,) = ask(trial_of(queue("a"), node("n0")), made, better=False).remarks
+    assert remark.startswith("Pod team/new: Kubernetes makes the resource claims of its pods")
