@@ -40,6 +40,16 @@ WRITTEN = {
     ("scheduling.gpusched.io", "queues/status", "patch"): "io/write/status/object_writes.py",
     ("scheduling.gpusched.io", "topologies/status", "patch"): "io/write/status/object_writes.py",
     ("scheduling.gpusched.io", "reservations/status", "patch"): "io/write/status/object_writes.py",
+    (
+        "admissionregistration.k8s.io",
+        "validatingadmissionpolicies",
+        "get",
+    ): "io/watch/user_policy.py: whether names of users are held to be true",
+    (
+        "admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings",
+        "get",
+    ): "io/watch/user_policy.py",
     ("events.k8s.io", "events", "create"): "io/write/events/event_recorder.py",
     ("events.k8s.io", "events", "patch"): "io/write/events/event_recorder.py",
     ("coordination.k8s.io", "leases", "get"): "io/leader/elector.py",

@@ -68,6 +68,8 @@ POLICIES: Final[Mapping[str, str]] = {
     "gpusched-fence": "a daemon that was paused past its Lease may have one binding accepted late",
     "gpusched-node-name": "whoever may create pods can set spec.nodeName, past queues and quotas",
     "gpusched-own-jobs": "a stolen token of the daemon can change Jobs in more than suspend",
+    "gpusched-own-pod-groups": "a stolen token of the daemon can change PodGroups",
+    "gpusched-users": "every tenant may have its gangs counted for another user",
     "gpusched-priority": "a PodGroup may name a priority class that its author may not use",
     "gpusched-queues": "whoever may create PodGroups can submit to every queue that takes the "
     "namespace",
