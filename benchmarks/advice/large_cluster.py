@@ -23,11 +23,12 @@ from benchmarks.advice.random_clusters import (
     make_node,
     make_priority_class,
 )
+from gpusched.advice.start_answer import starting_gangs
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import format_time
 from gpusched.config.model import DEFAULT
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, key_of, plural_of
 from gpusched.engine.simulation import StoppedClock
 
 AGE_S: Final = 3600
@@ -82,16 +83,17 @@ def make_large_cluster(seed: int, *, nodes: int = 1000, waiting: int = 520) -> R
 
 def _settled(cluster: RandomCluster) -> RandomCluster:
     """The cluster without gangs that would start at once, or have others evicted."""
-    while True:
-        trial = TrialCluster(cluster.objects, DEFAULT, now=cluster.now, clock=StoppedClock())
-        with gpu_resources_in_force(DEFAULT.gpu_resources):
-            plan = trial.decide().plan
-        starts = {each.gang.name for each in (*plan.binds, *plan.preemptions)}
-        starts |= {each.key.name for each in plan.job_changes}
-        if not starts:
-            return cluster
-        kept = (obj for obj in cluster.objects if _gang_name(obj) not in starts)
-        cluster = RandomCluster(tuple(kept), cluster.now)
+    trial = TrialCluster(cluster.objects, DEFAULT, now=cluster.now, clock=StoppedClock())
+    gone: set[str] = set()
+    with gpu_resources_in_force(DEFAULT.gpu_resources):
+        for evict in (False, False, False, True):
+            names = {each.name for each in starting_gangs(trial.decide(evict=evict))}
+            for obj in cluster.objects:
+                if _gang_name(obj) in names:
+                    trial.objects.remove(plural_of(obj), key_of(obj))
+            gone |= names
+    kept = (obj for obj in cluster.objects if _gang_name(obj) not in gone)
+    return RandomCluster(tuple(kept), cluster.now)
 
 
 def _gang_name(obj: Obj) -> str:

@@ -12,7 +12,7 @@ from gpusched.advice.contradiction import Contradiction, find_contradiction
 from gpusched.advice.own_proposals import OwnProposals
 from gpusched.advice.proposal import ChangeProposal, Suggestion, joined
 from gpusched.advice.search import ChangeSearch, Competitors, bisected
-from gpusched.advice.start_answer import StartAnswer, start_answer
+from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import find_workload
 from gpusched.api.meta.identity import GangKey
@@ -71,8 +71,9 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
     snapshot = trial.take_snapshot()
     competitors = Competitors(snapshot, line, gang.key)
     unchanged = start_answer(line.decision, gang.key)
-    if not (unchanged.starts or line.is_whole) and _starts_by_evictions(trial, gang):
-        unchanged = start_answer(trial.decide(among=competitors.acting), gang.key)
+    if not (unchanged.starts or line.is_whole):
+        by_evictions = start_answer(trial.decide(among=(gang.key,)), gang.key)
+        unchanged = by_evictions if by_evictions.kind is StartKind.AFTER_EVICTIONS else unchanged
     contradiction = None
     suggestions: list[Suggestion] = []
     is_cut = False
@@ -93,10 +94,6 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
         decisions=trial.decisions - before,
         is_cut=is_cut,
     )
-
-
-def _starts_by_evictions(trial: TrialCluster, gang: Gang) -> bool:
-    return start_answer(trial.decide(among=(gang.key,)), gang.key).starts
 
 
 class _Advisor:

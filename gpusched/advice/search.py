@@ -43,7 +43,7 @@ class Competitors:
         waiting = [each for each in snapshot.gangs if each.pod_sets and each.members_at_start]
         self.is_whole = line.is_whole
         self.evict = line.evicts
-        """Whether others evict, so that each decision must let them."""
+        """Whether decisions about free room let others evict."""
         turns = [turn.gang for turn in line.decision.order.turns]
         later = set(turns[turns.index(gang) + 1 :]) if gang in turns else set()
         self.starting = starting_gangs(line.decision)
@@ -165,6 +165,8 @@ class ChangeSearch:
         with self._trial.changed(proposal.edits):
             snapshot = self._trial.take_snapshot()
             among = self._competitors.competing(proposal, snapshot)
+            if evict and among is not None:
+                among = {self._gang}  # room that is made for it is not given to others
             gangs = len(snapshot.gangs) if among is None else len(among)
             if not self._may_spend(gangs // _GANGS_A_DECISION):
                 return None

@@ -12,7 +12,6 @@ from typing import Final
 
 import attrs
 
-from gpusched.advice.start_answer import acting_gangs
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
@@ -71,7 +70,7 @@ class WaitingLine:
     Attributes:
         decision: a session with all of them.
         is_whole: whether they are so few that each is looked at for every change.
-        evicts: whether some of them have others evicted, or may have.
+        evicts: whether it is decided for each of them whom it has evicted.
     """
 
     decision: Decision
@@ -167,10 +166,8 @@ class TrialCluster:
         return WaitingLine(self.decide(), is_whole=True, evicts=True)
 
     def _long_line(self) -> WaitingLine:
-        """Evictions for each gang of a long line cost seconds: only those are tried that get something."""
-        decision = self.decide(evict=False)
-        claims = self.decide(among=acting_gangs(decision))
-        return WaitingLine(decision, is_whole=False, evicts=bool(claims.plan.preemptions))
+        """Evictions for the gangs of a long line cost seconds: they are decided for the advised one alone."""
+        return WaitingLine(self.decide(evict=False), is_whole=False, evicts=False)
 
     def decide(self, *, among: Collection[GangKey] | None = None, evict: bool = True) -> Decision:
         """One session of the daemon on the cluster as it is now.
