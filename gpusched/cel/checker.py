@@ -30,6 +30,7 @@ from gpusched.cel.signatures import (
 )
 from gpusched.cel.standard import CONVERSIONS
 from gpusched.cel.syntax import (
+    CONSTRUCTOR,
     CallNode,
     Expr,
     IndexNode,
@@ -135,7 +136,8 @@ class _Checker:
                     values[0] if alike else "dyn",
                 )
             case CallNode():
-                return self._call(tree, names)
+                message = tree.function.endswith(CONSTRUCTOR)
+                return self._message(tree, names) if message else self._call(tree, names)
 
     def _select(self, tree: SelectNode, names: dict[str, Type]) -> Type:
         operand = self.type_of(tree.operand, names)
@@ -217,6 +219,31 @@ class _Checker:
         if name in self._functions:
             return self._functions[name]
         return self._issue(tree.at, f"undeclared reference to '{name}' (in container '')")
+
+    def _message(self, tree: CallNode, names: dict[str, Type]) -> Type:
+        """A message with its fields; the environment brings its constructor and its type."""
+        kind = self._functions.get(tree.function)
+        if kind is None:
+            return self._issue(
+                tree.at,
+                f"undeclared reference to '{tree.function.removesuffix(CONSTRUCTOR)}' (in container '')",
+            )
+        [values] = tree.args
+        assert isinstance(values, MapNode)
+        for i, (key, value) in enumerate(values.entries):
+            assert isinstance(key, LiteralNode)
+            given = self.type_of(value, names)
+            given = _unwrapped(given)[0] if i in values.optional else given
+            wanted = kind[2].get(key.value)
+            if wanted is None:
+                self._issue(key.at, f"undefined field '{key.value}'")
+            elif not _alike(wanted, given):
+                self._issue(
+                    key.at,
+                    f"expected type of field '{key.value}' is '{type_text(wanted)}' "
+                    f"but provided type is '{type_text(given)}'",
+                )
+        return kind
 
     def _right(self, tree: CallNode, target: Type, kinds: tuple[Type, ...]) -> Type:
         """A step of a question about rights."""

@@ -112,6 +112,7 @@ TEXT: Final = frozenset(
         "getPort",
         "getEscapedPath",
         "base64.encode",
+        "jsonpatch.escapeKey",
     ]
 )
 OTHERS: Final[Mapping[str, Type]] = {

@@ -39,6 +39,8 @@ _LEVELS: Final = (
     ("*", "/", "%"),
 )
 _DEPTH_MAX: Final = 200
+CONSTRUCTOR: Final = "{}"
+"""Behind the name of a message: the function that makes one of a map of its fields."""
 _BROKEN: Final = re.compile(
     r"""
     [rRbB]{0,2}"(?:[^"\\\n]|\\[abfnrtv0-7xXuU"'`?\\])*(?:\\.?|\n)?
@@ -393,7 +395,7 @@ class _CelParser:
             if self._peek("("):
                 opening = self._take()[2]
                 return CallNode(opening, text, self._arguments())
-            return NameNode(at, text)
+            return self._message(text, at) if self._peek("{") else NameNode(at, text)
         if text == "(":
             inner = self._ternary()
             self._close(")")
@@ -451,6 +453,23 @@ class _CelParser:
             entries.append((key, self._ternary()))
             going = self._goes_on("}")
         return MapNode(at, tuple(entries), frozenset(optional))
+
+    def _message(self, name: str, at: int) -> Expr:
+        """Read the fields of a message: a call of its constructor, over a map of them."""
+        self._take()
+        fields: list[tuple[Expr, Expr]] = []
+        optional: list[int] = []
+        going = not self._empty("}")
+        while going:
+            self._mark(optional, len(fields))
+            if self._name(0) != "IDENTIFIER":
+                raise self._unexpected({"IDENTIFIER"}, "mismatched")
+            _, field, place = self._take()
+            self._close(":")
+            fields.append((LiteralNode(place, field), self._ternary()))
+            going = self._goes_on("}")
+        values = MapNode(at, tuple(fields), frozenset(optional))
+        return CallNode(at, f"{name}{CONSTRUCTOR}", (values,))
 
     def _empty(self, closing: str) -> bool:
         """Take the end of an empty list or map, which may hold a comma."""

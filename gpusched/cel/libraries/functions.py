@@ -184,6 +184,12 @@ def _join(values: list[str], separator: str = "") -> str:
     return separator.join(values)
 
 
+def _escape_pointer_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError("no such overload: jsonpatch.escapeKey() takes a string")
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **LIBRARIES,
     **AUTHORIZATION,
@@ -216,5 +222,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "find": _find,
     "findAll": _find_all,
     "format": _format,
+    "jsonpatch.escapeKey": _escape_pointer_key,
 }
 """Name of a function or method to its meaning; a method's receiver is its first argument."""

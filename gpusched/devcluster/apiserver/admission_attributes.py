@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import attrs
@@ -42,8 +43,18 @@ class Attributes:
     warnings: list[str] = attrs.field(factory=list)
 
 
-class ValidatingAdmission(Protocol):
+class PolicyAdmission(Protocol):
     """What is asked about every write of a known user before it is stored."""
+
+    @property
+    def mutates(self) -> bool:
+        """Tell whether any policy is in force that changes objects."""
+
+    def mutate(self, asked: Attributes, misfit: Callable[[Obj], str | None]) -> Obj:
+        """Return the object as policies leave it; raises the StatusError of one that fails.
+
+        ``misfit`` says why an object does not fit its schema, None when it does.
+        """
 
     @property
     def active(self) -> bool:

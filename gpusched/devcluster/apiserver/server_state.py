@@ -8,7 +8,7 @@ from typing import Final
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.seeded_random import SeededDraws
 from gpusched.devcluster.apimachinery.times import rfc3339
-from gpusched.devcluster.apiserver.admission_attributes import ValidatingAdmission
+from gpusched.devcluster.apiserver.admission_attributes import PolicyAdmission
 from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.devcluster.registry.kinds import Registry
 from gpusched.devcluster.storage.change_feed import ChangeFeed
@@ -27,7 +27,7 @@ class ServerState:
         gangs: what is served of Kubernetes' own gangs.
     """
 
-    policies: ValidatingAdmission | None = None
+    policies: PolicyAdmission | None = None
 
     def __init__(
         self,

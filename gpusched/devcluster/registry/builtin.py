@@ -21,6 +21,8 @@ from gpusched.devcluster.registry.pods.strategy import PodStrategy
 from gpusched.devcluster.registry.policy.admission_policies import (
     AdmissionBindingStrategy,
     AdmissionPolicyStrategy,
+    MutatingBindingStrategy,
+    MutatingPolicyStrategy,
 )
 from gpusched.devcluster.registry.policy.disruption_budgets import DisruptionBudgetStrategy
 from gpusched.devcluster.registry.policy.limit_ranges import LimitRangeStrategy
@@ -72,6 +74,8 @@ _BY_PLURAL: Final[dict[str, Strategy]] = {
     "jobs": JobStrategy(),
     "leases": LeaseStrategy(),
     "limitranges": LimitRangeStrategy(),
+    "mutatingadmissionpolicies": MutatingPolicyStrategy(),
+    "mutatingadmissionpolicybindings": MutatingBindingStrategy(),
     "namespaces": NamespaceStrategy(),
     "networkpolicies": NetworkPolicyStrategy(),
     "nodes": NodeStrategy(),

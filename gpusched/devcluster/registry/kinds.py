@@ -50,7 +50,12 @@ SERVED: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "admissionregistration.k8s.io/v1": frozenset(
-        {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+        {
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        }
     ),
     "apiextensions.k8s.io/v1": frozenset({"customresourcedefinitions"}),
     "apps/v1": frozenset({"controllerrevisions", "deployments", "replicasets", "statefulsets"}),

@@ -39,6 +39,7 @@ def kind_of(text: str) -> str:
         ("{'a': 1}['a']", "int"),
         ("{'a': 1, 'b': ''}['a']", "dyn"),
         ("authorizer.path('/a').check('get').allowed()", "bool"),
+        ("jsonpatch.escapeKey('a/b')", "string"),
         ("authorizer.group('').resource('a').check('b').reason()", "string"),
         ("authorizer.requestResource.check('b').allowed()", "bool"),
     ],
@@ -116,3 +117,10 @@ def test_loops_texts_and_questions_cost():
     assert run(f"{ask} && {ask}", authorizer=root) is True
     with pytest.raises(CostExceededError):
         run(f"{ask} && {ask} && {ask}", authorizer=root)
+
+
+def test_a_key_is_escaped_for_the_path_of_a_patch():
+    """As RFC 6901 says, the tilde first."""
+    run, _, _ = compile_expression("jsonpatch.escapeKey('a/b~c~1')", {})
+    assert run is not None
+    assert run({}) == "a~1b~0c~01"

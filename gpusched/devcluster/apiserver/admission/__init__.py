@@ -1,1 +1,1 @@
-"""Which writes does admission change or refuse? Namespaces, priority, limit ranges, quotas, and ValidatingAdmissionPolicies."""
+"""Which writes does admission change or refuse? Namespaces, priority, limit ranges, quotas, and admission policies."""

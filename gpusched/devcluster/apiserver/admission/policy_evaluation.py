@@ -124,7 +124,7 @@ def namespace_view(namespace: Obj) -> Obj:
 def evaluate_policy(policy: CompiledPolicy, env: Env) -> Iterator[Denial]:
     """Yield what a policy says against a request, given its variables' values."""
     try:
-        if not _applies(policy, env):
+        if not policy_applies(policy, env):
             return
     except (EvaluationError, BudgetError) as fault:
         if not policy.lenient:
@@ -141,8 +141,13 @@ def evaluate_policy(policy: CompiledPolicy, env: Env) -> Iterator[Denial]:
             yield Denial(str(fault))
 
 
-def _applies(policy: CompiledPolicy, env: Env) -> bool:
-    """Whether every condition holds; one that does not outweighs faults of others."""
+def policy_applies(policy: CompiledPolicy, env: Env) -> bool:
+    """Whether every match condition holds; one that does not outweighs faults of others.
+
+    Raises:
+        EvaluationError: one has no value, and all others hold.
+        BudgetError: they cost more than they may.
+    """
     budget, faults = CostMeter(CONDITION_UNITS), []
     env = {**env, "namespaceObject": None}
     for condition in policy.conditions:

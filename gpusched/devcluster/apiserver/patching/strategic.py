@@ -12,8 +12,8 @@ import msgspec
 
 from gpusched.base.merge_patch import merge_patch
 from gpusched.cel.schema_nodes import Doc, Json, SchemaNode
+from gpusched.devcluster.apimachinery.json_patch import PatchError, json_patch
 from gpusched.devcluster.apimachinery.json_values import json_equal
-from gpusched.devcluster.apiserver.patching.json_patch import PatchError, json_patch
 from gpusched.devcluster.schema.schema import Schema
 
 _PATCH = "$patch"

@@ -124,24 +124,98 @@ def admit_write(
     """
     if core.policies is None or options.user is None or not core.policies.active:
         return
-    new, old = objects
     options_kind = "CreateOptions" if operation == "CREATE" else "UpdateOptions"
     core.policies.admit(
-        Attributes(
-            operation=operation,
-            resource=resource,
-            kind=kind or (resource.group, resource.version, resource.kind),
-            namespace=name if resource.storage == "namespaces" else namespace,
-            name=name,
+        _attributes(
+            resource,
+            operation,
+            objects=objects,
             user=options.user,
+            options=options,
+            name=name,
+            namespace=namespace,
             subresource=subresource,
-            obj=new,
-            old=old,
-            dry_run=options.dry_run,
-            options=options.as_object(options_kind) if delete_options is None else delete_options,
-            warnings=options.warnings,
+            kind=kind or (resource.group, resource.version, resource.kind),
+            own_options=options.as_object(options_kind)
+            if delete_options is None
+            else delete_options,
         )
     )
+
+
+def _attributes(
+    resource: Resource,
+    operation: Operation,
+    *,
+    objects: tuple[Obj | None, Obj | None],
+    user: User,
+    options: WriteOptions,
+    name: str,
+    namespace: str,
+    subresource: str,
+    kind: tuple[str, str, str],
+    own_options: Obj,
+) -> Attributes:
+    new, old = objects
+    return Attributes(
+        operation=operation,
+        resource=resource,
+        kind=kind,
+        namespace=name if resource.storage == "namespaces" else namespace,
+        name=name,
+        user=user,
+        subresource=subresource,
+        obj=new,
+        old=old,
+        dry_run=options.dry_run,
+        options=own_options,
+        warnings=options.warnings,
+    )
+
+
+def _mutated(
+    core: ServerState,
+    resource: Resource,
+    new: Obj,
+    old: Obj | None,
+    *,
+    options: WriteOptions,
+    namespace: str,
+    subresource: str = "",
+) -> Obj:
+    """Let the admission policies change a write; raises StatusError by which one fails.
+
+    What comes back is ``new`` itself where none has a say. Plug-ins of the server that have filled
+    in the object are not asked again.
+    """
+    schema = options.schema
+    if core.policies is None or options.user is None or not core.policies.mutates or schema is None:
+        return new
+    changed = core.policies.mutate(
+        _attributes(
+            resource,
+            "CREATE" if old is None else "UPDATE",
+            objects=(new, old),
+            user=options.user,
+            options=options,
+            name=new["metadata"].get("name", ""),
+            namespace=namespace,
+            subresource=subresource,
+            kind=(resource.group, resource.version, resource.kind),
+            own_options=options.as_object("CreateOptions" if old is None else "UpdateOptions"),
+        ),
+        schema.decode_error,
+    )
+    if changed is new:
+        return new
+    changed = schema.prune(changed)
+    changed["metadata"] = dict(changed["metadata"])
+    if resource.custom is not None:
+        changed = schema.apply_defaults(changed)
+    if old is None and resource.strategy.has_status:  # as a client's own is dropped
+        changed.pop("status", None)
+        changed |= {"status": new["status"]} if "status" in new else {}
+    return changed
 
 
 def create_object(
@@ -169,6 +243,10 @@ def create_object(
     plugins.admit_create(core, resource, obj)
     core.gangs.drop_disabled(resource.storage, obj)
     strategy.default(obj)
+    mutated = _mutated(core, resource, obj, None, options=options, namespace=namespace)
+    if mutated is not obj:
+        obj, meta = mutated, mutated["metadata"]
+        strategy.default(obj)
     errors = metadata_errors(meta, rules=_metadata_rules(resource))
     # Strategies read fields that the schema promises, so they come second.
     errors += options.check(obj, None) or strategy.validate(obj)
@@ -248,6 +326,15 @@ def write_object(
     _check_identity(resource, stored, new=new, origin=origin)
     immutable = immutable_field_errors(new["metadata"], old["metadata"])
     keep_server_fields(new["metadata"], old["metadata"])
+    new = _mutated(
+        core,
+        resource,
+        new,
+        old,
+        options=options,
+        namespace=old["metadata"].get("namespace", ""),
+        subresource=subresource,
+    )
     if not subresource:
         core.gangs.drop_disabled(resource.storage, new)
     _prepare(resource, new, old, subresource=subresource)

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies and their bindings: what they must say to be stored."""
+"""Validating and mutating admission policies and their bindings: what they must say to be stored."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gpusched.cel.values import KEYWORDS
+from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate,
@@ -24,6 +25,7 @@ from gpusched.devcluster.registry.policy.cel_policies import (
     TRUTH,
     PolicyExpression,
     compile_expression_of_policy,
+    compile_mutation,
     compiled_variables,
     variable_types,
 )
@@ -34,6 +36,9 @@ Obj = dict[str, Any]
 _FAILURE: Final = ("Fail", "Ignore")
 _MATCH: Final = ("Equivalent", "Exact")
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_MUTABLE: Final = ("*", "CONNECT", "CREATE", "UPDATE")
+_REINVOCATION: Final = ("IfNeeded", "Never")
+_PATCH_TYPES: Final = ("ApplyConfiguration", "JSONPatch")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
@@ -67,21 +72,57 @@ class AdmissionPolicyStrategy(Strategy):
     def validate(self, obj: Obj) -> list[FieldError]:
         """Check what is matched, and compile every expression."""
         spec = obj["spec"]
-        errors = _one_of("spec.failurePolicy", spec["failurePolicy"], _FAILURE)
-        errors += _param_kind(spec.get("paramKind"))
-        constraints = spec.get("matchConstraints")
-        if constraints is None:
-            errors.append(required("spec.matchConstraints"))
-        else:
-            errors += _match_errors(constraints, "spec.matchConstraints")
-            if not constraints.get("resourceRules"):
-                errors.append(required("spec.matchConstraints.resourceRules"))
-        errors += _conditions(spec)
-        errors += _variables(spec)
-        return [*errors, *_rules(spec, obj["metadata"].get("name") or "")]
+        return [*_common_errors(spec), *_rules(spec, obj["metadata"].get("name") or "")]
 
 
-class AdmissionBindingStrategy(Strategy):
+class MutatingPolicyStrategy(Strategy):
+    """Policies that change what is written, by JSON patches alone."""
+
+    generation = True
+    needs_version = True
+    knows_all = True
+
+    def default(self, obj: Obj) -> None:
+        """Run once, refuse what cannot be evaluated, and match other versions of a kind as well.
+
+        Raises:
+            StatusError: 501 for mutations by ApplyConfiguration.
+        """
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("failurePolicy", "Fail")
+        spec.setdefault("reinvocationPolicy", "Never")
+        _default_match(spec.get("matchConstraints"))
+        for i, mutation in enumerate(spec.get("mutations") or ()):
+            if mutation.get("patchType") == "ApplyConfiguration":
+                raise status.not_implemented(
+                    "patchType ApplyConfiguration (write the change as JSONPatch, which is the only one here)",
+                    field=f"spec.mutations[{i}].patchType",
+                )
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check what is matched, and compile every expression."""
+        spec = obj["spec"]
+        errors = _common_errors(spec, operations=_MUTABLE)
+        errors += _one_of("spec.reinvocationPolicy", spec["reinvocationPolicy"], _REINVOCATION)
+        return [*errors, *_mutations(spec)]
+
+
+def _common_errors(spec: Obj, operations: tuple[str, ...] = _OPERATIONS) -> list[FieldError]:
+    errors = _one_of("spec.failurePolicy", spec["failurePolicy"], _FAILURE)
+    errors += _param_kind(spec.get("paramKind"))
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        errors.append(required("spec.matchConstraints"))
+    else:
+        errors += _match_errors(constraints, "spec.matchConstraints", operations)
+        if not constraints.get("resourceRules"):
+            errors.append(required("spec.matchConstraints.resourceRules"))
+    errors += _conditions(spec)
+    errors += _variables(spec)
+    return errors
+
+
+class MutatingBindingStrategy(Strategy):
     """Bindings: they put a policy in force, with parameters and for some requests."""
 
     generation = True
@@ -93,7 +134,7 @@ class AdmissionBindingStrategy(Strategy):
         _default_match(obj.setdefault("spec", {}).get("matchResources"))
 
     def validate(self, obj: Obj) -> list[FieldError]:
-        """Check the reference to the policy and what is done about what it refuses."""
+        """Check the reference to the policy, its parameters and what it is about."""
         spec = obj["spec"]
         errors: list[FieldError] = []
         name = spec.get("policyName") or ""
@@ -104,7 +145,15 @@ class AdmissionBindingStrategy(Strategy):
         errors += _param_ref(spec.get("paramRef"))
         if spec.get("matchResources") is not None:
             errors += _match_errors(spec["matchResources"], "spec.matchResources")
-        return [*errors, *_actions(spec.get("validationActions") or ())]
+        return errors
+
+
+class AdmissionBindingStrategy(MutatingBindingStrategy):
+    """Bindings of validating policies, which say as well what is done about what they refuse."""
+
+    def validate(self, obj: Obj) -> list[FieldError]:
+        """Check the reference to the policy and what is done about what it refuses."""
+        return [*super().validate(obj), *_actions(obj["spec"].get("validationActions") or ())]
 
 
 def _default_match(match: Obj | None) -> None:
@@ -124,16 +173,18 @@ def _one_of(at: str, value: str, known: tuple[str, ...]) -> list[FieldError]:
 # -- what is matched -----------------------------------------------------------------------------
 
 
-def _match_errors(match: Obj, at: str) -> Iterator[FieldError]:
+def _match_errors(
+    match: Obj, at: str, operations: tuple[str, ...] = _OPERATIONS
+) -> Iterator[FieldError]:
     yield from _one_of(f"{at}.matchPolicy", match["matchPolicy"], _MATCH)
     for key in ("namespaceSelector", "objectSelector"):
         yield from selector_errors(match[key], f"{at}.{key}")
     for key in ("resourceRules", "excludeResourceRules"):
         for i, rule in enumerate(match.get(key) or ()):
-            yield from _rule_errors(rule, f"{at}.{key}[{i}]")
+            yield from _rule_errors(rule, f"{at}.{key}[{i}]", operations)
 
 
-def _rule_errors(rule: Obj, at: str) -> Iterator[FieldError]:
+def _rule_errors(rule: Obj, at: str, known: tuple[str, ...]) -> Iterator[FieldError]:
     names = rule.get("resourceNames") or ()
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -145,7 +196,7 @@ def _rule_errors(rule: Obj, at: str) -> Iterator[FieldError]:
         why = "if '*' is present, must not specify other operations"
         yield invalid(f"{at}.operations", operations, why)
     for i, operation in enumerate(operations):
-        yield from _one_of(f"{at}.operations[{i}]", operation, _OPERATIONS)
+        yield from _one_of(f"{at}.operations[{i}]", operation, known)
     for key, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = rule.get(key) or []
         if not values:
@@ -249,6 +300,26 @@ def _rules(spec: Obj, name: str) -> Iterator[FieldError]:
     for i, validation in enumerate(validations):
         yield from _validation(validation, f"spec.validations[{i}]", known=known, said=said)
     yield from _notes(notes, name, known=known)
+
+
+def _mutations(spec: Obj) -> Iterator[FieldError]:
+    mutations = spec.get("mutations") or ()
+    if not mutations:
+        yield required("spec.mutations", "mutations must contain at least one item")
+    types = {n: e.type for n, e in _sound(spec).items()} if spec.get("variables") else None
+    known = variable_types(params=bool(spec.get("paramKind")), authorizer=True, variables=types)
+    for i, mutation in enumerate(mutations):
+        at, kind = f"spec.mutations[{i}]", mutation.get("patchType") or ""
+        yield from (
+            _one_of(f"{at}.patchType", kind, _PATCH_TYPES)
+            if kind
+            else [required(f"{at}.patchType")]
+        )
+        text = (mutation.get("jsonPatch") or {}).get("expression") or ""
+        if not text.strip():
+            yield required(f"{at}.jsonPatch.expression", "expression is not specified")
+        else:
+            yield from _fault(compile_mutation(text, known), f"{at}.jsonPatch.expression")
 
 
 def _sound(spec: Obj) -> dict[str, PolicyExpression]:

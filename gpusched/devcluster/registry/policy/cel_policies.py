@@ -1,4 +1,4 @@
-"""A ValidatingAdmissionPolicy compiled: its variables and their types, its expressions in order."""
+"""An admission policy compiled: its variables and their types, its expressions in order."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gpusched.cel.errors import CelError
 from gpusched.cel.evaluation import METER, CostExceededError, CostMeter
 from gpusched.cel.libraries.authorization import AUTHORIZER
 from gpusched.cel.signatures import Type
+from gpusched.cel.syntax import CONSTRUCTOR
 
 Obj = dict[str, Any]
 Env = dict[str, Any]
@@ -192,6 +193,30 @@ def compile_expression_of_policy(
     return PolicyExpression(text, run, kind, why)
 
 
+class JsonPatchOperation(Obj):
+    """A message JSONPatch of an expression: one operation of a JSON patch."""
+
+
+_PATCH_TYPE: Final[Type] = (
+    "record",
+    "JSONPatch",
+    {"op": "string", "path": "string", "from": "string", "value": "dyn"},
+)
+_PATCHES: Final[Type] = ("list", _PATCH_TYPE)
+_PATCH_CONSTRUCTOR: Final = f"JSONPatch{CONSTRUCTOR}"
+PATCH_FUNCTIONS: Final = {_PATCH_CONSTRUCTOR: JsonPatchOperation}
+"""What the environment of a mutation brings beside its variables."""
+
+
+def compile_mutation(text: str, known: Mapping[str, Type]) -> PolicyExpression:
+    """Compile an expression that must give a list of JSONPatch, which shows when it runs at last."""
+    run, kind, why = compile_expression(text, known, {_PATCH_CONSTRUCTOR: _PATCH_TYPE})
+    if run is not None and kind not in (_PATCHES, ("list", "dyn"), "dyn"):
+        why = f"must evaluate to {type_text(_PATCHES)} but got {type_text(kind)}"
+        return PolicyExpression(text, None, kind, why)
+    return PolicyExpression(text, run, kind, why)
+
+
 class LazyVariables(Obj):
     """The policy's variables, each worked out when it is first asked for, within a budget."""
 
@@ -240,12 +265,13 @@ class Validation:
 
 @attrs.frozen
 class CompiledPolicy:
-    """A compiled ValidatingAdmissionPolicy.
+    """A compiled ValidatingAdmissionPolicy or MutatingAdmissionPolicy.
 
     Attributes:
         lenient: whether what cannot be evaluated is let through (``failurePolicy: Ignore``).
         conditions: all must hold, else the policy has nothing to say.
         notes: for the audit log, by key; this server keeps none, so only their faults count.
+        mutations: of a mutating policy, which has no validations and notes.
     """
 
     name: str
@@ -255,6 +281,7 @@ class CompiledPolicy:
     variables: dict[str, PolicyExpression]
     validations: tuple[Validation, ...]
     notes: tuple[tuple[str, PolicyExpression], ...]
+    mutations: tuple[PolicyExpression, ...] = ()
 
 
 def compile_policy(obj: Obj) -> CompiledPolicy:
@@ -280,6 +307,9 @@ def compile_policy(obj: Obj) -> CompiledPolicy:
         notes=tuple(
             (n["key"], compile_expression_of_policy(n["valueExpression"], known, NOTE))
             for n in spec.get("auditAnnotations") or ()
+        ),
+        mutations=tuple(
+            compile_mutation(m["jsonPatch"]["expression"], known) for m in spec.get("mutations") or ()
         ),
     )  # fmt: skip
 

@@ -386,6 +386,23 @@ STORED: dict[tuple[str, str], Columns] = {
         Column("ParamRef", _param_ref, description="Its parameters."),
         AGE,
     ),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): (
+        NAME,
+        Column(
+            "Mutations",
+            lambda o, _: len(nested_value(o, "spec", "mutations") or ()),
+            type="integer",
+            description="Number of patches.",
+        ),
+        Column("ParamKind", _param_kind, description="Kind of its parameters."),
+        AGE,
+    ),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): (
+        NAME,
+        Column("PolicyName", field_cell("spec", "policyName"), description="The policy in force."),
+        Column("ParamRef", _param_ref, description="Its parameters."),
+        AGE,
+    ),
     ("resource.k8s.io", "DeviceClass"): (NAME, AGE),
     ("resource.k8s.io", "ResourceClaimTemplate"): (NAME, AGE),
     ("resource.k8s.io", "ResourceClaim"): (
