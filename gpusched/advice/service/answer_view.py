@@ -62,6 +62,7 @@ def advice_view(advice: Advice, gang: Gang, reader: Reader = EVERYTHING) -> Advi
         ),
         suggestions=tuple(suggestion_view(each, reader) for each in advice.suggestions),
         decisions=advice.decisions,
+        is_cut=advice.is_cut,
     )
 
 

@@ -96,6 +96,7 @@ class AdviceView(ViewPart, frozen=True, kw_only=True):
         never: why it cannot start as it is; None where it may.
         suggestions: the cheapest change first.
         decisions: sessions that were run for the answer.
+        is_cut: whether changes were left untried, as so many sessions were enough.
     """
 
     gang: NamedGang
@@ -104,3 +105,4 @@ class AdviceView(ViewPart, frozen=True, kw_only=True):
     never: NeverView | None
     suggestions: tuple[BetterChangeView, ...]
     decisions: int
+    is_cut: bool = False

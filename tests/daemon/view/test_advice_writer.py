@@ -94,7 +94,7 @@ def test_a_note_says_why_never_and_that_nothing_helps():
     hopeless = {**ADVICE_GIVEN, "never": never, "suggestions": []}
     assert advice_note(hopeless) == f"T1: it starts {never['sentence']}"
     nothing = {**ADVICE_GIVEN, "suggestions": []}
-    assert advice_note(nothing) == "T1: no single change that was tried would let it start"
+    assert advice_note(nothing) == "T1: no change that was tried would let it start"
     starts = {**ADVICE_GIVEN, "unchanged": START}
     assert advice_note(starts) == "T1: it starts without any change"
     assert len(advice_note({**ADVICE_GIVEN, "suggestions": [FEWER] * 1000})) == 2000

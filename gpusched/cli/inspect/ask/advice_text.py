@@ -43,11 +43,13 @@ def what_would_help(advice: AdviceView | None) -> Iterator[str]:
     if advice is None or _starts(advice.unchanged):
         return
     yield ""
-    if not advice.suggestions:
-        yield "no single change that was tried would let it start"
-        return
-    yield "It would start"
-    yield from suggestion_lines(advice.suggestions, now=parse_time(advice.as_of))
+    if advice.suggestions:
+        yield "It would start"
+        yield from suggestion_lines(advice.suggestions, now=parse_time(advice.as_of))
+    else:
+        yield "no change that was tried would let it start"
+    if advice.is_cut:
+        yield f"after {advice.decisions} decisions the search was ended: other changes may help as well"
 
 
 def suggestion_lines(suggestions: Sequence[BetterChangeView], *, now: float) -> Iterator[str]:

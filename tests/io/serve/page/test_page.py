@@ -102,7 +102,7 @@ def test_what_would_help_is_asked_for_by_a_button(page):
         later = format_time(time.time() + 7200)
         server.advice.answer = {
             "gang": {"kind": "Job", "namespace": "team-a", "name": "big", "queue": "research"},
-            "asOf": format_time(time.time()), "decisions": 3,
+            "asOf": format_time(time.time()), "decisions": 3, "isCut": True,
             "never": {"sentence": "never, even on an empty cluster", "demands": [], "message": ""},
             "unchanged": {"kind": "unknown", "at": "", "nodes": [], "evicts": [], "message": ""},
             "suggestions": [
@@ -122,6 +122,7 @@ def test_what_would_help_is_asked_for_by_a_button(page):
             f"evicted pods of team-a/{SHOWN}, 1 workload of other namespaces"
         )
         expect(card).to_contain_text("It starts never, even on an empty cluster.")
+        expect(card).to_contain_text("After 3 decisions the search was ended")
         assert page.title() != "x"
         assert Axe().run(page).response["violations"] == []
 

@@ -46,12 +46,12 @@ function suggestions(told, now) {
   if (unchanged.kind === "now" || unchanged.kind === "afterEvictions")
     return html`<p>It starts ${startWords(unchanged, now)}: nothing needs to be changed.</p>`;
   return html`${never ? html`<p>It starts ${shown(never.sentence)}.</p>` : nothing}
-    ${found.length ? nothing : html`<p class="soft">No single change that was tried would let it start.</p>`}
+    ${found.length ? nothing : html`<p class="soft">No change that was tried would let it start.</p>`}
     <ol class="advice">${found.map(
       (each) => html`<li data-change=${each.change}><b>${shown(each.message)}</b>: ${suggestedStart(each, now)}
         ${each.command ? html`<pre><code>${shown(each.command)}</code></pre>` : nothing}</li>`,
     )}</ol>
-    <p class="soft">Decided on the cluster of ${clock(moment(told.asOf), now)}.</p>`;
+    <p class="soft">Decided on the cluster of ${clock(moment(told.asOf), now)}.${told.isCut ? ` After ${many(told.decisions, "decision")} the search was ended: other changes may help as well.` : nothing}</p>`;
 }
 
 function suggestedStart(each, now) {
