@@ -50,6 +50,7 @@ WHEN: Final = {
     "rbac-users.yaml": ".Values.rbac.users",
     "policies/": ".Values.policies.enabled",
     "policies-other-projects/": ".Values.policies.otherProjects",
+    "policies-stamp/": ".Values.policies.stampUsers",
     "networkpolicy.yaml": ".Values.networkPolicy.enabled",
     "monitoring/service": ".Values.monitoring.serviceMonitor",
     "view.yaml": ".Values.view.enabled",
@@ -118,7 +119,8 @@ def sources() -> list[str]:
     """Files of the manifests of which the chart has a template, in the order of kustomize."""
     found = []
     folder = ROOT / "manifests"
-    more = ("policies-other-projects", "monitoring/service.yaml", "monitoring/servicemonitor.yaml")
+    apart = ("policies-other-projects", "policies-stamp")
+    more = (*apart, "monitoring/service.yaml", "monitoring/servicemonitor.yaml")
     for entry in (*_resources(folder), *more):
         if (folder / entry).is_file():
             found.append(entry)

@@ -40,7 +40,8 @@ def rules() -> Iterator[dict[str, Any]]:
             yield from doc.get("rules", ())
 
 
-_APART = {"examples", "helm", "monitoring", "policies", "policies-other-projects"}
+_FOLDERS_OF_POLICIES = ("policies", "policies-other-projects", "policies-stamp")
+_APART = {"examples", "helm", "monitoring", *_FOLDERS_OF_POLICIES}
 """Folders that are applied by themselves; helm and monitoring have their own tests."""
 
 
@@ -53,7 +54,7 @@ def test_kustomization_names_every_manifest():
         if file.name != "kustomization.yaml" and file.relative_to(MANIFESTS).parts[0] not in _APART
     }
     assert listed == present | {"../conf", "policies"}
-    for folder in ("policies", "policies-other-projects"):
+    for folder in _FOLDERS_OF_POLICIES:
         files = {file.name for file in (MANIFESTS / folder).glob("*.yaml")}
         assert {
             "kustomization.yaml",
