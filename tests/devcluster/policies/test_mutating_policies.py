@@ -156,3 +156,23 @@ def test_what_cannot_be_mutated_so_is_refused_with_a_reason(client):
     deleted["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = ["DELETE"]
     assert '"DELETE"' in refusal(client, lambda c: c.create(POLICIES, deleted))
     assert "at least one item" in refusal(client, lambda c: c.create(POLICIES, mutating()))
+
+
+def test_a_mutation_that_leaves_an_invalid_object_is_refused_by_validation(client):
+    """On create and on update, as if the client had sent it so; a kind whose spec is needed."""
+    group = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["*"]}
+    made = mutating('[JSONPatch{op: "remove", path: "/spec"}]')
+    made["spec"]["matchConstraints"]["resourceRules"] = [
+        {**group, "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}
+    ]
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
+    job = {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"template": {"spec": pod}},
+    }  # fmt: skip
+    client.create("jobs.batch", job, "vap-x")
+    install(client, made)
+    other = {**job, "metadata": {"name": "k"}}
+    assert "spec.template" in refusal(client, lambda c: c.create("jobs.batch", other, "vap-x"))
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    assert "spec" in refusal(client, lambda c: c.patch("jobs.batch", "vap-x", "j", labels))

@@ -212,6 +212,8 @@ def _mutated(
     changed["metadata"] = dict(changed["metadata"])
     if resource.custom is not None:
         changed = schema.apply_defaults(changed)
+    if "spec" in new and resource.custom is None:
+        changed.setdefault("spec", {})  # strategies fill it in before anything is validated
     if old is None and resource.strategy.has_status:  # as a client's own is dropped
         changed.pop("status", None)
         changed |= {"status": new["status"]} if "status" in new else {}
