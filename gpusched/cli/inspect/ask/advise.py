@@ -14,17 +14,15 @@ from gpusched.base.errors import NotInstalled, UsageError
 from gpusched.cli.act.named_objects import WantedObject, parse_wanted_objects
 from gpusched.cli.command import (
     Subparsers,
-    add_config,
-    add_kubeconfig,
     add_output,
     connection_choice,
     print_json,
 )
 from gpusched.cli.inspect.ask.advice_text import advice_lines
-from gpusched.cli.inspect.ask.ask_daemon import ask_advice
+from gpusched.cli.inspect.ask.ask_daemon import add_cluster_options, ask_advice
 from gpusched.cli.inspect.cluster_reader import configuration, default_namespace, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes
-from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
+from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.config.model import Config
 from gpusched.view.over_time.advice_view import AdviceView
 
@@ -44,20 +42,7 @@ def register(subparsers: Subparsers) -> None:
         "about", nargs="+", metavar="KIND NAME", help="a gang, such as job train; or mig"
     )
     parser.add_argument("-n", "--namespace", metavar="NS", help="when NAME has none")
-    parser.add_argument(
-        "--snapshot",
-        metavar="FILE",
-        help="a cluster that gpusched snapshot recorded (default: the live cluster)",
-    )
-    add_kubeconfig(parser)
-    parser.add_argument(
-        "--source",
-        choices=SOURCES,
-        metavar="SOURCE",
-        help="daemon (a process beside it answers, with what you may see) or api (all is read and decided "
-        "here); default: the daemon where there is one",
-    )
-    add_config(parser)
+    add_cluster_options(parser)
     mig = _mig_advice()
     if mig is not None:
         mig.add_mig_options(parser)

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 
 from gpusched.cli.act.named_objects import WantedObject
-from gpusched.cli.inspect.listing.view_source import ViewSource
+from gpusched.cli.command import add_config, add_kubeconfig
+from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import ViewClient
 from gpusched.view.over_time.advice_view import AdviceView
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that ask: about which cluster, and who answers."""
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="a cluster that gpusched snapshot recorded (default: the live cluster)",
+    )
+    add_kubeconfig(parser)
+    parser.add_argument(
+        "--source",
+        choices=SOURCES,
+        metavar="SOURCE",
+        help="daemon (a process beside it answers, with what you may see) or api (all is read and decided "
+        "here); default: the daemon where there is one",
+    )
+    add_config(parser)
 
 
 async def ask_advice(

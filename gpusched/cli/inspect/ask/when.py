@@ -20,17 +20,15 @@ from gpusched.advice.submission.manifests import (
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.command import (
     Subparsers,
-    add_config,
-    add_kubeconfig,
     add_output,
     connection_choice,
     print_json,
 )
-from gpusched.cli.inspect.ask.ask_daemon import ask_when
+from gpusched.cli.inspect.ask.ask_daemon import add_cluster_options, ask_when
 from gpusched.cli.inspect.ask.submission_text import submission_lines, variant_lines
 from gpusched.cli.inspect.cluster_reader import configuration, default_namespace, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes, print_yaml
-from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
+from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.config.yaml_parser import read_file
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 
@@ -64,20 +62,7 @@ def register(subparsers: Subparsers) -> None:
         variants.add_argument(
             f"--{option}", metavar=metavar, action="append", default=[], help=text
         )
-    parser.add_argument(
-        "--snapshot",
-        metavar="FILE",
-        help="a cluster that gpusched snapshot recorded (default: the live cluster)",
-    )
-    add_kubeconfig(parser)
-    parser.add_argument(
-        "--source",
-        choices=SOURCES,
-        metavar="SOURCE",
-        help="daemon (a process beside it answers, with what you may see) or api (all is read and decided "
-        "here); default: the daemon where there is one",
-    )
-    add_config(parser)
+    add_cluster_options(parser)
     add_output(parser, "json", "yaml")
     parser.set_defaults(run=run)
 
