@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -166,13 +167,16 @@ class _Advisor:
     def _nodes(self) -> Suggestion | None:
         others = sum(each.members_at_start for each in self._around.waiting())
         most = min(_NODES_MAX, max(1, self._gang.members_at_start) + others)
-        best: Suggestion | None = None
+        ways: list[Callable[[int], ChangeProposal]] = []
         for shape in self._around.node_shapes():
-            found = self._search.smallest(
-                lambda count, shape=shape: self._around.more_nodes(shape, count),  # type: ignore[misc]
-                most=most,
-                most_alone=max(1, self._gang.members_at_start),
-            )
+            ways.append(partial(self._around.more_nodes, shape))
+            beside = self._around.roomiest_domain(shape)
+            if beside is not None:
+                ways.append(partial(self._around.more_nodes_beside, beside))
+        alone = max(1, self._gang.members_at_start)
+        best: Suggestion | None = None
+        for way in ways:
+            found = self._search.smallest(way, most=most, most_alone=alone)
             if found is not None and (best is None or found.proposal.size < best.proposal.size):
                 best = found
         return best

@@ -30,11 +30,11 @@ class NodeShape:
 
     Attributes:
         example: the first one by name.
-        count: how many there are.
+        names: of all of them.
     """
 
     example: Obj
-    count: int
+    names: frozenset[str]
     gpu_type: str
 
     @property
@@ -140,12 +140,12 @@ class ClusterProposals:
         shapes = [
             NodeShape(
                 example=min(found, key=lambda obj: str(obj["metadata"]["name"])),
-                count=len(found),
+                names=frozenset(str(each["metadata"]["name"]) for each in found),
                 gpu_type=_first_label(found[0], label),
             )
             for found in groups.values()
         ]
-        shapes.sort(key=lambda each: (-each.count, each.example["metadata"]["name"]))
+        shapes.sort(key=lambda each: (-len(each.names), each.example["metadata"]["name"]))
         return tuple(shapes[:_SHAPES_MAX])
 
     def more_nodes(self, shape: NodeShape, count: int) -> ChangeProposal:
@@ -159,6 +159,39 @@ class ClusterProposals:
             size=count,
             message=f"with {count} more node{'s' if count > 1 else ''} {shape.title}{where}",
             edits=edits,
+            command="add them to the cluster",
+        )
+
+    def roomiest_domain(self, shape: NodeShape) -> NodeShape | None:
+        """The shape with an example in the domain of the required level that has the most idle nodes of it.
+
+        None where the gang requires no level, or no domain of it has an idle node.
+        """
+        required = self.gang.topology.required
+        level = next((each for each in self._levels() if each.name == required), None)
+        if level is None:
+            return None
+        held = {
+            member.node for each in self.snapshot.placed_gangs.values() for member in each.placed
+        }
+        idle: dict[int, list[str]] = {}
+        for node, domain in zip(self.snapshot.nodes.nodes, level.domain.tolist(), strict=True):
+            if domain >= 0 and node.name not in held and node.name in shape.names:
+                idle.setdefault(domain, []).append(node.name)
+        if not idle:
+            return None
+        names = max(idle.items(), key=lambda each: (len(each[1]), -each[0]))[1]
+        example = self.trial.objects.get("nodes", ObjectKey("", min(names)))
+        return attrs.evolve(shape, example=example) if example is not None else None
+
+    def more_nodes_beside(self, shape: NodeShape, count: int) -> ChangeProposal:
+        """So many more nodes of a shape, in the domains of its example."""
+        return ChangeProposal(
+            family=Family.NODES,
+            size=count,
+            message=f"with {count} more node{'s' if count > 1 else ''} {shape.title} in the same "
+            f"{self.gang.topology.required}",
+            edits=tuple(_added_node(shape.example, number, ()) for number in range(count)),
             command="add them to the cluster",
         )
 

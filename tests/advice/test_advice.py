@@ -100,6 +100,17 @@ def test_nodes_are_as_few_as_needed_and_together():
     )
 
 
+def test_nodes_are_added_where_fewer_are_enough():
+    """Given two idle nodes in one rack, then a gang of three needs one more there, not three in a new rack."""
+    idle = [node("m0", rack="r9"), node("m1", rack="r9")]
+    trial = trial_of(
+        queue("a"), busy_nodes(2), *idle, gang("new", 3, 8, topology={"required": "rack"})
+    )
+    assert messages(advised(trial, "new"))[Family.NODES] == (
+        f"with 1 more node like m0 ({H100}) in the same rack"
+    )
+
+
 def test_the_end_of_others_is_told_with_its_time_and_the_fewest_of_them():
     """Given two gangs with known ends, then the one that ends first is enough."""
     trial = trial_of(
