@@ -72,6 +72,7 @@ def test_get_queues(cluster, capsys):
         "LIMIT",
         "USED",
         "BUDGET",
+        "STARTS",
         "ORDERING",
         "READY",
         "MESSAGE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from typing import Any, Final
+from urllib.parse import quote
 
 import attrs
 import msgspec
@@ -113,7 +114,7 @@ async def find_group(
         kinds: that are asked for; others than PodGroup and CompositePodGroup are left out.
     """
     if "PodGroup" in kinds:
-        path = f"{cluster_reader.GROUP_PATH}/namespaces/{namespace}/podgroups/{name}"
+        path = f"{cluster_reader.GROUP_PATH}/namespaces/{namespace}/podgroups/{quote(name)}"
         own = await cluster_reader.get_object(api, path, what=f"PodGroup {namespace}/{name}")
         if own is not None:
             return "PodGroup", own
@@ -122,7 +123,7 @@ async def find_group(
     for kind, codec, api_version in await served_kinds(api):
         if kind.kind not in kinds:
             continue
-        path = f"/apis/{api_version}/namespaces/{namespace}/{kind.plural}/{name}"
+        path = f"/apis/{api_version}/namespaces/{namespace}/{kind.plural}/{quote(name)}"
         try:
             found = await cluster_reader.get_object(api, path, what=f"{kind.kind} {name}")
         except Denied:

@@ -77,6 +77,8 @@ async def unexplained(w):
             assert evidence is not None, name
             text = explanation_text.render_explanation(explanation.explain_gang(evidence))
             said = " ".join(told(pod)[1].split())
+            # Of the PodGroup that is explained the sentence is told without its name.
+            said = said.removeprefix(f"PodGroup default/{evidence.name} cannot be used: ")
             if said not in " ".join(text.split()):
                 found.append((name, said, text))
     finally:

@@ -36,6 +36,7 @@ def known_to_both(gangs, suspended):
     found = {}
     for gang in gangs:
         told = msgspec.structs.asdict(gang)
+        told["estimate_known_by"] = ""  # what an estimate rests on is in no object
         if gang.gang_kind != "PodGroup":
             told |= DAEMON_ALONE
         if gang.key in suspended:

@@ -150,7 +150,7 @@ def test_the_view_of_two_daemons(processes):
     # Then: so is when something would start, by a standby, too.
     pod = {**GANG[2], "metadata": {"name": "new"}}
     status, told = ask(f"{other}/v1/when?namespace=default", token, pod)
-    assert (status, told["gangs"][0]["start"]["kind"]) == (200, "unknown")
+    assert (status, told["gangs"][0]["start"]["kind"]) == (200, "expected")
     assert ask(f"{url}/v1/when?namespace=default", eve_token, pod)[0] == 403
 
     # Then: how queues stood is told from the first minute on.
