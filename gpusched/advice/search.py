@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusched.advice.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
 from gpusched.advice.start_answer import StartKind, acting_gangs, start_answer, starting_gangs
-from gpusched.advice.trial import TrialCluster, WaitingLine
+from gpusched.advice.trial import DecidedLine, TrialCluster
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import how_many_fit, pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
@@ -39,7 +39,7 @@ class Competitors:
         gang: that is advised.
     """
 
-    def __init__(self, snapshot: Snapshot, line: WaitingLine, gang: GangKey) -> None:
+    def __init__(self, snapshot: Snapshot, line: DecidedLine, gang: GangKey) -> None:
         waiting = [each for each in snapshot.gangs if each.pod_sets and each.members_at_start]
         self.is_whole = line.is_whole
         self.evict = line.evicts

@@ -64,7 +64,7 @@ def edit_away(plural: str, key: ObjectKey) -> ObjectEdit:
 
 
 @attrs.frozen
-class WaitingLine:
+class DecidedLine:
     """Gangs that wait.
 
     Attributes:
@@ -112,7 +112,7 @@ class TrialCluster:
         self._guard = PluginGuard(clock)
         self._caches: dict[tuple[bool, bool], SessionCache] = {}
         """Of sessions with and without evictions, and with all gangs or with some."""
-        self._line: list[WaitingLine | None] = [None]
+        self._line: list[DecidedLine | None] = [None]
         """All gangs that wait, for each change that stands; decided when it is asked for."""
         self.decisions = 0
         """Sessions that were run so far."""
@@ -152,7 +152,7 @@ class TrialCluster:
                 self._apply(edit)
             self._line.pop()
 
-    def waiting_line(self) -> WaitingLine:
+    def waiting_line(self) -> DecidedLine:
         """All gangs that wait, decided once for the cluster as it is now."""
         known = self._line[-1]
         if known is None:
@@ -162,12 +162,12 @@ class TrialCluster:
             )
         return known
 
-    def _short_line(self) -> WaitingLine:
-        return WaitingLine(self.decide(), is_whole=True, evicts=True)
+    def _short_line(self) -> DecidedLine:
+        return DecidedLine(self.decide(), is_whole=True, evicts=True)
 
-    def _long_line(self) -> WaitingLine:
+    def _long_line(self) -> DecidedLine:
         """Evictions for the gangs of a long line cost seconds: they are decided for the advised one alone."""
-        return WaitingLine(self.decide(evict=False), is_whole=False, evicts=False)
+        return DecidedLine(self.decide(evict=False), is_whole=False, evicts=False)
 
     def decide(self, *, among: Collection[GangKey] | None = None, evict: bool = True) -> Decision:
         """One session of the daemon on the cluster as it is now.

@@ -91,7 +91,7 @@ class BudgetSpec(Struct, gc=False):
     selector: LabelSelector | None = None
 
 
-class BudgetStatus(Struct, gc=False, rename="camel"):
+class DisruptionBudgetStatus(Struct, gc=False, rename="camel"):
     """Status of a PodDisruptionBudget."""
 
     disruptions_allowed: Int32 | None = None
@@ -102,4 +102,4 @@ class WireDisruptionBudget(Struct, gc=False):
 
     metadata: Metadata
     spec: BudgetSpec | None = None
-    status: BudgetStatus | None = None
+    status: DisruptionBudgetStatus | None = None

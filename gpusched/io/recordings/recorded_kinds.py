@@ -240,7 +240,7 @@ _MORE: Final[Mapping[type[Any], Fields]] = {
     policy_wire.BudgetSpec: _scalars(
         "minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy"
     ),
-    policy_wire.BudgetStatus: _scalars(
+    policy_wire.DisruptionBudgetStatus: _scalars(
         "currentHealthy", "desiredHealthy", "expectedPods", "observedGeneration"
     ),
     policy_wire.WirePriorityClass: _scalars("globalDefault"),
