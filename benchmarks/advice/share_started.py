@@ -11,7 +11,7 @@ import attrs
 from benchmarks.advice.carried_out import started_after
 from benchmarks.advice.random_clusters import RandomCluster, make_cluster
 from gpusched.advice.advisor import advise_gang
-from gpusched.advice.proposal import FAMILY_NAMES, Suggestion
+from gpusched.advice.proposals.proposal import FAMILY_NAMES, Suggestion
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey

@@ -9,9 +9,9 @@ from typing import Final
 from benchmarks.advice.random_clusters import make_cluster
 from benchmarks.advice.share_started import trial_of, waiting_gangs
 from gpusched.advice.advisor import Advice, advise_gang
-from gpusched.advice.cluster_proposals import ClusterProposals
-from gpusched.advice.own_proposals import OwnProposals
-from gpusched.advice.proposal import FAMILY_NAMES, ChangeProposal, Family, Suggestion
+from gpusched.advice.proposals.cluster_proposals import ClusterProposals
+from gpusched.advice.proposals.own_proposals import OwnProposals
+from gpusched.advice.proposals.proposal import FAMILY_NAMES, ChangeProposal, Family, Suggestion
 from gpusched.advice.start_answer import start_answer
 from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import find_workload

@@ -8,10 +8,12 @@ from typing import Final
 
 import attrs
 
-from gpusched.advice.cluster_proposals import ClusterProposals
 from gpusched.advice.contradiction import Contradiction, find_contradiction
-from gpusched.advice.own_proposals import OwnProposals
-from gpusched.advice.proposal import ChangeProposal, Suggestion, joined
+from gpusched.advice.forbidden_search import ForbiddenSearch
+from gpusched.advice.proposals.cluster_proposals import ClusterProposals
+from gpusched.advice.proposals.forbidden_evictions import EvictionRule, ForbiddenEvictions
+from gpusched.advice.proposals.own_proposals import OwnProposals
+from gpusched.advice.proposals.proposal import ChangeProposal, Family, Suggestion, joined
 from gpusched.advice.search import ChangeSearch, Competitors, bisected
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.trial import TrialCluster
@@ -31,6 +33,11 @@ _SINGLE_ENDS_MAX: Final = 24
 _NODES_MAX: Final = 1_000
 _STEPS_MAX: Final = 64
 """Pods for which a limit is raised beyond what the gang alone needs."""
+_RULES_CHANGED: Final = {
+    Family.PRIORITY: EvictionRule.PRIORITY,
+    Family.QUOTA: EvictionRule.DESERVED,
+}
+"""What forbids evictions that a change of a family allows."""
 _PAIRED_MAX: Final = 4
 """Changes with each of which others are tried, where none helps alone."""
 
@@ -91,7 +98,7 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
         as_of=trial.now,
         unchanged=unchanged,
         contradiction=contradiction,
-        suggestions=tuple(sorted(suggestions, key=lambda each: each.rank)[:SUGGESTIONS_MAX]),
+        suggestions=_cheapest(suggestions),
         decisions=trial.decisions - before,
         is_cut=is_cut,
     )
@@ -107,6 +114,7 @@ class _Advisor:
         self._gang = gang
         self._own = OwnProposals(trial, gang, find_workload(trial, gang), snapshot)
         self._around = ClusterProposals(trial, gang, snapshot)
+        self._barriers = ForbiddenEvictions(trial, gang, snapshot, self._own)
         self._search = search
 
     def suggestions(self) -> list[Suggestion]:
@@ -121,9 +129,12 @@ class _Advisor:
             self._priority(),
             self._quota(),
             self._nodes(),
-            *self._ends(),  # the most decisions: it gets what is left of the budget
+            self._ends(),  # the most decisions: it gets what is left of the budget
         ]
-        helpful = [each for each in found if each is not None] or self._pairs()
+        helpful = [self._with_forbidden(each) for each in found if each is not None]
+        rules = {by.rule for each in helpful for by in each.proposal.forbidden_by}
+        helpful += ForbiddenSearch(self._barriers, self._search).suggestions(rules)
+        helpful = helpful or self._pairs()
         return [each for each in helpful if not _contains_another(each, helpful)]
 
     def _pairs(self) -> list[Suggestion]:
@@ -228,19 +239,27 @@ class _Advisor:
         )
 
     # -- others ------------------------------------------------------------------------------
-    def _ends(self) -> Iterator[Suggestion | None]:
-        """The gangs whose ends it waits for, and whether they could be evicted instead."""
+    def _with_forbidden(self, suggestion: Suggestion) -> Suggestion:
+        """A suggestion by which others are evicted, with what forbids that now."""
+        proposal, start = suggestion.proposal, suggestion.start
+        rule = _RULES_CHANGED.get(proposal.family)
+        if start.kind is not StartKind.AFTER_EVICTIONS or rule is None:
+            return suggestion
+        changed = {(edit.plural, edit.key) for edit in proposal.edits}
+        evicted = self._barriers.gangs_of(start.evicted)
+        forbidden_by = tuple(
+            each.named(evicted)
+            for each in self._barriers.obstacles
+            if each.rule is rule and changed.issuperset(each.targets)
+        )
+        return attrs.evolve(suggestion, proposal=attrs.evolve(proposal, forbidden_by=forbidden_by))
+
+    def _ends(self) -> Suggestion | None:
+        """The gangs whose ends it waits for."""
         waits_for = self._awaited()
         if not waits_for:
-            return
-        found = self._search.confirmed(self._around.ended(waits_for))
-        yield found if found is not None else self._first_ends()
-        for permission in (
-            self._around.made_preemptible(waits_for),
-            self._around.reclaimable_queues(),
-        ):
-            if permission is not None:
-                yield self._search.suggested(permission, evict=True)
+            return None
+        return self._search.confirmed(self._around.ended(waits_for)) or self._first_ends()
 
     def _first_ends(self) -> Suggestion | None:
         """So many running gangs, those that end first, that it starts although others take room first."""
@@ -294,6 +313,15 @@ class _Advisor:
             if self._search.starts_alone(self._around.ended([each])):
                 return [each]
         return []
+
+
+def _cheapest(found: Sequence[Suggestion]) -> tuple[Suggestion, ...]:
+    """At most a handful, the cheapest first; what forbids evictions has the last place for sure."""
+    ranked = sorted(found, key=lambda each: each.rank)
+    told, rest = ranked[:SUGGESTIONS_MAX], ranked[SUGGESTIONS_MAX:]
+    if rest and not any(each.proposal.forbidden_by for each in told):
+        told[-1:] = [each for each in rest if each.proposal.forbidden_by][:1] or told[-1:]
+    return tuple(told)
 
 
 def _raised(limits: Resources, allocated: Resources, needed: Resources) -> Resources:

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from gpusched.advice.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
+from gpusched.advice.proposals.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
 from gpusched.advice.start_answer import StartKind, acting_gangs, start_answer, starting_gangs
 from gpusched.advice.trial import DecidedLine, TrialCluster
 from gpusched.api.meta.identity import GangKey
@@ -128,7 +128,7 @@ class ChangeSearch:
         self, trial: TrialCluster, gang: GangKey, competitors: Competitors, *, budget: int
     ) -> None:
         self._trial = trial
-        self._gang = gang
+        self.gang = gang
         self._competitors = competitors
         self._left = budget
         self.is_cut = False
@@ -149,9 +149,9 @@ class ChangeSearch:
             return None
         with self._trial.changed(proposal.edits):
             decision = self._trial.decide(
-                among=(self._gang,), evict=evict or self._competitors.evict
+                among=(self.gang,), evict=evict or self._competitors.evict
             )
-        return decision if start_answer(decision, self._gang).starts else None
+        return decision if start_answer(decision, self.gang).starts else None
 
     def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided as the daemon does; None where it does not start it.
@@ -166,19 +166,19 @@ class ChangeSearch:
             snapshot = self._trial.take_snapshot()
             among = self._competitors.competing(proposal, snapshot)
             if evict and among is not None:
-                among = {self._gang}  # room that is made for it is not given to others
+                among = {self.gang}  # room that is made for it is not given to others
             gangs = len(snapshot.gangs) if among is None else len(among)
             if not self._may_spend(gangs // _GANGS_A_DECISION):
                 return None
             decision = self._trial.decide(among=among, evict=evict or self._competitors.evict)
-            answer = start_answer(decision, self._gang)
+            answer = start_answer(decision, self.gang)
             # Such a start takes further sessions. In a long line they would cost seconds each.
             takes_sessions = answer.kind is StartKind.AFTER_EVICTIONS or not answer.nodes
             if not answer.starts or (
-                takes_sessions and among is None and not self._trial.starts_when_played(self._gang)
+                takes_sessions and among is None and not self._trial.starts_when_played(self.gang)
             ):
                 return None
-        others = starting_gangs(decision) - self._competitors.starting - {self._gang}
+        others = starting_gangs(decision) - self._competitors.starting - {self.gang}
         if others and proposal.family in _SHARED_ROOM:
             first = f"{len(others)} gang{'s' if len(others) > 1 else ''}"
             message = f"{proposal.message}, which {first} before it would use as well"

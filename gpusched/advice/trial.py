@@ -121,12 +121,9 @@ class TrialCluster:
 
     def emptied(self, pods: Collection[ObjectKey]) -> TrialCluster:
         """Another one of the same nodes and queues, in which there are only some pods, and none has a place."""
-        objects = [
-            obj
-            for plural in KINDS
-            for obj in self.objects.all(plural)
-            if plural != "pods" or key_of(obj) in pods
-        ]
+        objects = (
+            obj for obj in self._in_order() if plural_of(obj) != "pods" or key_of(obj) in pods
+        )
         return TrialCluster(objects, self.config, now=self.now, clock=self._clock)
 
     def take_snapshot(self) -> Snapshot:
@@ -198,11 +195,10 @@ class TrialCluster:
         What a session decides may take several: evicted pods end, the pods of a Job are made, and others
         may be served in between.
         """
-        ordered = [*(plural for plural in KINDS if plural != "pods"), "pods"]
         case = SimulationCase(
             name="played",
             config=self.config,
-            objects=[obj for plural in ordered for obj in self.objects.all(plural)],
+            objects=list(self._in_order()),
             until=_PLAYED_S,
             epoch=self.now,
             until_started=gang,
@@ -217,6 +213,14 @@ class TrialCluster:
             for job in jobs
             if gang.kind == "Job" == job.kind and job.key == name
         )
+
+    def _in_order(self) -> Iterator[Obj]:
+        """Everything that there is, of other projects' kinds too; pods last."""
+        for plural in KINDS:
+            if plural != "pods":
+                yield from self.objects.all(plural)
+        yield from self.objects.others()
+        yield from self.objects.all("pods")
 
     def _manifest(self, edit: ObjectEdit) -> Obj | None:
         return self.objects.get(edit.plural, edit.key)

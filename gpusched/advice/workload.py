@@ -11,11 +11,15 @@ import attrs
 from gpusched.advice.trial import ObjectEdit, TrialCluster, edit_to
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.cache.gangs.gang import Gang
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, key_of, plural_of
 
 _MIN_MEMBER: Final = "gpusched.io/min-member"
 _TOPOLOGY: Final = "gpusched.io/topology-required"
 _QUEUE: Final = "gpusched.io/queue"
+_TERM_ANNOTATIONS: Final = {
+    "preemptible": "gpusched.io/preemptible",
+    "minRuntime": "gpusched.io/min-runtime",
+}
 
 
 @attrs.frozen
@@ -143,6 +147,14 @@ class Workload:
             shared &= set(each.items())
         return dict(sorted(shared))
 
+    @property
+    def targets(self) -> tuple[tuple[str, ObjectKey], ...]:
+        """Plural and key of what says its terms: its PodGroup, else its Job and its pods."""
+        if self.group is not None:
+            return ((plural_of(self.group), key_of(self.group)),)
+        objects = [*self.pods, *([self.job] if self.job is not None else [])]
+        return tuple((plural_of(obj), key_of(obj)) for obj in objects)
+
     def command(self, patch: Mapping[str, Any]) -> str:
         """The command that changes its PodGroup; empty where it has none: it is submitted again."""
         if self.group is None:
@@ -160,6 +172,28 @@ class Workload:
             yield change(pod)
         if self.job is not None:
             yield _with_template(change(self.job), change)
+
+
+def with_terms(obj: Obj, terms: Mapping[str, Any]) -> Obj:
+    """A PodGroup, a Job or a pod with other terms; None takes one off.
+
+    Args:
+        obj: its manifest.
+        terms: by field of a PodGroup's spec.
+    """
+    if obj["kind"] == "PodGroup":
+        spec = {**obj["spec"], **terms}
+        return {**obj, "spec": {name: value for name, value in spec.items() if value is not None}}
+
+    def note(part: Obj) -> Obj:
+        for field, value in terms.items():
+            name = _TERM_ANNOTATIONS.get(field)
+            if name is not None:
+                text = "" if value is None else str(value)
+                part = _noted(part, name, text.lower() if isinstance(value, bool) else text)
+        return part
+
+    return _with_template(note(obj), note) if obj["kind"] == "Job" else note(obj)
 
 
 def find_workload(trial: TrialCluster, gang: Gang) -> Workload:

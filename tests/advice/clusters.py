@@ -45,6 +45,16 @@ def priority(name, value):
     }  # fmt: skip
 
 
+def budget(name, group, *, allowed=0):
+    """A PodDisruptionBudget over the pods of a PodGroup."""
+    return {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"selector": {"matchLabels": {"gpusched.io/pod-group": group}}},
+        "status": {"disruptionsAllowed": allowed},
+    }  # fmt: skip
+
+
 def gang(name, pods, gpus, *, on=None, selector=None, run_for="", **spec):
     """A PodGroup and its pods, in queue ``a`` unless told; ``on`` names the node of each that runs."""
     group = {

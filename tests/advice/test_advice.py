@@ -8,7 +8,7 @@ from benchmarks.advice.random_clusters import make_cluster
 from benchmarks.advice.share_started import judge_advice
 from benchmarks.advice.smallest import judge_smallness
 from gpusched.advice.advisor import advise_gang
-from gpusched.advice.proposal import Family
+from gpusched.advice.proposals.proposal import Family
 from gpusched.advice.start_answer import StartKind
 from tests.advice.clusters import (
     A100,

@@ -11,7 +11,7 @@ from gpusched.advice.service.answering import answer_line
 from gpusched.config.model import DEFAULT
 from gpusched.view.over_time.advice_view import AdviceView
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
-from tests.advice.clusters import gang, node, queue, trial_of
+from tests.advice.clusters import budget, gang, node, priority, queue, trial_of
 
 SPACES = [
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -77,6 +77,33 @@ async def test_names_of_other_namespaces_are_hidden_where_it_hides_them():
     assert "when a workload of another namespace has ended" in json.dumps(told)
     whole = (await ask(busy(config), everything=True))["answer"]
     assert "when other/llm has ended" in json.dumps(whole)
+
+
+async def test_a_budget_of_another_namespace_is_told_and_its_name_hidden_where_it_hides_them():
+    """Given a PodDisruptionBudget of another namespace in the way, then so it is told, by name to who may read it."""
+    classes = [priority("low", 1), priority("high", 1000)]
+    others = in_namespace("other", [*gang("llm", 1, 8, on=["n0"], priorityClassName="low"),
+                                    budget("keeps", "llm")])  # fmt: skip
+    new = gang("new", 1, 8, priorityClassName="high")
+    copy = GivenCopy(trial_of(SPACES, classes, queue("a"), node("n0"), others, new))
+
+    async def forbidden(**question):
+        told = msgspec.convert((await ask(copy, **question))["answer"], AdviceView)
+        (change,) = [each for each in told.suggestions if each.forbidden_by]
+        return change, change.forbidden_by[0]
+
+    change, by = await forbidden()
+    assert (by.rule, by.kind, by.hidden, by.gangs[0].hidden) == (
+        "disruptionBudget", "PodDisruptionBudget", True, True,
+    )  # fmt: skip
+    assert change.command == "kubectl delete pdb keeps -n other"  # names in sentences are shown
+    copy.given.config = attrs.evolve(DEFAULT, names_of_other_namespaces="hidden")
+    change, by = await forbidden()
+    assert by.message == "a PodDisruptionBudget of another namespace allows 0 evictions"
+    assert change.message == "if a PodDisruptionBudget of another namespace were gone"
+    assert not change.command
+    change, by = await forbidden(everything=True)
+    assert (by.namespace, by.name, by.gangs[0].name) == ("other", "keeps", "llm")
 
 
 POD = """

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
 from gpusched.advice.advisor import Advice
-from gpusched.advice.proposal import FAMILY_NAMES, Suggestion
+from gpusched.advice.proposals.proposal import FAMILY_NAMES, ChangeProposal, ForbiddenBy, Suggestion
 from gpusched.advice.start_answer import StartAnswer
 from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.view.over_time.advice_view import (
     AdviceView,
     BetterChangeView,
+    ForbiddenByView,
     NamedGang,
     NeverView,
     NodeShareView,
@@ -40,6 +41,13 @@ class Reader:
     def sees(self, namespace: str) -> bool:
         """Whether objects of a namespace are told."""
         return self.namespace in ("", namespace)
+
+    def told_command(self, proposal: ChangeProposal) -> str:
+        """The command of a change; none where it names an object whose name is hidden."""
+        spaces = {edit.key.namespace for edit in proposal.edits} - {""}
+        if self.hide is not _unchanged_text and not all(map(self.sees, spaces)):
+            return ""
+        return proposal.command
 
 
 EVERYTHING: Reader = Reader()
@@ -88,10 +96,7 @@ def start_view(
         at=format_time(start.at) if start.at else "",
         known_by=known_by,
         nodes=tuple(shares),
-        evicts=tuple(
-            named_gang(each) if reader.sees(each.namespace) else NamedGang(hidden=True)
-            for each in start.evicted
-        ),
+        evicts=_named_gangs(start.evicted, reader),
         reason=start.reason,
         message=reader.hide(start.message),
     )
@@ -103,9 +108,10 @@ def suggestion_view(suggestion: Suggestion, reader: Reader = EVERYTHING) -> Bett
     return BetterChangeView(
         change=FAMILY_NAMES[proposal.family],
         message=reader.hide(proposal.message),
-        command=reader.hide(proposal.command),
+        command=reader.told_command(proposal),
         at=format_time(proposal.at) if proposal.at else "",
         start=start_view(suggestion.start, reader=reader),
+        forbidden_by=tuple(_forbidden_view(each, reader) for each in proposal.forbidden_by),
         objects=tuple(
             {
                 "resource": edit.plural, "namespace": edit.key.namespace, "name": edit.key.name,
@@ -115,6 +121,27 @@ def suggestion_view(suggestion: Suggestion, reader: Reader = EVERYTHING) -> Bett
             if reader.sees(edit.key.namespace)
         ),
     )  # fmt: skip
+
+
+def _forbidden_view(by: ForbiddenBy, reader: Reader) -> ForbiddenByView:
+    seen = not by.key.namespace or reader.sees(by.key.namespace)
+    return ForbiddenByView(
+        rule=str(by.rule),
+        kind=by.kind,
+        namespace=by.key.namespace if seen else "",
+        name=by.key.name if seen else "",
+        hidden=not seen,
+        message=reader.hide(by.message),
+        until=format_time(by.until) if by.until else "",
+        gangs=_named_gangs(by.gangs, reader),
+    )
+
+
+def _named_gangs(gangs: Iterable[GangKey], reader: Reader) -> tuple[NamedGang, ...]:
+    return tuple(
+        named_gang(each) if reader.sees(each.namespace) else NamedGang(hidden=True)
+        for each in gangs
+    )
 
 
 def named_gang(key: GangKey, *, queue: str = "") -> NamedGang:

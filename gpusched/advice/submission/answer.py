@@ -10,7 +10,7 @@ import attrs
 
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.contradiction import find_contradiction
-from gpusched.advice.proposal import Family, Suggestion
+from gpusched.advice.proposals.proposal import Family, Suggestion
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
 from gpusched.advice.submission.expansion import RefusedDocument, expand_documents, kinds_with_pods

@@ -55,6 +55,29 @@ class StartView(ViewPart, frozen=True, kw_only=True):
     message: str = ""
 
 
+class ForbiddenByView(ViewPart, frozen=True, kw_only=True, omit_defaults=True):
+    """What forbids evictions by which a gang would start.
+
+    Attributes:
+        rule: ``minRuntime``, ``maxWait``, ``disruptionBudget``, ``preemptible``, ``reclaimable``, ``ordering``,
+            ``guarantee``, ``deserved`` or ``priority``, as in docs/advice.md.
+        kind, namespace, name: of the object that says so.
+        hidden: it is in a namespace that the reader may not see; its name is empty then.
+        message: one sentence.
+        until: when it ends by itself; empty for never.
+        gangs: that would be evicted otherwise.
+    """
+
+    rule: str
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    hidden: bool = False
+    message: str
+    until: str = ""
+    gangs: tuple[NamedGang, ...] = ()
+
+
 class BetterChangeView(ViewPart, frozen=True, kw_only=True):
     """A change that would let a gang start.
 
@@ -62,6 +85,7 @@ class BetterChangeView(ViewPart, frozen=True, kw_only=True):
         change: its family, as in docs/advice.md.
         command: that makes the change, or what to write instead.
         at: when it happens by itself; empty where somebody has to make it.
+        forbidden_by: what forbids now the evictions by which the gang starts with the change.
         objects: resource, namespace, name of each changed object, and what it becomes.
     """
 
@@ -70,6 +94,7 @@ class BetterChangeView(ViewPart, frozen=True, kw_only=True):
     command: str = ""
     at: str = ""
     start: StartView
+    forbidden_by: tuple[ForbiddenByView, ...] = ()
     objects: tuple[Mapping[str, Any], ...] = ()
 
 

@@ -53,9 +53,11 @@ def what_would_help(advice: AdviceView | None) -> Iterator[str]:
 
 
 def suggestion_lines(suggestions: Sequence[BetterChangeView], *, now: float) -> Iterator[str]:
-    """Changes by number, each with the command that makes it."""
+    """Changes by number, each with what forbids it now and the command that makes it."""
     for number, each in enumerate(suggestions, 1):
         yield f"{number:>2}. {each.message}: {_suggested_start_text(each, now)}"
+        for by in each.forbidden_by:
+            yield f"    forbidden now: {by.message}"
         if each.command:
             yield f"    {each.command}"
 

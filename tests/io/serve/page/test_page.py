@@ -76,7 +76,7 @@ def test_each_view_shows_what_the_server_tells(page):
         expect(page.locator("#pods .rows")).to_contain_text("train-0")
 
 
-def suggested(change, message, start, *, command="", at=""):
+def suggested(change, message, start, *, command="", at="", forbidden=()):
     """One suggestion as the API tells it."""
     whole = {"kind": start, "at": "", "nodes": [], "evicts": [], "reason": "", "message": ""}
     if start == "now":
@@ -88,6 +88,10 @@ def suggested(change, message, start, *, command="", at=""):
         ]
     return {
         "change": change, "message": message, "command": command, "at": at, "start": whole,
+        "forbiddenBy": [
+            {"rule": rule, "kind": "Job", "namespace": "team-a", "name": HOSTILE, "message": why}
+            for rule, why in forbidden
+        ],
         "objects": [],
     }  # fmt: skip
 
@@ -108,7 +112,8 @@ def test_what_would_help_is_asked_for_by_a_button(page):
             "suggestions": [
                 suggested("members", "with minMember 1 in place of 2", "now", command="kubectl patch"),
                 suggested("endOfOthers", "when team-a/train has ended", "now", at=later),
-                suggested("priority", f"with class {SCRIPT}", "afterEvictions"),
+                suggested("priority", f"with class {SCRIPT}", "afterEvictions",
+                          forbidden=[("minRuntime", f"{HOSTILE} is safe")]),
             ],
         }  # fmt: skip
         card.get_by_role("button", name="What would help?").click()
@@ -118,6 +123,9 @@ def test_what_would_help_is_asked_for_by_a_button(page):
         )
         expect(items.nth(0).locator("code")).to_have_text("kubectl patch")
         expect(items.nth(1)).to_contain_text("expected in 1 h 59 min")
+        expect(items.nth(2).locator("[data-rule=minRuntime]")).to_have_text(
+            f"Forbidden now: {SHOWN} is safe."
+        )
         expect(items.nth(2)).to_contain_text(
             f"evicted pods of team-a/{SHOWN}, 1 workload of other namespaces"
         )

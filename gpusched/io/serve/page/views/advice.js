@@ -49,6 +49,7 @@ function suggestions(told, now) {
     ${found.length ? nothing : html`<p class="soft">No change that was tried would let it start.</p>`}
     <ol class="advice">${found.map(
       (each) => html`<li data-change=${each.change}><b>${shown(each.message)}</b>: ${suggestedStart(each, now)}
+        ${(each.forbiddenBy ?? []).map((by) => html`<p class="soft" data-rule=${by.rule}>Forbidden now: ${shown(by.message)}.</p>`)}
         ${each.command ? html`<pre><code>${shown(each.command)}</code></pre>` : nothing}</li>`,
     )}</ol>
     <p class="soft">Decided on the cluster of ${clock(moment(told.asOf), now)}.${told.isCut ? ` After ${many(told.decisions, "decision")} the search was ended: other changes may help as well.` : nothing}</p>`;

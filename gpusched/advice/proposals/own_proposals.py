@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.advice.proposal import ChangeProposal, Family
+from gpusched.advice.proposals.proposal import ChangeProposal, Family
 from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import Workload
 from gpusched.cache.gangs.gang import SYSTEM_PRIORITY, Gang

@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.advice.start_answer import StartAnswer
 from gpusched.advice.trial import ObjectEdit
+from gpusched.api.meta.identity import GangKey, ObjectKey
 
 
 class Family(IntEnum):
@@ -25,7 +26,7 @@ class Family(IntEnum):
     QUOTA = 8
     NODES = 9
     PERMISSION = 10
-    """To evict gangs that may not be evicted."""
+    """What forbids to evict others is not so."""
 
 
 OWN_FAMILIES = frozenset(
@@ -56,6 +57,26 @@ FAMILY_NAMES = {
 
 
 @attrs.frozen(kw_only=True)
+class ForbiddenBy:
+    """What forbids evictions by which a gang would start.
+
+    Attributes:
+        rule: what kind of rule it is, as in docs/advice.md.
+        kind, key: of the object that says so.
+        message: one sentence.
+        until: when it ends by itself, seconds since the Unix epoch; 0.0 for never.
+        gangs: that would be evicted otherwise, sorted.
+    """
+
+    rule: str
+    kind: str
+    key: ObjectKey
+    message: str
+    until: float
+    gangs: tuple[GangKey, ...]
+
+
+@attrs.frozen(kw_only=True)
 class ChangeProposal:
     """A change that may let a gang start.
 
@@ -66,6 +87,7 @@ class ChangeProposal:
         command: that does so, or what to write instead; empty where nobody can order it.
         at: when the change happens by itself, seconds since the Unix epoch; 0.0 for when somebody
             makes it, or where it is not known.
+        forbidden_by: what it takes out of the way of evictions.
     """
 
     family: Family
@@ -74,6 +96,7 @@ class ChangeProposal:
     edits: tuple[ObjectEdit, ...]
     command: str = ""
     at: float = 0.0
+    forbidden_by: tuple[ForbiddenBy, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -105,4 +128,10 @@ def joined(first: ChangeProposal, second: ChangeProposal) -> ChangeProposal:
         message=f"{first.message} and {second.message}",
         edits=tuple(edits.values()),
         command=(" && " if commands else "; ").join(both),
+        forbidden_by=(*first.forbidden_by, *second.forbidden_by),
     )
+
+
+def gang_title(key: GangKey) -> str:
+    """A gang in a sentence."""
+    return f"{key.namespace}/{key.name}"

@@ -1,17 +1,16 @@
-"""What an admin could change around a gang that waits: limits of its queue, nodes, and who may be evicted."""
+"""What an admin could change around a gang that waits: limits of its queue, nodes, and ends of others."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
-from gpusched.advice.proposal import ChangeProposal, Family
+from gpusched.advice.proposals.proposal import ChangeProposal, Family, gang_title
 from gpusched.advice.trial import ObjectEdit, TrialCluster, edit_away, edit_to
-from gpusched.api.meta.duration import format_duration
-from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
@@ -99,28 +98,6 @@ class ClusterProposals:
             message=f"with {' and '.join(says)}",
             edits=tuple(edits),
             command=" && ".join(commands),
-        )
-
-    def reclaimable_queues(self) -> ChangeProposal | None:
-        """Queues that do not give back what they borrowed do so."""
-        edits, names = [], []
-        for name, node in self.snapshot.queues.queues.items():
-            obj = self._queue(node)
-            if obj is not None and not node.queue.reclaimable and node.allocated:
-                edits.append(edit_to({**obj, "spec": {**obj["spec"], "reclaimable": True}}))
-                names.append(name)
-        if not names:
-            return None
-        said = " and ".join(names)
-        return ChangeProposal(
-            family=Family.PERMISSION,
-            size=len(names),
-            message=f"if queue{'s' if len(names) > 1 else ''} {said} were reclaimable",
-            edits=tuple(edits),
-            command=" && ".join(
-                f'kubectl patch queue {name} --type merge -p \'{{"spec":{{"reclaimable":true}}}}\''
-                for name in names
-            ),
         )
 
     def _queue(self, node: QueueNode) -> Obj | None:
@@ -241,60 +218,12 @@ class ClusterProposals:
             if member.pod.owner is not None and member.pod.owner.kind == "Job"
         }
 
-    def made_preemptible(self, gangs: Iterable[Gang]) -> ChangeProposal | None:
-        """Gangs that may not be evicted, or not yet, may be; None where all of them may."""
-        edits: list[ObjectEdit] = []
-        names = []
-        for each in sorted(gangs, key=lambda gang: gang.key):
-            title = gang_title(each.key)
-            if not each.terms.preemptible:
-                names.append(f"{title} were preemptible")
-            elif each.terms.min_runtime_ns:
-                names.append(
-                    f"{title} could be evicted before its minRuntime of "
-                    f"{format_duration(each.terms.min_runtime_ns)}"
-                )
-            else:
-                continue
-            edits += self._preemptible_edits(each)
-        if not names:
-            return None
-        return ChangeProposal(
-            family=Family.PERMISSION,
-            size=len(names),
-            message=f"if {' and '.join(names)}",
-            edits=tuple(edits),
-            command="set preemptible: true there, and no minRuntime",
-        )
-
-    def _preemptible_edits(self, gang: Gang) -> Iterator[ObjectEdit]:
-        key = ObjectKey(gang.key.namespace, gang.key.name)
-        group = self.trial.objects.get("podgroups", key) if gang.key.kind == "PodGroup" else None
-        if group is not None:
-            spec = {**group["spec"], "preemptible": True}
-            spec.pop("minRuntime", None)
-            yield edit_to({**group, "spec": spec})
-            return
-        for member in gang.placed:
-            pod = self.trial.objects.get("pods", member.pod.key)
-            if pod is None:
-                continue
-            notes = dict(pod["metadata"].get("annotations") or {})
-            notes.pop("gpusched.io/min-runtime", None)
-            notes["gpusched.io/preemptible"] = "true"
-            yield edit_to({**pod, "metadata": {**pod["metadata"], "annotations": notes}})
-
 
 def _joined(names: Sequence[str]) -> str:
     """Names in a sentence, as many as anybody reads."""
     if len(names) > _NAMED_MAX:
         names = [*names[:_NAMED_MAX], f"{len(names) - _NAMED_MAX} more"]
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
-
-
-def gang_title(key: GangKey) -> str:
-    """A gang in a sentence."""
-    return f"{key.namespace}/{key.name}"
 
 
 def _shape_of(obj: Obj, topology: set[str]) -> str:
