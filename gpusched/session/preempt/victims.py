@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import attrs
@@ -19,7 +19,15 @@ from gpusched.api.pod.pod import PodPhase
 from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.allocate.sub_groups import complete_pod_groups
-from gpusched.session.preempt.claims.session_starts import nominated_gangs, started_gangs
+from gpusched.session.preempt.claims.session_starts import (
+    StartingGang,
+    gang_with_starts,
+    nominated_places,
+    note_priority,
+    session_placed_gangs,
+    started_gangs,
+    started_places,
+)
 from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation, WithdrawOperation
@@ -117,9 +125,18 @@ class Victims:
         self._only_spare = False
         self.only_starts = only_starts
         """Whether only gangs that were given places in this session are looked at."""
-        self._nominated = nominated_gangs(session) if nominated else {}
+        self._queues: dict[str, list[Gang]] = {}
+        """Gangs by key, of queues that were asked for."""
+        self._placed: Mapping[str, Mapping[GangKey, Gang]] = {}
+        self._starting: dict[str, dict[GangKey, StartingGang]] = {}
+        self._lowest: dict[str, int] = {}
+        self._nominated: Collection[GangKey] = ()
         if only is not None:
-            self._nominated = {only.key: only}
+            self._queues[only.queue] = [only]
+            self._lowest[only.queue] = only.priority
+            self._nominated = (only.key,)
+        else:
+            self._find_gangs(nominated=nominated)
         self._budgets = DisruptionBudgets(session.snapshot.budgets)
         self.left = self._budgets.left
         """What each disruption budget allows still, by its number."""
@@ -127,40 +144,37 @@ class Victims:
         """Members that claims of this session made leave, in order."""
         self._gone: set[UID] = set()
         self._running: dict[GangKey, RunningGang | None] = {}
-        self._queues: dict[str, list[Gang]] = {}
-        running = {} if only is not None else self._running_gangs()
-        running |= self._nominated
-        for _, gang in sorted(running.items()):
-            self._queues.setdefault(gang.queue, []).append(gang)
-        self._lowest = {
-            queue: min(gang.priority for gang in gangs) for queue, gangs in self._queues.items()
-        }
-        for draft in (*session.nominations.plans.values(), *session.nominations.stops.values()):
-            for each in draft.evictions:
-                self._budgets.count_eviction(each)
+        if self.left:
+            for draft in (*session.nominations.plans.values(), *session.nominations.stops.values()):
+                for each in draft.evictions:
+                    self._budgets.count_eviction(each)
 
-    def _running_gangs(self) -> dict[GangKey, Gang]:
-        """Gangs that run and may lose members, those included that this session starts."""
+    def _find_gangs(self, *, nominated: bool) -> None:
+        """Find gangs that run and may lose members, those included that this session starts.
+
+        What this session gave counts, also where it is not taken back: a gang that was made whole
+        again must not lose a member as if it were broken still.
+        """
         session = self._session
-        running = {
-            key: gang
-            for key, gang in session.snapshot.placed_gangs.items()
-            if (gang.terms.preemptible or gang.gives_extras)
-            and gang.placed
-            and not self.only_starts
-        }
-        # What this session gave counts, also where it is not taken back: a gang that was made whole
-        # again must not lose a member as if it were broken still.
-        return running | {
-            key: gang
-            for key, gang in started_gangs(session).items()
-            if key in running or session.hooks.stable.starts
-        }
+        if not self.only_starts:
+            placed = session_placed_gangs(session)
+            self._placed, self._lowest = placed.by_queue, dict(placed.lowest)
+        starts = session.hooks.stable.starts
+        found = [
+            each
+            for each in started_places(session)
+            if starts or each.gang.key in self._placed.get(each.gang.queue, ())
+        ]
+        later = nominated_places(session) if nominated else []
+        self._nominated = {each.gang.key for each in later}
+        for each in (*found, *later):
+            self._starting.setdefault(each.gang.queue, {})[each.gang.key] = each
+            note_priority(self._lowest, each.gang)
 
     @property
     def queues(self) -> Iterable[str]:
         """Queues in which a preemptible gang runs."""
-        return self._queues
+        return self._lowest
 
     def lowest(self, queue: str) -> int | None:
         """The lowest priority of a preemptible gang that runs in a queue."""
@@ -168,7 +182,15 @@ class Victims:
 
     def of_queue(self, queue: str) -> Iterator[Gang]:
         """Preemptible gangs that run in a queue, by key."""
-        return iter(self._queues.get(queue, ()))
+        known = self._queues.get(queue)
+        if known is None:
+            gangs = dict(self._placed.get(queue, {}))
+            starting = self._starting.get(queue, {})
+            for key, each in starting.items():
+                gangs[key] = gang_with_starts(self._session, each.gang, each.places)
+            known = [gangs[key] for key in sorted(gangs)] if starting else list(gangs.values())
+            self._queues[queue] = known
+        return iter(known)
 
     def only_spare_members(self) -> Victims:
         """The same victims, of which each gang goes on: what is claimed of either is off both."""

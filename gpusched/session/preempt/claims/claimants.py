@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import attrs
 
@@ -12,7 +13,6 @@ from gpusched.session.framework.proposal import PREEMPT, RECLAIM
 from gpusched.session.framework.reasons import shorten
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.preempt.victim_selection import VictimRules
-from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
 
 
@@ -53,7 +53,18 @@ def preempt_rules() -> VictimRules:
     )
 
 
-def reclaim_rules(victims: Victims) -> VictimRules:
+class RunningQueues(Protocol):
+    """Queues in which gangs run that may be victims."""
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """Names of the queues."""
+
+    def lowest(self, queue: str) -> int | None:
+        """The lowest priority of such a gang in a queue."""
+
+
+def reclaim_rules(victims: RunningQueues) -> VictimRules:
     """Victims are of other queues."""
     queues = list(victims.queues)
     return VictimRules(
@@ -81,7 +92,7 @@ class ClaimRules:
         return self.may_claim(gang) and not first_refusal(self.checks, gang).refuses
 
 
-def claim_rules(session: Session, victims: Victims) -> list[ClaimRules]:
+def claim_rules(session: Session, victims: RunningQueues) -> list[ClaimRules]:
     """Rules of the actions of this session that evict for others, in the shipped order."""
 
     def has_lower(gang: Gang) -> bool:

@@ -7,7 +7,7 @@ the next session would evict it. What is lent is lent for longer than a moment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 import msgspec
@@ -19,22 +19,118 @@ from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment
 
 
+@attrs.frozen(slots=True, eq=False)
+class StartingGang:
+    """A gang with places that are not bound yet; as a gang that runs it is made when it is looked at."""
+
+    gang: Gang
+    places: tuple[Assignment, ...]
+
+
+class PlacedGangs:
+    """Gangs of the snapshot that run and may lose members, by queue and key, sorted.
+
+    Attributes:
+        by_queue: gangs of each queue that has any.
+        lowest: the lowest priority among them, by queue.
+    """
+
+    def __init__(self, session: Session) -> None:
+        running = [
+            gang
+            for gang in session.snapshot.placed_gangs.values()
+            if (gang.terms.preemptible or gang.gives_extras) and gang.placed
+        ]
+        self.by_queue: dict[str, dict[GangKey, Gang]] = {}
+        self.lowest: dict[str, int] = {}
+        for gang in sorted(running, key=lambda gang: gang.key):
+            self.by_queue.setdefault(gang.queue, {})[gang.key] = gang
+            note_priority(self.lowest, gang)
+
+
+def note_priority(lowest: dict[str, int], gang: Gang) -> None:
+    """Lower the lowest priority of the gang's queue to that of the gang, if it is lower."""
+    known = lowest.get(gang.queue)
+    if known is None or gang.priority < known:
+        lowest[gang.queue] = gang.priority
+
+
+def session_placed_gangs(session: Session) -> PlacedGangs:
+    """The gangs of a session that run and may lose members."""
+    return session.cycle_state.get_or_make(PlacedGangs, lambda: PlacedGangs(session))
+
+
+def started_places(session: Session) -> list[StartingGang]:
+    """Preemptible gangs that were given places in this session, by key, with these."""
+    return [
+        StartingGang(gang, tuple(places))
+        for gang, places in session.placements.by_gang()
+        if gang.terms.preemptible
+    ]
+
+
+def nominated_places(session: Session) -> list[StartingGang]:
+    """Preemptible gangs with a nomination, by key, with all places that they will have."""
+    return [
+        StartingGang(gang, tuple(places))
+        for gang, places in session.placements.by_gang_with_nominations()
+        if gang.terms.preemptible and session.nominations.has_nomination(gang)
+    ]
+
+
 def started_gangs(session: Session) -> dict[GangKey, Gang]:
     """Preemptible gangs that were given places in this session, with these as their members."""
     return {
-        gang.key: gang_with_starts(session, gang, places)
-        for gang, places in session.placements.by_gang()
-        if gang.terms.preemptible
+        each.gang.key: gang_with_starts(session, each.gang, each.places)
+        for each in started_places(session)
     }
 
 
-def nominated_gangs(session: Session) -> dict[GangKey, Gang]:
-    """Preemptible gangs with a nomination, as they will be when they have their places."""
-    return {
-        gang.key: gang_with_starts(session, gang, places)
-        for gang, places in session.placements.by_gang_with_nominations()
-        if gang.terms.preemptible and session.nominations.has_nomination(gang)
-    }
+class LowestPriorities:
+    """The lowest priority by queue of gangs that run, start or are nominated and may lose members.
+
+    Claims are taken in one by one: thousands are made in a session, and each asks.
+
+    Args:
+        session: whose claims are followed.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lowest: dict[str, int] = {}
+        self._claims = -1
+        self._rebuilt_at = (-1, -1)
+        self._seen = 0
+
+    def refresh(self) -> None:
+        """Take in what came since the last claim that was looked at."""
+        session, nominations = self._session, self._session.nominations
+        if self._claims == len(nominations.plans):
+            return
+        self._claims = len(nominations.plans)
+        at = (session.placements.changes, nominations.ended)
+        if self._rebuilt_at != at:
+            self._rebuilt_at = at
+            self._seen = 0
+            placed = session_placed_gangs(session)
+            self._lowest = dict(placed.lowest)
+            starts = session.hooks.stable.starts
+            for each in started_places(session):
+                if starts or each.gang.key in placed.by_queue.get(each.gang.queue, ()):
+                    note_priority(self._lowest, each.gang)
+        for gang in session.placements.nominated_after(self._seen):
+            self._seen += 1
+            if gang.terms.preemptible:
+                note_priority(self._lowest, gang)
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Queues in which such a gang is."""
+        return self._lowest.keys()
+
+    def lowest(self, queue: str) -> int | None:
+        """The lowest priority of such a gang of a queue; None where there is none."""
+        return self._lowest.get(queue)
 
 
 def gang_with_starts(session: Session, gang: Gang, places: Sequence[Assignment]) -> Gang:

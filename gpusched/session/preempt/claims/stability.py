@@ -34,7 +34,7 @@ from gpusched.session.framework.plugin import Capability
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.claims.claimants import ClaimRules, claim_rules, preemption_claimants
 from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
-from gpusched.session.preempt.claims.session_starts import gang_with_starts
+from gpusched.session.preempt.claims.session_starts import LowestPriorities, gang_with_starts
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.decided.remade_gangs import remade_gang
@@ -67,8 +67,7 @@ class ChainCheck:
         self._stay: set[Hashable] = set()
         """Classes of a claimant and of a victim that stays, from one claim to the next."""
         self._stay_at = 0
-        self._known: tuple[int, Victims] | None = None
-        """Victims, and the number of claims with which they were looked up."""
+        self._lowest = LowestPriorities(session)
         self._waiting: list[Gang] | None = None
         """The first waiting gang of each class that may claim; None until they are asked for."""
 
@@ -86,6 +85,7 @@ class ChainCheck:
         if self._stay_at != len(session.nominations.plans):
             self._stay_at = len(session.nominations.plans)
             self._stay.clear()
+        self._lowest.refresh()
         ends = [each for each in remade if each.ends]
         asked = [*ends, *(each for each in remade if not each.ends)][:VICTIMS_ASKED_MAX]
         by_key = {each.gang.key: each for each in asked}
@@ -93,7 +93,7 @@ class ChainCheck:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
             for gang in in_queue_order(session, [each.gang for each in asked]):
                 each = by_key[gang.key]
-                rules = claim_rules(session, self._known_victims()) if each.ends else ()
+                rules = claim_rules(session, self._lowest) if each.ends else ()
                 if each.ends and not any(rule.allow(gang) for rule in rules):
                     continue
                 alike = (placement_key(claimant), placement_key(gang, without=Omit.LENGTH))
@@ -243,13 +243,6 @@ class ChainCheck:
         path = self._session.queue_path(gang)
         moves = [(path, place.pod.pod_class.charged, 1) for place in places]
         return self._session.queue_accounts.assume_moves(moves)
-
-    def _known_victims(self) -> Victims:
-        """Gangs that run or are nominated, those of a claim that is looked at included."""
-        claims = len(self._session.nominations.plans)
-        if self._known is None or self._known[0] != claims:
-            self._known = (claims, Victims(self._session, nominated=True))
-        return self._known[1]
 
 
 @attrs.frozen(eq=False)

@@ -72,6 +72,8 @@ class Nominations:
         self._plans: dict[GangKey, PreemptionDraft] = {}
         self._stops: dict[GangKey, PreemptionDraft] = {}
         self._evicted: set[UID] = set()
+        self.ended = 0
+        """How often nominations of a gang were dropped; else they only become more."""
 
     def __bool__(self) -> bool:
         """Whether any gang has a nomination."""
@@ -217,7 +219,7 @@ class Nominations:
 
     def forget(self, gang: Gang) -> None:
         """Drop the entries of a gang whose nominations a committed statement took back."""
-        self._nominated.pop(gang.key, None)
+        self.ended += self._nominated.pop(gang.key, None) is not None
         self._moved.pop(gang.key, None)
 
     # -- what earlier sessions nominated -----------------------------------------------------

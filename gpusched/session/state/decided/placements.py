@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import attrs
 
@@ -52,6 +53,8 @@ class Placements:
         self._proofs: dict[GangKey, str] = {}
         self._nominated: set[GangKey] = set()
         self._pods = 0
+        self.changes = 0
+        """How often places were given or taken back."""
 
     def __bool__(self) -> bool:
         """Whether any gang was given places."""
@@ -96,6 +99,10 @@ class Placements:
             if places:
                 yield gang, places
 
+    def nominated_after(self, seen: int) -> Iterator[Gang]:
+        """Gangs with a nomination, in the order of their first one, without so many at the beginning."""
+        return (self._gangs[key] for key in islice(self._nominations.nominated_keys(), seen, None))
+
     def variant(self, gang: Gang) -> NodePoolVariant:
         """The node pool in which the gang was placed; without a pool when none was chosen."""
         return self._variants.get(gang.key) or NodePoolVariant(gang)
@@ -129,6 +136,7 @@ class Placements:
         if not places:
             return
         self._places.setdefault(gang.key, []).extend(places)
+        self.changes += 1
         # What was proven of fewer members says nothing of more.
         self._set_proof(gang, statement.proof)
         self._pods += len(places)
@@ -138,6 +146,7 @@ class Placements:
 
     def withdraw(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Take places out of the plan that a committed statement has taken back."""
+        self.changes += 1
         gone = {place.pod.uid for place in places}
         left = [place for place in self._places[gang.key] if place.pod.uid not in gone]
         self._pods -= len(gone)
@@ -153,6 +162,7 @@ class Placements:
 
         Queues are charged for the same members before and after, so nothing changes for them.
         """
+        self.changes += 1
         before = self._places.get(gang.key, ())
         if places:
             self._places[gang.key] = list(places)
