@@ -454,6 +454,14 @@ SCENARIO_LOST_S: Final = 60.0
 """A real cluster that does not answer for so long is lost: a restart of its server takes less."""
 SCENARIO_SEED_MAX: Final = 2**31 - 1
 """Seeds of scenarios and of their entries."""
+TRACE_BYTES_MAX: Final = 512 * 2**20
+"""A file of a trace, unpacked: four times the whole Philly log. Its rows take ten times that in memory."""
+SWEEP_FILE_BYTES_MAX: Final = 2**20
+"""A file that describes a sweep."""
+SWEEP_POINTS_MAX: Final = 10_000
+"""Points of a sweep, unless its user asks for more: a day of two cores at 17 s a point."""
+SWEEP_VALUES_MAX: Final = 1_000
+"""Values of one key, and seeds, that a range makes."""
 
 # -- containment of faults in sessions ---------------------------------------------------------
 CONTAIN_TRIES_MAX: Final = 64

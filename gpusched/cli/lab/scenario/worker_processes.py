@@ -141,7 +141,7 @@ class _PlayProcesses:
     """Worker processes, each with one scenario at a time."""
 
     def __init__(self, order: PlayRequest, size: int) -> None:
-        context = _context()
+        context = worker_context(__name__)
         self._workers: dict[Connection, BaseProcess] = {}
         self._at: dict[Connection, Scenario] = {}
         # A Ctrl-C of the terminal is for this process, which tells the others: they begin with
@@ -216,12 +216,12 @@ class _PlayProcesses:
                 os.kill(pid, signal.SIGINT)
 
 
-def _context() -> Any:
-    """How processes are begun: out of one that has imported everything, where there is such."""
+def worker_context(preload: str) -> Any:
+    """How processes are begun: out of one that has imported a module, where there is such."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([preload])
     return context
 
 

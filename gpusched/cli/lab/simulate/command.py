@@ -17,6 +17,7 @@ from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
 from gpusched.cli.lab.simulate.openb_fill import run_fill
 from gpusched.cli.lab.simulate.settings import SimulationSetting, settings
 from gpusched.cli.lab.simulate.simulation_report import comparison_json, comparison_lines
+from gpusched.cli.lab.sweep.command import add_sweep, check_options, run_sweep
 from gpusched.engine.run_record import RunRecord
 from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.lab.report.run_report import RunReport
@@ -34,6 +35,7 @@ def register(subparsers: Subparsers) -> None:
         epilog="gpusched simulate --snapshot cluster.gz --set doubled:queue.team-a.deserved=32",
     )
     _add_inputs(parser)
+    add_sweep(parser)
     parser.add_argument(
         "--config",
         action="append",
@@ -70,6 +72,11 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--generate", choices=["philly"], metavar="SHAPE", help="jobs of a published shape: philly"
+    )
+    what.add_argument(
+        "--sweep",
+        metavar="FILE",
+        help="a grid or search over configurations, seeds and inputs; needs --out",
     )
     parser.add_argument(
         "--fill",
@@ -115,6 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: options that cannot be understood.
         ConfigError: a file or a configuration cannot be used.
     """
+    check_options(arguments)
+    if arguments.sweep is not None:
+        return run_sweep(arguments)
     if arguments.top < 0 or arguments.first < 0:
         raise UsageError("--top and --first take numbers from 0 on")
     if arguments.fill:

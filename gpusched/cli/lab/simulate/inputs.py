@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -97,7 +98,7 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
     return SimulationInput(
         source=f"{trace.source}: {len(jobs):,} jobs on {len(made):,} nodes with {gpus:,} GPUs",
         objects=[*made, *queue_manifests(gpu_shares(trace.jobs, gpus))],
-        arrivals=lambda: job_arrivals(jobs, shape),
+        arrivals=partial(job_arrivals, jobs, shape),
         pace=pace,
         until=until,
         seed=arguments.seed,
@@ -140,7 +141,7 @@ def _openb(
     return SimulationInput(
         source=f"{timed.source}: {len(pods):,} pods on {len(hosts):,} nodes with {gpus:,} GPUs",
         objects=[*openb.hosts_as_nodes(hosts), *queue_manifests({openb.QUEUE: 0})],
-        arrivals=lambda: openb.timed_pod_arrivals(pods),
+        arrivals=partial(openb.timed_pod_arrivals, pods),
         pace=pace,
         until=until,
         passed=timed.passed,

@@ -26,7 +26,7 @@ _QUEUE_NUMBERS: Final = ("deserved", "capability", "guarantee", "weight", "prior
 _QUEUE_TIMES: Final = ("minRuntime", "maxRuntime", "maxWait")
 _ORDERINGS: Final = ("Priority", "Fifo", "StrictFifo", "FairShare")
 QUEUE_FIELDS: Final = (*_QUEUE_NUMBERS, *_QUEUE_TIMES, "ordering", "reclaimable")
-_CONFIG_PARTS: Final = ("placement", "cycle", "actions", "plugins")
+_CONFIG_PARTS: Final = ("placement", "cycle", "limits", "actions", "plugins")
 RUNS_MAX: Final = 6
 
 
@@ -70,12 +70,33 @@ def settings(configs: Iterable[str], sets: Iterable[str]) -> list[SimulationSett
         drafts[FIRST] = _SettingDraft()
     for text in sets:
         name, rest = _named(text, "--set", "NAME:KEY=VALUE", ":")
-        _set(drafts.setdefault(name, _SettingDraft(file=base)), rest, text)
+        _set(drafts.setdefault(name, _SettingDraft(file=base)), rest, f"--set {text}")
     if len(drafts) > RUNS_MAX:
         raise UsageError(
             f"{len(drafts)} configurations are more than the {RUNS_MAX} that fit a page"
         )
-    return [_setting(name, draft) for name, draft in drafts.items()]
+    return [_setting(name, draft, f"--set {name}") for name, draft in drafts.items()]
+
+
+def setting_of(
+    name: str, file: str | None, changes: Iterable[tuple[str, str]], *, place: str
+) -> SimulationSetting:
+    """One configuration with changes to it.
+
+    Args:
+        name: of the setting.
+        file: the configuration to begin with; None for the shipped one.
+        changes: keys of ``--set`` with their values.
+        place: where they are written, for sentences.
+
+    Raises:
+        UsageError: a key or value that cannot be understood.
+        ConfigError: the file, or a value of the configuration, is wrong.
+    """
+    draft = _SettingDraft(file=file)
+    for key, value in changes:
+        _set(draft, f"{key}={value}", f"{place} {key}={value}")
+    return _setting(name, draft, place)
 
 
 def _named(text: str, option: str, form: str, mark: str) -> tuple[str, str]:
@@ -89,7 +110,7 @@ def _set(draft: _SettingDraft, rest: str, text: str) -> None:
     key, found, value = rest.partition("=")
     path = key.split(".")
     if not found or not value or not all(path):
-        raise UsageError(f"--set takes NAME:KEY=VALUE, not {text!r}")
+        raise UsageError(f"{text}: --set takes NAME:KEY=VALUE")
     if path[0] == "queue":
         _set_queue(draft, path[1:], value, text)
     elif path[0] == "topology" and path[1:] in (["required"], ["preferred"]):
@@ -102,33 +123,31 @@ def _set(draft: _SettingDraft, rest: str, text: str) -> None:
         _set_config(draft, path, value, text)
     else:
         raise UsageError(
-            f"--set {text}: there is no {key!r}; keys begin with queue., topology.required, "
+            f"{text}: there is no {key!r}; keys begin with queue., topology.required, "
             "topology.preferred, walltimes (truth, nothing), fifo (true), placement., cycle., "
-            "actions, plugins."
+            "limits., actions, plugins."
         )
 
 
 def _set_queue(draft: _SettingDraft, path: list[str], value: str, text: str) -> None:
     if len(path) < 2 or path[-1] not in QUEUE_FIELDS:
-        raise UsageError(
-            f"--set {text}: it takes queue.NAME.FIELD; fields are {', '.join(QUEUE_FIELDS)}"
-        )
+        raise UsageError(f"{text}: it takes queue.NAME.FIELD; fields are {', '.join(QUEUE_FIELDS)}")
     name, field = ".".join(path[:-1]), path[-1]
     found: Any = value
     if field in _QUEUE_NUMBERS:
         if _WHOLE.fullmatch(value) is None:
-            raise UsageError(f"--set {text}: {field} is a whole number, GPUs where it is an amount")
+            raise UsageError(f"{text}: {field} is a whole number, GPUs where it is an amount")
         found = int(value)
     elif field in _QUEUE_TIMES:
         try:
             parse_duration(value)
         except ValueError as error:
-            raise UsageError(f"--set {text}: {error}") from None
+            raise UsageError(f"{text}: {error}") from None
     elif field == "ordering" and value not in _ORDERINGS:
-        raise UsageError(f"--set {text}: orderings are {', '.join(_ORDERINGS)}")
+        raise UsageError(f"{text}: orderings are {', '.join(_ORDERINGS)}")
     elif field == "reclaimable":
         if value not in ("true", "false"):
-            raise UsageError(f"--set {text}: reclaimable is true or false")
+            raise UsageError(f"{text}: reclaimable is true or false")
         found = value == "true"
     draft.queues.append((name, field, found))
 
@@ -144,14 +163,14 @@ def _set_config(draft: _SettingDraft, path: list[str], value: str, text: str) ->
     for step in path[:-1]:
         inner = inner.setdefault(step, {})
         if not isinstance(inner, dict):
-            raise UsageError(f"--set {text}: {step} has a value already")
+            raise UsageError(f"{text}: {step} has a value already")
     inner[path[-1]] = found
 
 
-def _setting(name: str, draft: _SettingDraft) -> SimulationSetting:
+def _setting(name: str, draft: _SettingDraft, place: str) -> SimulationSetting:
     said = dict(draft.config)
-    reading = ReadContext(Path(), f"--set {name}")
-    problems = ConfigProblems(f"--set {name}")
+    reading = ReadContext(Path(), place)
+    problems = ConfigProblems(place)
     node = parse_yaml(json.dumps(said).encode(), problems) if said else None
     if problems:
         raise problems.error()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gpusched.base.errors import ConfigError
+from gpusched.base.limits import TRACE_BYTES_MAX
 from gpusched.lab.simulate.traces.model import SkippedRow, Trace, TraceJob
 
 GPUS_MAX: Final = 10_000
@@ -95,15 +96,43 @@ def dns_label(text: str) -> str:
     return plain or "x"
 
 
+def check_trace_size(path: Path) -> None:
+    """Look at the size of a file before a byte of it is read; one that is not there is for its reader.
+
+    Raises:
+        ConfigError: it is larger than a trace may be.
+    """
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return
+    if size > TRACE_BYTES_MAX:
+        raise _too_large(path, f"{size / 2**20:,.0f} MiB")
+
+
+def _too_large(path: Path, size: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: a trace may have {TRACE_BYTES_MAX // 2**20} MiB, this one has {size}: cut it by "
+        "time or by queue, and simulate the parts"
+    )
+
+
 def read_text(path: Path) -> str:
     """The text of a file, unpacked where it is compressed with gzip.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: it cannot be read, or is larger than a trace may be.
     """
+    check_trace_size(path)
     try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if raw[:2] == _GZIP else raw).decode("utf-8-sig")
+        with path.open("rb") as file:
+            raw = file.read(TRACE_BYTES_MAX + 1)
+        if raw[:2] == _GZIP:
+            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+                raw = packed.read(TRACE_BYTES_MAX + 1)
+        if len(raw) > TRACE_BYTES_MAX:
+            raise _too_large(path, "more than that")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text") from None
     except EOFError:

@@ -1,0 +1,271 @@
+"""``gpusched simulate --sweep FILE``: a grid or a search over configurations, seeds and inputs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from gpusched.base.errors import UsageError
+from gpusched.base.limits import SWEEP_POINTS_MAX
+from gpusched.cli.command import print_json
+from gpusched.cli.lab.sweep.points import SweepPoint, pack_point
+from gpusched.cli.lab.sweep.results import (
+    Result,
+    ResultFolder,
+    results_csv,
+    summarize_sweep,
+    summary_json,
+)
+from gpusched.cli.lab.sweep.settings_drawn import plan_points
+from gpusched.cli.lab.sweep.sweep_file import check_points, read_sweep
+from gpusched.cli.lab.sweep.sweep_inputs import Playable
+from gpusched.cli.lab.sweep.sweep_report import AXES, render_sweep, sweep_lines
+from gpusched.cli.lab.sweep.workers import InThisProcess, LocalProcesses, PointWorkers, run_points
+
+WORKERS_MAX: Final = 256
+INTERRUPTED: Final = 130
+_LOADED_MAX: Final = 8
+"""Inputs that are kept in memory once they were read; points come in their order."""
+_OWN: Final = {"out": None, "workers": None, "resume": False, "points_max": None}
+"""Options that belong to a sweep, with what they are when they are not given."""
+_OTHERS: Final[dict[str, Any]] = {
+    "config": [], "sets": [], "report": None, "jobs": 2000, "days": 7.0, "seed": 1, "nodes": None,
+    "first": 0, "suspend": False, "strict": False, "span": None, "assume_duration": None,
+    "grace": None, "start_delay": "1s", "fill": False,
+}  # fmt: skip
+"""Options that the file of a sweep says instead."""
+
+
+def add_sweep(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a sweep."""
+    group = parser.add_argument_group("a sweep", "with --sweep (docs/sweep.md)")
+    group.add_argument("--out", type=Path, metavar="DIR", help="results, tables and the page")
+    group.add_argument(
+        "--resume", action="store_true", help="go on with the results that DIR has already"
+    )
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="processes that play points (default: processors)"
+    )
+    group.add_argument(
+        "--points-max", type=int, metavar="N", help=f"points at most ({SWEEP_POINTS_MAX:,})"
+    )
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Whether options go together.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if arguments.sweep is None:
+        given = [name for name, plain in _OWN.items() if getattr(arguments, name) != plain]
+        if given:
+            raise UsageError(f"{_spoken(given[0])} goes with --sweep FILE")
+        return
+    given = [name for name, plain in _OTHERS.items() if getattr(arguments, name) != plain]
+    if given == ["jobs"]:
+        raise UsageError(
+            "--jobs is how many jobs are generated, which the file of a sweep says for each input; "
+            "processes are --workers"
+        )
+    if given:
+        raise UsageError(f"{_spoken(given[0])} does not go with --sweep: its file says that")
+    if arguments.out is None:
+        raise UsageError("--sweep needs --out DIR for its results")
+    check_workers(arguments.workers)
+    if arguments.points_max is not None and arguments.points_max < 1:
+        raise UsageError("--points-max takes numbers above 0")
+
+
+def check_workers(workers: int | None) -> None:
+    """Whether there can be so many.
+
+    Raises:
+        UsageError: no.
+    """
+    if workers is not None and not 1 <= workers <= WORKERS_MAX:
+        raise UsageError(f"--workers takes 1 to {WORKERS_MAX}")
+
+
+def _spoken(name: str) -> str:
+    return {"sets": "--set", "span": "--for"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def run_sweep(arguments: argparse.Namespace) -> int:
+    """Play what is not played yet; 0 when all is there, 1 when a point failed or did not hold.
+
+    Raises:
+        UsageError: the folder cannot be used.
+        ConfigError: the file, an input or a configuration cannot be used; nothing has run then.
+    """
+    plan = read_sweep(Path(arguments.sweep))
+    check_points(plan, arguments.points_max or SWEEP_POINTS_MAX)
+    points = plan_points(plan)
+    folder = ResultFolder(arguments.out)
+    folder.begin(resume=arguments.resume)
+    results = {key: found for key in {each.key for each in points} if (found := folder.read(key))}
+    if arguments.resume:
+        there = sum(point.key in results for point in points)
+        print(f"resumed: {there:,} of {len(points):,} points are there", file=sys.stderr)
+    failed: dict[str, str] = {}
+    interrupted = False
+    try:
+        play_points(
+            points, folder, results, failed,
+            make_workers=lambda missing: local_workers(arguments.workers, missing),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        interrupted = True
+    asked = [each.text for each in plan.asked]
+    summary = summarize_sweep(plan.source, points, results, failed, axes=AXES)
+    folder.write("results.csv", results_csv(points, results))
+    folder.write("index.html", render_sweep(summary, asked).encode())
+    told = summary_json(summary, points, results)
+    folder.write("results.json", json_bytes(told))
+    if arguments.output == "json":
+        print_json(told)
+    else:
+        for line in sweep_lines(summary, asked):
+            print(line)
+    print(f"report: {arguments.out / 'index.html'}", file=sys.stderr)
+    if interrupted:
+        print(f"interrupted; --resume goes on: {summary.state}", file=sys.stderr)
+        return INTERRUPTED
+    return int(bool(failed or summary.broken))
+
+
+def json_bytes(value: object) -> bytes:
+    """Indented JSON with keys in order."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+def local_workers(wanted: int | None, missing: int) -> PointWorkers:
+    """Processes of this machine, no more than there are points; one point at a time is played here."""
+    size = min(wanted or len(os.sched_getaffinity(0)), max(1, missing))
+    return LocalProcesses(size) if size > 1 else InThisProcess()
+
+
+def play_points(
+    points: Sequence[SweepPoint],
+    folder: ResultFolder,
+    results: dict[str, Result],
+    failed: dict[str, str],
+    *,
+    make_workers: Callable[[int], PointWorkers],
+) -> None:
+    """Play points without a result, keep each result as it ends, and fill in what came of them.
+
+    Args:
+        points: all of them; those of one key are played once.
+        folder: takes results.
+        results: by key; those that are there are not played.
+        failed: takes sentences by label.
+        make_workers: for so many points.
+
+    Raises:
+        ConfigError: an input cannot be read; nothing has run then.
+    """
+    missing = {each.key: each for each in reversed(points) if each.key not in results}
+    todo = list(reversed(missing.values()))
+    if not todo:
+        return
+    inputs = LoadedInputs()
+    for point in todo:
+        inputs.check(point)
+    workers = make_workers(len(todo))
+    with _SweepProgress(len(todo)) as progress:
+        try:
+            ends = run_points(
+                range(len(todo)), lambda number: inputs.pack(todo[number]), workers,
+                note=progress.note,
+            )  # fmt: skip
+            for end in ends:
+                point = todo[end.number]
+                if end.result is None:
+                    failed[point.label] = end.error
+                    progress.note(f"{point.label}: {end.error}")
+                else:
+                    folder.keep_result(point.key, end.result)
+                    results[point.key] = json.loads(end.result)
+                progress.count_end(failed=end.result is None)
+        finally:
+            workers.close()
+
+
+class LoadedInputs:
+    """Inputs, each read once for its seed."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, int, str], Playable] = {}
+        self._checked: set[str] = set()
+
+    def check(self, point: SweepPoint) -> None:
+        """Read an input before anything runs, so that what is wrong with it is told then.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        if point.input.name not in self._checked:
+            self._checked.add(point.input.name)
+            self._load(point)
+
+    def pack(self, point: SweepPoint) -> bytes:
+        """The point with its input, for a worker."""
+        return pack_point(point, self._load(point))
+
+    def _load(self, point: SweepPoint) -> Playable:
+        # A trace becomes nodes and jobs with the GPU resource that the configuration names first.
+        gpus = point.setting.config.gpu_resources
+        key = (point.input.name, point.seed, gpus.main.name)
+        if key not in self._loaded:
+            while len(self._loaded) >= _LOADED_MAX:
+                self._loaded.pop(next(iter(self._loaded)))
+            self._loaded[key] = point.input.load(point.seed, point.setting.config)
+        return self._loaded[key]
+
+
+class _SweepProgress:
+    """A line on stderr: a bar on a terminal, else a line at each tenth."""
+
+    def __init__(self, points: int) -> None:
+        self._points, self._ended, self._failed = points, 0, 0
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bar = Progress(
+            TextColumn("points"), BarColumn(bar_width=24), TextColumn("{task.fields[at]}"),
+            console=self._console, transient=True, auto_refresh=False,
+            disable=not self._console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("points", total=points, at="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def note(self, sentence: str) -> None:
+        """Say something between."""
+        self._console.print(sentence, markup=False)
+
+    def count_end(self, *, failed: bool) -> None:
+        """One more ended."""
+        before = 10 * self._ended // self._points
+        self._ended += 1
+        self._failed += failed
+        at = f"{self._ended:,} of {self._points:,}" + (
+            f", {self._failed:,} failed" if self._failed else ""
+        )
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=self._ended, at=at)
+            self._bar.refresh()
+        elif 10 * self._ended // self._points > before:
+            print(f"points: {at}", file=sys.stderr)
