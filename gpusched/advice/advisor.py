@@ -31,6 +31,8 @@ _NODES_DECIDED: Final = 60_000
 _SINGLE_ENDS_MAX: Final = 24
 """Running gangs of which it is tried whether the end of one alone helps."""
 _NODES_MAX: Final = 1_000
+_WAYS_CONFIRMED_MAX: Final = 2
+"""Shapes and places of more nodes that are tried with those that wait, in a long line."""
 _STEPS_MAX: Final = 64
 """Pods for which a limit is raised beyond what the gang alone needs."""
 _RULES_CHANGED: Final = {
@@ -86,12 +88,14 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
     suggestions: list[Suggestion] = []
     is_cut = False
     if not unchanged.starts:
-        contradiction = find_contradiction(trial, gang)
         if budget is None:
             affordable = _NODES_DECIDED // max(1, len(snapshot.nodes))
             budget = max(DECISIONS_LEAST, min(DECISIONS_MAX, affordable))
         search = ChangeSearch(trial, gang.key, competitors, budget=budget)
-        suggestions = _Advisor(trial, gang, snapshot, search).suggestions()
+        advisor = _Advisor(trial, gang, snapshot, search)
+        suggestions = advisor.suggestions()
+        if not advisor.waits_for_others:
+            contradiction = find_contradiction(trial, gang)
         is_cut = search.is_cut
     return Advice(
         gang=gang.key,
@@ -116,6 +120,9 @@ class _Advisor:
         self._around = ClusterProposals(trial, gang, snapshot)
         self._barriers = ForbiddenEvictions(trial, gang, snapshot, self._own)
         self._search = search
+        self._waits_for: list[Gang] = []
+        self.waits_for_others = False
+        """Whether it starts once all others have ended, so that it is no contradiction in itself."""
 
     def suggestions(self) -> list[Suggestion]:
         """One of each family that helps, and two queues."""
@@ -128,12 +135,13 @@ class _Advisor:
             self._first(self._own.preemptible()),
             self._priority(),
             self._quota(),
-            self._nodes(),
-            self._ends(),  # the most decisions: it gets what is left of the budget
+            self._ends(),
         ]
         helpful = [self._with_forbidden(each) for each in found if each is not None]
         rules = {by.rule for each in helpful for by in each.proposal.forbidden_by}
-        helpful += ForbiddenSearch(self._barriers, self._search).suggestions(rules)
+        helpful += ForbiddenSearch(self._barriers, self._search, self._waits_for).suggestions(rules)
+        nodes = self._nodes()  # the dearest decisions: it gets what is left of the budget
+        helpful += [nodes] if nodes is not None else []
         helpful = helpful or self._pairs()
         return [each for each in helpful if not _contains_another(each, helpful)]
 
@@ -185,9 +193,18 @@ class _Advisor:
             if beside is not None:
                 ways.append(partial(self._around.more_nodes_beside, beside))
         alone = max(1, self._gang.members_at_start)
+        sizes = [
+            (least, number)
+            for number, way in enumerate(ways)
+            if (least := self._search.smallest_alone(way, most=min(most, alone)))
+        ]
         best: Suggestion | None = None
-        for way in ways:
-            found = self._search.smallest(way, most=most, most_alone=alone)
+        for least, number in sorted(sizes)[
+            : None if self._search.is_exact else _WAYS_CONFIRMED_MAX
+        ]:
+            if best is not None and least >= best.proposal.size:
+                break  # nothing that comes is smaller
+            found = self._search.enough_beside_others(ways[number], least=least, most=most)
             if found is not None and (best is None or found.proposal.size < best.proposal.size):
                 best = found
         return best
@@ -256,7 +273,7 @@ class _Advisor:
 
     def _ends(self) -> Suggestion | None:
         """The gangs whose ends it waits for."""
-        waits_for = self._awaited()
+        waits_for = self._waits_for = self._awaited()
         if not waits_for:
             return None
         return self._search.confirmed(self._around.ended(waits_for)) or self._first_ends()
@@ -288,6 +305,7 @@ class _Advisor:
         )
         if count is None:
             return []
+        self.waits_for_others = True
         needed = self._on_its_nodes(running[:count])
         for each in list(needed):
             fewer = [other for other in needed if other is not each]

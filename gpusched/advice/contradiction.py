@@ -7,7 +7,7 @@ linear programs; every member of what is left is needed).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -68,12 +68,14 @@ def find_contradiction(trial: TrialCluster, gang: Gang) -> Contradiction | None:
     workload = find_workload(trial, gang)
     if not workload.pods:
         return None
-    queues = _limiting_queues(trial, gang)
-    empty = _EmptyCluster(trial, gang.key, workload, queues)
+    limiting, keeping = _limiting_queues(trial, gang), _keeping_queues(trial, gang)
+    empty = _EmptyCluster(trial, gang.key, workload, [*limiting, *keeping])
     answer = empty.message_without(())
     if answer is None:
         return None
-    demands = [*_demands(workload, gang), *map(_of_capability, queues)][:_DEMANDS_MAX]
+    demands = [
+        *map(_of_guarantee, keeping), *_demands(workload, gang), *map(_of_capability, limiting),
+    ][:_DEMANDS_MAX]  # fmt: skip
     if empty.message_without(demands) is not None:
         return None
     kept = list(demands)
@@ -116,19 +118,34 @@ def _limiting_queues(trial: TrialCluster, gang: Gang) -> list[Obj]:
     return [obj for obj in found if obj is not None and obj["spec"].get("capability")]
 
 
+def _keeping_queues(trial: TrialCluster, gang: Gang) -> list[Obj]:
+    """Queues on no path of its own for which something is kept free."""
+    tree = trial.take_snapshot().queues
+    leaf = tree.get(gang.queue)
+    above = leaf.path if leaf is not None else ()
+    names = [name for name, node in tree.queues.items() if node.guarantee and name not in above]
+    found = (trial.objects.get("queues", ObjectKey("", name)) for name in names)
+    return [obj for obj in found if obj is not None]
+
+
 def _of_capability(queue: Obj) -> _Demand:
+    return _of_queue(queue, "capability", queue["spec"]["capability"])
+
+
+def _of_guarantee(queue: Obj) -> _Demand:
+    return _of_queue(queue, "guarantee", queue["spec"]["guarantee"].get("resource") or {})
+
+
+def _of_queue(queue: Obj, field: str, amounts: Mapping[str, Any]) -> _Demand:
     name = queue["metadata"]["name"]
-    limits = ", ".join(
-        f"{value} {each}" for each, value in sorted(queue["spec"]["capability"].items())
-    )
+    limits = ", ".join(f"{value} {each}" for each, value in sorted(amounts.items()))
 
     def drop(obj: Obj) -> Obj:
         if obj.get("kind") != "Queue" or obj["metadata"]["name"] != name:
             return obj
-        spec = {field: value for field, value in obj["spec"].items() if field != "capability"}
-        return {**obj, "spec": spec}
+        return {**obj, "spec": {key: value for key, value in obj["spec"].items() if key != field}}
 
-    return _Demand(f"the capability of queue {name} ({limits})", drop)
+    return _Demand(f"the {field} of queue {name} ({limits})", drop)
 
 
 def _without(obj: Obj, dropped: Sequence[_Demand]) -> Obj:

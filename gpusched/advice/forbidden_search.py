@@ -17,8 +17,13 @@ from gpusched.advice.proposals.proposal import Suggestion
 from gpusched.advice.search import ChangeSearch
 from gpusched.advice.start_answer import start_answer
 from gpusched.api.meta.identity import GangKey
+from gpusched.cache.gangs.gang import Gang
 
 Item = TypeVar("Item")
+_GANGS_FREED_MAX: Final = 100
+"""Running gangs of which all may be made free to go at once."""
+_IN_LONG_LINES_MAX: Final = 2
+"""Rules that are told where many gangs wait."""
 _SINGLES_MAX: Final = 24
 """Obstacles of one rule of which it is tried whether one alone is in the way."""
 
@@ -29,11 +34,15 @@ class ForbiddenSearch:
     Args:
         forbidden: everything that may be in the way.
         search: decides.
+        awaited: gangs whose ends let it start.
     """
 
-    def __init__(self, forbidden: ForbiddenEvictions, search: ChangeSearch) -> None:
+    def __init__(
+        self, forbidden: ForbiddenEvictions, search: ChangeSearch, awaited: Sequence[Gang]
+    ) -> None:
         self._forbidden = forbidden
         self._search = search
+        self._awaited = awaited
 
     def suggestions(self, told: Collection[str]) -> Iterator[Suggestion]:
         """One for each rule that alone is in the way, else one of several rules.
@@ -42,21 +51,34 @@ class ForbiddenSearch:
             told: rules that other suggestions are about.
         """
         obstacles = self._forbidden.obstacles
-        if not obstacles or not self._starts(obstacles):
+        together = self._together()
+        if not obstacles or (len(together) == len(obstacles) and not self._starts(obstacles)):
             return
-        found = bool(told)
+        found = 0
         rules = [(rule, list(some)) for rule, some in groupby(obstacles, lambda each: each.rule)]
         for rule, some in rules:
+            if not self._search.is_exact and found == _IN_LONG_LINES_MAX:
+                return
             if rule in told or (len(rules) > 1 and not self._starts(some)):
                 continue
             suggestion = self._smallest(some)
             if suggestion is not None:
-                found = True
+                found += 1
                 yield suggestion
-        if not found and len(rules) > 1:
-            together = self._smallest(list(obstacles))
-            if together is not None:
-                yield together
+        if not (found or told) and len({each.rule for each in together}) > 1:
+            suggestion = self._smallest(together) if self._starts(together) else None
+            if suggestion is not None:
+                yield suggestion
+
+    def _together(self) -> list[Obstacle]:
+        """Obstacles that are taken away at once; of many, those of the gangs whose ends it waits for.
+
+        Where everything may be evicted, a session has thousands of victims to choose from.
+        """
+        obstacles = self._forbidden.obstacles
+        if self._forbidden.count <= _GANGS_FREED_MAX:
+            return list(obstacles)
+        return [each for each in obstacles if any(map(each.protects, self._awaited))]
 
     def _starts(self, obstacles: Sequence[Obstacle]) -> bool:
         return self._search.starts_alone(self._forbidden.without(obstacles), evict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import attrs
@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusched.advice.proposals.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
 from gpusched.advice.start_answer import StartKind, acting_gangs, start_answer, starting_gangs
-from gpusched.advice.trial import DecidedLine, TrialCluster
+from gpusched.advice.trial import DecidedLine, ObjectEdit, TrialCluster
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import how_many_fit, pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
@@ -21,7 +21,10 @@ from gpusched.session.framework.reasons import Reason
 
 _GANGS_A_DECISION: Final = 4
 """Gangs that are looked at in the time of a decision about one."""
+_DOUBLED_MAX: Final = 1
+"""How often a change is doubled in a long line: what serves all before the gang helps it little."""
 _FREES_QUOTA: Final = frozenset({Family.QUOTA, Family.END_OF_OTHERS, Family.PERMISSION})
+_CHANGES_TURN: Final = frozenset({Family.QUEUE, Family.PRIORITY, Family.OWN_TERMS})
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
 """Changes of which others may need a part, so that it is said for whom they are enough."""
 
@@ -50,6 +53,8 @@ class Competitors:
         """Gangs that start without a change."""
         self.acting = acting_gangs(line.decision) | {gang}
         """Gangs that get something without a change, and the advised one."""
+        self._acting_before = self.acting - later
+        self.count = len(snapshot.gangs)
         self._before = [
             each for each in waiting if each.key not in later and each.key not in self.acting
         ]
@@ -59,17 +64,17 @@ class Competitors:
             if status.scheduled.reason == Reason.WAITING_FOR_QUOTA
         }
 
-    def competing(self, proposal: ChangeProposal, changed: Snapshot) -> set[GangKey] | None:
-        """Gangs to decide a change with, the advised one among them; None for all.
+    def beside_own(self, proposal: ChangeProposal) -> set[GangKey]:
+        """Gangs that get something before the advised one, which asks for something else."""
+        return self.acting if proposal.family in _CHANGES_TURN else self._acting_before
+
+    def competing(self, proposal: ChangeProposal, changed: Snapshot) -> set[GangKey]:
+        """Gangs of a long line to decide a change with, the advised one among them.
 
         Args:
             proposal: the change.
             changed: the cluster with it.
         """
-        if self.is_whole:
-            return None
-        if proposal.family in OWN_FAMILIES:
-            return set(self.acting)
         room = _FreeRoom(changed)
         frees_quota = proposal.family in _FREES_QUOTA
         could_start = {
@@ -131,6 +136,8 @@ class ChangeSearch:
         self.gang = gang
         self._competitors = competitors
         self._left = budget
+        self._known: dict[Hashable, list[tuple[list[ObjectEdit], Decision]]] = {}
+        """What was decided about a change: several searches ask about the same one."""
         self.is_cut = False
         """Whether something was not tried, as the budget was spent."""
 
@@ -145,13 +152,30 @@ class ChangeSearch:
 
     def decided_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> Decision | None:
         """The decision by which the gang starts if no other gang waits; None where it does not."""
-        if not self._may_spend(1):
+        decision = self._decided(proposal, {self.gang}, evict=evict or self._competitors.evict)
+        if decision is None or not start_answer(decision, self.gang).starts:
+            return None
+        return decision
+
+    def _decided(
+        self, proposal: ChangeProposal, among: set[GangKey] | None, *, evict: bool
+    ) -> Decision | None:
+        """A session on the changed cluster; None where the budget is spent."""
+        key = (proposal.family, proposal.message, evict, among and frozenset(among))
+        known = self._known.setdefault(key, [])
+        edits = [_told_of(edit) for edit in (*self._trial.standing, *proposal.edits)]
+        for others, decision in known:
+            if others == edits:
+                return decision
+        if not self._may_spend(max(1, self._gangs_in(among) // _GANGS_A_DECISION)):
             return None
         with self._trial.changed(proposal.edits):
-            decision = self._trial.decide(
-                among=(self.gang,), evict=evict or self._competitors.evict
-            )
-        return decision if start_answer(decision, self.gang).starts else None
+            decision = self._trial.decide(among=among, evict=evict)
+        known.append((edits, decision))
+        return decision
+
+    def _gangs_in(self, among: set[GangKey] | None) -> int:
+        return self._competitors.count if among is None else len(among)
 
     def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided as the daemon does; None where it does not start it.
@@ -160,30 +184,36 @@ class ChangeSearch:
             proposal: the change.
             evict: whether it starts by evictions alone.
         """
-        if not self._may_spend(1):
+        among = self._among(proposal, evict=evict)
+        decision = self._decided(proposal, among, evict=evict or self._competitors.evict)
+        if decision is None:
             return None
-        with self._trial.changed(proposal.edits):
-            snapshot = self._trial.take_snapshot()
-            among = self._competitors.competing(proposal, snapshot)
-            if evict and among is not None:
-                among = {self.gang}  # room that is made for it is not given to others
-            gangs = len(snapshot.gangs) if among is None else len(among)
-            if not self._may_spend(gangs // _GANGS_A_DECISION):
-                return None
-            decision = self._trial.decide(among=among, evict=evict or self._competitors.evict)
-            answer = start_answer(decision, self.gang)
-            # Such a start takes further sessions. In a long line they would cost seconds each.
-            takes_sessions = answer.kind is StartKind.AFTER_EVICTIONS or not answer.nodes
-            if not answer.starts or (
-                takes_sessions and among is None and not self._trial.starts_when_played(self.gang)
-            ):
-                return None
+        answer = start_answer(decision, self.gang)
+        # Such a start takes further sessions. In a long line they would cost seconds each.
+        takes_sessions = answer.kind is StartKind.AFTER_EVICTIONS or not answer.nodes
+        if not answer.starts or (takes_sessions and among is None and not self._lasts(proposal)):
+            return None
         others = starting_gangs(decision) - self._competitors.starting - {self.gang}
         if others and proposal.family in _SHARED_ROOM:
             first = f"{len(others)} gang{'s' if len(others) > 1 else ''}"
             message = f"{proposal.message}, which {first} before it would use as well"
             proposal = attrs.evolve(proposal, message=message)
         return Suggestion(proposal=proposal, start=answer)
+
+    def _among(self, proposal: ChangeProposal, *, evict: bool) -> set[GangKey] | None:
+        """Gangs to decide a change with; None for all."""
+        if self._competitors.is_whole:
+            return None
+        if evict:
+            return {self.gang}  # room that is made for it is not given to others
+        if proposal.family in OWN_FAMILIES:
+            return self._competitors.beside_own(proposal)
+        with self._trial.changed(proposal.edits):
+            return self._competitors.competing(proposal, self._trial.take_snapshot())
+
+    def _lasts(self, proposal: ChangeProposal) -> bool:
+        with self._trial.changed(proposal.edits):
+            return self._trial.starts_when_played(self.gang)
 
     def suggested(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal, tried alone and then with others; None where it does not help."""
@@ -196,7 +226,6 @@ class ChangeSearch:
         propose: Callable[[int], ChangeProposal],
         *,
         most: int,
-        most_alone: int | None = None,
         evict: bool = False,
     ) -> Suggestion | None:
         """The smallest of a family of proposals whose steps each contain the one before.
@@ -204,20 +233,42 @@ class ChangeSearch:
         Args:
             propose: the proposal of a size, from 1.
             most: the largest size.
-            most_alone: the largest size that the gang could need if no other waited; None for ``most``.
             evict: whether others may be evicted.
         """
-        least = bisected(
-            lambda size: self.starts_alone(propose(size), evict=evict),
-            low=1,
-            high=most if most_alone is None else min(most, most_alone),
-        )
+        least = self.smallest_alone(propose, most=most, evict=evict)
         if least is None:
             return None
+        return self.enough_beside_others(propose, least=least, most=most, evict=evict)
+
+    def smallest_alone(
+        self, propose: Callable[[int], ChangeProposal], *, most: int, evict: bool = False
+    ) -> int | None:
+        """The smallest size by which the gang starts if no other waits; None for none."""
+        return bisected(
+            lambda size: self.starts_alone(propose(size), evict=evict), low=1, high=most
+        )
+
+    def enough_beside_others(
+        self,
+        propose: Callable[[int], ChangeProposal],
+        *,
+        least: int,
+        most: int,
+        evict: bool = False,
+    ) -> Suggestion | None:
+        """The smallest by which it starts although gangs before it take part of what the change frees.
+
+        Args:
+            propose: the proposal of a size.
+            least: the smallest that is enough for it alone.
+            most: the largest size.
+            evict: whether others may be evicted.
+        """
         found = self.confirmed(propose(least), evict=evict)
-        if found is not None or least == most:
+        if found is not None or least >= most:
             return found
-        # Gangs before it take what the change frees: it needs more than alone.
+        if not self.is_exact:
+            most = min(most, least << _DOUBLED_MAX)
         enough, size = None, least
         while enough is None and size < most and not self.is_cut:
             fails, size = size, min(most, 2 * size)
@@ -240,6 +291,14 @@ class ChangeSearch:
             return False
         self._left -= decisions
         return True
+
+
+def _told_of(edit: ObjectEdit) -> ObjectEdit:
+    """The edit without the version of its object, which every trial moves on."""
+    if edit.becomes is None:
+        return edit
+    metadata = {**edit.becomes["metadata"], "resourceVersion": ""}
+    return attrs.evolve(edit, becomes={**edit.becomes, "metadata": metadata})
 
 
 def bisected(holds: Callable[[int], bool], *, low: int, high: int) -> int | None:

@@ -114,6 +114,8 @@ class TrialCluster:
         """Of sessions with and without evictions, and with all gangs or with some."""
         self._line: list[DecidedLine | None] = [None]
         """All gangs that wait, for each change that stands; decided when it is asked for."""
+        self.standing: tuple[ObjectEdit, ...] = ()
+        """Changes that were made and not taken back."""
         self.decisions = 0
         """Sessions that were run so far."""
         for obj in objects:
@@ -139,6 +141,8 @@ class TrialCluster:
         """The cluster with changes, for as long as the context lasts."""
         undo: list[ObjectEdit] = []
         self._line.append(None)
+        before = self.standing
+        self.standing = (*before, *edits)
         try:
             for edit in edits:
                 undo.append(ObjectEdit(edit.plural, edit.key, self._manifest(edit)))
@@ -148,6 +152,7 @@ class TrialCluster:
             for edit in reversed(undo):
                 self._apply(edit)
             self._line.pop()
+            self.standing = before
 
     def waiting_line(self) -> DecidedLine:
         """All gangs that wait, decided once for the cluster as it is now."""

@@ -146,7 +146,7 @@ def test_a_queue_that_gives_nothing_back_and_one_that_is_guaranteed_its_room_are
         claims, queue("b", deserved={GPU: "4"}, guarantee={"resource": {GPU: "4"}}), node("n0"),
         gang("run", 1, 8, on=["n0"], queue="b"), gang("new", 1, 8),
     )  # fmt: skip
-    told = next(each for each in forbidden(guaranteed) if facts(each)[0][0] == "guarantee")
+    (told,) = forbidden(guaranteed)
     assert facts(told) == [("guarantee", "Queue", "b", ["run"])]
     (by,) = told.proposal.forbidden_by
     assert by.message == f"queue b is guaranteed 4 {GPU} and holds 8 {GPU}"

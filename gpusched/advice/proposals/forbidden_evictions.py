@@ -18,7 +18,7 @@ from gpusched.api.devices.slots import accelerator
 from gpusched.api.gang.pod_group import EXTRAS
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import GangKey, ObjectKey, format_time
-from gpusched.api.meta.resources import Resources, total
+from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
@@ -139,6 +139,11 @@ class ForbiddenEvictions:
             at=max(ends) if ends and all(ends) else 0.0,
             forbidden_by=tuple(each.named(evicted) for each in obstacles),
         )
+
+    @property
+    def count(self) -> int:
+        """Gangs that run."""
+        return len(self._running)
 
     def gangs_of(self, keys: Collection[GangKey]) -> list[Gang]:
         """Running gangs of these names."""
@@ -319,10 +324,13 @@ class ForbiddenEvictions:
         """A queue's guarantee, or what it deserves, lowered so that so much may leave it."""
         name, queue = node.queue.name, node.queue
         had = queue.guarantee if rule is EvictionRule.GUARANTEE else queue.deserved
+        # What a queue deserves cannot be less than it is guaranteed.
+        least = NOTHING if rule is EvictionRule.GUARANTEE else queue.guarantee
         to = {
-            each: max(0, node.allocated.get(each) - freed.get(each))
+            each: lower
             for each, amount in had.items
-            if self._asked.get(each) and node.allocated.get(each) - freed.get(each) < amount
+            if self._asked.get(each)
+            and (lower := max(least.get(each), node.allocated.get(each) - freed.get(each))) < amount
         }
         if not to:
             return None

@@ -1,0 +1,137 @@
+"""What is told to contradict itself does: all of it cannot be placed on the empty cluster, less of it can."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gpusched.advice.contradiction import find_contradiction
+from gpusched.advice.start_answer import start_answer
+from tests.advice.clusters import A100, GPU, H100, gang, node, queue, trial_of, waiting_gang
+from tests.populations import one_of
+
+PRODUCT = "nvidia.com/gpu.product"
+HOST = "kubernetes.io/hostname"
+
+
+class DrawnCase:
+    """A small cluster that is full, and a gang with constraints, each of which can be left out."""
+
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        count = draw.randint(1, 5)
+        tainted = draw.random() < 0.3
+        self.nodes = [
+            node(f"n{each}", rack=f"r{each // 2}", product=draw.choice([H100, A100]))
+            for each in range(count)
+        ]
+        for each in self.nodes[:1] if tainted else ():
+            each["spec"] = {"taints": [{"key": "pool", "value": "x", "effect": "NoSchedule"}]}
+        self.pods, self.gpus = draw.randint(1, 6), draw.choice([2, 4, 8, 8, 16])
+        self.cpu = draw.choice([0, 0, 50, 200])
+        self.product = draw.choice([None, H100, A100])
+        self.rack = draw.random() < 0.5
+        self.apart = draw.random() < 0.4
+        self.limit = draw.choice([0, 0, 8, 24])
+        self.wide_limit = draw.choice([0, 0, 16])
+        self.kept = draw.choice([0, 0, 8]) if count > 1 else 0
+        self.limits = {"cpu": self.cpu, GPU: self.gpus}
+
+    def titles(self):
+        """How each constraint of the case is told."""
+        of = {
+            f"{self.gpus} {GPU} in a container": True,
+            f"{self.cpu} cpu in a container": self.cpu,
+            f"nodes of {PRODUCT}={self.product}": self.product,
+            "one rack for all pods": self.rack,
+            "its anti-affinity between pods": self.apart,
+            f"{self.pods} pods at once": self.pods > 1,
+            "tolerations that leave out some nodes' taints": True,
+            f"the capability of queue a ({self.limit} {GPU})": self.limit,
+            f"the capability of queue above ({self.wide_limit} {GPU})": self.wide_limit,
+            f"the guarantee of queue b ({self.kept} {GPU})": self.kept,
+        }
+        return {title for title, there in of.items() if there}
+
+    def cluster(self, constraints, *, full=False):
+        """The cluster with a gang that has these constraints alone.
+
+        Args:
+            constraints: by title.
+            full: whether other gangs hold all of it.
+        """
+        has = self.titles().intersection(constraints)
+        wide = {"capability": {GPU: str(self.wide_limit)}}
+        own = {"capability": {GPU: str(self.limit)}}
+        kept = {"guarantee": {"resource": {GPU: str(self.kept)}}, "deserved": {GPU: str(self.kept)}}
+        queues = [
+            queue("above", **(wide if any("queue above" in each for each in has) else {})),
+            queue("a", parent="above", **(own if any("queue a " in each for each in has) else {})),
+            queue("b", **(kept if any("queue b" in each for each in has) else {})),
+        ]
+        others = [
+            gang(f"run-{each['metadata']['name']}", 1, 8, on=[each["metadata"]["name"]], queue="b")
+            for each in self.nodes
+        ]
+        return trial_of(queues, self.nodes, *(others if full else ()), self._gang(has))
+
+    def _gang(self, has):
+        group, *pods = gang("new", self.pods, self.gpus)
+        spec = group["spec"]
+        spec["minMember"] = self.pods if f"{self.pods} pods at once" in has else 1
+        if "one rack for all pods" in has:
+            spec["topology"] = {"required": "rack"}
+        for each in pods:
+            self._constrain(each["spec"], has)
+        return [group, *pods]
+
+    def _constrain(self, spec, has):
+        amounts = {
+            name: str(amount) for name, amount in self.limits.items()
+            if f"{amount} {name} in a container" in has
+        }  # fmt: skip
+        spec["containers"][0]["resources"] = {"limits": amounts}
+        if f"nodes of {PRODUCT}={self.product}" in has:
+            spec["nodeSelector"] = {PRODUCT: self.product}
+        if "its anti-affinity between pods" in has:
+            selector = {"matchLabels": {"gpusched.io/pod-group": "new"}}
+            term = {"labelSelector": selector, "topologyKey": HOST}
+            spec["affinity"] = {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            }
+        if "tolerations that leave out some nodes' taints" not in has:
+            spec["tolerations"] = [{"operator": "Exists"}]
+
+    def is_placeable(self, constraints):
+        """Whether the gang with these constraints alone starts on the empty cluster."""
+        trial = self.cluster(constraints)
+        return start_answer(trial.decide(), waiting_gang(trial, "new").key).starts
+
+
+@pytest.mark.parametrize("seed", one_of(20, range(800)))
+def test_every_part_of_a_contradiction_is_needed_and_all_of_it_is_enough(seed):
+    """Given random constraints, then the core alone cannot be placed, and can without any one of it."""
+    case = DrawnCase(seed)
+    full = case.cluster(case.titles(), full=True)
+    told = find_contradiction(full, waiting_gang(full, "new"))
+    assert (told is None) == case.is_placeable(case.titles())
+    if told is None:
+        return
+    core = set(told.demands)
+    assert core <= case.titles()
+    assert len(core) == len(told.demands)
+    assert not case.is_placeable(core)
+    for each in core:
+        assert case.is_placeable(core - {each}), f"{each} is not needed"
+
+
+def test_what_is_kept_free_for_another_queue_is_part_of_the_contradiction():
+    """Given one node of which half is guaranteed to another queue, then a gang of all of it contradicts that."""
+    trial = trial_of(
+        queue("a"), queue("b", deserved={GPU: "4"}, guarantee={"resource": {GPU: "4"}}), node("n0"),
+        gang("new", 1, 8),
+    )  # fmt: skip
+    told = find_contradiction(trial, waiting_gang(trial, "new"))
+    assert told is not None
+    assert set(told.demands) == {f"8 {GPU} in a container", f"the guarantee of queue b (4 {GPU})"}
