@@ -90,6 +90,21 @@ def test_a_reservation_is_explained(reserved, capsys):
     ]
 
 
+def test_windows_on_weekdays_are_explained_in_their_zone(reserved, capsys):
+    """Given weekdays in a zone, the line has their time of day there; an unknown zone is not guessed."""
+    recurring = {"weekdays": ["Mon", "Tue"], "timeZone": "Europe/Berlin"}
+    ends = {"until": "2027-06-30T00:00:00Z"}
+    for more, expected in (
+        ({}, "on Mon, Tue at 19:00 Europe/Berlin"),
+        (ends, "on Mon, Tue at 19:00 Europe/Berlin until 2027-06-30T00:00:00Z"),
+        ({"timeZone": "Berlin"}, "on Mon, Tue"),
+    ):
+        spec = {**FIRMWARE["spec"], "recurring": {**recurring, **more}}
+        reserved.objects[f"{API}/reservations/firmware"] = {**FIRMWARE, "spec": spec}
+        assert main(["explain", "reservation", "firmware"]) == 0
+        assert f"  again    {expected}\n" in capsys.readouterr().out
+
+
 def test_a_reservation_that_is_not_there_is_said_to_be_none(reserved, capsys):
     """Given an unknown name, it says which command lists those that are there."""
     assert main(["explain", "gres/other"]) != 0

@@ -6,15 +6,21 @@ Times are whole seconds since the epoch. A window includes its beginning and not
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime, timedelta
 from typing import Final, Literal
 
 import attrs
 
 from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.base.time_zones import UTC_NAME, find_time_zone
 
 MAINTENANCE: Final = "Maintenance"
 RESERVED_PURPOSE: Final = "Reserved"
+WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+"""Names of weekdays, numbered from 0 as in ``datetime``."""
+_DAY_S: Final = 86_400
+_WEEK_S: Final = 7 * _DAY_S
 
 
 @attrs.frozen(slots=True)
@@ -41,8 +47,12 @@ class AdvanceReservation:
         node_selector: labels that its nodes have, pairs sorted by label.
         node_count: so many of the nodes with these labels; 0 for all of them.
         resources: as many of these nodes as offer so much together; nothing for all of them.
-        first: the first window.
-        every_s: seconds from the beginning of one window to that of the next; 0 for one window.
+        first: the first window; with weekdays, the one that begins at ``from``, whose time of day the
+            others have, and which itself counts on these days only.
+        every_s: seconds from the beginning of one window to that of the next; 0 for one window, or
+            where weekdays say when the next one begins.
+        weekdays: on which windows begin, numbers in ``WEEKDAYS``, ascending; empty for any.
+        time_zone: whose weekdays and times of day count for them, by its IANA name.
         until: no window begins later than this; 0 for no last one.
         evicts: whether gangs that may not use the nodes are evicted when a window begins.
         move_before_s: seconds before a window in which gangs are moved to other nodes.
@@ -62,6 +72,8 @@ class AdvanceReservation:
     resources: Resources = NOTHING
     first: ReservationWindow
     every_s: int = 0
+    weekdays: tuple[int, ...] = ()
+    time_zone: str = UTC_NAME
     until: int = 0
     evicts: bool = True
     move_before_s: int = 0
@@ -73,14 +85,25 @@ class AdvanceReservation:
         return next(self.windows_from(now), None)
 
     @property
+    def recurs(self) -> bool:
+        """Whether further windows follow the first one."""
+        return bool(self.every_s or self.weekdays)
+
+    @property
     def last_end(self) -> int:
         """When its last window ends; of one that recurs for ever, when its first does."""
-        if not self.until or not self.every_s:
+        if not self.until or not self.recurs:
             return self.first.ends
+        if self.weekdays:
+            *_, last = (self.first, *self.windows_from(self.until - _WEEK_S))
+            return last.ends
         return self.first.ends + (self.until - self.first.begins) // self.every_s * self.every_s
 
     def windows_from(self, now: float) -> Iterator[ReservationWindow]:
         """Windows that end after a moment, in their order; without end where they recur for ever."""
+        if self.weekdays:
+            yield from self._windows_on_weekdays(now)
+            return
         number = 0
         if now >= self.first.ends:
             if not self.every_s:
@@ -95,3 +118,26 @@ class AdvanceReservation:
             if not self.every_s:
                 return
             number += 1
+
+    def _windows_on_weekdays(self, now: float) -> Iterator[ReservationWindow]:
+        """The same, where windows begin at the time of day of the first one, on some weekdays.
+
+        As calendars do (RFC 5545): a time of day that a day has twice is its first one, and one
+        that it lacks, since clocks were put forward, is as long after midnight as on other days.
+        """
+        zone, length = find_time_zone(self.time_zone), self.first.ends - self.first.begins
+        origin = datetime.fromtimestamp(self.first.begins, zone)
+        time_of_day = origin.time().replace(fold=0)
+        earliest = max(float(self.first.begins), now - length - _DAY_S)
+        day = max(origin.date(), datetime.fromtimestamp(earliest, zone).date())
+        while True:
+            begins = self.first.begins
+            if day != origin.date():
+                begins = int(datetime.combine(day, time_of_day, zone).timestamp())
+            if self.until and begins > self.until:
+                return
+            if day.weekday() in self.weekdays and begins + length > now:
+                yield ReservationWindow(begins, begins + length)
+            if day == date.max:
+                return
+            day += timedelta(days=1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
+import attrs
 import msgspec
 
 from gpusched.api.meta.codec import KindCodec
@@ -19,11 +21,12 @@ from gpusched.api.meta.fields import (
     read_resource_version,
     read_uid,
 )
-from gpusched.api.meta.identity import TIME_MAX, InvalidObject, parse_time
+from gpusched.api.meta.identity import TIME_MAX, InvalidObject, format_time, parse_time
 from gpusched.api.meta.status import status_or_empty
 from gpusched.api.policy.reservation import (
     MAINTENANCE,
     RESERVED_PURPOSE,
+    WEEKDAYS,
     AdvanceReservation,
     ReservationWindow,
 )
@@ -34,9 +37,11 @@ from gpusched.api.policy.reservation_wire import (
     WireReservationStatus,
 )
 from gpusched.base.limits import WINDOW_LENGTH_MAX_S, WINDOW_LENGTH_MIN_S, WINDOW_NAMES_MAX
+from gpusched.base.time_zones import UTC_NAME, find_time_zone
 
 _MOVE_BEFORE_S: Final = 3600
 """How long before maintenance gangs are moved where its Reservation does not say."""
+_DAY_S: Final = 86_400
 _STATUS: Final = msgspec.json.Decoder(WireReservationStatus)
 
 
@@ -60,9 +65,9 @@ def decode_reservation(parsed: WireReservation) -> AdvanceReservation:
     resources = parse_resources(spec.resources, field="spec.resources")
     _check_one_choice_of_nodes(spec)
     window = _first_window(spec)
-    every_s, until = _recurrence(spec.recurring, window)
+    recurrence = _recurrence(spec.recurring, window)
     moves = purpose == MAINTENANCE and spec.move_before is None
-    return AdvanceReservation(
+    found = AdvanceReservation(
         name=metadata.name,
         uid=read_uid(metadata),
         resource_version=read_resource_version(metadata),
@@ -75,13 +80,21 @@ def decode_reservation(parsed: WireReservation) -> AdvanceReservation:
         node_count=spec.nodes or 0,
         resources=resources,
         first=window,
-        every_s=every_s,
-        until=until,
+        every_s=recurrence.every_s,
+        weekdays=recurrence.weekdays,
+        time_zone=recurrence.time_zone,
+        until=recurrence.until,
         evicts=spec.at_start != "Leave",
         move_before_s=_MOVE_BEFORE_S if moves else _seconds(spec.move_before, "moveBefore"),
         chosen=_chosen_nodes(bytes(parsed.status)),
         status=status_or_empty(parsed.status),
     )
+    if found.current_window(0) is None:
+        raise InvalidObject(
+            "spec.recurring.until",
+            f"no window begins from {format_time(window.begins)} until then",
+        )
+    return found
 
 
 def _names(names: Iterable[str] | None, field: str) -> tuple[str, ...]:
@@ -132,24 +145,72 @@ def _first_window(spec: ReservationSpec) -> ReservationWindow:
     return ReservationWindow(begins, ends)
 
 
-def _recurrence(recurring: WireRecurrence | None, window: ReservationWindow) -> tuple[int, int]:
-    """Seconds from one window to the next, and when no more begin; zeros for none."""
+@attrs.frozen(slots=True)
+class _Recurrence:
+    """When further windows begin, as fields of ``AdvanceReservation``."""
+
+    every_s: int = 0
+    weekdays: tuple[int, ...] = ()
+    time_zone: str = UTC_NAME
+    until: int = 0
+
+
+def _recurrence(recurring: WireRecurrence | None, window: ReservationWindow) -> _Recurrence:
     if recurring is None:
-        return 0, 0
-    every_s = _seconds(recurring.every, "recurring.every")
-    if every_s > WINDOW_LENGTH_MAX_S:
-        days = WINDOW_LENGTH_MAX_S // 86_400
-        raise InvalidObject("spec.recurring.every", f"is longer than {days} days")
-    if every_s < window.ends - window.begins:
-        raise InvalidObject(
-            "spec.recurring.every",
-            f"each window lasts {window.ends - window.begins} s, longer than the {every_s} s to the "
-            "next one",
-        )
+        return _Recurrence()
+    if (recurring.every is None) == (not recurring.weekdays):
+        raise InvalidObject("spec.recurring", "say either every or weekdays")
     until = _time(recurring.until, "recurring.until") if recurring.until else 0
     if until and until < window.begins:
         raise InvalidObject("spec.recurring.until", "is before from")
-    return every_s, until
+    if recurring.every is not None:
+        if recurring.time_zone is not None:
+            raise InvalidObject(
+                "spec.recurring.timeZone", "goes with weekdays: every day is all seven of them"
+            )
+        return _Recurrence(every_s=_every_s(recurring.every, window), until=until)
+    zone = recurring.time_zone or UTC_NAME
+    try:
+        find_time_zone(zone)
+    except ValueError as why:
+        raise InvalidObject("spec.recurring.timeZone", str(why)) from None
+    return _Recurrence(
+        weekdays=_weekdays(recurring.weekdays or (), window), time_zone=zone, until=until
+    )
+
+
+def _every_s(every: str, window: ReservationWindow) -> int:
+    every_s = _seconds(every, "recurring.every")
+    if every_s > WINDOW_LENGTH_MAX_S:
+        days = WINDOW_LENGTH_MAX_S // 86_400
+        raise InvalidObject("spec.recurring.every", f"is longer than {days} days")
+    _check_room_between(every_s, window, "every")
+    return every_s
+
+
+def _weekdays(names: Iterable[str], window: ReservationWindow) -> tuple[int, ...]:
+    """Numbers of weekdays, each once, ascending."""
+    for name in names:
+        if name not in WEEKDAYS:
+            known = f"{', '.join(WEEKDAYS[:-1])} or {WEEKDAYS[-1]}"
+            raise InvalidObject(
+                "spec.recurring.weekdays", f"{quoted(name)} is no weekday: write {known}"
+            )
+    found = sorted({WEEKDAYS.index(name) for name in names})
+    apart = min(
+        (following - number for number, following in pairwise((*found, found[0] + len(WEEKDAYS)))),
+    )
+    _check_room_between(apart * _DAY_S, window, "weekdays")
+    return tuple(found)
+
+
+def _check_room_between(apart_s: int, window: ReservationWindow, field: str) -> None:
+    length = window.ends - window.begins
+    if apart_s < length:
+        raise InvalidObject(
+            f"spec.recurring.{field}",
+            f"each window lasts {length} s, longer than the {apart_s} s to the next one",
+        )
 
 
 def _time(text: str, field: str) -> int:

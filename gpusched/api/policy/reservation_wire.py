@@ -9,10 +9,12 @@ from msgspec import Raw, Struct
 from gpusched.api.meta.wire import ABSENT, Count, Metadata, Quantities
 
 
-class WireRecurrence(Struct, gc=False):
+class WireRecurrence(Struct, gc=False, rename={"time_zone": "timeZone"}):
     """``spec.recurring`` of a Reservation."""
 
-    every: str
+    every: str | None = None
+    weekdays: list[str] | None = None
+    time_zone: str | None = None
     until: str | None = None
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.identity import format_time
 from gpusched.base.errors import UsageError
+from gpusched.base.time_zones import find_time_zone
 
 DAY_S: Final = 86_400.0
 _LONG: Final = re.compile(r"([0-9]{1,5})(d|w)")
@@ -88,6 +88,6 @@ def _zone(text: str | None, option: str) -> tzinfo | None:
     if offset is not None:
         return datetime.strptime(text, "%z").tzinfo
     try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise UsageError(f"{option}: there is no time zone {text[:40]!r}") from None
+        return find_time_zone(text)
+    except ValueError as why:
+        raise UsageError(f"{option}: {why}") from None

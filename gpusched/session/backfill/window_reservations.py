@@ -52,7 +52,7 @@ class WindowReservations:
         rows = np.flatnonzero(each.rows).astype(np.int64)
         amounts = self._allocatable[rows]
         key = GangKey("Reservation", "", each.reservation.name)
-        if endless and each.reservation.every_s and not each.reservation.until:
+        if endless and each.reservation.recurs and not each.reservation.until:
             # What never ends runs into some window of those that always come again.
             yield Reservation(key, each.window.begins, FOREVER, rows, amounts)
             return

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from gpusched.api.meta.identity import format_time
+from gpusched.api.policy.reservation import WEEKDAYS
+from gpusched.base.time_zones import find_time_zone
 
 RESERVATIONS = "reservations.scheduling.gpusched.io"
 GROUPS = "podgroups.scheduling.gpusched.io"
@@ -245,6 +249,48 @@ def test_a_window_that_recurs_is_kept_again_and_a_restart_loses_nothing(play):
         await w.until(lambda: len(nodes_of(w, "late")) == 2)
 
     play(scenario, limit_s=3000.0)
+
+
+def test_windows_on_weekdays_come_again_on_the_next_of_their_days(play):
+    """Given today and tomorrow in a zone, tomorrow's window follows at the same time of day."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        today = datetime.fromtimestamp(w.clock.now() + 60, find_time_zone("Asia/Kolkata")).weekday()
+        begins = reserve(
+            w, "lecture", after_s=60, lasts="5m", nodeNames=["node-0"],
+            recurring={
+                "weekdays": [WEEKDAYS[today], WEEKDAYS[(today + 1) % 7]], "timeZone": "Asia/Kolkata",
+            },
+        )  # fmt: skip
+        w.daemon()
+        await w.until(lambda: status(w, "lecture").get("phase") == "Active", within=120)
+        gang(w, "work")
+        await until_time(w, begins + 299)
+        assert not w.bound("work")
+        await w.until(lambda: nodes_of(w, "work") == ["node-0"])
+        await w.until(lambda: status(w, "lecture")["phase"] == "Announced")
+        assert status(w, "lecture")["from"] == format_time(begins + 86_400)
+
+    play(scenario)
+
+
+def test_a_zone_that_is_unknown_is_told_and_keeps_nothing(play):
+    """Given a misspelt zone, which the definition cannot know, the Reservation says what was meant."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        reserve(
+            w, "odd", after_s=0, nodeNames=["node-0"],
+            recurring={"weekdays": ["Mon"], "timeZone": "Europe/Berln"},
+        )  # fmt: skip
+        w.daemon()
+        gang(w, "work")
+        await w.until(lambda: nodes_of(w, "work") == ["node-0"])
+        await w.until(lambda: status(w, "odd").get("phase") == "Invalid")
+        assert "did you mean Europe/Berlin?" in ready(w, "odd")["message"]
+
+    play(scenario)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.base.time_zones import UTC_NAME, find_time_zone
 from gpusched.cli.command import table
 from gpusched.cli.inspect.cluster_reader import Json, value_at
 from gpusched.cli.inspect.explaining.explanation import printable_line
@@ -55,10 +58,8 @@ def render_reservation(story: dict[str, Any], now: float) -> str:
         facts.append(
             ("window", f"{printable_line(status['from'])} to {printable_line(status['to'])}")
         )
-    recurring = spec.get("recurring") or {}
-    if recurring.get("every"):
-        until = f" until {recurring['until']}" if recurring.get("until") else ""
-        facts.append(("again", printable_line(f"every {recurring['every']}{until}")))
+    if again := _recurrence_text(story):
+        facts.append(("again", printable_line(again)))
     facts.append(("for", printable_line(", ".join(users_of(story)) or "nobody")))
     nodes = nodes_of(story)
     if nodes:
@@ -74,3 +75,23 @@ def render_reservation(story: dict[str, Any], now: float) -> str:
     if len(story["gangViews"]) > _GANGS_SHOWN:
         lines.append(f"and {len(story['gangViews']) - _GANGS_SHOWN} more: gpusched get jobs -A")
     return "\n".join(lines)
+
+
+def _recurrence_text(story: Json) -> str:
+    """When its windows come again: ``every 24h``, ``on Mon, Tue at 22:00 Europe/Berlin``; empty if never."""
+    every, weekdays, zone, until = (
+        value_at(story, "spec", "recurring", field)
+        for field in ("every", "weekdays", "timeZone", "until")
+    )
+    ends = f" until {until}" if until else ""
+    if every:
+        return f"every {every}{ends}"
+    if not isinstance(weekdays, list) or not weekdays:
+        return ""
+    days = ", ".join(str(day) for day in weekdays)
+    try:
+        begins = parse_time(str(value_at(story, "spec", "from")))
+        clock = datetime.fromtimestamp(begins, find_time_zone(str(zone or UTC_NAME)))
+    except (InvalidObject, ValueError, OverflowError):  # the daemon's sentence says what is wrong
+        return f"on {days}{ends}"
+    return f"on {days} at {clock:%H:%M} {zone or UTC_NAME}{ends}"

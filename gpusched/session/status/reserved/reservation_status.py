@@ -38,7 +38,7 @@ def _status_when_ended(reservation: AdvanceReservation) -> ReservationStatus:
     last = reservation.last_end
     message = (
         f"its last window ended at {format_time(last)}: delete it, or give it a later from"
-        if reservation.every_s
+        if reservation.recurs
         else f"it ended at {format_time(last)}: delete it, give it a later from, or let it recur"
     )
     return ReservationStatus(
