@@ -5,7 +5,7 @@ Times are whole seconds since the epoch. A window includes its beginning and not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import Final, Literal
 
@@ -79,6 +79,12 @@ class AdvanceReservation:
     move_before_s: int = 0
     chosen: tuple[str, ...] = ()
     status: bytes = b"{}"
+
+    def may_keep(self, node: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node is one of those that it names, or could choose by its labels."""
+        if self.node_names:
+            return node in self.node_names
+        return all(labels.get(key) == value for key, value in self.node_selector)
 
     def current_window(self, now: float) -> ReservationWindow | None:
         """The window that is active, or else the next one; None when the last has ended."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
@@ -14,16 +14,24 @@ from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.cache import Cache
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share, share_error, share_on_node
+from gpusched.cache.verify.reservations import reservation_error
 
 Move = tuple[ObjectKey, UID, str, UID, int]
 """Pod, its UID, node, the node's UID, slots."""
 
 
 def recheck_placements(
-    cache: Cache, gang: GangKey, *, generation: int, moves: list[Move], decided_on: NodeColumns
+    cache: Cache,
+    gang: GangKey,
+    *,
+    generation: int,
+    moves: list[Move],
+    decided_on: NodeColumns,
+    reservations: Sequence[AdvanceReservation],
 ) -> str:
     """Whether the moves may still be made.
 
@@ -33,6 +41,7 @@ def recheck_placements(
         generation: of its PodGroup when it was decided.
         moves: what was decided.
         decided_on: the nodes as they were then.
+        reservations: as they were then.
 
     Returns:
         Empty, or why not: the whole gang is then dropped and decided again.
@@ -43,6 +52,9 @@ def recheck_placements(
     if cache.is_being_evicted(gang):
         # It may stay where it is: only when its pods are being deleted is it free to go elsewhere.
         return f"pods of {gang} are being evicted, which is not answered yet"
+    error = reservation_error(cache, (node for _, _, node, _, _ in moves), reservations)
+    if error:
+        return error
     wanted: dict[str, Resources] = {}
     taken: dict[str, int] = {}
     parts: dict[str, dict[int, int]] = {}

@@ -11,11 +11,13 @@ from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import Pod
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.cache import Cache
 from gpusched.cache.ledger import NO_LABELS
 from gpusched.cache.nodes.gpu_share_room import node_requests_of, usage_after_release
 from gpusched.cache.verify.placements import group_error, node_error, pod_error
+from gpusched.cache.verify.reservations import reservation_error
 
 Nominee = tuple[ObjectKey, UID, str]
 """Pod, its UID, and the name of the node that it is promised."""
@@ -29,6 +31,7 @@ def recheck_preemption(
     nominees: Sequence[Nominee],
     victims: Iterable[Nominee],
     decided_on: NodeColumns,
+    reservations: Sequence[AdvanceReservation],
     moved: Iterable[tuple[str, Resources]] = (),
 ) -> str:
     """Whether room may still be made for a gang.
@@ -40,6 +43,7 @@ def recheck_preemption(
         nominees: waiting pods and the node nominated for each.
         victims: pods to be evicted, with the node of each.
         decided_on: the nodes as they were then.
+        reservations: as they were then.
         moved: node by node, room that is held for moved pods.
 
     Returns:
@@ -57,6 +61,9 @@ def recheck_preemption(
         wanted[node] = wanted.get(node, NOTHING).plus(_requests_on_node(cache, pod, node))
     for node, requests in moved:
         wanted[node] = wanted.get(node, NOTHING).plus(requests)
+    error = reservation_error(cache, wanted, reservations)
+    if error:
+        return error
     leaving: dict[str, Resources] = {}
     for key, uid, node in victims:
         error = victim_error(cache, key, uid, node)

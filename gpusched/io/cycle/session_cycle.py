@@ -351,7 +351,7 @@ class SessionCycle:
                         pods=len(gang.binds), committed=committed,
                     )  # fmt: skip
             told = self._for_readers(decision.plan, snapshot)
-            for key, fault in self._preemption_executor.submit(told, snapshot.nodes):
+            for key, fault in self._preemption_executor.submit(told, snapshot):
                 self._set_gang_aside(key, "claims", fault, snapshot)
             self._recover_partial_gangs(snapshot)
             with self.faults.contain("claims"):
@@ -557,6 +557,7 @@ class SessionCycle:
             generation=gang.generation,
             moves=moves,
             decided_on=snapshot.nodes,
+            reservations=snapshot.reservations,
         )
         if error:
             # What changed since the snapshot has woken the next session already.

@@ -26,13 +26,13 @@ from gpusched.api.gang.eviction_record import EVICTIONS, later_evictions, parse_
 from gpusched.api.gang.turn_record import TURN, later_turn, parse_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, parse_time
-from gpusched.arrays.columns import NodeColumns
 from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.assumed_changes import Nomination
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_expected_uid
+from gpusched.cache.snapshot import Snapshot
 from gpusched.cache.verify.placements import victim_group_error
 from gpusched.cache.verify.preemptions import recheck_preemption, victim_error
 from gpusched.config.model import LimitsConfig, default_limits
@@ -161,7 +161,7 @@ class PreemptionExecutor:
         """Whether something is being carried out for this gang."""
         return gang in self._runs
 
-    def submit(self, plan: Plan, decided_on: NodeColumns) -> list[tuple[GangKey, Exception]]:
+    def submit(self, plan: Plan, decided_on: Snapshot) -> list[tuple[GangKey, Exception]]:
         """Begin all of a plan that makes room or switches Jobs; returns at once.
 
         What is not as it was decided on any more is left: its change has woken a session.
@@ -204,7 +204,7 @@ class PreemptionExecutor:
         return failed
 
     def _begin_claim(
-        self, run: _PreemptionRun, claim: PreemptionPlan, decided_on: NodeColumns
+        self, run: _PreemptionRun, claim: PreemptionPlan, decided_on: Snapshot
     ) -> None:
         # Pods of a suspended Job do not exist yet: that it is started is their promise.
         claim = _of_the_living(claim)
@@ -240,7 +240,7 @@ class PreemptionExecutor:
         await self._pool.close()
 
     # -- checking ----------------------------------------------------------------------------
-    def _plan_error(self, claim: PreemptionPlan, decided_on: NodeColumns) -> str:
+    def _plan_error(self, claim: PreemptionPlan, decided_on: Snapshot) -> str:
         victims = [each for stop in claim.stops for each in stop.evictions]
         error = recheck_preemption(
             self._cache,
@@ -248,7 +248,8 @@ class PreemptionExecutor:
             generation=claim.generation,
             nominees=claim.nominations,
             victims=[(each.key, each.uid, each.node) for each in victims],
-            decided_on=decided_on,
+            decided_on=decided_on.nodes,
+            reservations=decided_on.reservations,
             moved=[
                 (place.node, place.requests)
                 for each in claim.moves

@@ -2,7 +2,7 @@
 
 ``findings`` looks at one moment, ``check_journal`` at a list of writes; the modules have the
 checks of single nodes, gangs and queues for checks after each write. The numbers I1 to
-I18 are those of docs/chaos.md.
+I18 are those of docs/chaos.md, I19 is that of docs/audit.md.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from gpusched.testing.invariants.model import (
 )
 from gpusched.testing.invariants.nodes import node_findings
 from gpusched.testing.invariants.queues import queue_findings
+from gpusched.testing.invariants.reservations import reservation_findings
 
 __all__ = [
     "GROUP_LABEL",
@@ -49,11 +50,12 @@ def findings(
 
     Args:
         objects: ``pods``, ``nodes``, ``podgroups``, ``queues``, ``topologies``, ``jobs``,
-            ``namespaces``, ``resourceclaims`` and ``resourceslices``, as the API lists them; what is
-            left out is not looked at.
+            ``namespaces``, ``resourceclaims``, ``resourceslices`` and ``reservations``, as the API
+            lists them; what is left out is not looked at.
         schedulers: names under which we place pods.
         now: seconds since the epoch, so that a gang bound in part is given its recovery time
-            (I3); None for no patience.
+            (I3), and windows of Reservations are known to be open (I19); None for no patience, and
+            no windows.
     """
     pods, nodes = objects.get("pods", ()), objects.get("nodes", ())
     groups = objects.get("podgroups", ())
@@ -78,6 +80,20 @@ def findings(
             for pod in pods
             if "resourceclaims" in objects and is_ours(pod) and holds_room(pod)
             for found in unserved_claims(pod, by_name)
+        ),
+        *(
+            reservation_findings(
+                pods,
+                objects.get("reservations", ()),
+                nodes=nodes,
+                queues=objects.get("queues", ()),
+                groups=groups,
+                jobs=objects.get("jobs", ()),
+                namespaces=objects.get("namespaces", ()),
+                now=now,
+            )
+            if now is not None
+            else ()
         ),
     ]
 

@@ -30,7 +30,7 @@ class Finding:
     """One violation.
 
     Attributes:
-        invariant: its number in the list of invariants: ``I1`` to ``I18``.
+        invariant: its number in the list of invariants: ``I1`` to ``I19``.
         kind: of the object that shows it.
         name: of that object, ``namespace/name`` or ``name``.
         sentence: what is wrong, with numbers.

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
 import pytest
 
-from gpusched.api.meta.identity import format_time
+from gpusched.api.meta.identity import ObjectKey, format_time
 from gpusched.api.policy.reservation import WEEKDAYS
+from gpusched.api.policy.reservation_decode import decode_reservation
+from gpusched.api.policy.reservation_wire import WireReservation
 from gpusched.base.time_zones import find_time_zone
+from gpusched.cache.verify.placements import recheck_placements
+from gpusched.io.cycle import session_cycle
 
 RESERVATIONS = "reservations.scheduling.gpusched.io"
 GROUPS = "podgroups.scheduling.gpusched.io"
@@ -289,6 +294,32 @@ def test_a_zone_that_is_unknown_is_told_and_keeps_nothing(play):
         await w.until(lambda: nodes_of(w, "work") == ["node-0"])
         await w.until(lambda: status(w, "odd").get("phase") == "Invalid")
         assert "did you mean Europe/Berlin?" in ready(w, "odd")["message"]
+
+    play(scenario)
+
+
+def test_a_window_that_opens_while_a_session_decides_is_not_run_into(play, monkeypatch):
+    """Given a Reservation that the cache learns of between decision and binding, nothing is bound."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        made = []
+
+        def opens(cache, *arguments, **how):
+            if not made:
+                made.append(reserve(w, "lecture", after_s=-1, nodeNames=["node-0"]))
+                item = w.client.get(RESERVATIONS, None, "lecture")
+                read = decode_reservation(msgspec.convert(item, WireReservation))
+                cache.reservations.put(ObjectKey("", "lecture"), read)
+            return recheck_placements(cache, *arguments, **how)
+
+        monkeypatch.setattr(session_cycle, "recheck_placements", opens)
+        w.daemon()
+        gang(w, "work", preemptible=False)
+        await w.until(lambda: w.condition("work").get("reason") == "Reserved")
+        await until_time(w, made[0] + 599)
+        assert not w.bound("work")
+        await w.until(lambda: nodes_of(w, "work") == ["node-0"])
 
     play(scenario)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpusched.api.meta.identity import format_time
 from gpusched.base.errors import Denied
 from gpusched.cli.lab.audit.checks import POLICIES, AuditedCluster, advice, find_violations, notes
 from gpusched.cli.lab.audit.command import PATHS, audit_twice, read_cluster
@@ -28,11 +29,13 @@ PLAYED = {
 """Scenarios, and what is wrong in the end because they are about it."""
 GROUPS = "podgroups.scheduling.gpusched.io"
 QUEUES = "queues.scheduling.gpusched.io"
+RESERVATIONS = "reservations.scheduling.gpusched.io"
 TOPOLOGIES = "topologies.scheduling.gpusched.io"
 LEASE = ("gpusched-system", "gpusched")
 SERVED = {
     "podgroups": GROUPS, "queues": QUEUES, "topologies": TOPOLOGIES, "jobs": "jobs.batch",
     "pods": "pods", "nodes": "nodes", "namespaces": "namespaces",
+    "reservations": RESERVATIONS,
 }  # fmt: skip
 
 
@@ -256,6 +259,55 @@ def test_a_sound_cluster_holds_and_is_told_what_is_not_protected(play):
         assert all("is not in force" in each for each in told)
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    "nodes", [{"nodeNames": ["node-0"]}, {"nodes": 1, "nodeSelector": {"gpusched.io/rack": "r0"}}]
+)
+def test_what_was_bound_into_an_open_window_of_others_is_named(play, nodes):
+    """Given a window, who came when it was open is told, and not its owners nor who was there before."""
+
+    async def scenario(w):
+        daemon = await running(w)
+        queue(w, "course")
+        queue(w, "seminar", parent="course")
+        w.client.create(
+            RESERVATIONS,
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "Reservation",
+                "metadata": {"name": "lecture"},
+                "spec": {
+                    "from": format_time(int(w.clock.now())),
+                    "duration": "1h",
+                    "queues": ["course"],
+                    "namespaces": ["lab"],
+                    "atStart": "Leave",
+                    **nodes,
+                },
+            },
+        )
+        await w.until(lambda: w.client.get(RESERVATIONS, None, "lecture").get("status"))
+        chosen = w.client.get(RESERVATIONS, None, "lecture")["status"]["nodes"][0]
+        daemon.kill()
+        await w.clock.sleep(90)
+        w.group("guest", minMember=1)
+        w.group("owner", minMember=1, queue="seminar")
+        for name, node in (("guest", chosen), ("owner", chosen), ("beside", "node-3")):
+            w.pod(name, gpus=0, labels={"gpusched.io/pod-group": name} if name != "beside" else {})
+            w.client.bind("default", name, node)
+            note(w, w.client.get("pods", "default", name), plan="p", fence="d/1")
+        found = [each for each in (await look(w))[1] if each.invariant == "I19"]
+        assert named(found) == {("I19", "PodGroup", "default/guest")}
+        assert f"pod default/guest was bound to node {chosen} at " in found[0].sentence
+        assert "which Reservation lecture keeps for others from " in found[0].sentence
+        assert advice(found[0]) != "see docs/audit.md"
+        await w.clock.sleep(3600)
+        assert not [each for each in (await look(w))[1] if each.invariant == "I19"]
+        w.check_journal = False
+        w.objects = dict
+
+    play(scenario, limit_s=6000.0)
 
 
 def test_what_mends_itself_is_no_violation(play):

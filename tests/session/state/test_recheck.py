@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 from gpusched.api.affinity.selector import Taint
-from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.cache.verify.placements import recheck_placements
 
 
@@ -17,8 +18,8 @@ def decided(c):
     return gang
 
 
-def verdict(c, gang):
-    """What the last look says."""
+def verdict(c, gang, reservations=()):
+    """What the last look says of a decision that knew of these Reservations."""
     moves = [(bind.key, bind.uid, bind.node, bind.node_uid, bind.slots) for bind in gang.binds]
     return recheck_placements(
         c.cache,
@@ -26,6 +27,7 @@ def verdict(c, gang):
         generation=gang.generation,
         moves=moves,
         decided_on=c.snapshot.nodes,
+        reservations=reservations,
     )
 
 
@@ -70,6 +72,52 @@ def test_what_changed_is_said(given, change, words):
     change(given)
     assert words in verdict(given, gang)
     given.cache.forget("Pod/default/g-1")
+
+
+def reserve(c, **fields):
+    """A Reservation of the next hour."""
+    made = AdvanceReservation(
+        name="lecture",
+        uid=UID("r"),
+        resource_version=ResourceVersion("1"),
+        first=ReservationWindow(int(c.now), int(c.now) + 3600),
+        **fields,
+    )
+    c.cache.reservations.put(ObjectKey("", "lecture"), made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "fields", [{"node_names": ("node-1",)}, {"node_count": 1}, {"node_selector": ()}]
+)
+def test_a_reservation_that_came_since_is_said_and_one_that_was_known_is_not(given, fields):
+    """Given one of a node of the gang, or that may choose it, then the gang is decided again."""
+    gang = decided(given)
+    made = reserve(given, **fields)
+    assert "Reservation lecture, which came or changed since, may keep node node-" in verdict(
+        given, gang
+    )
+    assert verdict(given, gang, [made]) == ""
+
+
+@pytest.mark.parametrize(
+    "fields", [{"node_names": ("node-9",)}, {"node_selector": (("pool", "x"),)}]
+)
+def test_a_reservation_of_other_nodes_changes_nothing(given, fields):
+    """Given one that names other nodes, or labels that these do not have, then the gang is bound."""
+    gang = decided(given)
+    reserve(given, **fields)
+    assert verdict(given, gang) == ""
+
+
+def test_a_changed_reservation_counts_as_new_and_a_new_status_does_not(given):
+    """Given another generation, then what was decided on the former one is decided again."""
+    gang = decided(given)
+    before = reserve(given, node_names=("node-1",))
+    reserve(given, node_names=("node-1",), chosen=("node-1",))
+    assert verdict(given, gang, [before]) == ""
+    reserve(given, node_names=("node-1",), generation=2)
+    assert "may keep node node-1" in verdict(given, gang, [before])
 
 
 def test_a_heartbeat_of_a_node_changes_nothing(given):

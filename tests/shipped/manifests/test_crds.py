@@ -148,6 +148,12 @@ RESERVATION = {
     "spec.to": ("string", None, None),
     "spec.duration": (DURATION, None, None),
     "spec.recurring.every": (DURATION, None, None),
+    "spec.recurring.weekdays[]": (
+        "string",
+        None,
+        ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"],
+    ),
+    "spec.recurring.timeZone": ("string", None, None),
     "spec.recurring.until": ("string", None, None),
     "spec.queues[]": ("string", None, None),
     "spec.namespaces[]": ("string", None, None),

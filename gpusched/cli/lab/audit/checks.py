@@ -30,6 +30,10 @@ Json: TypeAlias = dict[str, Any]
 _UNSEALED_NAMED: Final = 3
 _LEASE_LATE: Final = 2.0
 """Lease durations without a renewal after which it is said that no process leads."""
+_IN_A_WINDOW: Final = (
+    "see whether the daemon may read reservations, and whether the Reservation or the gang's queue was "
+    "changed in the window; delete the pods where the node is needed"
+)
 ADVICE: Final[Mapping[tuple[str, str], str]] = {
     ("I1", "Node"): "evict pods of it until they fit (kubectl get pods -A --field-selector "
     "spec.nodeName={name}), those without gpusched.io/plan first: they came past the scheduler",
@@ -60,6 +64,8 @@ ADVICE: Final[Mapping[tuple[str, str], str]] = {
         "I17",
         "Pod",
     ): "its container cannot start; delete the pod, which is bound anew with its claims",
+    ("I19", "PodGroup"): _IN_A_WINDOW,
+    ("I19", "Pod"): _IN_A_WINDOW,
 }
 """What to do, by invariant and kind of object."""
 POLICIES: Final[Mapping[str, str]] = {

@@ -35,6 +35,7 @@ PATHS: Final = {
     "podgroups": f"{GROUP_PATH}/podgroups",
     "queues": f"{GROUP_PATH}/queues",
     "topologies": f"{GROUP_PATH}/topologies",
+    "reservations": f"{GROUP_PATH}/reservations",
 }
 _LEASE: Final = "gpusched-system/gpusched"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -231,7 +232,7 @@ def cluster_from_snapshot(snapshot: SnapshotFile, schedulers: tuple[str, ...]) -
         "jobs": "jobs.batch",
         **{
             plural: f"{plural}.scheduling.gpusched.io"
-            for plural in ("podgroups", "queues", "topologies")
+            for plural in ("podgroups", "queues", "topologies", "reservations")
         },
     }
     unread = [

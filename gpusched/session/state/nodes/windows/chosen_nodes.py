@@ -56,7 +56,9 @@ def choose_nodes(
     """
     if reservation.node_names:
         return _named_nodes(reservation.node_names, nodes)
-    matching = np.array([_has_labels(node, reservation) for node in nodes.nodes], dtype=np.bool_)
+    matching = np.array(
+        [reservation.may_keep(node.name, node.labels) for node in nodes.nodes], dtype=np.bool_
+    )
     labels = ", ".join(f"{key}={value}" for key, value in reservation.node_selector)
     where = f" with {shorten(labels)}" if labels else ""
     if not matching.any():
@@ -97,10 +99,6 @@ def _named_nodes(names: Sequence[str], nodes: NodeColumns) -> ChosenNodes:
     count = "node" if len(missing) == 1 else "nodes"
     verb = "does" if len(missing) == 1 else "do"
     return ChosenNodes(rows, f"{count} {told}{more} {verb} not exist")
-
-
-def _has_labels(node: Node, reservation: AdvanceReservation) -> bool:
-    return all(node.labels.get(key) == value for key, value in reservation.node_selector)
 
 
 def _takes_nothing(node: Node) -> bool:
