@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from gpusched.base import installed_files
 from gpusched.devcluster.apimachinery.status import StatusError
@@ -18,6 +19,9 @@ RESOURCES = {
     "pods": "pods",
     PODGROUPS: "podgroups.scheduling.gpusched.io",
     "batch/v1/jobs": "jobs.batch",
+    "apps/v1/deployments": "deployments.apps",
+    "apps/v1/replicasets": "replicasets.apps",
+    "apps/v1/statefulsets": "statefulsets.apps",
 }
 STAMPED = {"gpusched.io/user": "ann", "gpusched.io/groups": "interns,vision"}
 
@@ -37,7 +41,10 @@ def without_metadata(kind: str, name: str):
     """An object without annotations, whose template has no metadata at all."""
     made = noted(kind, name)
     made["metadata"].pop("annotations", None)
-    made["spec"].get("template", {}).pop("metadata", None)
+    template = made["spec"].get("template", {})
+    template.get("metadata", {}).pop("annotations", None)
+    if template.get("metadata") == {}:
+        del template["metadata"]
     return made
 
 
@@ -53,8 +60,7 @@ def test_what_a_person_creates_has_the_name_and_groups(play, kind):
         kept = ann.create(RESOURCES[kind], noted(kind, "kept", **{"run-for": "9s"}), "default")
         for made in (bare, kept):
             assert ours(made) == STAMPED
-            if kind == "batch/v1/jobs":
-                assert ours(made["spec"]["template"]) == STAMPED
+            assert ours(made["spec"].get("template", made)) == STAMPED
         notes = kept["spec"].get("template", kept)["metadata"]["annotations"]
         assert notes["gpusched.io/run-for"] == "9s"
 
@@ -70,7 +76,7 @@ def test_what_names_somebody_stays_as_it_is(play, kind):
         ann = acting_as(w, User("ann", ("system:authenticated",)))
         made = ann.create(RESOURCES[kind], noted(kind, "own", user="ann"), "default")
         assert ours(made["spec"].get("template", made)) == {"gpusched.io/user": "ann"}
-        if kind == "batch/v1/jobs":
+        if "template" in made["spec"]:
             assert ours(made) == {}
         for notes, why in (({"user": "bob"}, "may not write the user bob"), ({"groups": "x"}, "")):
             with pytest.raises(StatusError) as refused:
@@ -78,6 +84,64 @@ def test_what_names_somebody_stays_as_it_is(play, kind):
             assert (refused.value.code, why in str(refused.value)) == (403, True)
         stamped = ann.create(RESOURCES[kind], without_metadata(kind, "alone"), "default")
         assert stamped["metadata"]["annotations"] == {"gpusched.io/user": "ann"}
+
+    play(scenario)
+
+
+def stamp_beside(w, group: str) -> None:
+    """The shipped policy and its binding, asked about another API group where they are about batch, too."""
+    for document in yaml.safe_load_all((STAMP / "users-stamp.yaml").read_text("utf-8")):
+        for rule in document["spec"].get("matchConstraints", {}).get("resourceRules", ()):
+            if rule["apiGroups"] == ["batch"]:
+                assert rule["resources"] == ["jobs", "cronjobs"]
+                rule["apiGroups"] = ["batch", group]
+        plural = "policybindings" if document["kind"].endswith("Binding") else "policies"
+        w.client.create(f"mutatingadmission{plural}.admissionregistration.k8s.io", document)
+
+
+@pytest.mark.parametrize("kept", [{}, {"gpusched.io/run-for": "9s"}])
+def test_a_cron_job_has_them_for_its_jobs_and_their_pods(play, kept):
+    """Given one with annotations or without any metadata in its templates, all three places have the name.
+
+    The embedded cluster serves no CronJobs: a custom kind of the same shape stands for them.
+    """
+
+    async def scenario(w):
+        await w.start(nodes=0, apply=POLICIES)
+        w.client.create("customresourcedefinitions.apiextensions.k8s.io", {
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "cronjobs.batch.example.com"},
+            "spec": {
+                "group": "batch.example.com", "scope": "Namespaced",
+                "names": {"kind": "CronJob", "plural": "cronjobs"},
+                "versions": [{
+                    "name": "v1", "served": True, "storage": True,
+                    "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": True,
+                    }},
+                }],
+            },
+        })  # fmt: skip
+        stamp_beside(w, "batch.example.com")
+        await w.clock.sleep(5)
+
+        def create(name, **job_template):
+            return acting_as(w, ANN).create("cronjobs.batch.example.com", {
+                "apiVersion": "batch.example.com/v1", "kind": "CronJob", "metadata": {"name": name},
+                "spec": {"schedule": "0 2 * * *", "jobTemplate": job_template},
+            }, "default")  # fmt: skip
+
+        metadata = {"metadata": {"annotations": kept}} if kept else {}
+        template = {**metadata, "spec": pod_spec(1)}
+        made = create("nightly", **metadata, spec={"template": template})
+        job = made["spec"]["jobTemplate"]
+        assert ours(made) == STAMPED
+        for each in (job, job["spec"]["template"]):
+            assert each["metadata"]["annotations"] == STAMPED | kept
+        notes = {"metadata": {"annotations": {"gpusched.io/user": "ann"}}}
+        named = create("named", spec={"template": {**notes, "spec": pod_spec(1)}})
+        assert ours(named) == {}
+        assert ours(create("bare")) == STAMPED
 
     play(scenario)
 
@@ -111,8 +175,9 @@ def test_accounts_of_nodes_services_and_controllers_are_no_persons(play):
     play(scenario)
 
 
-def test_a_stamped_gang_counts_against_its_users_limit(play):
-    """People write no annotation: pods that the Job controller makes count for who made the Job."""
+@pytest.mark.parametrize("kind", ["Job", "Deployment", "StatefulSet"])
+def test_a_stamped_gang_counts_against_its_users_limit(play, kind):
+    """People write no annotation: pods that a controller makes count for who made the workload."""
 
     async def scenario(w):
         await w.start(nodes=3, policies=True, apply=[STAMP])
@@ -122,17 +187,32 @@ def test_a_stamped_gang_counts_against_its_users_limit(play):
         await w.until(lambda: daemon.leading)
 
         def submit(name, user):
-            acting_as(w, User(user, ("system:masters",))).create("jobs.batch", {
-                "apiVersion": "batch/v1", "kind": "Job",
-                "metadata": {"name": name, "labels": {"gpusched.io/queue": "q"}},
-                "spec": {"parallelism": 2, "completions": 2, "template": {
-                    "metadata": {"annotations": {"gpusched.io/run-for": "10h"}},
-                    "spec": pod_spec(4),
-                }},
-            }, "default")  # fmt: skip
+            labels = {"app": name, "gpusched.io/queue": "q"}
+            notes = {"gpusched.io/run-for": "10h"}
+            template = {"metadata": {"labels": labels, "annotations": notes}, "spec": pod_spec(4)}
+            spec = {"parallelism": 2, "completions": 2, "template": template}
+            if kind != "Job":
+                template["spec"] = {**pod_spec(4), "restartPolicy": "Always"}
+                spec = {
+                    "replicas": 2,
+                    "template": template,
+                    "selector": {"matchLabels": {"app": name}},
+                }
+            if kind == "StatefulSet":
+                spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+            acting_as(w, User(user, ("system:masters",))).create(
+                "jobs.batch" if kind == "Job" else f"{kind.lower()}s.apps",
+                {
+                    "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+                    "kind": kind,
+                    "metadata": {"name": name, "labels": {"gpusched.io/queue": "q"}},
+                    "spec": spec,
+                },
+                "default",
+            )
 
-        def pods(job):
-            return w.client.list("pods", "default", f"batch.kubernetes.io/job-name={job}")
+        def pods(name):
+            return w.client.list("pods", "default", f"app={name}")
 
         def bound(job):
             return [pod for pod in pods(job) if pod["spec"].get("nodeName")]
@@ -148,8 +228,10 @@ def test_a_stamped_gang_counts_against_its_users_limit(play):
         (said,) = [
             c for c in pods("second")[0]["status"]["conditions"] if c["type"] == "PodScheduled"
         ]
-        assert "UserLimit: needs 8 nvidia.com/gpu; user ann holds 8 of at most 8 in queue q" in (
-            f"{said['reason']}: {said['message']}"
+        needs = 8 if kind == "Job" else 4  # a Job starts as a whole, other pods one by one
+        assert (
+            f"UserLimit: needs {needs} nvidia.com/gpu; user ann holds 8 of at most 8 in queue q"
+            in (f"{said['reason']}: {said['message']}")
         )
         await daemon.stop()
 

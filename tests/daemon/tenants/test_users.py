@@ -18,6 +18,13 @@ POLICIES = [
 ME, BOSS = "system:serviceaccount:team:user", "system:serviceaccount:other:user"
 
 
+WITH_SELECTORS = {
+    "apps/v1/deployments": "Deployment",
+    "apps/v1/replicasets": "ReplicaSet",
+    "apps/v1/statefulsets": "StatefulSet",
+}
+
+
 def noted(kind: str, name: str, **notes: str):
     """An object with annotations of ours, which says nothing else."""
     keys = {f"gpusched.io/{key}": value for key, value in notes.items()}
@@ -28,9 +35,22 @@ def noted(kind: str, name: str, **notes: str):
     if kind == PODGROUPS:
         api = "scheduling.gpusched.io/v1alpha1"
         return {"apiVersion": api, "kind": "PodGroup", **head, "spec": {"minMember": 1}}
+    metadata = {"name": name}
+    if kind in WITH_SELECTORS:
+        labels = {"app": name}
+        template["metadata"]["labels"] = labels
+        template["spec"] = {**template["spec"], "restartPolicy": "Always"}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        if kind == "apps/v1/statefulsets":
+            spec["serviceName"] = name
+        return {
+            "apiVersion": "apps/v1",
+            "kind": WITH_SELECTORS[kind],
+            "metadata": metadata,
+            "spec": spec,
+        }
     return {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-        "spec": {"template": template},
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template},
     }  # fmt: skip
 
 
