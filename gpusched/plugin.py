@@ -41,6 +41,7 @@ from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.estimates.start_estimates import estimate_starts
 from gpusched.session.backfill.reservation_guard import make_reservations, place_minimum
 from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.framework.guard import DependsOn
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.inter_pod_rules import DomainLimit, PairRule, PairScore
 from gpusched.session.framework.plugin import ActionNeeds, Capability, Plugin
@@ -103,6 +104,7 @@ __all__ = [
     "Capability",
     "Chunk",
     "Consolidation",
+    "DependsOn",
     "DomainLimit",
     "EvictOperation",
     "EvictionLimits",

@@ -7,11 +7,12 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import Gang, Hooks, View, turn_limit_s
+from gpusched.plugin import DependsOn, Gang, Hooks, View, turn_limit_s
 
 _NS = 10**9
 _RUNS_MIN = 5
 """Fewer runs say too little."""
+_DEPENDS_ON = DependsOn.GANG | DependsOn.QUEUE_SPECS | DependsOn.GPU_SPEED | DependsOn.FINISHED_RUNS
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +60,7 @@ class Walltime:
             shortest = min((seconds for seconds in said if seconds), default=0)
             return shortest or (_learned_s(gang, view) if self.args.learn else 0)
 
-        hooks.walltime(length)
+        hooks.walltime(length, depends_on=_DEPENDS_ON)
 
 
 def _max_runtime_s(queue: str, view: View) -> int:

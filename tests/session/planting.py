@@ -96,11 +96,12 @@ def plant(
 
 def called_with(name: str, run: Callable[[], object]) -> list[str]:
     """Labels of the functions that were called with the object of that name while something ran."""
-    labels = {of.__code__: label for label, _, _, of in functions()}
+    # By identity: initialisers of classes with the same fields have equal code.
+    labels = {id(of.__code__): label for label, _, _, of in functions()}
     found: dict[str, None] = {}
 
     def look(frame: Any, event: str, _arg: object) -> None:
-        label = labels.get(frame.f_code) if event == "call" else None
+        label = labels.get(id(frame.f_code)) if event == "call" else None
         if label is None or label in found:
             return
         code = frame.f_code

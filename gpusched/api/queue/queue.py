@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 import attrs
 
 from gpusched.api.affinity.selector import EVERYTHING, Selector
@@ -115,3 +118,18 @@ class Queue:
     def pool_capability(self) -> Resources:
         """Its hard caps in its node pools, by dimension."""
         return amounts_by_pool_resource((pool.name, pool.capability) for pool in self.node_pools)
+
+
+_NO_STATUS: Final[Mapping[str, Any]] = {
+    "resource_version": ResourceVersion(""),
+    "budget_record": NO_BUDGET_RECORD,
+    "conditions": (),
+    "usage": QueueUsage(),
+    "start_errors": NO_START_ERRORS,
+    "status": b"{}",
+}
+
+
+def same_spec(one: Queue, other: Queue) -> bool:
+    """Whether two states of a queue differ in nothing but what its status says."""
+    return attrs.evolve(one, **_NO_STATUS) == attrs.evolve(other, **_NO_STATUS)

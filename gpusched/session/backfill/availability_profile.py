@@ -20,31 +20,10 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.base.limits import COLUMN_MAX
+from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
 
-FOREVER: Final = 2**62
-"""The end of what has no known end."""
 _FREE_NUMBERS_KEPT_MAX: Final = 2**20
 """Numbers in tables of one profile that are kept: eight megabytes."""
-
-
-@attrs.frozen(slots=True, eq=False)
-class Release:
-    """At ``time`` so much becomes free on some rows.
-
-    Attributes:
-        rows: row numbers, repeated where several members of a gang share a node.
-        amounts: int64, shape (len(rows), resources), never negative.
-        gang: that ends then.
-        path: names of its queue and those above it.
-        requests: the same amounts for the accounts of these queues.
-    """
-
-    time: int
-    rows: Ints
-    amounts: Ints
-    gang: GangKey
-    path: tuple[str, ...] = ()
-    requests: Resources = NOTHING
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -141,17 +120,14 @@ class AvailabilityProfile:
         allocatable: int64, shape (rows, resources). Not copied, not changed.
         staying: what is used by pods that have not left and do not leave now, same shape.
         now: whole seconds since the epoch.
-        releases: what ends later, in any order.
+        order: what ends later.
     """
 
-    def __init__(
-        self, allocatable: Ints, staying: Ints, *, now: int, releases: Iterable[Release]
-    ) -> None:
+    def __init__(self, allocatable: Ints, staying: Ints, *, now: int, order: ReleaseOrder) -> None:
         self.allocatable = allocatable
         self.staying: Ints = staying.copy()
         self.now = now
-        self.releases = sorted(releases, key=lambda each: (each.time, each.gang))
-        self._flat: tuple[Ints, Ints, Ints] | None = None
+        self._order = order
         self._free: dict[int, Ints] = {}
         """What is free once so many entries of ``flatten_releases`` have ended, beside no reservations."""
         self._table = ReservationTable((), staying.shape[1])
@@ -165,18 +141,16 @@ class AvailabilityProfile:
         """Use the amounts from now until ``release.time``; for ever where that is FOREVER."""
         np.add.at(self.staying, release.rows, release.amounts)
         self._moved()
-        if release.time < FOREVER:
-            self.releases.append(release)
-            self.releases.sort(key=lambda each: (each.time, each.gang))
-            self._flat = None
+        if release.ends:
+            self._order = self._order.with_changes((), [release])
 
     def forget(self, release: Release) -> None:
         """Free again what a gang uses that was started once: the reverse of ``start``."""
         np.subtract.at(self.staying, release.rows, release.amounts)
         self._moved()
-        if release.time < FOREVER:
-            self.releases = [each for each in self.releases if each.gang != release.gang]
-            self._flat = None
+        if release.ends:
+            gone = [each for each in self.releases if each.gang == release.gang]
+            self._order = self._order.with_changes(gone, ())
 
     def _moved(self) -> None:
         self._free.clear()
@@ -187,12 +161,16 @@ class AvailabilityProfile:
         """A profile in which these gangs end at other times than known."""
         moved = list(releases)
         gangs = {each.gang for each in moved}
-        kept = [each for each in self.releases if each.gang not in gangs]
-        return AvailabilityProfile(
-            self.allocatable, self.staying, now=self.now, releases=[*kept, *moved]
-        )
+        gone = [each for each in self.releases if each.gang in gangs]
+        order = self._order.with_changes(gone, moved)
+        return AvailabilityProfile(self.allocatable, self.staying, now=self.now, order=order)
 
     # -- reading -----------------------------------------------------------------------------
+    @property
+    def releases(self) -> Sequence[Release]:
+        """What ends later, by time and gang."""
+        return self._order.releases
+
     def release_times(self, until: int) -> list[int]:
         """When something ends, ascending, each once, after now and not after ``until``."""
         if self._times[0] != (self.version, until):
@@ -258,18 +236,7 @@ class AvailabilityProfile:
 
     def flatten_releases(self) -> tuple[Ints, Ints, Ints]:
         """Times, rows and amounts of all that ends, by time."""
-        if self._flat is None:
-            width = self.staying.shape[1]
-            counts = [len(each.rows) for each in self.releases]
-            times = np.repeat(np.array([e.time for e in self.releases], dtype=np.int64), counts)
-            rows = [each.rows for each in self.releases]
-            amounts = [each.amounts for each in self.releases]
-            self._flat = (
-                times,
-                np.concatenate([np.zeros(0, dtype=np.int64), *rows]),
-                np.concatenate([np.zeros((0, width), dtype=np.int64), *amounts]),
-            )
-        return self._flat
+        return self._order.arrays(self.staying.shape[1])
 
 
 @attrs.frozen(slots=True, eq=False)

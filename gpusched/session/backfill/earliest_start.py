@@ -19,17 +19,16 @@ from gpusched.session.allocate.node_sets import candidate_node_sets
 from gpusched.session.allocate.start_members import choose_start_members
 from gpusched.session.allocate.suspended_jobs import node_pool_variants
 from gpusched.session.backfill.availability_profile import (
-    FOREVER,
     AvailabilityProfile,
     AvailabilityTimeline,
     EqualMembers,
-    Release,
     Reservation,
     ReservationTable,
     pack_first_rows,
 )
+from gpusched.session.backfill.running.release_order import FOREVER, Release
+from gpusched.session.backfill.running.waiting_devices import waiting_devices
 from gpusched.session.backfill.start_sweep import StartSweep, SweepLostError
-from gpusched.session.backfill.waiting_devices import waiting_devices
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.state.equivalence import EquivalenceClasses

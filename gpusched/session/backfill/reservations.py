@@ -23,12 +23,7 @@ from gpusched.api.meta.resources import Resources, total
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.base.limits import RESERVATION_WORK_MAX
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.availability_profile import (
-    FOREVER,
-    AvailabilityProfile,
-    Release,
-    Reservation,
-)
+from gpusched.session.backfill.availability_profile import AvailabilityProfile, Reservation
 from gpusched.session.backfill.earliest_start import (
     EarlierResult,
     SearchBudget,
@@ -38,8 +33,9 @@ from gpusched.session.backfill.earliest_start import (
     quota_allows_with,
 )
 from gpusched.session.backfill.overdue import nearest_rows
-from gpusched.session.backfill.releases import PreemptibleReleases, ReleaseForecast
 from gpusched.session.backfill.reserved_gangs import ReservationPools, ReservedGang, StrictFifoHead
+from gpusched.session.backfill.running.release_order import FOREVER, Release
+from gpusched.session.backfill.running.releases import PreemptibleReleases, ReleaseForecast
 from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.backfill.window_reservations import WindowReservations
 from gpusched.session.state.order.waiting_turns import WaitingTurn
@@ -87,7 +83,7 @@ class Reservations:
         self._start_cache = StartCache(self.session.cache.equivalence)
         self._pools.forget_reserved_gangs()
         self._profile: AvailabilityProfile | None = None
-        self._running: dict[str, list[tuple[Release, Gang]]] | None = None
+        self._running: dict[str, list[tuple[Gang, Release]]] = {}
         self.reserved_gangs = []
         self._strict = []
 
@@ -290,9 +286,12 @@ class Reservations:
         Where only the victims are in the way the gang is due now: preemption decides about that in
         this session, and until it has, the room is reserved. Afterwards no eviction is counted on.
         """
-        if self._running is None:
-            self._running = self._forecast.by_queue()
-        given = self._preemptible.find_releases(gang, self._running)
+        if not self._preemptible.possible:
+            return None
+        running = self._running.get(gang.queue)
+        if running is None:
+            running = self._running[gang.queue] = self._forecast.running_in(gang.queue)
+        given = self._preemptible.find_releases(gang, running)
         if not given:
             return None
         with_evictions = self._start_search(gang, self.profile.with_release_times(given))

@@ -8,7 +8,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.limits import WALLTIME_OVERRUN_MAX_S, WALLTIME_OVERRUN_STEP_S
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.availability_profile import FOREVER
+from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.nodes.windows.reserved_windows import shortest_walltime_s
 from gpusched.session.state.session import Session
 
@@ -59,7 +59,8 @@ class Walltimes:
         soon after their time. A gang that runs twice its time, and ten minutes over it, is not
         believed any more: no node stays idle for an end that is unknown.
         """
-        end = self._walltime_from(int(self._start_of_running(gang)), gang)
+        began = self.start_of_running(gang)
+        end = self._walltime_from(self.now if began is None else int(began), gang)
         if end > self.now:
             return end
         late = self.now - end
@@ -68,12 +69,13 @@ class Walltimes:
         self.overruns.add(gang.key)
         return self.now + max(1, min(WALLTIME_OVERRUN_STEP_S, late))
 
-    def _start_of_running(self, gang: Gang) -> float:
+    def start_of_running(self, gang: Gang) -> float | None:
+        """When a gang that has members with a place started; None where that is not told yet."""
         if gang.started_at:
             return gang.started_at
         # Below its minimum, or not confirmed yet: the clock of those it has goes on.
         times = [member.pod.scheduled for member in gang.placed if member.pod.scheduled]
-        return min(times) if times and len(times) == len(gang.placed) else float(self.now)
+        return min(times) if times and len(times) == len(gang.placed) else None
 
     def _walltime_from(self, began: int, gang: Gang) -> int:
         length = self.seconds_of(gang)

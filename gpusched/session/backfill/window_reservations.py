@@ -12,7 +12,8 @@ from gpusched.api.policy.reservation import ReservationWindow
 from gpusched.arrays.columns import Ints
 from gpusched.base.limits import WINDOWS_AHEAD_MAX
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.availability_profile import FOREVER, Reservation
+from gpusched.session.backfill.availability_profile import Reservation
+from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.nodes.windows.reserved_windows import NodeWindow
 from gpusched.session.state.session import Session
 

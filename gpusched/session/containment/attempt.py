@@ -221,7 +221,7 @@ def _run_session(
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
     stage.enter_stage(RESERVED_STAGE)
     reserved = () if RESERVED_STAGE in mode.skipped else reserved_rooms(session)
-    setting.session_cache.keep_only(snapshot.gangs, snapshot.placed_gangs)
+    setting.session_cache.keep_only(snapshot.gangs)
     result = AttemptResult(
         snapshot=snapshot,
         plan=Plan(revision=snapshot.revision, **parts),

@@ -1,7 +1,8 @@
-"""Containment of plugins: what a session asks of the object through which plugins are called."""
+"""Calls of plugins: the object through which a session makes them, and what answers depend on."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -9,6 +10,22 @@ from gpusched.base.errors import PluginFault
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class DependsOn(enum.Flag):
+    """What the answer of a hook about a gang may change with; as long as that stays, it is kept.
+
+    An answer for which nothing is declared is asked for anew in every session.
+    """
+
+    GANG = enum.auto()
+    """The gang itself, which is another object whenever something about it or its pods changes."""
+    QUEUE_SPECS = enum.auto()
+    """What administrators say of its queue and of those above; not what these hold or their status."""
+    GPU_SPEED = enum.auto()
+    """``view.gpu_speed`` of the gang."""
+    FINISHED_RUNS = enum.auto()
+    """``view.finished_runs`` of its queue, for as many pods as its Job runs at a time."""
 
 
 class Guard(Protocol):

@@ -46,7 +46,7 @@ from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.framework.guard import Guard
+from gpusched.session.framework.guard import DependsOn, Guard
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
     PairHooks,
@@ -183,6 +183,8 @@ class Hooks:
         self.reclaim_gates: list[ProposalCheck] = []
         self.fair_shares: list[FairShare] = []
         self.walltimes: list[Walltime] = []
+        self.walltimes_kept = True
+        """Whether all of them say what their answers depend on."""
         self.overdue: list[Overdue] = []
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which nodes are reserved, at most."""
@@ -458,8 +460,15 @@ class Hooks:
         )
 
     # -- reservations --------------------------------------------------------------------------
-    def walltime(self, provider: Walltime) -> None:
-        """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts."""
+    def walltime(self, provider: Walltime, *, depends_on: DependsOn | None = None) -> None:
+        """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts.
+
+        Args:
+            provider: answers for a gang.
+            depends_on: all that an answer may change with, so that answers for gangs that run are
+                kept between sessions; None asks for them in every session.
+        """
+        self.walltimes_kept = self.walltimes_kept and depends_on is not None
         self.walltimes.append(self._wrap_provider("walltime", provider, _are_seconds, 0))
 
     def waits_too_long(self, provider: Overdue) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
 from gpusched.api.devices.dynamic.slices import ResourceSlice
-from gpusched.api.meta.identity import GangKey
-from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
@@ -20,6 +18,7 @@ from gpusched.placement.tree.table_cache import TableCache
 from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.node_pools import NodePoolCache
 from gpusched.session.framework.pod_counts import PodCountCache
+from gpusched.session.state.cycle_state import CycleState
 from gpusched.session.state.equivalence import EquivalenceClasses, GangCache
 from gpusched.session.state.nodes.devices.device_cache import DeviceCache
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
@@ -32,47 +31,6 @@ from gpusched.topology.levels import (
 )
 from gpusched.topology.published_domains import PublishedDomains
 from gpusched.topology.topology_verdicts import TopologyVerdict, topology_verdicts
-
-
-@attrs.frozen(slots=True, eq=False)
-class GangUsage:
-    """Room of one gang's members.
-
-    Attributes:
-        rows: of its members, int64, shape (members,).
-        amounts: int64, shape (members, resources).
-        charged: amounts in the accounts of queues.
-    """
-
-    rows: Ints
-    amounts: Ints
-    charged: Resources
-
-
-class GangUsageCache:
-    """Room of running gangs, none of whose members shares a GPU: what shares leave depends on others."""
-
-    def __init__(self) -> None:
-        self._epoch = -1
-        self._by_gang: GangCache[GangUsage | Literal[False]] = GangCache()
-
-    def get_or_make(
-        self, gang: Gang, nodes: NodeColumns, make: Callable[[], GangUsage | None]
-    ) -> GangUsage | None:
-        """Room of all members of the gang; made when it is not known for these nodes."""
-        if self._epoch != nodes.epoch:
-            self._epoch = nodes.epoch
-            self._by_gang.clear()
-        known = self._by_gang.get(gang)
-        if known is None:
-            known = make() or False
-            self._by_gang.set(gang, known)
-        return known or None
-
-    def keep_only(self, gangs: Mapping[GangKey, Gang]) -> None:
-        """Forget all other gangs, to bound memory."""
-        self._by_gang.keep_only(gangs.values(), len(gangs))
-
 
 StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float, str]
 """Admission, reason why a gang waits, place in its queue, expected start, and who holds what it lacks."""
@@ -117,8 +75,8 @@ class SessionCache:
         """Equivalence classes of gangs that wait."""
         self.sort_keys: dict[Any, Any] = {}
         """Sort keys by themselves: equal ones are one object, which makes comparing orders cheap."""
-        self.gang_usage = GangUsageCache()
-        """Room that running gangs would leave."""
+        self.kept = CycleState()
+        """What packages above the session keep from session to session."""
         self.statuses: GangCache[tuple[StatusInputs, GangStatus]] = GangCache()
         """Last status of gangs that wait, with what it was made from."""
         self._domains = PublishedDomains()
@@ -216,11 +174,10 @@ class SessionCache:
             self._verdicts = (levels, topology_verdicts(counted, topologies, levels))
         return self._verdicts[1]
 
-    def keep_only(self, waiting: Sequence[Gang], active: Mapping[GangKey, Gang]) -> None:
-        """Forget gangs that are neither waiting nor active."""
+    def keep_only(self, waiting: Sequence[Gang]) -> None:
+        """Forget gangs that do not wait."""
         self.equivalence.keep_only(waiting)
         self.statuses.keep_only(waiting, len(waiting))
-        self.gang_usage.keep_only(active)
         if len(self.sort_keys) > SORT_KEYS_CACHED_MAX:
             self.sort_keys.clear()
 

@@ -14,7 +14,7 @@ from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.availability_profile import FOREVER
+from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.framework.reasons import Reason, shorten, truncate_message
 from gpusched.session.state.plan import PendingReason

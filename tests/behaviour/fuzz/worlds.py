@@ -20,6 +20,7 @@ from gpusched.api.meta.identity import Rejected
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config, PlacementConfig
 from gpusched.io.watch.discovery import foreign_codec
 from gpusched.io.watch.informers import (
@@ -213,6 +214,7 @@ class FuzzedCluster:
         )
         self.tally.sessions += 1
         self._judge(decision)
+        self._compare_with_nothing_kept(snapshot, decision)
         plan = decision.plan
         self.tally.binds += len(plan.binds)
         self.tally.claims += len(plan.preemptions)
@@ -221,6 +223,20 @@ class FuzzedCluster:
         version = self._version()
         carrying = PlanApplication(cache=self._cache, now=self._now, version=version)
         carrying.plan(plan, gone=self._rng.random() < 0.5)
+
+    def _compare_with_nothing_kept(self, snapshot: Snapshot, decision: Decision) -> None:
+        """What is kept from the sessions before must not change what is decided."""
+        if decision.set_aside or decision.degraded is not None or decision.faults:
+            return
+        guard = PluginGuard(SystemClock())
+        guard.begin_session()
+        anew = decide(
+            snapshot, self._policy, guard=guard, session_cache=SessionCache(),
+            placement=self._config.placement,
+        )  # fmt: skip
+        if anew.plan != decision.plan:
+            story = f"{decision.plan}\n\n{anew.plan}"
+            self._found("decided otherwise with nothing kept", str(snapshot.revision), story)
 
     def _version(self) -> Callable[[], str]:
         numbers = iter(range(10**9, 2 * 10**9))

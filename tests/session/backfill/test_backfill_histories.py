@@ -12,13 +12,12 @@ import pytest
 from gpusched.api.meta.identity import GangKey, format_time, parse_time
 from gpusched.arrays.columns import request_vector
 from gpusched.session.backfill.availability_profile import (
-    FOREVER,
     AvailabilityProfile,
     EqualMembers,
-    Release,
     Reservation,
     pack_first_rows,
 )
+from gpusched.session.backfill.running.release_order import FOREVER, Release, ReleaseOrder
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 from tests.populations import one_of
@@ -146,7 +145,7 @@ def test_the_least_that_is_free_in_a_span_is_the_least_of_every_second(seed):
 
     releases = [Release(rng.randint(1, 40), *part(), key) for _ in range(rng.randint(0, 5))]
     staying = np.full((rows, 2), 6, dtype=np.int64)
-    profile = AvailabilityProfile(allocatable, staying, now=0, releases=releases)
+    profile = AvailabilityProfile(allocatable, staying, now=0, order=ReleaseOrder(releases))
     holds = []
     for _ in range(rng.randint(0, 4)):
         start = rng.randint(0, 40)

@@ -16,10 +16,11 @@ from gpusched.base.limits import (
     ESTIMATE_WORK_MAX,
 )
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.availability_profile import FOREVER, Reservation
+from gpusched.session.backfill.availability_profile import Reservation
 from gpusched.session.backfill.earliest_start import SearchBudget
 from gpusched.session.backfill.estimates.start_ranges import range_factors, start_range
 from gpusched.session.backfill.reservations import Reservations
+from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.plan import StartEstimate
 
 _ENDS_TOLD_MAX: Final = 4

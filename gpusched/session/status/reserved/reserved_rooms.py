@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from gpusched.api.meta.identity import GangKey
-from gpusched.session.backfill.availability_profile import FOREVER
 from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.session import Session
 
 

@@ -8,18 +8,20 @@ from typing import Final
 import numpy as np
 
 from gpusched.api.devices.gpu_share import shared_resource
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints, RequestVector, pod_class_vector
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.availability_profile import FOREVER, AvailabilityProfile, Release
-from gpusched.session.backfill.waiting_devices import WaitingDevices, waiting_devices
+from gpusched.session.backfill.availability_profile import AvailabilityProfile
+from gpusched.session.backfill.running.release_order import FOREVER, Release, ReleaseOrder
+from gpusched.session.backfill.running.running_gangs import KnownRelease, RunningGangs
+from gpusched.session.backfill.running.waiting_devices import WaitingDevices, waiting_devices
 from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.state.nodes.windows.evictability import evictable_from
 from gpusched.session.state.session import Session
-from gpusched.session.state.session_cache import GangUsage
 from gpusched.session.state.statement import Assignment, EvictOperation
 
 _SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
@@ -43,6 +45,10 @@ class ReleaseForecast:
         self._session = session
         self._walltimes = walltimes
         self._vectors: dict[str, Ints] = {}
+        self._running = RunningGangs()
+        if self._keeps:
+            self._running = session.cache.kept.get_or_make(RunningGangs, RunningGangs)
+        self._fresh = False
 
     @property
     def _devices(self) -> WaitingDevices:
@@ -56,86 +62,110 @@ class ReleaseForecast:
     def build_profile(self) -> AvailabilityProfile:
         """Room over time as the session has it now, with what it placed and nominated."""
         session = self._session
-        node_usage = session.node_usage
-        releases = [
-            room
-            for gang in session.snapshot.placed_gangs.values()
-            if (end := self._walltimes.end_of_running(gang)) < FOREVER
-            and (room := self.release_of_running(gang, end)) is not None
-        ]
+        order, again = self._known_order()
+        placed = session.snapshot.placed_gangs
+        late = order.ended_by(self._walltimes.now)
+        releases = []
+        for gang in (placed[key] for key in sorted({*again, *(each.gang for each in late)})):
+            end = self._walltimes.end_of_running(gang)
+            room = self.release_of_running(gang, end) if end < FOREVER else None
+            if room is not None:
+                releases.append(room)
         for gang, places in session.placements.by_gang_with_nominations():
             end = self._walltimes.end_if_started_now(gang)
             if end < FOREVER:
                 releases.append(self.release_of_placed(gang, places, end))
+        gone = {id(each): each for each in late}
+        for key in again:
+            known = self._running.get(key)
+            if known is not None and known.room.ends:
+                gone[id(known.room)] = known.room
         return AvailabilityProfile(
             self._devices.allocatable_amounts(session.snapshot.nodes.allocatable),
-            self._devices.staying_amounts(node_usage.staying),
+            self._devices.staying_amounts(session.node_usage.staying),
             now=self._walltimes.now,
-            releases=releases,
+            order=order.with_changes(list(gone.values()), releases),
         )
 
+    # -- what is kept from the sessions before ---------------------------------------------------
+    @property
+    def _keeps(self) -> bool:
+        """Whether what gangs leave depends on nothing but what ``RunningGangs`` looks at."""
+        session = self._session
+        return (
+            session.hooks.walltimes_kept
+            and session.queue_accounts.pools is None
+            and self._width == self._devices.nodes_width
+        )
+
+    def _known_order(self) -> tuple[ReleaseOrder, set[GangKey]]:
+        """Releases that are known, and gangs that are to be looked at in this session."""
+        if not self._keeps:
+            return ReleaseOrder(()), set(self._session.snapshot.placed_gangs)
+        if not self._fresh:
+            self._running.refresh(self._session, self._width, self._look_at)
+            self._fresh = True
+        return self._running.order, self._running.others | self._leaving
+
+    @property
+    def _leaving(self) -> set[GangKey]:
+        """Gangs with members that this session evicts."""
+        evicted, placed = self._session.nominations.evicted, self._session.snapshot.placed_gangs
+        if not evicted:
+            return set()
+        return {
+            key
+            for key, gang in placed.items()
+            if any(each.pod.uid in evicted for each in gang.placed)
+        }
+
+    def _look_at(self, gang: Gang) -> KnownRelease | None:
+        """What is to be known of a gang; None where it changes with time, or with its neighbours."""
+        faults, began = len(self._session.hooks.faults), self._walltimes.start_of_running(gang)
+        if began is None or any(each.pod.pod_class.share for each in gang.placed):
+            return None
+        types, rows = self._session.gpu_types, [row for row, _ in self._members(gang)]
+        if gang.terms.gpu_types.speeds and not types.types_on(rows):
+            return None
+        length = self._walltimes.seconds_of(gang)
+        end = FOREVER if length >= FOREVER else int(began) + length
+        room = self._release_of(gang, self._members(gang), end)
+        if room is None or len(self._session.hooks.faults) > faults:
+            return None
+        return KnownRelease(gang, room)
+
+    # -- single gangs ----------------------------------------------------------------------------
     def release_of_running(self, gang: Gang, time: int) -> Release | None:
         """Release of a gang's members that stay, at a time; None when none stay."""
-        room = (
-            self._remaining_usage(gang) if self._is_cacheable(gang) else self._usage_of_room(gang)
-        )
-        if room is None:
-            return None
-        path = self._session.queue_path(gang)
-        amounts = self._devices.freed_amounts(room.amounts, self._staying_members(gang))
-        return Release(time, room.rows, amounts, gang.key, path, room.charged)
+        evicted = self._session.nominations.evicted
+        staying = [(row, pod) for row, pod in self._members(gang) if pod.uid not in evicted]
+        return self._release_of(gang, staying, time)
 
-    def _is_cacheable(self, gang: Gang) -> bool:
-        """Whether what it would leave depends on nothing else than its members' nodes."""
-        session = self._session
-        return session.queue_accounts.pools is None and not (
-            session.nominations.evicted
-            and any(each.pod.uid in session.nominations.evicted for each in gang.placed)
-        )
-
-    def _remaining_usage(self, gang: Gang) -> GangUsage | None:
-        session = self._session
-        if shared_resource() in gang.allocated:  # what a share leaves depends on others
-            return self._usage_of_room(gang)
-        return session.cache.gang_usage.get_or_make(
-            gang, session.snapshot.nodes, lambda: self._usage_of_room(gang)
-        )
-
-    def _usage_of_room(self, gang: Gang) -> GangUsage | None:
-        members = [(row, pod.pod_class) for row, pod in self._staying_members(gang)]
+    def _release_of(
+        self, gang: Gang, members: Sequence[tuple[int, Pod]], time: int
+    ) -> Release | None:
         if not members:
             return None
-        return GangUsage(
+        amounts = np.array([self._amounts_of_pod(pod.pod_class, row) for row, pod in members])
+        return Release(
+            time,
             np.array([row for row, _ in members], dtype=np.int64),
-            np.array([self._amounts_of_pod(each, row) for row, each in members]),
-            self._charged_amounts(members),
+            self._devices.freed_amounts(amounts, list(members)),
+            gang.key,
+            self._session.queue_path(gang),
+            self._charged_amounts([(row, pod.pod_class) for row, pod in members]),
         )
 
-    def _staying_members(self, gang: Gang) -> list[tuple[int, Pod]]:
-        """Members that stay, with the rows of their nodes."""
+    def _members(self, gang: Gang) -> list[tuple[int, Pod]]:
+        """Members with the rows of their nodes."""
         row_of = self._session.snapshot.nodes.row
-        evicted = self._session.nominations.evicted
-        return [
-            (row_of[member.node], member.pod)
-            for member in gang.placed
-            if member.node in row_of and member.pod.uid not in evicted
-        ]
+        return [(row_of[each.node], each.pod) for each in gang.placed if each.node in row_of]
 
     def release_of_placed(self, gang: Gang, places: Sequence[Assignment], time: int) -> Release:
         """Release of places given in this session, at a time."""
-        return Release(
-            time,
-            np.array([place.row for place in places], dtype=np.int64),
-            self._devices.freed_amounts(
-                np.array(
-                    [self._amounts_of_pod(place.pod.pod_class, place.row) for place in places]
-                ),
-                [(place.row, place.pod) for place in places],
-            ),
-            gang.key,
-            self._session.queue_path(gang),
-            self._charged_amounts([(place.row, place.pod.pod_class) for place in places]),
-        )
+        release = self._release_of(gang, [(place.row, place.pod) for place in places], time)
+        assert release is not None, "somebody was given no place"
+        return release
 
     def _charged_amounts(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
         """Amounts charged to queues for pods on these rows, in node pools too."""
@@ -175,24 +205,32 @@ class ReleaseForecast:
         Pods of services do not end by themselves: nobody is to wait for that.
         """
         held: Ints = np.zeros((len(self._session.snapshot.nodes), self._width), dtype=np.int64)
-        for room in self._releases_of_running_gangs():
-            np.add.at(held, room.rows, room.amounts)
+        _, again = self._known_order()
+        for key, gang in self._session.snapshot.placed_gangs.items():
+            room = None if _serves(gang) else self._room_of(key, gang, again)
+            if room is not None:
+                np.add.at(held, room.rows, room.amounts)
         return held
 
-    def by_queue(self) -> dict[str, list[tuple[Release, Gang]]]:
-        """Running gangs by queue; the time of each release is when the gang began."""
-        found: dict[str, list[tuple[Release, Gang]]] = {}
-        for _, gang in sorted(self._session.snapshot.placed_gangs.items()):
-            room = self.release_of_running(gang, int(gang.started_at) or self._walltimes.now)
-            if room is not None:
-                found.setdefault(gang.queue, []).append((room, gang))
+    def running_in(self, queue: str) -> list[tuple[Gang, Release]]:
+        """Gangs of a queue that run, with what they leave."""
+        _, again = self._known_order()
+        found = [
+            (known.gang, known.room)
+            for known in self._running.of_queue(queue)
+            if known.gang.key not in again
+        ]
+        placed = self._session.snapshot.placed_gangs
+        for gang in (placed[key] for key in sorted(again)):
+            if gang.queue == queue:
+                room = self.release_of_running(gang, FOREVER)
+                if room is not None:
+                    found.append((gang, room))
         return found
 
-    def _releases_of_running_gangs(self) -> Iterable[Release]:
-        for gang in self._session.snapshot.placed_gangs.values():
-            room = None if _serves(gang) else self.release_of_running(gang, FOREVER)
-            if room is not None:
-                yield room
+    def _room_of(self, key: GangKey, gang: Gang, again: set[GangKey]) -> Release | None:
+        known = None if key in again else self._running.get(key)
+        return self.release_of_running(gang, FOREVER) if known is None else known.room
 
     def _amounts_of_pod(self, pod_class: PodClass, row: int) -> Ints:
         """Amounts that a pod frees when it ends; of a shared GPU its own part, so never too much."""
@@ -225,7 +263,8 @@ class PreemptibleReleases:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._possible = Capability.PREEMPTION in session.capabilities
+        self.possible = Capability.PREEMPTION in session.capabilities
+        """Whether the session evicts for gangs of the same queue at all."""
 
     def preemptible_from(self, gang: Gang, reserved: Gang, *, began: int) -> int | None:
         """Time from which the gang's room may go to the reserved gang; None for never.
@@ -236,7 +275,7 @@ class PreemptibleReleases:
             began: when the gang started or would start, whole seconds since the epoch.
         """
         if (
-            not self._possible
+            not self.possible
             or gang.queue != reserved.queue
             or gang.priority >= reserved.priority
             or not all(pod.may_preempt for pod_set in reserved.pod_sets for pod in pod_set.pods)
@@ -245,17 +284,20 @@ class PreemptibleReleases:
         return evictable_from(self._session.snapshot, gang, began=began)
 
     def find_releases(
-        self, reserved: Gang, known: dict[str, list[tuple[Release, Gang]]]
+        self, reserved: Gang, running: Sequence[tuple[Gang, Release]]
     ) -> list[Release]:
         """Releases of running gangs that preemption could evict for the reserved gang.
 
         Args:
             reserved: gang that has, or would get, the reservation.
-            known: running gangs by queue, each with its room and the time when it started.
+            running: gangs of its queue that run, each with what it leaves.
         """
-        found = []
-        for room, gang in known.get(reserved.queue, ()):
-            ready = self.preemptible_from(gang, reserved, began=room.time)
+        found, now = [], int(self._session.snapshot.now)
+        for gang, room in running:
+            if gang.priority >= reserved.priority:
+                continue
+            began = int(gang.started_at) or now
+            ready = self.preemptible_from(gang, reserved, began=began)
             if ready is not None:
                 found.append(
                     Release(ready, room.rows, room.amounts, gang.key, room.path, room.requests)

@@ -1,0 +1,1 @@
+"""What runs now, when it ends and what it leaves then."""

@@ -1,0 +1,142 @@
+"""What ends later, by time: as objects and as arrays, changed where a few gangs changed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.arrays.columns import Ints
+
+FOREVER: Final = 2**62
+"""The end of what has no known end."""
+_REBUILT_FROM: Final = 8
+"""A list of which an eighth changes is sorted anew."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Release:
+    """At ``time`` so much becomes free on some rows.
+
+    Attributes:
+        rows: row numbers, repeated where several members of a gang share a node.
+        amounts: int64, shape (len(rows), resources), never negative.
+        gang: that ends then.
+        path: names of its queue and those above it.
+        requests: the same amounts for the accounts of these queues.
+    """
+
+    time: int
+    rows: Ints
+    amounts: Ints
+    gang: GangKey
+    path: tuple[str, ...] = ()
+    requests: Resources = NOTHING
+
+    @property
+    def ends(self) -> bool:
+        """Whether its time is known."""
+        return self.time < FOREVER
+
+
+def _turn(release: Release) -> tuple[int, GangKey]:
+    return release.time, release.gang
+
+
+class ReleaseOrder:
+    """Releases by time and gang. It is not changed: changes make another one.
+
+    Args:
+        releases: in any order.
+    """
+
+    def __init__(self, releases: Iterable[Release]) -> None:
+        self.releases: list[Release] = sorted(releases, key=_turn)
+        self._flat: tuple[Ints, Ints, Ints] | None = None
+        self._counts: Ints | None = None
+
+    def with_changes(self, gone: Collection[Release], more: Collection[Release]) -> ReleaseOrder:
+        """An order without some of these releases, and with others."""
+        if not gone and not more:
+            return self
+        if (len(gone) + len(more)) * _REBUILT_FROM > len(self.releases):
+            left = set(map(id, gone))
+            return ReleaseOrder([*(e for e in self.releases if id(e) not in left), *more])
+        other = ReleaseOrder(())
+        positions = sorted(map(self._position, gone))
+        other.releases = self.releases.copy()
+        for position in reversed(positions):
+            del other.releases[position]
+        added = sorted(more, key=_turn)
+        before = [bisect_right(other.releases, _turn(each), key=_turn) for each in added]
+        for each in added:
+            insort(other.releases, each, key=_turn)
+        if self._flat is not None:
+            other._flat, other._counts = self._changed_arrays(positions, added, before)
+        return other
+
+    def _position(self, release: Release) -> int:
+        position = bisect_left(self.releases, _turn(release), key=_turn)
+        while self.releases[position] is not release:
+            position += 1
+        return position
+
+    def ended_by(self, time: int) -> list[Release]:
+        """Releases up to a time."""
+        return self.releases[: bisect_right(self.releases, time, key=lambda each: each.time)]
+
+    def _changed_arrays(
+        self, gone: list[int], added: list[Release], before: list[int]
+    ) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+        """Arrays without the releases at some positions, and with others before some of what is left."""
+        assert self._flat is not None
+        assert self._counts is not None
+        cut = np.repeat(np.isin(np.arange(len(self._counts)), gone), self._counts)
+        left = [array[~cut] for array in self._flat]
+        counts: Ints = np.delete(self._counts, gone)
+        firsts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        sizes = [len(each.rows) for each in added]
+        at = np.repeat(firsts[before], sizes)
+        width = left[2].shape[1]
+        times = np.insert(left[0], at, np.repeat(_times_of(added), sizes))
+        rows = np.insert(left[1], at, np.concatenate([_NO_ROWS, *(each.rows for each in added)]))
+        none = np.zeros((0, width), dtype=np.int64)
+        amounts = np.insert(
+            left[2], at, np.concatenate([none, *(each.amounts for each in added)]), axis=0
+        )
+        return (times, rows, amounts), np.insert(counts, before, sizes)
+
+    def arrays(self, width: int) -> tuple[Ints, Ints, Ints]:
+        """Times, rows and amounts of all members that end, by time.
+
+        Args:
+            width: columns of the amounts.
+
+        Returns:
+            int64, shapes (members,), (members,) and (members, width). Not to be changed.
+        """
+        if self._flat is None:
+            self._counts = np.array([len(each.rows) for each in self.releases], dtype=np.int64)
+            self._flat = (
+                np.repeat(_times_of(self.releases), self._counts),
+                np.concatenate([_NO_ROWS, *(each.rows for each in self.releases)]),
+                np.concatenate(
+                    [
+                        np.zeros((0, width), dtype=np.int64),
+                        *(each.amounts for each in self.releases),
+                    ]
+                ),
+            )
+        return self._flat
+
+
+_NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+
+def _times_of(releases: Iterable[Release]) -> Ints:
+    return np.array([each.time for each in releases], dtype=np.int64)

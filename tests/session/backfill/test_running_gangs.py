@@ -1,0 +1,130 @@
+"""What gangs that run will leave is worked out when they change, not in each session."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.units import DEVICE
+from gpusched.api.pod.pod import GangAnnotations, PodPhase
+from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
+from gpusched.session.backfill.running.releases import ReleaseForecast
+from gpusched.testing.authors import cluster_under
+from gpusched.testing.given import Given
+
+NODES = 4
+HOUR_NS = 3600 * 10**9
+
+
+def full_of_gangs(c: Given) -> Given:
+    """Each GPU runs a gang of its own, and one gang waits for a node."""
+    c.nodes(NODES, gpus=4).queue("q")
+    for node in range(NODES):
+        for slot in range(4):
+            c.pod(
+                f"runs-{node}-{slot}", queue="q", node=f"node-{node}", slots=1 << slot, gpus=1,
+                phase=PodPhase.RUNNING, plan="p", scheduled=c.now - 60,
+                hints=GangAnnotations(expected_duration_ns=HOUR_NS),
+            )  # fmt: skip
+    return c.gang("waits", pods=1, gpus=4, queue="q")
+
+
+def start_of_the_one_that_waits(c: Given) -> float:
+    """Seconds since the epoch."""
+    return c.decision.estimates[GangKey("PodGroup", "default", "waits")].start
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """Names of gangs that were looked at since the list was cleared."""
+    names = []
+    original = ReleaseForecast._look_at
+
+    def look_at(forecast, gang):
+        names.append(gang.key.name)
+        return original(forecast, gang)
+
+    monkeypatch.setattr(ReleaseForecast, "_look_at", look_at)
+    return names
+
+
+def test_gangs_with_gpus_that_run_on_are_not_looked_at_again(looked_at):
+    """Whole GPUs were once taken for shared ones, and everything was worked out in every session."""
+    c = full_of_gangs(Given())
+    c.when.one_session()
+    assert len(looked_at) == NODES * 4
+    looked_at.clear()
+    c.when.one_session()
+    assert looked_at == []
+
+
+def test_only_what_changed_is_looked_at(looked_at):
+    """A pod that ended is no more, one that began is new."""
+    c = full_of_gangs(Given())
+    c.when.one_session()
+    looked_at.clear()
+    c.gone("runs-1-2")
+    c.pod(
+        "new", queue="q", node="node-1", slots=1 << 2, gpus=1, phase=PodPhase.RUNNING, plan="p",
+        scheduled=c.now,
+    )  # fmt: skip
+    c.when.one_session()
+    assert looked_at == ["new"]
+
+
+def test_a_queue_whose_limit_changed_has_its_gangs_looked_at(looked_at):
+    """A shorter ``maxRuntime`` ends what runs earlier; what its status says does not."""
+    c = full_of_gangs(Given())
+    c.when.one_session()
+    before = start_of_the_one_that_waits(c)
+    looked_at.clear()
+    c.queue("q", max_runtime_ns=HOUR_NS // 2)
+    c.when.one_session()
+    assert len(looked_at) == NODES * 4
+    assert start_of_the_one_that_waits(c) == before - 1800
+
+
+def test_hooks_that_declare_nothing_are_asked_in_every_session():
+    """A plugin of others may answer by what nobody knows of."""
+    asked = []
+
+    class Lengths:
+        name, api = "lengths", 1
+
+        def open(self, hooks, view):
+            hooks.walltime(lambda gang: asked.append(gang.key.name) or 1800)
+
+    c = full_of_gangs(cluster_under(Lengths()))
+    c.when.one_session()
+    asked.clear()
+    c.when.one_session()
+    assert len(set(asked)) >= NODES * 4
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_changed_order_is_the_order_made_anew(seed):
+    """Objects and arrays, whatever comes and goes, also with equal times."""
+    rng = random.Random(seed)
+
+    def release(number):
+        rows = np.array(rng.choices(range(5), k=rng.randint(1, 3)), dtype=np.int64)
+        amounts = np.array([[rng.randint(0, 8) * DEVICE, 1] for _ in rows], dtype=np.int64)
+        return Release(rng.randint(1, 12), rows, amounts, GangKey("Pod", "n", f"g{number}"))
+
+    alive = [release(number) for number in range(rng.randint(0, 60))]
+    order = ReleaseOrder(alive)
+    if rng.random() < 0.8:
+        order.arrays(2)
+    for step in range(4):
+        gone = rng.sample(alive, min(len(alive), rng.randint(0, 4)))
+        more = [release(1000 * step + number) for number in range(rng.randint(100, 104) - 100)]
+        alive = [each for each in alive if each not in gone] + more
+        order = order.with_changes(gone, more)
+        anew = ReleaseOrder(alive)
+        assert [id(each) for each in order.releases] == [id(each) for each in anew.releases]
+        for mine, theirs in zip(order.arrays(2), anew.arrays(2), strict=True):
+            assert np.array_equal(mine, theirs)
+        assert order.ended_by(6) == [each for each in anew.releases if each.time <= 6]
