@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parent
 SHIPPED = ("manifests", "conf")
 EXTRAS = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
 """Distributions of each extra: folders below .ci/distributions/."""
-LIBRARIES = {"history": ["pyarrow>=26"], "top": ["textual>=8.2"]}
-"""Libraries of extras that hold nothing of ours: Parquet is 50 MB that few need, a daemon has no screen."""
+LIBRARIES = {"history": ["pyarrow>=26"], "top": ["textual>=8.2"], "tune": ["optuna>=5"]}
+"""Libraries of extras that hold nothing of ours: Parquet is 50 MB that few need, a daemon has no screen,
+and policies are tuned seldom."""
 OF_EXTRAS = (
     "gpusched.devcluster", "gpusched.cli.devcluster", "gpusched.cli.demo",
     "gpusched.lab", "gpusched.cli.lab", "gpusched.testing",

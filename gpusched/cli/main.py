@@ -43,6 +43,10 @@ COMMANDS: Final = {
         "a recorded cluster or a trace under one or several configurations",
         "lab.simulate.command",
     ),
+    "tune": (
+        "search the policy's arguments on a trace, and check what is found on another",
+        "lab.tune.command",
+    ),
     "what-if": (
         "the cluster as it is and changed, played side by side: what differs, and for whom",
         "lab.whatif.command",

@@ -168,16 +168,9 @@ def _check_allowed(value: Argument, read: Any, field: attrs.Attribute[Any], hint
     """
     if read is None or isinstance(read, tuple | Mapping):
         return
-    low: float | None = None
-    high: float | None = None
-    for each in _validators(field.validator):
-        words = getattr(each, "options", None)
-        if isinstance(words, tuple | list) and words:
-            _read_literal(value, tuple(words))
-        bound, compare = getattr(each, "bound", None), getattr(each, "compare_op", "")
-        if isinstance(bound, int | float):
-            low = bound if compare == ">=" else low
-            high = bound if compare == "<=" else high
+    low, high, words = _declared(field)
+    if words:
+        _read_literal(value, words)
     if not isinstance(read, int | float):
         return
     if (low is not None and read < low) or (high is not None and read > high):
@@ -230,6 +223,71 @@ def _refused(
             rest, _, _ = said.removeprefix(f"'{field.name}' ").partition(" (got ")
             return ConfigError(f"{place}: argument {key} of {where} {rest}")
     return ConfigError(f"{config.at(choice.line)}: arguments of {where}: {said}")
+
+
+@attrs.frozen(kw_only=True)
+class TunableArgument:
+    """An argument that a search may vary, as a plugin declares it.
+
+    Attributes:
+        key: in the file.
+        default: as the file would have it; None where there is none.
+        words: that it can be; empty for a number.
+        low, high: bounds of a number; None where the plugin declares none.
+        is_duration: numbers are seconds.
+    """
+
+    key: str
+    default: Argument
+    words: tuple[str | bool, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    is_duration: bool = False
+
+
+def tunable_arguments(cls: type[attrs.AttrsInstance]) -> tuple[TunableArgument, ...]:
+    """Arguments of a plugin that are a choice of words, true or false, whole numbers or durations."""
+    hints = _type_hints(cls)
+    found = []
+    for field in attrs.fields(cls):
+        hint = hints[field.name]
+        low, high, words = _declared(field)
+        kinds = set(typing.get_args(hint) or (hint,)) - {type(None)}
+        default = None if field.default is attrs.NOTHING else field.default
+        if hint is bool:
+            words = (False, True)
+        elif typing.get_origin(hint) is Literal:
+            words = typing.get_args(hint)
+        elif not words and kinds != {int} and not _is_duration(field.name, hint):
+            continue
+        found.append(
+            TunableArgument(
+                key=argument_key(field, hint),
+                default=default if isinstance(default, str | int | float | bool) else None,
+                words=words,
+                low=low,
+                high=high,
+                is_duration=_is_duration(field.name, hint),
+            )
+        )
+    return tuple(found)
+
+
+def _declared(
+    field: attrs.Attribute[Any],
+) -> tuple[float | None, float | None, tuple[str | bool, ...]]:
+    """Bounds and words of a field by its validators."""
+    low: float | None = None
+    high: float | None = None
+    words: tuple[str | bool, ...] = ()
+    for each in _validators(field.validator):
+        options = getattr(each, "options", None)
+        words = tuple(options) if isinstance(options, tuple | list) else words
+        bound, compare = getattr(each, "bound", None), getattr(each, "compare_op", "")
+        if isinstance(bound, int | float):
+            low = bound if compare == ">=" else low
+            high = bound if compare == "<=" else high
+    return low, high, words
 
 
 def argument_key(field: attrs.Attribute[Any], hint: Any) -> str:

@@ -105,6 +105,16 @@ def load_policy(config: Config, *, offers: EntryPointSource = installed_entry_po
     return Policy(actions, tuple(tiers))
 
 
+def plugin_class(name: str, *, offers: EntryPointSource = installed_entry_points) -> type[Any]:
+    """The class of an installed plugin.
+
+    Raises:
+        ConfigError: there is none of that name.
+        PluginFault: it cannot be imported.
+    """
+    return _load_class(name, _by_name(offers(PLUGINS_GROUP)), kind="plugin", place="plugins")
+
+
 def _load_actions(
     config: Config, offered: Iterable[EntryPoint], problems: list[str]
 ) -> tuple[Action, ...]:

@@ -10,11 +10,13 @@ from typing import Any, Final
 import attrs
 
 from gpusched.config.model import DEFAULT, Config
+from gpusched.engine.objects import Obj
 from gpusched.engine.run_record import RunRecord
 from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.lab.experiments.openb_fill import POLICIES, fill_hosts
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
+from gpusched.lab.simulate.traces.model import Trace
 from gpusched.lab.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
 from gpusched.lab.simulate.traces.workload import (
     JobShape,
@@ -178,25 +180,13 @@ def gang_months(
         names: of configurations; None for all.
         told: what is being done.
     """
-    trace = generate_jobs(
-        GeneratorOptions(
-            jobs=months.jobs, days=months.days, seed=months.seed, gpus_max=months.gpus_max
-        )
-    )
-    count = nodes_for(trace.jobs, days=months.days, node_gpus=8, load=months.load)
-    weights = gpu_shares(trace.jobs, 1000)
-    made = [
-        *equal_nodes(count, 8, per_rack=months.per_rack),
-        *queue_manifests(dict.fromkeys(weights, 0)),
-    ]
-    for obj in made:
-        if obj["kind"] == "Queue":
-            obj["spec"]["weight"] = weights[obj["metadata"]["name"]]
+    trace = months_trace(months)
+    made = months_objects(months, trace)
     records = {}
     for name, (config, changes) in configurations().items():
         if names is not None and name not in names:
             continue
-        told(f"{trace.source} on {count} nodes, {name}")
+        told(f"{trace.source}, {name}")
         without = tuple(each for each in config.actions if each not in ("preempt", "reclaim"))
         case = SimulationCase(
             name=name,
@@ -207,6 +197,29 @@ def gang_months(
         )
         records[name] = run_simulation(case)
     return records
+
+
+def months_trace(months: Months) -> Trace:
+    """The jobs."""
+    return generate_jobs(
+        GeneratorOptions(
+            jobs=months.jobs, days=months.days, seed=months.seed, gpus_max=months.gpus_max
+        )
+    )
+
+
+def months_objects(months: Months, trace: Trace) -> list[Obj]:
+    """Nodes of eight GPUs for the load, and queues with weights by use that deserve nothing."""
+    count = nodes_for(trace.jobs, days=months.days, node_gpus=8, load=months.load)
+    weights = gpu_shares(trace.jobs, 1000)
+    made = [
+        *equal_nodes(count, 8, per_rack=months.per_rack),
+        *queue_manifests(dict.fromkeys(weights, 0)),
+    ]
+    for obj in made:
+        if obj["kind"] == "Queue":
+            obj["spec"]["weight"] = weights[obj["metadata"]["name"]]
+    return made
 
 
 def months_row(name: str, record: RunRecord) -> MonthsRow:

@@ -55,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--top", type=int, default=10, metavar="N", help="jobs that are told (10)")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write a page and CSV there")
     add_output(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, half=None)
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,10 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         "--csv", metavar="FILE", help="jobs: submit_s,duration_s,gpus,queue and user, name"
     )
     what.add_argument(
-        "--generate", choices=["philly"], metavar="SHAPE", help="jobs of a published shape: philly"
+        "--generate",
+        choices=["philly", "m6"],
+        metavar="SHAPE",
+        help="jobs of a published shape: philly, or as experiment M6 plays them: m6",
     )
     what.add_argument(
         "--sweep",

@@ -20,10 +20,11 @@ from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import Arrival
 from gpusched.engine.world import SimulatedDelays
 from gpusched.io.recordings.snapshot_file import read_snapshot
+from gpusched.lab.experiments.m6 import Months, months_objects, months_trace
 from gpusched.lab.simulate.traces import openb
-from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs
+from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs, shift_to_zero
 from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
-from gpusched.lab.simulate.traces.model import SkippedRow, Trace
+from gpusched.lab.simulate.traces.model import SkippedRow, Trace, TraceJob
 from gpusched.lab.simulate.traces.philly import read_philly
 from gpusched.lab.simulate.traces.workload import (
     CPUS_PER_GPU,
@@ -84,8 +85,11 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
         return _snapshot(arguments, until)
     if arguments.openb is not None:
         return _openb(arguments, until, pace)
+    if arguments.generate == "m6":
+        return _months(arguments, until, pace)
     trace, cluster = _trace(arguments)
     jobs = trace.jobs[: arguments.first] if arguments.first else trace.jobs
+    jobs = _half(jobs, arguments.half)
     trace = attrs.evolve(trace, jobs=jobs)
     made = cluster(trace)
     gpus = sum(
@@ -104,6 +108,37 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
         seed=arguments.seed,
         passed=trace.passed,
         counts=trace.counts,
+        jobs=len(jobs),
+    )
+
+
+def _half(jobs: Sequence[TraceJob], half: str | None) -> Sequence[TraceJob]:
+    """All jobs, or by time the ``first`` half of them, or the ``second`` from its own beginning."""
+    middle = len(jobs) // 2
+    if half == "second":
+        return shift_to_zero(jobs[middle:])
+    return jobs[:middle] if half else jobs
+
+
+def _months(
+    arguments: argparse.Namespace, until: float | None, pace: SimulatedDelays
+) -> SimulationInput:
+    """Months of gang jobs as experiment M6 plays them: they tell their run times."""
+    if arguments.nodes:
+        raise UsageError("--nodes does not go with --generate m6, which makes nodes for its load")
+    if arguments.jobs < 1 or arguments.days <= 0:
+        raise UsageError("--jobs and --days take numbers above 0")
+    months = Months(jobs=arguments.jobs, days=arguments.days, seed=arguments.seed)
+    trace = months_trace(months)
+    made = months_objects(months, trace)
+    jobs = trace.jobs[: arguments.first] if arguments.first else trace.jobs
+    return SimulationInput(
+        source=f"{trace.source}: {len(jobs):,} jobs of experiment M6",
+        objects=made,
+        arrivals=partial(job_arrivals, jobs, JobShape(told="truth", suspend=arguments.suspend)),
+        pace=pace,
+        until=until,
+        seed=arguments.seed,
         jobs=len(jobs),
     )
 

@@ -160,6 +160,8 @@ def play_points(
     failed: dict[str, str],
     *,
     make_workers: Callable[[int], PointWorkers],
+    inputs: LoadedInputs | None = None,
+    quiet: bool = False,
 ) -> None:
     """Play points without a result, keep each result as it ends, and fill in what came of them.
 
@@ -169,6 +171,8 @@ def play_points(
         results: by key; those that are there are not played.
         failed: takes sentences by label.
         make_workers: for so many points.
+        inputs: that were read before; None for none.
+        quiet: only what goes wrong is told.
 
     Raises:
         ConfigError: an input cannot be read; nothing has run then.
@@ -177,11 +181,11 @@ def play_points(
     todo = list(reversed(missing.values()))
     if not todo:
         return
-    inputs = LoadedInputs()
+    inputs = inputs or LoadedInputs()
     for point in todo:
         inputs.check(point)
     workers = make_workers(len(todo))
-    with _SweepProgress(len(todo)) as progress:
+    with _SweepProgress(len(todo), quiet=quiet) as progress:
         try:
             ends = run_points(
                 range(len(todo)), lambda number: inputs.pack(todo[number]), workers,
@@ -215,13 +219,18 @@ class LoadedInputs:
         """
         if point.input.name not in self._checked:
             self._checked.add(point.input.name)
-            self._load(point)
+            self.load(point)
 
     def pack(self, point: SweepPoint) -> bytes:
         """The point with its input, for a worker."""
-        return pack_point(point, self._load(point))
+        return pack_point(point, self.load(point))
 
-    def _load(self, point: SweepPoint) -> Playable:
+    def load(self, point: SweepPoint) -> Playable:
+        """The input of a point.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
         # A trace becomes nodes and jobs with the GPU resource that the configuration names first.
         gpus = point.setting.config.gpu_resources
         key = (point.input.name, point.seed, gpus.main.name)
@@ -235,13 +244,14 @@ class LoadedInputs:
 class _SweepProgress:
     """A line on stderr: a bar on a terminal, else a line at each tenth."""
 
-    def __init__(self, points: int) -> None:
+    def __init__(self, points: int, *, quiet: bool) -> None:
         self._points, self._ended, self._failed = points, 0, 0
+        self._quiet = quiet
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar = Progress(
             TextColumn("points"), BarColumn(bar_width=24), TextColumn("{task.fields[at]}"),
             console=self._console, transient=True, auto_refresh=False,
-            disable=not self._console.is_terminal,
+            disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("points", total=points, at="")
 
@@ -264,6 +274,8 @@ class _SweepProgress:
         at = f"{self._ended:,} of {self._points:,}" + (
             f", {self._failed:,} failed" if self._failed else ""
         )
+        if self._quiet:
+            return
         if self._console.is_terminal:
             self._bar.update(self._task, completed=self._ended, at=at)
             self._bar.refresh()

@@ -85,12 +85,19 @@ def play_packed(work: bytes) -> bytes:
         InvariantBroken: a bug.
     """
     point, given = pickle.loads(work)  # noqa: S301 - what this program packed
-    record = _play_scenario(point, given) if isinstance(given, Scenario) else _play(point, given)
-    result = _result(point, record)
+    result = _result(point, play_point(point, given))
     return (json.dumps(result, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _play(point: SweepPoint, given: Any) -> RunRecord:
+def play_point(point: SweepPoint, given: Playable) -> RunRecord:
+    """Play a point on its input.
+
+    Raises:
+        ConfigError: the configuration does not go with the input.
+        InvariantBroken: a bug.
+    """
+    if isinstance(given, Scenario):
+        return _play_scenario(point, given)
     setting = point.setting
     with gpu_resources_in_force(setting.config.gpu_resources):
         return run_simulation(

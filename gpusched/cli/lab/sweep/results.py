@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from operator import ge
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +18,7 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.lab.sweep.points import SweepPoint
 
 Result: TypeAlias = Mapping[str, Any]
+Axes: TypeAlias = Sequence[tuple[str, int]]
 _POINTS: Final = "points"
 _SCRATCH: Final = ".part"
 
@@ -93,7 +95,7 @@ class SweepRow:
         values: what is varied, as text.
         results: of the points that were played.
         points: how many there are to play.
-        front: no other row of the input has both a shorter p95 wait and a higher use.
+        front: no other row of the input is better: at least as good in all that is asked, and unlike.
     """
 
     input: str
@@ -154,7 +156,7 @@ def summarize_sweep(
     results: Mapping[str, Result],
     failed: Mapping[str, str],
     *,
-    axes: tuple[str, str],
+    axes: Axes,
 ) -> SweepSummary:
     """Rows in the order of the points.
 
@@ -163,7 +165,7 @@ def summarize_sweep(
         points: of the sweep.
         results: by key, of those that were played.
         failed: sentences by label.
-        axes: statistics by which rows are better: the first less, the second more.
+        axes: statistics by which rows are better, with 1 where more is and -1 where less is.
     """
     grouped: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[SweepPoint]] = {}
     for point in points:
@@ -194,24 +196,31 @@ def summarize_sweep(
     )
 
 
-def _with_fronts(rows: Sequence[SweepRow], axes: tuple[str, str]) -> tuple[SweepRow, ...]:
+def _with_fronts(rows: Sequence[SweepRow], axes: Axes) -> tuple[SweepRow, ...]:
     """Rows of which no other row of their input, over all its points as well, is better."""
-    found = []
-    for row in rows:
-        place = _place(row, axes)
-        others = [_place(each, axes) for each in rows if each.input == row.input]
-        front = place is not None and not any(
-            other is not None and other != place and other[0] <= place[0] and other[1] >= place[1]
-            for other in others
-        )
-        found.append(attrs.evolve(row, front=front))
-    return tuple(found)
+    places = [_place(row, axes) for row in rows]
+    fronts: dict[str, set[tuple[float, ...]]] = {}
+    for given in {row.input for row in rows}:
+        mine = {
+            place for place, row in zip(places, rows, strict=True) if row.input == given and place
+        }
+        front: list[tuple[float, ...]] = []
+        for place in sorted(mine, reverse=True):  # whatever is better comes before it
+            if not any(all(map(ge, other, place)) for other in front):
+                front.append(place)
+        fronts[given] = set(front)
+    return tuple(
+        attrs.evolve(row, front=place in fronts[row.input])
+        for row, place in zip(rows, places, strict=True)
+    )
 
 
-def _place(row: SweepRow, axes: tuple[str, str]) -> tuple[float, float] | None:
-    x, y = row.mean(axes[0]), row.mean(axes[1])
-    whole = len(row.results) == row.points
-    return (x, y) if whole and x is not None and y is not None else None
+def _place(row: SweepRow, axes: Axes) -> tuple[float, ...] | None:
+    """Its means, more of each being better; None where a point is missing."""
+    means = [(row.mean(name), better) for name, better in axes]
+    if len(row.results) < row.points or any(mean is None for mean, _ in means):
+        return None
+    return tuple(better * mean for mean, better in means if mean is not None)
 
 
 # -- files -----------------------------------------------------------------------------------------

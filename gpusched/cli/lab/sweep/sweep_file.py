@@ -183,7 +183,7 @@ def _input(section: ConfigSection, folder: Path, source: str) -> SweepInput:
         if file:
             options[key] = str(folder / file)
     options["generate"] = section.read(
-        "generate", lambda node, key, _: one_of(node, key, ("philly",)), default=None
+        "generate", lambda node, key, _: one_of(node, key, ("philly", "m6")), default=None
     )
     pair = section.read("openb", _two_files, default=None)
     options["openb"] = None if pair is None else [str(folder / each) for each in pair]
@@ -195,6 +195,9 @@ def _input(section: ConfigSection, folder: Path, source: str) -> SweepInput:
         ("grace", "grace"), ("startDelay", "start_delay"),
     ):  # fmt: skip
         options[option] = section.read(key, _text, default=None)
+    options["half"] = section.read(
+        "half", lambda node, key, _: one_of(node, key, ("first", "second")), default=None
+    )
     for key in ("suspend", "strict"):
         options[key] = section.read(key, _flag, default=None)
     section.finish()
@@ -203,6 +206,10 @@ def _input(section: ConfigSection, folder: Path, source: str) -> SweepInput:
         section.problems.add(section.line, "an input needs a name")
     if sum(key in options for key in _KINDS) != 1:
         section.problems.add(section.line, f"an input is one of {', '.join(_KINDS)}")
+    if "half" in options and not {"csv", "philly"} & options.keys():
+        section.problems.add(
+            section.line, "half is of csv and philly: the first or second half of the jobs"
+        )
     if "scenario" in options and len(options) > 1:
         section.problems.add(section.line, "a scenario takes nothing but a name beside it")
     return SweepInput(name=name, options=options, place=f"{source}:{section.line}")

@@ -28,7 +28,7 @@ FILES: Final = ("snapshot", "philly", "csv")
 SEEDED: Final = ("generate", "scenario")
 """Inputs that another seed changes; of the others there is one point whatever seeds there are."""
 OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({
-    "snapshot": None, "openb": None, "philly": None, "csv": None, "generate": None, "jobs": 2000,
+    "snapshot": None, "openb": None, "philly": None, "csv": None, "generate": None, "half": None, "jobs": 2000,
     "days": 7.0, "nodes": None, "first": 0, "suspend": False, "strict": False, "span": None,
     "assume_duration": None, "grace": None, "start_delay": "1s",
 })  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +56,7 @@ def _job(row: dict[str, str], line: int, sieve: RowReader) -> TraceJob:
     )
 
 
-def shift_to_zero(jobs: list[TraceJob]) -> list[TraceJob]:
+def shift_to_zero(jobs: Sequence[TraceJob]) -> list[TraceJob]:
     """The same jobs, the earliest at second 0."""
     first = min((job.submit_s for job in jobs), default=0.0)
     return [attrs.evolve(job, submit_s=job.submit_s - first) for job in jobs]
