@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -31,8 +32,8 @@ _NODES_DECIDED: Final = 60_000
 _SINGLE_ENDS_MAX: Final = 24
 """Running gangs of which it is tried whether the end of one alone helps."""
 _NODES_MAX: Final = 1_000
-_WAYS_CONFIRMED_MAX: Final = 2
-"""Shapes and places of more nodes that are tried with those that wait, in a long line."""
+_CONFIRMED_MAX: Final = 2
+"""Changes of a family that are tried with those that wait, in a long line."""
 _STEPS_MAX: Final = 64
 """Pods for which a limit is raised beyond what the gang alone needs."""
 _RULES_CHANGED: Final = {
@@ -133,9 +134,9 @@ class _Advisor:
             self._first(self._own.other_queues()),
             self._fewer_members(),
             self._first(self._own.preemptible()),
+            self._ends(),
             self._priority(),
             self._quota(),
-            self._ends(),
         ]
         helpful = [self._with_forbidden(each) for each in found if each is not None]
         rules = {by.rule for each in helpful for by in each.proposal.forbidden_by}
@@ -167,7 +168,10 @@ class _Advisor:
         return found
 
     def _first(self, proposals: Iterable[ChangeProposal]) -> Suggestion | None:
-        return next(filter(None, map(self._search.suggested, proposals)), None)
+        helping: Iterator[ChangeProposal] = filter(self._search.starts_alone, proposals)
+        if not self._search.is_exact:
+            helping = islice(helping, _CONFIRMED_MAX)
+        return next(filter(None, map(self._search.confirmed, helping)), None)
 
     def _fewer_members(self) -> Suggestion | None:
         if not self._own.may_have_fewer_members:
@@ -199,9 +203,7 @@ class _Advisor:
             if (least := self._search.smallest_alone(way, most=min(most, alone)))
         ]
         best: Suggestion | None = None
-        for least, number in sorted(sizes)[
-            : None if self._search.is_exact else _WAYS_CONFIRMED_MAX
-        ]:
+        for least, number in sorted(sizes)[: None if self._search.is_exact else _CONFIRMED_MAX]:
             if best is not None and least >= best.proposal.size:
                 break  # nothing that comes is smaller
             found = self._search.enough_beside_others(ways[number], least=least, most=most)
@@ -276,7 +278,8 @@ class _Advisor:
         waits_for = self._waits_for = self._awaited()
         if not waits_for:
             return None
-        return self._search.confirmed(self._around.ended(waits_for)) or self._first_ends()
+        found = self._search.confirmed(self._around.ended(waits_for))
+        return found or (self._first_ends() if self._search.is_exact else None)
 
     def _first_ends(self) -> Suggestion | None:
         """So many running gangs, those that end first, that it starts although others take room first."""
@@ -284,8 +287,8 @@ class _Advisor:
         found = self._search.smallest(
             lambda count: self._around.ended(running[:count]), most=len(running)
         )
-        if found is None or not self._search.is_exact:
-            return found
+        if found is None:
+            return None
         needed = running[: int(found.proposal.size)]
         for each in [*needed][:_SINGLE_ENDS_MAX]:
             fewer = [other for other in needed if other is not each]

@@ -18,11 +18,14 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.decide import Decision
 from gpusched.session.framework.reasons import Reason
+from gpusched.topology.levels import topology_levels
 
 _GANGS_A_DECISION: Final = 4
 """Gangs that are looked at in the time of a decision about one."""
-_DOUBLED_MAX: Final = 1
-"""How often a change is doubled in a long line: what serves all before the gang helps it little."""
+_LARGER_IN_LONG_LINES: Final = 2
+"""How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
+_VICTIMS_FREE: Final = 10_000
+"""Gangs that are looked at in all domains in the time of a decision."""
 _FREES_QUOTA: Final = frozenset({Family.QUOTA, Family.END_OF_OTHERS, Family.PERMISSION})
 _CHANGES_TURN: Final = frozenset({Family.QUEUE, Family.PRIORITY, Family.OWN_TERMS})
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
@@ -54,6 +57,8 @@ class Competitors:
         self.acting = acting_gangs(line.decision) | {gang}
         """Gangs that get something without a change, and the advised one."""
         self._acting_before = self.acting - later
+        self.eviction_price = _domains(snapshot, gang) * len(snapshot.placed_gangs) // _VICTIMS_FREE
+        """Decisions that one costs more in which victims are sought: in each domain among all that run."""
         self.count = len(snapshot.gangs)
         self._before = [
             each for each in waiting if each.key not in later and each.key not in self.acting
@@ -83,6 +88,16 @@ class Competitors:
             if (frees_quota or each.key not in self._over_quota) and room.could_hold(each)
         }
         return self.acting | could_start
+
+
+def _domains(snapshot: Snapshot, key: GangKey) -> int:
+    """Domains of the level that a gang requires; one for none."""
+    gang = next((each for each in snapshot.gangs if each.key == key), None)
+    required = gang.topology.required if gang is not None else ""
+    levels = topology_levels(snapshot.nodes.nodes, snapshot.topologies) if required else ()
+    return next(
+        (int(each.domain.max(initial=0)) + 1 for each in levels if each.name == required), 1
+    )
 
 
 class _FreeRoom:
@@ -167,7 +182,8 @@ class ChangeSearch:
         for others, decision in known:
             if others == edits:
                 return decision
-        if not self._may_spend(max(1, self._gangs_in(among) // _GANGS_A_DECISION)):
+        price = max(1, self._gangs_in(among) // _GANGS_A_DECISION)
+        if not self._may_spend(price + self._competitors.eviction_price * evict):
             return None
         with self._trial.changed(proposal.edits):
             decision = self._trial.decide(among=among, evict=evict)
@@ -268,7 +284,7 @@ class ChangeSearch:
         if found is not None or least >= most:
             return found
         if not self.is_exact:
-            most = min(most, least << _DOUBLED_MAX)
+            most = min(most, least * _LARGER_IN_LONG_LINES)
         enough, size = None, least
         while enough is None and size < most and not self.is_cut:
             fails, size = size, min(most, 2 * size)
