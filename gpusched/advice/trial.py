@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
@@ -27,7 +27,8 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability
-from gpusched.session.state.policy import action_capabilities
+from gpusched.session.state.policy import Action, action_capabilities
+from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import SessionCache
 
 _WORK: Final = 1_000_000_000
@@ -61,6 +62,21 @@ def edit_to(obj: Obj) -> ObjectEdit:
 def edit_away(plural: str, key: ObjectKey) -> ObjectEdit:
     """The edit that removes an object."""
     return ObjectEdit(plural, key, None)
+
+
+@attrs.frozen
+class _LeftOut:
+    """An action that does nothing in this session, and could in the next: room is kept by what it could do.
+
+    Attributes:
+        provides: what it does in the sessions of the daemon.
+    """
+
+    name: str
+    provides: tuple[Capability, ...]
+
+    def run(self, session: Session) -> None:
+        """Nothing."""
 
 
 @attrs.frozen
@@ -104,9 +120,10 @@ class TrialCluster:
         self._gentle = attrs.evolve(
             self._policy,
             actions=tuple(
-                each
+                cast("Action", _LeftOut(each.name, action_capabilities(each)))
+                if _EVICTING & {*action_capabilities(each)}
+                else each
                 for each in self._policy.actions
-                if not _EVICTING & {*action_capabilities(each)}
             ),
         )
         self._guard = PluginGuard(clock)

@@ -245,3 +245,15 @@ def test_what_is_advised_starts_the_gang_when_it_is_carried_out(seed):
     judged = judge_advice([seed], gangs=2)
     assert judged.judged
     assert [each.text for each in judged.failed] == []
+
+
+def test_a_session_without_evictions_keeps_the_same_room_as_one_with_them():
+    """Given a gang that may evict another in three hours, then room is kept from then on, not from its end."""
+    trial = trial_of(
+        queue("a"), priority("low", 1), priority("high", 1000),
+        busy_nodes(1, priorityClassName="low", minRuntime="3h", expectedDuration="10h"),
+        gang("first", 1, 8, priorityClassName="high"),
+    )  # fmt: skip
+    for evict in (True, False):
+        (room,) = trial.decide(evict=evict).reserved
+        assert (room.gang.name, room.begins) == ("first", NOW + 3 * 3600)
