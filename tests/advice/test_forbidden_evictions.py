@@ -233,3 +233,15 @@ def test_removing_the_budget_leaves_the_copy_as_it_was():
     forbidden(trial)
     assert trial.objects.get("poddisruptionbudgets", ObjectKey("team", "keeps")) is not None
     assert not decided(trial, ()).starts
+
+
+def test_a_priority_that_helps_by_its_turn_alone_is_not_told_to_forbid_evictions():
+    """Given free room that an older gang takes first, then a higher class helps, and nobody is evicted for it."""
+    trial = trial_of(
+        queue("a"), CLASSES, node("n0"), gang("first", 1, 8, priorityClassName="low"),
+        node("n1"), runs(at="n1"), waits(priorityClassName="low"),
+    )  # fmt: skip
+    told = advise_gang(trial, waiting_gang(trial, "new")).suggestions
+    (higher,) = [each for each in told if "priority class high" in each.proposal.message]
+    assert higher.start.kind is StartKind.NOW
+    assert not higher.proposal.forbidden_by
