@@ -24,7 +24,7 @@ _GANGS_A_DECISION: Final = 4
 """Gangs that are looked at in the time of a decision about one."""
 _LARGER_IN_LONG_LINES: Final = 2
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
-_VICTIMS_FREE: Final = 10_000
+_VICTIMS_FREE: Final = 5_000
 """Gangs that are looked at in all domains in the time of a decision."""
 _FREES_QUOTA: Final = frozenset({Family.QUOTA, Family.END_OF_OTHERS, Family.PERMISSION})
 _CHANGES_TURN: Final = frozenset({Family.QUEUE, Family.PRIORITY, Family.OWN_TERMS})
