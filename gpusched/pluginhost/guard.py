@@ -183,10 +183,13 @@ class PluginGuard:
 
     Args:
         clock: measures calls by its monotonic time; no decision depends on it.
+        compares_lists: whether hooks that answer for a list of victims are held against what they
+            answer for each of them: for tests and trials, as it costs more than it saves.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, compares_lists: bool = False) -> None:
         self._clock = clock
+        self.compares_lists = compares_lists
         self._ledgers: dict[HookId, _HookLedger] = {}
         self._running: tuple[HookId, float] | None = None
 

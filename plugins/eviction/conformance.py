@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
@@ -42,7 +43,7 @@ class Conformance:
                     "gangs of namespace {name} are never evicted",
                     name=victim.key.namespace,
                 )
-            if any(member.pod.priority >= SYSTEM_PRIORITY for member in victim.placed):
+            if _highest_priority(victim) >= SYSTEM_PRIORITY:
                 return wait(
                     Reason.INSUFFICIENT_RESOURCES,
                     "a gang with a pod of priority {least} or above is never evicted",
@@ -50,4 +51,15 @@ class Conformance:
                 )
             return ALLOW
 
-        hooks.victim_filter(allows)
+        def each_allowed(_claimant: Gang, victims: Sequence[Gang], _action: str) -> list[bool]:
+            return [
+                victim.key.namespace not in kept and _highest_priority(victim) < SYSTEM_PRIORITY
+                for victim in victims
+            ]
+
+        hooks.victim_filter(allows, for_all=each_allowed)
+
+
+def _highest_priority(gang: Gang) -> int:
+    """The highest priority of a member that has a place."""
+    return max([member.pod.priority for member in gang.placed], default=0)

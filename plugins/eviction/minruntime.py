@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
@@ -26,29 +27,43 @@ class MinRuntime:
         """Register the filter that keeps young gangs from being stopped."""
 
         def allows(_claimant: Gang, victim: Gang, _action: str) -> Verdict:
-            least = protected_ns(victim, view)
-            started = victim.started_at
-            if not least or not started:
-                return ALLOW
-            ran = int((view.now - started) * NANOSECONDS)
-            if ran >= least:
+            least = victim.terms.min_runtime_ns or _queue_protects_ns(victim.queue, view)
+            if not is_protected(victim, least, view.now):
                 return ALLOW
             return wait(
                 Reason.INSUFFICIENT_RESOURCES,
                 "gang {name} runs for {ran} s of the {least} s for which it is safe",
                 name=f"{victim.key.namespace}/{victim.key.name}",
-                ran=max(0, ran // NANOSECONDS),
+                ran=max(0, _ran_ns(victim, view.now) // NANOSECONDS),
                 least=least // NANOSECONDS,
             )
 
-        hooks.stop_filter(allows)
+        def each_allowed(_claimant: Gang, victims: Sequence[Gang], _action: str) -> list[bool]:
+            of_queue = {
+                queue: _queue_protects_ns(queue, view) for queue in {each.queue for each in victims}
+            }
+            return [
+                not is_protected(
+                    victim, victim.terms.min_runtime_ns or of_queue[victim.queue], view.now
+                )
+                for victim in victims
+            ]
+
+        hooks.stop_filter(allows, for_all=each_allowed)
 
 
-def protected_ns(gang: Gang, view: View) -> int:
-    """Nanoseconds for which a gang that started is safe."""
-    if gang.terms.min_runtime_ns:
-        return gang.terms.min_runtime_ns
-    node = view.queue(gang.queue)
+def is_protected(gang: Gang, least: int, now: float) -> bool:
+    """Whether a gang that started is safe for so many nanoseconds, and they are not over."""
+    return bool(least and gang.started_at) and _ran_ns(gang, now) < least
+
+
+def _ran_ns(gang: Gang, now: float) -> int:
+    return int((now - gang.started_at) * NANOSECONDS)
+
+
+def _queue_protects_ns(queue: str, view: View) -> int:
+    """Nanoseconds for which a gang of a queue that does not say it itself is safe."""
+    node = view.queue(queue)
     for name in node.path if node else ():
         above = view.queue(name)
         if above is not None and above.queue.min_runtime_ns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
@@ -51,10 +52,13 @@ class Priority:
         """Register the keys of gangs and, if asked for, of queues by priority."""
         lines = {node.queue.name for node in view.queues() if node.queue.ordering in IN_LINE}
 
+        def stands_before(claimant: Gang, victim: Gang) -> bool:
+            if victim.queue not in lines:
+                return True
+            return (claimant.waits_since, claimant.key) < (victim.waits_since, victim.key)
+
         def may_pass(claimant: Gang, victim: Gang, action: str) -> Verdict:
-            if action != PREEMPT or victim.queue not in lines:
-                return ALLOW
-            if (claimant.waits_since, claimant.key) < (victim.waits_since, victim.key):
+            if action != PREEMPT or stands_before(claimant, victim):
                 return ALLOW
             return wait(
                 Reason.INSUFFICIENT_RESOURCES,
@@ -63,8 +67,11 @@ class Priority:
                 queue=victim.queue,
             )
 
+        def may_pass_each(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+            return [action != PREEMPT or stands_before(claimant, victim) for victim in victims]
+
         if lines:
-            hooks.victim_filter(may_pass)
+            hooks.victim_filter(may_pass, for_all=may_pass_each)
 
         def key(gang: Gang) -> Key:
             return (0 if gang.queue in lines else -gang.priority,)

@@ -7,6 +7,7 @@ small pods would take each GPU that becomes free.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import attrs
@@ -98,6 +99,12 @@ class Sla:
         def keeps_turn(claimant: Gang, victim: Gang, action: str) -> Verdict:
             return self._keeps_turn(claimant, victim, action, limit_of(victim) // _NS, view=view)
 
+        def each_loses_turn(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+            return [
+                not self._is_safe(claimant, victim, action, limit_of(victim) // _NS, view=view)
+                for victim in victims
+            ]
+
         def waits_too_long(gang: Gang) -> bool:
             due = deadline(gang)
             return 0 < due <= view.now if due else self._keeps_room(gang, view.now)
@@ -105,7 +112,7 @@ class Sla:
         if any(node.queue.max_wait_ns for node in view.queues()):
             hooks.queue_turn(turn)
             hooks.gang_order(order)
-            hooks.stop_filter(keeps_turn)
+            hooks.stop_filter(keeps_turn, for_all=each_loses_turn)
             hooks.waits_too_long(waits_too_long)
         elif self.args.keep_room_for_native_s:
             hooks.waits_too_long(lambda gang: self._keeps_room(gang, view.now))
@@ -132,16 +139,7 @@ class Sla:
         self, claimant: Gang, victim: Gang, action: str, limit: int, *, view: View
     ) -> Verdict:
         """Whether a victim whose queue's ``maxWait`` is so many seconds may be stopped."""
-        started = victim.started_at
-        if not limit or not started:
-            return ALLOW
-        safe_s = _safe_s(victim, limit)
-        if int(started) < int(victim.waits_since) + limit or view.now >= started + safe_s:
-            return ALLOW
-        if action != PREEMPT and (
-            self.args.keeps_turn == "againstPriority"
-            or _claims_what_is_deserved(claimant, victim, view)
-        ):
+        if not self._is_safe(claimant, victim, action, limit, view=view):
             return ALLOW
         return wait(
             Reason.INSUFFICIENT_RESOURCES,
@@ -149,7 +147,22 @@ class Sla:
             "{safe_s} s",
             name=f"{victim.key.namespace}/{victim.key.name}",
             limit=limit,
-            safe_s=safe_s,
+            safe_s=_safe_s(victim, limit),
+        )
+
+    def _is_safe(
+        self, claimant: Gang, victim: Gang, action: str, limit: int, *, view: View
+    ) -> bool:
+        started = victim.started_at
+        if not limit or not started:
+            return False
+        if int(started) < int(victim.waits_since) + limit or view.now >= started + _safe_s(
+            victim, limit
+        ):
+            return False
+        return action == PREEMPT or not (
+            self.args.keeps_turn == "againstPriority"
+            or _claims_what_is_deserved(claimant, victim, view)
         )
 
     def _keeps_room(self, gang: Gang, now: float) -> bool:

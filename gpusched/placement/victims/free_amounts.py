@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -13,7 +13,13 @@ from gpusched.placement.victims.loss_limits import (
     limits_hold,
     may_go_next,
 )
-from gpusched.placement.victims.model import COST_RATIO, ChosenBundle, EvictablePod, VictimBundle
+from gpusched.placement.victims.model import (
+    COST_RATIO,
+    BundleIndex,
+    ChosenBundle,
+    EvictablePod,
+    VictimBundle,
+)
 
 
 class FreeAmounts:
@@ -24,8 +30,9 @@ class FreeAmounts:
         free: by row, amounts by column; negative where a node is over its allocatable. Only
             rows where the claimants may run.
         members: pods that could leave.
-        bundles: of these members, on rows of ``free`` or on -1.
+        bundles: of these members, on rows of ``free`` or on others, where they free nothing.
         limits: how many may be drawn from each.
+        index: of these members and bundles, where others use it too; made when there is none.
     """
 
     def __init__(
@@ -36,8 +43,10 @@ class FreeAmounts:
         bundles: Sequence[VictimBundle],
         *,
         limits: Sequence[int] = (),
+        index: BundleIndex | None = None,
     ) -> None:
         self.request = tuple(ask)
+        self._nothing = (0,) * len(self.request)
         self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
         self.members = members
         self.bundles = bundles
@@ -55,12 +64,9 @@ class FreeAmounts:
         self.dead: set[int] = set()  # bundles that are out of the question
         self._gone: dict[int, int] = {}
         self._picks: dict[int, ChosenBundle] = {}
-        self._of_group: dict[int, list[int]] = {}
-        for number, bundle in enumerate(bundles):
-            self._of_group.setdefault(bundle.group, []).append(number)
-        self._rows_of = [
-            sorted({members[m].row for m in each.members} & self.free.keys()) for each in bundles
-        ]
+        self._index = BundleIndex(members, bundles) if index is None else index
+        self._losable: dict[Hashable, bool] = {}
+        """Whether a bundle that takes so much may be lost next, as long as nothing else is lost."""
 
     def count_claimants(self, free: Sequence[int]) -> int:
         """How many claimants these amounts hold."""
@@ -78,10 +84,15 @@ class FreeAmounts:
         self.room += fits - self.fits[row]
         self.fits[row] = fits
 
-    def freed_amounts(self, number: int, row: int) -> list[int]:
+    def freed_amounts(self, number: int, row: int) -> Sequence[int]:
         """What a bundle would free on a row."""
+        members = self.bundles[number].members
+        if len(members) == 1:
+            alone = self.members[members[0]]
+            stays = alone.row == row and members[0] not in self._gone
+            return alone.frees if stays else self._nothing
         freed = [0] * len(self.request)
-        for m in self.bundles[number].members:
+        for m in members:
             member = self.members[m]
             if member.row == row and m not in self._gone:
                 freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
@@ -121,6 +132,7 @@ class FreeAmounts:
     def _charge_limits(self, members: Iterable[int], number: int, sign: int) -> None:
         accounts = self.bundles[number].loss.accounts
         if accounts and not self.loss_limits.empty:
+            self._losable.clear()
             for m in members:
                 add_loss(self._lost, accounts, self.members[m].taken, sign)
 
@@ -139,11 +151,13 @@ class FreeAmounts:
 
     def rows_of(self, number: int) -> Sequence[int]:
         """Rows on which a bundle frees anything."""
-        return self._rows_of[number]
+        return [row for row in self._index.rows_of[number] if row in self.free]
 
     def cost_of(self, bundle: int) -> int:
         """What is lost when the bundle leaves, members that leave by others not counted."""
         each = self.bundles[bundle]
+        if len(each.members) == 1:
+            return each.extra if each.members[0] in self._gone else self._index.costs[bundle]
         lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
         return lost + each.extra
 
@@ -183,13 +197,18 @@ class FreeAmounts:
         limits = self.loss_limits
         if limits.empty or not self.bundles[number].loss.accounts:
             return True
-        lost = self._lost
+        loss = self.loss_of(number)
         others = [self.loss_of(other) for other in before]
-        if others:
-            lost = {account: list(amounts) for account, amounts in lost.items()}
-            for each in others:
-                add_loss(lost, each.accounts, each.taken)
-        return may_go_next(limits, lost, self.loss_of(number))
+        if not others:
+            key = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+            known = self._losable.get(key)
+            if known is None:
+                known = self._losable[key] = may_go_next(limits, self._lost, loss)
+            return known
+        lost = {account: list(amounts) for account, amounts in self._lost.items()}
+        for each in others:
+            add_loss(lost, each.accounts, each.taken)
+        return may_go_next(limits, lost, loss)
 
     def loss_of(self, number: int) -> BundleLoss:
         """What a bundle takes, members that are gone not counted."""
@@ -222,7 +241,7 @@ class FreeAmounts:
         """Picks that a bundle would take over: they stand and fall with it then."""
         if len(self.bundles[number].members) == 1:
             return []
-        group = self._of_group[self.bundles[number].group]
+        group = self._index.of_group[self.bundles[number].group]
         picks = [other for other in group if other != number and other in self._picks]
         return [other for other in picks if self._covers_bundle(number, other)]
 

@@ -19,6 +19,7 @@ from gpusched.placement.victims.free_amounts import FreeAmounts
 from gpusched.placement.victims.loss_limits import NO_LIMITS, LossLimits, is_freed, is_stricter
 from gpusched.placement.victims.model import (
     BundleEntry,
+    BundleIndex,
     BundleSlot,
     EvictablePod,
     EvictionOption,
@@ -36,7 +37,7 @@ class VictimSearchState(FreeAmounts):
     """See the module.
 
     Args:
-        ask, free, members, bundles, limits: as ``Ground`` has them.
+        ask, free, members, bundles, limits, index: as ``FreeAmounts`` has them.
         source_key: where a source stands now; smaller keys are exhausted first.
     """
 
@@ -49,21 +50,22 @@ class VictimSearchState(FreeAmounts):
         *,
         limits: Sequence[int] = (),
         source_key: Callable[[int], Any] = lambda _source: 0,
+        index: BundleIndex | None = None,
     ) -> None:
-        super().__init__(ask, free, members, bundles, limits=limits)
+        super().__init__(ask, free, members, bundles, limits=limits, index=index)
         self._source_key = source_key
         self._sources = sorted({each.source for each in bundles})
         self._keys: dict[int, Any] = {}
         self.reach = self.room
         """How many would have fitted when the last choice gave up."""
-        self._of_row: dict[int, list[int]] = {}
-        self._of_member: dict[int, list[int]] = {}
+        of_row = self._index.of_row
+        self._of_row = {row: list(of_row[row]) for row in self.free if row in of_row}
+        self._ascending = list(self._index.dearest_first)
         self._stamps: dict[BundleSlot, int] = {}
         self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
         self._heaps: dict[int, list[BundleEntry]] = {}
         self._offered = False
         self._refresh_moves()
-        self._build_index()
 
     def set_free(self, row: int, free: Sequence[int]) -> None:
         """What is free on a row now, without what a choice would free."""
@@ -77,7 +79,9 @@ class VictimSearchState(FreeAmounts):
         """These members have left for good; ``set_free`` tells what came of their rooms."""
         left = list(members)
         self._gone |= dict.fromkeys(left, -1)
-        self._lower_limits(left, sorted({n for m in left for n in self._of_member.get(m, ())}))
+        self._lower_limits(
+            left, sorted({n for m in left for n in self._index.of_member.get(m, ())})
+        )
 
     def drop_bundles(self, bundles: Iterable[int]) -> None:
         """These bundles are out of the question from now on."""
@@ -85,20 +89,21 @@ class VictimSearchState(FreeAmounts):
         for number in bundles:
             if number not in self.dead:
                 self.dead.add(number)
-                rows.update(self._rows_of[number])
+                rows.update(self.rows_of(number))
         for row in sorted(rows):
             self._offer_moves(row)
 
     def set_loss_limits(self, limits: LossLimits) -> None:
         """Take over what queues may lose now."""
         known, self.loss_limits = self.loss_limits, limits
+        self._losable.clear()
         if known != limits and not is_stricter(limits, known):
             for row in sorted(self._of_row):
                 self._offer_moves(row)
 
     def bundles_of(self, group: int) -> Sequence[int]:
         """Bundles of one group."""
-        return self._of_group.get(group, ())
+        return self._index.of_group.get(group, ())
 
     def choose_bundles(
         self, need: int, taken: Callable[[Sequence[int]], None] = lambda _members: None
@@ -112,14 +117,14 @@ class VictimSearchState(FreeAmounts):
             taken: told the members of each step, before sources are asked for their keys again.
         """
         self._refresh_moves()
-        self._lost.clear()
+        self._forget_losses()
         self._offer_all()
         touched: set[int] = set()
         open_sides = self._open_sides()
         while self.room < need and (move := self._best_move(need - self.room)) is not None:
             for number in move.bundles:
                 self._take_bundle(number)
-                touched.update(self._rows_of[number])
+                touched.update(self.rows_of(number))
                 if len(self._sources) > 1:
                     taken(self._picks[number].members)
             if len(self._sources) > 1 and self.room < need:
@@ -129,7 +134,7 @@ class VictimSearchState(FreeAmounts):
                     self._offer_moves(
                         row
                     )  # what was freed inside a department lets it take elsewhere
-            for row in sorted({r for number in move.bundles for r in self._rows_of[number]}):
+            for row in sorted({r for number in move.bundles for r in self.rows_of(number)}):
                 self._offer_moves(row)
         self.reach = self.room
         chosen = self._give_back_unneeded(need) if self.room >= need else None
@@ -155,7 +160,7 @@ class VictimSearchState(FreeAmounts):
             holds: asked instead, with the amounts as they would be; then none is spared.
         """
         possible = True
-        self._lost.clear()
+        self._forget_losses()
         limits, self.loss_limits = self.loss_limits, NO_LIMITS  # they are about all together
         for number in picked:
             possible = possible and self._is_possible(number, {})
@@ -195,19 +200,15 @@ class VictimSearchState(FreeAmounts):
         """Bundles that may be chosen, of this rank and smaller ones."""
         return [n for n in self.possible_bundles() if self.rank_of(n) <= rank]
 
+    def _forget_losses(self) -> None:
+        self._lost.clear()
+        self._losable.clear()
+
     def _open_sides(self) -> tuple[bool, ...]:
         """Of each right, whether what it needs freed is freed by what is picked."""
         return tuple(
             is_freed(right.frees, self._lost) for side in self.loss_limits.sides for right in side
         )
-
-    def _build_index(self) -> None:
-        for number, bundle in enumerate(self.bundles):
-            for m in bundle.members:
-                self._of_member.setdefault(m, []).append(number)
-            for row in self._rows_of[number]:
-                self._of_row.setdefault(row, []).append(number)
-        self._ascending = sorted(range(len(self.bundles)), key=self.cost_of, reverse=True)
 
     def _offer_all(self) -> None:
         """Enter every move; put off until a choice is asked for, as most fields are never asked."""

@@ -9,6 +9,7 @@ it holds too much.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 
@@ -33,6 +34,11 @@ class LossRight:
     above: tuple[tuple[int, tuple[int, ...]], ...] = ()
     returns: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
+    @cached_property
+    def above_of(self) -> Mapping[int, tuple[int, ...]]:
+        """What ``above`` says, by account."""
+        return dict(self.above)
+
 
 @attrs.frozen(slots=True)
 class LossLimits:
@@ -52,6 +58,14 @@ class LossLimits:
     def empty(self) -> bool:
         """Whether nothing is limited."""
         return not (self.frees or self.most or self.sides)
+
+    @cached_property
+    def most_of(self) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """Columns and amounts of ``most``, by account."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for account, column, amount in self.most:
+            found.setdefault(account, []).append((column, amount))
+        return found
 
 
 NO_LIMITS = LossLimits()
@@ -114,27 +128,31 @@ def add_loss(
 
 def may_go_next(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
     """Whether a bundle may go after what is lost already."""
-    for account, column, amount in limits.most:
-        if (
-            account in each.accounts
-            and _lost_amount(lost, account, column) + each.taken[column] > amount
-        ):
-            return False
+    for account in each.accounts:
+        for column, amount in limits.most_of.get(account, ()):
+            if _lost_amount(lost, account, column) + each.taken[column] > amount:
+                return False
     if each.side < 0:
         return True
     return any(
-        is_freed(right.frees, lost)
-        and all(
-            any(
-                _lost_amount(lost, account, column) + each.taken[column] - each.last[column]
-                < over[column]
-                for column in each.judged
-            )
-            for account, over in right.above
-            if account in each.accounts
-        )
+        is_freed(right.frees, lost) and _right_lets_go(right, lost, each)
         for right in limits.sides[each.side]
     )
+
+
+def _right_lets_go(right: LossRight, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
+    """Whether each account of a bundle still holds too much before its last step."""
+    for account in each.accounts:
+        over = right.above_of.get(account)
+        if over is None:
+            continue
+        for column in each.judged:
+            before_last = each.taken[column] - each.last[column]
+            if _lost_amount(lost, account, column) + before_last < over[column]:
+                break
+        else:
+            return False
+    return True
 
 
 def is_stricter(limits: LossLimits, known: LossLimits) -> bool:

@@ -19,7 +19,7 @@ from gpusched.base import limits
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.suspects import SessionFault, Suspect, SuspectIndex
-from gpusched.session.framework.guard import Guard
+from gpusched.session.framework.guard import FOR_ALL, Guard
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.reasons import shorten
 
@@ -109,6 +109,11 @@ class FaultListener:
         """Names of hooks that have answered."""
         self.faults: list[SessionFault] = []
 
+    @property
+    def compares_lists(self) -> bool:
+        """Whether the guard below holds answers for lists against those for each."""
+        return self._guard.compares_lists
+
     def begin_session(self) -> None:
         """Begin a session of the guard below."""
         self._guard.begin_session()
@@ -128,7 +133,8 @@ class FaultListener:
     ) -> Callable[P, R]:
         """The hook as the guard below wraps it; its faults are heard."""
         # Read from the stack, which is gone when the guard answers.
-        name = f"{plugin}.{hook}.{part}" if part else f"{plugin}.{hook}"
+        one_part = part.removesuffix(FOR_ALL).rstrip()
+        name = f"{plugin}.{hook}.{one_part}" if one_part else f"{plugin}.{hook}"
         if hook in ORDERING_HOOKS:
             if name in self._unordered:
                 return cast("Callable[P, R]", lambda *_args, **_named: ())
@@ -142,7 +148,10 @@ class FaultListener:
             except (InvariantBroken, Fenced):
                 raise
             except Exception as error:
-                self._record(HookCall(plugin, hook, name), error, args)
+                if (
+                    one_part == part
+                ):  # else each of the list is asked for next, and it is heard there
+                    self._record(HookCall(plugin, hook, name), error, args)
                 raise
             self.answers.add(name)
             return answer

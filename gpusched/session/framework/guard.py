@@ -28,8 +28,16 @@ class DependsOn(enum.Flag):
     """``view.finished_runs`` of its queue, for as many pods as its Job runs at a time."""
 
 
+FOR_ALL = "for all"
+"""Ends the part of a callable that answers for a list what another one answers for each of it."""
+
+
 class Guard(Protocol):
     """Stands between a session and a plugin's callables."""
+
+    @property
+    def compares_lists(self) -> bool:
+        """Whether what a callable answers for a list is held against what is answered for each."""
 
     def begin_session(self) -> None:
         """Called once before the plugins of a session are opened."""

@@ -46,7 +46,7 @@ from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.framework.guard import DependsOn, Guard
+from gpusched.session.framework.guard import FOR_ALL, DependsOn, Guard
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
     PairHooks,
@@ -55,7 +55,15 @@ from gpusched.session.framework.inter_pod_rules import (
     filter_failure_message,
     validated_concerns,
 )
-from gpusched.session.framework.proposal import EvictionLimits, Moving, Proposal, Stable
+from gpusched.session.framework.proposal import (
+    EvictionLimits,
+    Moving,
+    Proposal,
+    Stable,
+    VictimFilterHook,
+    VictimHook,
+    VictimKeyHook,
+)
 from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
@@ -112,7 +120,9 @@ NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
 GrowthCheck = Callable[[Gang, Resources], Verdict]
 VictimFilter = Callable[[Gang, Gang, str], Verdict]
+VictimsFilter = Callable[[Gang, Sequence[Gang], str], "Sequence[bool] | npt.NDArray[np.bool_]"]
 VictimOrder = Callable[[Gang, Gang, str], Key]
+VictimsOrder = Callable[[Gang, Sequence[Gang], str], Sequence[Key]]
 LimitsOf = Callable[[Gang, str, Sequence[str]], EvictionLimits | None]
 QueueTest = Callable[[QueueNode], bool]
 ProposalCheck = Callable[[Proposal], Verdict]
@@ -173,12 +183,12 @@ class Hooks:
         self.reserve_checks: list[Check] = []
         self.reclaim_checks: list[Check] = []
         self.growth_checks: list[GrowthCheck] = []
-        self.victim_filters: list[VictimFilter] = []
-        self.stop_filters: list[VictimFilter] = []
-        self.victim_orders: list[VictimOrder] = []
+        self.victim_filters: list[VictimFilterHook] = []
+        self.stop_filters: list[VictimFilterHook] = []
+        self.victim_orders: list[VictimKeyHook] = []
         self.victim_orders_fixed = True
         """Whether no key of ``victim_orders`` changes while victims leave."""
-        self.victim_preferences: list[VictimOrder] = []
+        self.victim_preferences: list[VictimKeyHook] = []
         self.limits_of: list[LimitsOf] = []
         self.reclaim_gates: list[ProposalCheck] = []
         self.fair_shares: list[FairShare] = []
@@ -374,36 +384,46 @@ class Hooks:
         """
         self.growth_checks.append(self._wrap_check("growth_check", check, _NO_EVICTION))
 
-    def victim_filter(self, allows: VictimFilter) -> None:
+    def victim_filter(self, allows: VictimFilter, *, for_all: VictimsFilter | None = None) -> None:
         """May any part of a running gang be evicted for the claimant?
 
         Called as ``allows(claimant, victim, action)`` with the action ``preempt`` (same queue)
         or ``reclaim`` (another queue), or ``consolidate`` (any: it is moved). It is about the pair alone, on the accounts as they
         are; how much of the victim may go is ``reclaim_gate``'s to say. A refusal is final:
         no other policy can allow the victim again.
-        """
-        self.victim_filters.append(self._wrap_check("victim_filter", allows, _NO_EVICTION))
 
-    def stop_filter(self, allows: VictimFilter) -> None:
+        Thousands may run. ``for_all(claimant, victims, action)`` says the same of a list of victims
+        at once: a bool for each, whether ``allows`` would not refuse it. It is called in place of ``allows`` where
+        no sentence is needed; where it fails, that is told, and ``allows`` is called for each.
+        """
+        self.victim_filters.append(self._wrap_victim_filter("victim_filter", allows, for_all))
+
+    def stop_filter(self, allows: VictimFilter, *, for_all: VictimsFilter | None = None) -> None:
         """May a running gang be stopped as a whole for the claimant?
 
         Asked as ``victim_filter``, of gangs that it allowed; a refusal leaves those members
         that the gang can spare, and its minimum stands.
         """
-        self.stop_filters.append(self._wrap_check("stop_filter", allows, _NO_EVICTION))
+        self.stop_filters.append(self._wrap_victim_filter("stop_filter", allows, for_all))
 
-    def victim_order(self, key: VictimOrder, *, fixed: bool = False) -> None:
+    def victim_order(
+        self, key: VictimOrder, *, fixed: bool = False, for_all: VictimsOrder | None = None
+    ) -> None:
         """Smaller keys are taken first, whatever that costs; called as ``key(claimant, victim, action)``.
 
         ``fixed``: the key of a victim stays the same while others leave. What is lost can be made
-        least, and proven to be, only where all keys are fixed.
+        least, and proven to be, only where all keys are fixed. ``for_all(claimant, victims, action)``
+        gives the keys of a list of victims at once, as tuples.
         """
         self.victim_orders_fixed = self.victim_orders_fixed and fixed
-        self.victim_orders.append(self._wrap_key("victim_order", key))
+        self.victim_orders.append(self._wrap_victim_key("victim_order", key, for_all))
 
-    def victim_preference(self, key: VictimOrder) -> None:
-        """Smaller keys are taken first among victims whose leaving costs the same."""
-        self.victim_preferences.append(self._wrap_key("victim_preference", key))
+    def victim_preference(self, key: VictimOrder, *, for_all: VictimsOrder | None = None) -> None:
+        """Smaller keys are taken first among victims whose leaving costs the same.
+
+        ``for_all`` as ``victim_order`` has it.
+        """
+        self.victim_preferences.append(self._wrap_victim_key("victim_preference", key, for_all))
 
     def eviction_limits(self, limits: LimitsOf) -> None:
         """What a claimant's victims must respect, as amounts, so that the cheapest can be searched.
@@ -552,6 +572,78 @@ class Hooks:
             return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
 
         return self._wrap_hook(hook, sound, failed)
+
+    def _wrap_victim_filter(
+        self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None
+    ) -> VictimFilterHook:
+        """A filter of victims; what is no bool for each of them is a fault."""
+        plugin = self.plugin
+
+        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+            assert for_all is not None
+            mask = np.asarray(for_all(claimant, victims, action))
+            if mask.shape != (len(victims),) or mask.dtype != np.bool_:
+                found = f"{mask.dtype} of shape {mask.shape}"
+                raise PluginFault(plugin, hook, f"for_all: {found}, not {len(victims)} bools")
+            answers: list[bool] = mask.tolist()
+            return answers
+
+        def of_one(claimant: Gang, victim: Gang, action: str) -> bool:
+            return not allows(claimant, victim, action).refuses
+
+        one = self._wrap_check(hook, allows, _NO_EVICTION)
+        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, of_one))
+
+    def _wrap_victim_key(
+        self, hook: str, key: VictimOrder, for_all: VictimsOrder | None
+    ) -> VictimKeyHook:
+        """An order of victims; what is no key for each of them is a fault."""
+        plugin = self.plugin
+
+        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
+            assert for_all is not None
+            keys = list(for_all(claimant, victims, action))
+            if len(keys) != len(victims):
+                raise PluginFault(plugin, hook, f"for_all: {len(keys)} keys, not {len(victims)}")
+            shared: dict[int, Any] = {id(each): each for each in keys}  # as queues share one
+            for each in shared.values():
+                if not isinstance(each, tuple) or not all(isinstance(p, (int, str)) for p in each):
+                    said = f"for_all: answered {each!r}, no tuple of ints and texts"
+                    raise PluginFault(plugin, hook, said)
+            return keys
+
+        one = self._wrap_key(hook, key)
+        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, key))
+
+    def _wrap_list(
+        self,
+        hook: str,
+        for_all: Callable[[Gang, Sequence[Gang], str], Sequence[T]],
+        of_one: Callable[[Gang, Gang, str], T],
+    ) -> Callable[[Gang, Sequence[Gang], str], Sequence[T] | None]:
+        """A hook for lists of victims beside the one that was wrapped last; a fault answers None."""
+        plugin, compares = self.plugin, self.guard.compares_lists
+
+        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> Sequence[T] | None:
+            answers = for_all(claimant, victims, action)
+            for victim, answer in zip(victims, answers, strict=True) if compares else ():
+                alone = of_one(claimant, victim, action)
+                if alone != answer:
+                    said = (
+                        f"for_all says {answer!r} of gang {victim.key}, by itself it is {alone!r}"
+                    )
+                    raise PluginFault(plugin, hook, said)
+            return answers
+
+        def unknown(
+            fault: PluginFault, _claimant: Gang, _victims: Sequence[Gang], _action: str
+        ) -> Sequence[T] | None:
+            self.faults.append(str(fault))
+            return None
+
+        number = self._parts[plugin, hook]
+        part = f"{number} {FOR_ALL}" if number > 1 else FOR_ALL
+        return self.guard.wrap_hook(plugin, hook, sound, unknown, part=part)
 
     def _wrap_key(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
         def exclude(fault: PluginFault, *items: Any) -> Key:

@@ -1,8 +1,9 @@
-"""What an action that evicts proposes: claimant, amounts, and what each victim loses."""
+"""What an action that evicts asks hooks: about victims one by one or all at once, and what it proposes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -10,6 +11,11 @@ from gpusched.api.meta.resources import Resources, total
 from gpusched.base.former_names import former_names
 from gpusched.base.limits import MOVES_COST_MAX_S, MOVES_MAX
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.sort_keys import Excluded, Key, comparable_key
+from gpusched.session.framework.verdict import Verdict
+
+R = TypeVar("R")
+A = TypeVar("A")
 
 PREEMPT = "preempt"
 """Eviction inside one queue, by priority."""
@@ -17,6 +23,81 @@ RECLAIM = "reclaim"
 """Eviction across queues, by what each is due."""
 CONSOLIDATE = "consolidate"
 """Eviction of gangs that have other places: they are moved."""
+
+
+@attrs.frozen(slots=True)
+class VictimHook(Generic[R, A]):
+    """What a plugin says of victims for a claimant.
+
+    Attributes:
+        of_one: called with the claimant, one victim and the action.
+        of_all: called with victims in place of one: an answer for each. None where the plugin has no
+            such callable; None from it where it failed, so that victims are asked about one by one.
+    """
+
+    of_one: Callable[[Gang, Gang, str], R]
+    of_all: Callable[[Gang, Sequence[Gang], str], Sequence[A] | None] | None = None
+
+    def __call__(self, claimant: Gang, victim: Gang, action: str) -> R:
+        """Say it of one victim."""
+        return self.of_one(claimant, victim, action)
+
+    def ask_at_once(
+        self, claimant: Gang, victims: Sequence[Gang], action: str
+    ) -> Sequence[A] | None:
+        """Answers for all victims; None where they must be asked about one by one."""
+        return self.of_all(claimant, victims, action) if self.of_all is not None else None
+
+
+VictimFilterHook = VictimHook[Verdict, bool]
+VictimKeyHook = VictimHook[Key, Key]
+
+
+def allowed_victims(
+    filters: Sequence[VictimFilterHook], claimant: Gang, victims: Sequence[Gang], action: str
+) -> list[Gang]:
+    """Of these victims those that every filter allows, in their order."""
+    left = list(victims)
+    for each in filters:
+        if not left:
+            break
+        said = each.ask_at_once(claimant, left, action)
+        if said is None:
+            said = [not each.of_one(claimant, victim, action).refuses for victim in left]
+        if False in said:
+            left = [victim for victim, allowed in zip(left, said, strict=True) if allowed]
+    return left
+
+
+def victim_sort_keys(
+    orders: Sequence[VictimKeyHook], claimant: Gang, victims: Sequence[Gang], action: str
+) -> list[Any]:
+    """The key of each victim as ``joined_sort_key`` joins it; None to leave it out."""
+    if len(orders) == 1:
+        return _comparable_keys(orders[0], claimant, victims, action)
+    keys: list[Any] = [()] * len(victims)
+    for order in orders:
+        asked = [number for number, key in enumerate(keys) if key is not None]
+        parts = _comparable_keys(order, claimant, [victims[number] for number in asked], action)
+        for number, part in zip(asked, parts, strict=True):
+            keys[number] = None if part is None else (*keys[number], *part)
+    return keys
+
+
+def _comparable_keys(
+    order: VictimKeyHook, claimant: Gang, victims: Sequence[Gang], action: str
+) -> list[Any]:
+    said = order.ask_at_once(claimant, victims, action) if victims else ()
+    if said is not None:
+        known = {key: comparable_key(key) for key in set(said)}
+        return [known[key] for key in said]
+    keys: list[Any] = []
+    for victim in victims:
+        try:
+            keys.append(comparable_key(order.of_one(claimant, victim, action)))
+        except Excluded:
+            keys.append(None)
+    return keys
 
 
 @attrs.frozen(kw_only=True)

@@ -44,14 +44,17 @@ class Excluded(Exception):
     """The item is left out of this session, because its key could not be computed."""
 
 
+def comparable_key(key: Key) -> tuple[tuple[int, int, str], ...]:
+    """A key of which every part compares with every other, whatever types plugins return."""
+    return tuple([(0, part, "") if isinstance(part, int) else (1, 0, part) for part in key])
+
+
 def joined_sort_key(orders: Sequence[Callable[..., Key]], *about: object) -> Any:
     """The joined key of an item, comparable whatever types plugins return; None to leave it out."""
     joined: list[tuple[int, int, str]] = []
     try:
         for order in orders:
-            joined += [
-                (0, part, "") if isinstance(part, int) else (1, 0, part) for part in order(*about)
-            ]
+            joined += comparable_key(order(*about))
     except Excluded:
         return None
     return tuple(joined)
@@ -60,17 +63,7 @@ def joined_sort_key(orders: Sequence[Callable[..., Key]], *about: object) -> Any
 def parts_by_hook(orders: Sequence[SortKeyHook], *about: object) -> Any:
     """The key of an item as ``joined_sort_key`` makes it, each hook's part by itself; None to leave it out."""
     try:
-        return tuple(
-            [
-                tuple(
-                    [
-                        (0, part, "") if isinstance(part, int) else (1, 0, part)
-                        for part in order.key(*about)
-                    ]
-                )
-                for order in orders
-            ]
-        )
+        return tuple([comparable_key(order.key(*about)) for order in orders])
     except Excluded:
         return None
 

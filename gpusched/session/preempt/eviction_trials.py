@@ -18,6 +18,7 @@ from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.loss_limits import add_loss, may_go_next
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
+from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
@@ -87,17 +88,26 @@ class EvictionSteps:
     def steps_for(self, gangs: Iterable[Gang]) -> list[EvictionStep]:
         """All steps with these gangs, in order."""
         sources: dict[Any, _StepSource] = {}
-        for gang in gangs:
+        hooks, gangs = self._session.hooks, list(gangs)
+        about = (self._claimant, gangs, self._action)
+        keys = victim_sort_keys(hooks.victim_orders, *about)
+        preferences = victim_sort_keys(hooks.victim_preferences, *about)
+        self.work += len(gangs)
+        found = []
+        for gang, key, preference in zip(gangs, keys, preferences, strict=True):
             running = self._victims.running(gang)
-            key = self._running_key(gang)
-            preference: tuple[Any, ...] | None = joined_sort_key(
-                self._session.hooks.victim_preferences, self._claimant, gang, self._action
-            )
             if running is None or key is None or preference is None:
                 continue
             place = ("" if self._fixed else gang.queue, key)
             source = sources.setdefault(place, _StepSource(len(sources), key, gang))
-            source.steps += self._build_steps(running, preference)
+            found.append((source, running, preference))
+        ending = [running.gang for _, running, _ in found if running.may_end]
+        ends = {
+            gang.key
+            for gang in allowed_victims(hooks.stop_filters, self._claimant, ending, self._action)
+        }
+        for source, running, preference in found:
+            source.steps += self._build_steps(running, preference, ends=running.gang.key in ends)
         for source in sources.values():
             source.steps.sort(key=lambda step: step.rank)
         return self._in_policy_order([source for source in sources.values() if source.steps])
@@ -152,7 +162,9 @@ class EvictionSteps:
                 key = self._running_key(source.first)
                 source.key = source.key if key is None else key
 
-    def _build_steps(self, running: RunningGang, preference: tuple[Any, ...]) -> list[EvictionStep]:
+    def _build_steps(
+        self, running: RunningGang, preference: tuple[Any, ...], *, ends: bool
+    ) -> list[EvictionStep]:
         gang = running.gang
         tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
         spares = SpareMembers(running)
@@ -175,10 +187,7 @@ class EvictionSteps:
             )
             for number, seats in enumerate(parts)
         ]
-        if not staying or not running.may_end:
-            return steps
-        checks = self._session.hooks.stop_filters
-        if not first_refusal(checks, self._claimant, gang, self._action).refuses:
+        if staying and ends:
             cost = sum(seat.cost for seat in staying) + COST_OF_GANG
             steps.append(
                 EvictionStep(

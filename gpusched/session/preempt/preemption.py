@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from itertools import zip_longest
 from math import inf
 from typing import Any
 
@@ -22,7 +23,7 @@ from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import place_minimum
-from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal
+from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal, allowed_victims
 from gpusched.session.framework.reasons import (
     Reason,
     pods_text,
@@ -203,20 +204,14 @@ class Preemption:
         if known.is_known(self._late_key(kind), claimant.members_at_start):
             return False
         rules, hooks = self._rules, self._session.hooks
+        asked: list[Gang] = []
         for queue in rules.queues(claimant):
             starts = self._starts.get(queue, ())
             if len(starts) > _STARTS_LOOKED_AT:
                 return True
-            for start in starts:
-                if (
-                    rules.may_be_victim(claimant, start)
-                    and not first_refusal(
-                        hooks.victim_filters, claimant, start, rules.action
-                    ).refuses
-                    and self._victims.running(start) is not None
-                ):
-                    return True
-        return False
+            asked += [start for start in starts if rules.may_be_victim(claimant, start)]
+        allowed = allowed_victims(hooks.victim_filters, claimant, asked, rules.action)
+        return any(self._victims.running(start) is not None for start in allowed)
 
     def _serve(self, gang: Gang, claimant: Gang, kind: ClaimantClass) -> bool:
         """Make room for a gang if there are victims for it; whether a promise was made."""
@@ -545,10 +540,12 @@ class Preemption:
     ) -> bool:
         """Whether policies let all of them go; a refused victim is not chosen again."""
         hooks, action = self._session.hooks, self._rules.action
-        for part in chosen:
-            if first_refusal(hooks.victim_filters, claimant, part.gang, action).refuses:
-                self._chooser.exclude_gang(kind, part.gang)
-                return False
+        gangs = [part.gang for part in chosen]
+        allowed = allowed_victims(hooks.victim_filters, claimant, gangs, action)
+        if len(allowed) < len(gangs):
+            refused = next(gang for gang, other in zip_longest(gangs, allowed) if gang is not other)
+            self._chooser.exclude_gang(kind, refused)
+            return False
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True
         asked = self._session.view.minimum(claimant)

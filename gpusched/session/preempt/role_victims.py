@@ -27,7 +27,7 @@ from gpusched.placement.victims.search import (
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.preempt.incoming_sub_groups import with_sub_groups
 from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
+from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
 from gpusched.session.preempt.victim_selection import record_victim_search
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.nodes.devices.device_columns import device_columns
@@ -75,6 +75,7 @@ class RoleVictimSearch:
             return None
         found = []
         best: tuple[VictimRank, int] | None = None
+        table: VictimTable | None = None
         for number, area in enumerate(areas):
             place = _NodeSetVictims(
                 self._session,
@@ -84,7 +85,9 @@ class RoleVictimSearch:
                 action=self._action,
                 gangs=gangs,
                 accounts=accounts,
+                table=table,
             )
+            table = place.table if place.shares_table else None
             if not place.pool.fixed:
                 return None  # whose turn it is to lose comes before what is lost
             bound = place.lower_bound()
@@ -150,6 +153,7 @@ class _NodeSetVictims:
         action: str,
         gangs: Iterable[Gang],
         accounts: LossAccounts,
+        table: VictimTable | None = None,
     ) -> None:
         seats = [session.class_info(pod_set.pod_class) for pod_set in claimant.pod_sets]
         allowed = [
@@ -161,17 +165,26 @@ class _NodeSetVictims:
         rows = np.logical_or.reduce(allowed)
         classes = [each.pod_class for each in claimant.pod_sets]
         devices = device_columns(session, classes, rows)
-        self.pool = VictimPool(
+        self.table = table or VictimTable(
             session,
             victims,
             claimant,
             together,
             devices=devices,
             action=action,
-            rows=rows,
             gangs=gangs,
             accounts=accounts,
         )
+        self.pool = VictimPool(
+            session,
+            victims,
+            self.table,
+            together,
+            devices=devices,
+            rows=rows,
+            accounts=accounts,
+        )
+        self.shares_table = not devices.requests
         columns = together.columns.tolist()
         incoming = [
             IncomingMembers(
@@ -232,7 +245,7 @@ class _NodeSetVictims:
             members,
             field.bundles,
             limits=field.left,
-            source_key=self.pool.source_key,
+            source_key=self.table.source_key,
         )
 
 

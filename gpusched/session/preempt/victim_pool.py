@@ -25,11 +25,17 @@ from gpusched.placement.victims.lower_bound import (
     claimants_that_fit_at_most,
     victim_lower_bound,
 )
-from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice, VictimRank
+from gpusched.placement.victims.model import (
+    BundleIndex,
+    EvictablePod,
+    VictimBundle,
+    VictimChoice,
+    VictimRank,
+    with_order,
+)
 from gpusched.session.framework.node_pools import NodePoolAccounts
-from gpusched.session.framework.proposal import Chunk
+from gpusched.session.framework.proposal import Chunk, allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
-from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
@@ -72,8 +78,8 @@ def rank_of_loss(
     return (max(lanes, default=((), 0, False)), lost, freed, gangs, len(seats))
 
 
-class VictimPool:
-    """See the module.
+class VictimTable:
+    """Members and bundles of possible victims, wherever the claimants may run: shared by areas.
 
     Args:
         session: looked at as it will be.
@@ -81,10 +87,9 @@ class VictimPool:
         claimant: one of the class; policies are asked about it.
         ask: of one claimant; of claimants of several classes, whatever they ask for together.
         action: ``preempt`` or ``reclaim``.
-        rows: where they may run, shape (nodes,).
         gangs: who may be a victim; policies agreed already.
         accounts: of the queues of all possible victims.
-        devices: that claimants claim.
+        devices: that claimants claim, where the table is used.
     """
 
     def __init__(
@@ -96,63 +101,127 @@ class VictimPool:
         *,
         devices: DeviceColumns,
         action: str,
-        rows: Bools,
         gangs: Iterable[Gang],
         accounts: LossAccounts,
     ) -> None:
         self._session = session
-        self._accounts = accounts
-        self._victims = victims
         self._claimant = claimant
         self._action = action
-        self._request = ask
+        self._accounts = accounts
+        self._columns = ask.columns.tolist()
         self._devices = devices
-        self._parts: list[RunningGang] = []
-        self._seats: list[CandidateVictim] = []
-        self._gangs: list[Gang] = []
-        self._number: dict[UID, int] = {}
-        self._groups: dict[GangKey, int] = {}
-        self._limits: list[int] = list(victims.left)
-        self._frees: dict[str, tuple[int, ...]] = {}
-        self._of_queue: dict[str, list[int]] = {}
-        self._sources: dict[Any, int] = {}
+        self.parts: list[RunningGang] = []
+        """The gang of each bundle."""
+        self.seats: list[CandidateVictim] = []
+        self.gangs: list[Gang] = []
+        """The gang of each member."""
+        self.number: dict[UID, int] = {}
+        self.groups: dict[GangKey, int] = {}
+        self.limits: list[int] = list(victims.left)
+        self.of_queue: dict[str, list[int]] = {}
+        self.members: list[EvictablePod] = []
         self._first: dict[int, Gang] = {}
-        members: list[EvictablePod] = []
-        bundles: list[tuple[tuple[Any, ...], VictimBundle]] = []
-        for gang in gangs:
-            running, source = victims.running(gang), self._source_number(gang)
-            preference = self._preference_key(gang)
-            if running is not None and source is not None and preference is not None:
-                self._enter_bundles(running, source, members, bundles, preference=preference)
-        free = session.node_usage.free_amounts(slice(None), self._request.columns)
-        allowed = np.flatnonzero(rows).tolist()
-        order = {index: rank for rank, index in enumerate(_bundles_in_order(bundles))}
-        self._field = VictimSearchState(
-            [*self._request.amounts.tolist(), *devices.largest_amounts],
-            {row: [*free[row].tolist(), *devices.free_devices(row)] for row in allowed},
-            members,
-            [attrs.evolve(bundle, order=order[index]) for index, (_, bundle) in enumerate(bundles)],
-            limits=self._limits,
-            source_key=self.source_key,
+        self._frees: dict[str, tuple[int, ...]] = {}
+        self._bundles: list[VictimBundle] = []
+        self._ties: list[tuple[Any, ...]] = []
+        self._enter_gangs(victims, list(gangs))
+        ranked = sorted(range(len(self._ties)), key=self._ties.__getitem__)
+        order = [0] * len(ranked)
+        for rank, index in enumerate(ranked):
+            order[index] = rank
+        self.index = BundleIndex(
+            self.members,
+            [with_order(each, order[index]) for index, each in enumerate(self._bundles)],
         )
-        self._field.part_cost = COST_OF_GANG
-        self._field.set_loss_limits(accounts.limits)
-        self.size = len(bundles)
-        self._seen_log = len(victims.log)
-        self._seen_rows = len(session.node_usage.touched_rows)
 
-    # -- building ----------------------------------------------------------------------------
+    # -- gangs -------------------------------------------------------------------------------
+    def _enter_gangs(self, victims: Victims, gangs: Sequence[Gang]) -> None:
+        hooks, about = self._session.hooks, (self._claimant, gangs, self._action)
+        keys = victim_sort_keys(hooks.victim_orders, *about)
+        preferences = victim_sort_keys(hooks.victim_preferences, *about)
+        sources: dict[Any, int] = {}
+        found: list[tuple[RunningGang, int, tuple[Any, ...]]] = []
+        for gang, key, preference in zip(gangs, keys, preferences, strict=True):
+            running = victims.running(gang)
+            if key is None:  # nobody knows where it stands: it is no victim
+                continue
+            # Gangs of one queue with one key stand together.
+            stands = ("" if hooks.victim_orders_fixed else gang.queue, key)
+            source = sources.setdefault(stands, len(sources))
+            if running is not None and preference is not None:
+                found.append((running, source, preference))
+        asked = [
+            running.gang
+            for running, _, _ in found
+            if running.may_end and not running.every_member_is_spare
+        ]
+        stopped = allowed_victims(hooks.stop_filters, self._claimant, asked, self._action)
+        ends = {gang.key for gang in stopped}
+        for running, source, preference in found:
+            self._first.setdefault(source, running.gang)
+            self._enter_bundles(
+                running, source, preference=preference, ends=running.gang.key in ends
+            )
+
+    def source_key(self, source: int) -> Any:
+        """Where a source stands now: the key of the gang that was entered first."""
+        orders = self._session.hooks.victim_orders
+        if not orders:
+            return ()
+        return joined_sort_key(orders, self._claimant, self._first[source], self._action) or ()
+
+    # -- bundles -----------------------------------------------------------------------------
     def _enter_bundles(
-        self,
-        running: RunningGang,
-        source: int,
-        members: list[EvictablePod],
-        bundles: list[Any],
-        *,
-        preference: tuple[Any, ...],
+        self, running: RunningGang, source: int, *, preference: tuple[Any, ...], ends: bool
     ) -> None:
         gang = running.gang
-        group = self._groups[gang.key] = len(self._groups)
+        group = self.groups[gang.key] = len(self.groups)
+        first = len(self.members)
+        for seat in running.seats:
+            self._enter_member(gang, seat)
+        tie = (*preference, -gang.created, running.name_order)
+        made = VictimBundle(
+            (), 0, group, source=source, rank=(gang.priority, _RANK_SPARE), part=True
+        )
+        if running.surplus:
+            self._enter_spare_members(running, made, first, tie=tie)
+        if ends:
+            members = self.members[first:]
+            self._enter_bundle(
+                running,
+                VictimBundle(
+                    tuple(range(first, first + len(members))),
+                    0,
+                    group,
+                    extra=COST_OF_GANG,
+                    source=source,
+                    rank=(gang.priority, _RANK_WHOLE_GANG),
+                    loss=self._accounts.bundle_loss(gang, self._bundle_steps(running, members)),
+                ),
+                (*tie, -1),
+            )
+
+    def _enter_member(self, gang: Gang, seat: CandidateVictim) -> None:
+        pod = seat.member.pod
+        self.number[pod.uid] = len(self.members)
+        self.seats.append(seat)
+        self.gangs.append(gang)
+        frees = (*self._amounts_freed_by(pod.pod_class), *self._devices.freed_by(pod, seat.row))
+        taken = self._accounts.taken_with(seat)
+        self.members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
+
+    def _enter_bundle(
+        self, running: RunningGang, bundle: VictimBundle, tie: tuple[Any, ...]
+    ) -> None:
+        self.of_queue.setdefault(running.gang.queue, []).append(len(self.parts))
+        self.parts.append(running)
+        self._bundles.append(bundle)
+        self._ties.append(tie)
+
+    def _enter_spare_members(
+        self, running: RunningGang, made: VictimBundle, first: int, *, tie: tuple[Any, ...]
+    ) -> None:
+        """Members above the minimum one by one, and sub-groups for which others stand in."""
         roles = {
             role: self._limit_bundles(count) for role, count in sorted(running.spare_roles.items())
         }
@@ -160,39 +229,14 @@ class VictimPool:
             name: self._limit_bundles(count) for name, count in sorted(running.spare_parts.items())
         }
         total = self._limit_bundles(running.surplus)
-        first = len(members)
-        for seat in running.seats:
-            self._number[seat.member.pod.uid] = len(members)
-            self._seats.append(seat)
-            self._gangs.append(gang)
-            pod = seat.member.pod
-            frees = (*self._amounts_freed_by(pod.pod_class), *self._devices.freed_by(pod, seat.row))
-            taken = self._accounts.taken_with(seat)
-            members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
-        tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
-        self._first.setdefault(source, gang)
-        rank = (gang.priority, _RANK_SPARE)
-        made = VictimBundle((), 0, group, source=source, rank=rank, part=True)
-        for place, seat in enumerate(running.seats if running.surplus else ()):
+        for place, seat in enumerate(running.seats):
             pod = seat.member.pod
             draws = (total, *_limit_of(roles, pod.role), *_limit_of(parts, pod.sub_group))
-            self._enter_parts(running)
-            loss = self._accounts.bundle_loss(gang, [[members[first + place].taken]])
+            loss = self._accounts.bundle_loss(running.gang, [[self.members[first + place].taken]])
             bundle = attrs.evolve(made, members=(first + place,), draws=draws, loss=loss)
-            bundles.append(((*tie, place), bundle))
-        if running.surplus and any(running.spare_sub_groups.values()):
-            self._enter_sub_groups(running, made, (total, roles), bundles, tie=tie)
-        if self._may_end(running):
-            self._enter_parts(running)
-            whole = attrs.evolve(
-                made,
-                members=tuple(range(first, len(members))),
-                extra=COST_OF_GANG,
-                rank=(gang.priority, _RANK_WHOLE_GANG),
-                loss=self._accounts.bundle_loss(gang, self._bundle_steps(running, members[first:])),
-                part=False,
-            )
-            bundles.append(((*tie, -1), whole))
+            self._enter_bundle(running, bundle, (*tie, place))
+        if any(running.spare_sub_groups.values()):
+            self._enter_sub_groups(running, made, (total, roles), tie=tie)
 
     @staticmethod
     def _bundle_steps(
@@ -208,7 +252,6 @@ class VictimPool:
         running: RunningGang,
         made: VictimBundle,
         limits: tuple[int, dict[str, int]],
-        bundles: list[Any],
         *,
         tie: tuple[Any, ...],
     ) -> None:
@@ -223,60 +266,75 @@ class VictimPool:
                 continue
             draws = [wholes[parent], *(total for _ in seats)]
             draws += [limit for s in seats for limit in _limit_of(roles, s.member.pod.role)]
-            members = tuple(sorted(self._number[seat.member.pod.uid] for seat in seats))
-            self._enter_parts(running)
+            members = tuple(sorted(self.number[seat.member.pod.uid] for seat in seats))
             steps = [[self._accounts.taken_with(seat)] for seat in seats]
             loss = self._accounts.bundle_loss(running.gang, steps)
             bundle = attrs.evolve(made, members=members, draws=tuple(draws), loss=loss)
-            bundles.append(((*tie, len(running.seats) + place), bundle))
-
-    def _enter_parts(self, running: RunningGang) -> None:
-        self._of_queue.setdefault(running.gang.queue, []).append(len(self._parts))
-        self._parts.append(running)
-
-    def _may_end(self, running: RunningGang) -> bool:
-        if not running.may_end or running.every_member_is_spare:
-            return False
-        checks = self._session.hooks.stop_filters
-        return not first_refusal(checks, self._claimant, running.gang, self._action).refuses
+            self._enter_bundle(running, bundle, (*tie, len(running.seats) + place))
 
     def _limit_bundles(self, count: int) -> int:
-        self._limits.append(count)
-        return len(self._limits) - 1
+        self.limits.append(count)
+        return len(self.limits) - 1
 
     def _amounts_freed_by(self, pod_class: PodClass) -> tuple[int, ...]:
         known = self._frees.get(pod_class.digest)
         if known is None:
             names = {column: name for name, column in self._session.snapshot.nodes.columns.items()}
             amounts = requests_beside_share(pod_class)  # a share alone need not free its GPU
-            known = tuple(amounts.get(names[c]) for c in self._request.columns.tolist())
+            known = tuple(amounts.get(names[column]) for column in self._columns)
             self._frees[pod_class.digest] = known
         return known
 
-    def _source_number(self, gang: Gang) -> int | None:
-        """The source of a gang's bundles: gangs of one queue with one key stand together.
 
-        None for a gang whose key cannot be computed: it is no victim.
-        """
-        orders = self._session.hooks.victim_orders
-        key = joined_sort_key(orders, self._claimant, gang, self._action) if orders else ()
-        if key is None:
-            return None
-        fixed = self._session.hooks.victim_orders_fixed
-        return self._sources.setdefault(("" if fixed else gang.queue, key), len(self._sources))
+class VictimPool:
+    """See the module.
 
-    def _preference_key(self, gang: Gang) -> tuple[Any, ...] | None:
-        """What decides among victims that cost the same; None where it cannot be computed."""
-        orders = self._session.hooks.victim_preferences
-        key: tuple[Any, ...] | None = joined_sort_key(orders, self._claimant, gang, self._action)
-        return key
+    Args:
+        session: looked at as it will be.
+        victims: of this session.
+        table: of those that may leave.
+        ask: of one claimant; of claimants of several classes, whatever they ask for together.
+        rows: where they may run, shape (nodes,).
+        accounts: of the queues of all possible victims.
+        devices: that claimants claim.
+    """
 
-    def source_key(self, source: int) -> Any:
-        """Where a source stands now: the key of the gang that was entered first."""
-        orders = self._session.hooks.victim_orders
-        if not orders:
-            return ()
-        return joined_sort_key(orders, self._claimant, self._first[source], self._action) or ()
+    def __init__(
+        self,
+        session: Session,
+        victims: Victims,
+        table: VictimTable,
+        ask: RequestVector,
+        *,
+        devices: DeviceColumns,
+        rows: Bools,
+        accounts: LossAccounts,
+    ) -> None:
+        self._session = session
+        self._victims = victims
+        self._table = table
+        self._accounts = accounts
+        self._request = ask
+        self._devices = devices
+        allowed = np.flatnonzero(rows).tolist()
+        free = session.node_usage.free_amounts(allowed, ask.columns).tolist()
+        self._field = VictimSearchState(
+            [*ask.amounts.tolist(), *devices.largest_amounts],
+            {
+                row: [*amounts, *devices.free_devices(row)]
+                for row, amounts in zip(allowed, free, strict=True)
+            },
+            table.index.members,
+            table.index.bundles,
+            limits=table.limits,
+            source_key=table.source_key,
+            index=table.index,
+        )
+        self._field.part_cost = COST_OF_GANG
+        self._field.set_loss_limits(accounts.limits)
+        self.size = len(table.parts)
+        self._seen_log = len(victims.log)
+        self._seen_rows = len(session.node_usage.touched_rows)
 
     # -- use ---------------------------------------------------------------------------------
     @property
@@ -294,7 +352,9 @@ class VictimPool:
         self._accounts.renew_limits(claimant)
         self._field.set_loss_limits(self._accounts.limits)
         gone = [
-            self._number[uid] for uid in self._victims.log[self._seen_log :] if uid in self._number
+            self._table.number[uid]
+            for uid in self._victims.log[self._seen_log :]
+            if uid in self._table.number
         ]
         self._seen_log = len(self._victims.log)
         self._field.remove_evicted(gone)
@@ -318,12 +378,12 @@ class VictimPool:
         """Lane and cost of a choice that was found elsewhere; None for one of others' bundles."""
         of: dict[GangKey, list[int]] = {}
         for part in parts:
-            numbers = [self._number.get(seat.member.pod.uid, -1) for seat in part.seats]
+            numbers = [self._table.number.get(seat.member.pod.uid, -1) for seat in part.seats]
             of.setdefault(part.gang.key, []).extend(numbers)
         ranks: list[VictimRank] = []
         cost = 0
         for key, numbers in of.items():
-            group = self._groups.get(key)
+            group = self._table.groups.get(key)
             if group is None or min(numbers) < 0:
                 return None
             found = self._bundles_for(group, sorted(numbers))
@@ -338,10 +398,10 @@ class VictimPool:
         """Bundles that together make exactly these members leave; empty where none do."""
         of: dict[int, list[int]] = {}
         for uid in members:
-            number = self._number.get(uid)
+            number = self._table.number.get(uid)
             if number is None:
                 return frozenset()
-            of.setdefault(self._groups[self._gangs[number].key], []).append(number)
+            of.setdefault(self._table.groups[self._table.gangs[number].key], []).append(number)
         found: list[int] = []
         for group, numbers in sorted(of.items()):
             some = self._bundles_for(group, sorted(numbers))
@@ -368,8 +428,8 @@ class VictimPool:
 
         def taken(members: Sequence[int]) -> None:
             for m in members:
-                seat = self._seats[m]
-                self._session.evict(statement, self._gangs[m], seat.member)
+                seat = self._table.seats[m]
+                self._session.evict(statement, self._table.gangs[m], seat.member)
 
         choice = self._field.choose_bundles(need, taken)
         statement.discard()
@@ -380,29 +440,25 @@ class VictimPool:
         picks = sorted(choice.picks, key=lambda p: (self._field.rank_of(p.bundle), p.bundle))
         return [
             VictimGroup(
-                self._parts[pick.bundle].gang,
-                tuple(self._seats[m] for m in pick.members),
+                self._table.parts[pick.bundle].gang,
+                tuple(self._table.seats[m] for m in pick.members),
             )
             for pick in picks
         ]
 
     def exclude_gang(self, gang: Gang) -> None:
         """A policy refuses this victim after all."""
-        self._field.drop_bundles(self._field.bundles_of(self._groups[gang.key]))
+        self._field.drop_bundles(self._field.bundles_of(self._table.groups[gang.key]))
 
     def exclude_queue(self, queue: str, keep: Collection[GangKey]) -> None:
         """Nothing may be taken from a queue but what these gangs lose."""
-        numbers = self._of_queue.get(queue, ())
-        self._field.drop_bundles(n for n in numbers if self._parts[n].gang.key not in keep)
+        numbers = self._table.of_queue.get(queue, ())
+        self._field.drop_bundles(n for n in numbers if self._table.parts[n].gang.key not in keep)
 
 
 def _limit_of(limits: Mapping[str, int], name: str) -> tuple[int, ...]:
     """The limit of a role or sub-group, if it has one."""
     return (limits[name],) if name in limits else ()
-
-
-def _bundles_in_order(bundles: Sequence[Any]) -> list[int]:
-    return sorted(range(len(bundles)), key=lambda index: (bundles[index][0], index))
 
 
 def in_giving_order(

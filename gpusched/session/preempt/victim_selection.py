@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from gpusched.api.meta.identity import GangKey
-from gpusched.arrays.columns import Bools
+from gpusched.arrays.columns import Bools, RequestVector
 from gpusched.base import limits
 from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
@@ -21,10 +21,9 @@ from gpusched.placement.victims.lower_bound import VictimLowerBound
 from gpusched.placement.victims.model import VictimChoice
 from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_victims
 from gpusched.session.allocate.node_sets import NodeSet
-from gpusched.session.framework.sort_keys import joined_sort_key
-from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool
+from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.nodes.devices.device_columns import DeviceColumns, device_columns
 from gpusched.session.state.search_records import SearchRecord
@@ -99,6 +98,8 @@ class VictimSelector:
         self._stages: dict[tuple[ClaimantClass, int], _PoolStage] = {}
         self._excluded: dict[ClaimantClass, _ExcludedVictims] = {}
         self._accounts: dict[ClaimantClass, LossAccounts] = {}
+        self._tables: dict[tuple[ClaimantClass, int], tuple[VictimTable, bool, int]] = {}
+        """Tables of the claim that is looked at, for all its areas."""
         self._budget = session.placement.time_budget_s
         self.work = 0
         """Steps taken, in units of a few microseconds; bounded by the caller."""
@@ -111,6 +112,7 @@ class VictimSelector:
         Areas whose bound by counting is not below the best known are not searched; of equals
         the first wins, as areas come in the order in which the gang wishes for them.
         """
+        self._tables.clear()
         if len(areas) == 1:
             return self._choose_in_one_node_set(claimant, kind, need, areas[0])
         bounds: list[tuple[VictimLowerBound, int]] = []
@@ -248,6 +250,38 @@ class VictimSelector:
         seat = session.class_info(claimant.pod_sets[0].pod_class)
         allowed = seat.class_fit.allowed
         rows = allowed if area.rows is None else allowed & area.rows
+        devices = self.device_columns(claimant, rows)
+        known = self._tables.get((kind, most))
+        if known is None:
+            before = self.work
+            table, every = self._victim_table(claimant, kind, most, seat.request, devices)
+            known = (table, every, self.work - before)
+            if not devices.requests:  # else each area has devices of its own
+                self._tables[kind, most] = known
+        else:
+            self.work += known[2]
+        table, every, _ = known
+        pool = VictimPool(
+            session,
+            self._victims,
+            table,
+            seat.request,
+            devices=devices,
+            rows=rows,
+            accounts=self.loss_accounts(claimant, kind),
+        )
+        self.work += 2 * pool.size + len(rows) // 8
+        return _PoolStage(pool, most, every)
+
+    def _victim_table(
+        self,
+        claimant: Gang,
+        kind: ClaimantClass,
+        most: int,
+        request: RequestVector,
+        devices: DeviceColumns,
+    ) -> tuple[VictimTable, bool]:
+        """Victims of so many gangs of the first queues, and whether none is left out."""
         gangs: list[Gang] = []
         ordered = self._queues_in_order(claimant)
         taken_in = 0
@@ -256,19 +290,17 @@ class VictimSelector:
                 break
             gangs += self._of_queue(claimant, kind, queue)
             taken_in += 1
-        pool = VictimPool(
-            session,
+        table = VictimTable(
+            self._session,
             self._victims,
             claimant,
-            seat.request,
-            devices=self.device_columns(claimant, rows),
+            request,
+            devices=devices,
             action=self._rules.action,
-            rows=rows,
             gangs=gangs,
             accounts=self.loss_accounts(claimant, kind),
         )
-        self.work += 2 * pool.size + len(rows) // 8
-        return _PoolStage(pool, most, taken_in >= len(ordered))
+        return table, taken_in >= len(ordered)
 
     def device_columns(self, claimant: Gang, rows: Bools) -> DeviceColumns:
         """Columns for devices that pods of a claimant's first class claim on some rows."""
@@ -287,29 +319,33 @@ class VictimSelector:
         """Queues with victims, in the order in which they are taken from."""
         hooks = self._session.hooks
         orders = (*hooks.victim_orders, *hooks.victim_preferences)
-        keyed = []
+        queues, firsts = [], []
         for queue in self._rules.queues(claimant):
             first = next(self._victims.of_queue(queue), None)
             if first is not None:
-                key = joined_sort_key(orders, claimant, first, self._rules.action)
-                keyed.append((key or (), queue))
-        return [queue for _, queue in sorted(keyed)]
+                queues.append(queue)
+                firsts.append(first)
+        keys = victim_sort_keys(orders, claimant, firsts, self._rules.action)
+        keyed = sorted((key or (), queue) for key, queue in zip(keys, queues, strict=True))
+        return [queue for _, queue in keyed]
 
     def _of_queue(self, claimant: Gang, kind: ClaimantClass, queue: str) -> list[Gang]:
-        hooks, action = self._session.hooks, self._rules.action
+        may_be_victim = self._rules.may_be_victim
+        gangs = list(self._victims.of_queue(queue))
+        self.work += len(gangs)
+        asked = [
+            gang for gang in gangs if gang.key != claimant.key and may_be_victim(claimant, gang)
+        ]
         excluded = self._excluded.get(kind)
-        found = []
-        for gang in self._victims.of_queue(queue):
-            self.work += 1
-            if gang.key == claimant.key or not self._rules.may_be_victim(claimant, gang):
-                continue
-            if excluded is not None and (
-                gang.key in excluded.gangs or gang.key not in excluded.kept.get(queue, {gang.key})
-            ):
-                continue
-            if not first_refusal(hooks.victim_filters, claimant, gang, action).refuses:
-                found.append(gang)
-        return found
+        if excluded is not None:
+            kept = excluded.kept.get(queue)
+            asked = [
+                gang
+                for gang in asked
+                if gang.key not in excluded.gangs and (kept is None or gang.key in kept)
+            ]
+        filters = self._session.hooks.victim_filters
+        return allowed_victims(filters, claimant, asked, self._rules.action)
 
     # -- the solver --------------------------------------------------------------------------
     def _solve_for_cheaper(

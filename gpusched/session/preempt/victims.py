@@ -89,6 +89,11 @@ class RunningGang:
         return self.surplus >= len(self.seats) and not bound
 
     @cached_property
+    def name_order(self) -> tuple[int, ...]:
+        """Compares gangs by name, the last one first."""
+        return tuple([-ord(letter) for letter in self.gang.key.name])
+
+    @cached_property
     def single_steps(self) -> int:
         """How many members leave one by one before the gang ends, and its rest with it at once.
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 import attrs
 from attrs import validators as v
 from gpusched_plugins.queues.fairshare.queue_order import QueueOrder, tell_queue_key
-from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules
+from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules, keys_by_queue
 from gpusched_plugins.queues.fairshare.shares import Shares, SurplusRule
 
 from gpusched.plugin import (
@@ -144,6 +144,15 @@ def _register_reclaim(hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows:
     def preferred(claimant: Gang, victim: Gang, action: str) -> Key:
         return gates().preferred(claimant, victim, action)
 
+    def may_each_lose(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+        return gates().may_each_lose(claimant, victims, action)
+
+    def lanes(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
+        return keys_by_queue(victims, lambda victim: gates().lane(claimant, victim, action))
+
+    def preferences(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
+        return keys_by_queue(victims, lambda victim: gates().preferred(claimant, victim, action))
+
     def limits(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
         return gates().limits(claimant, action, queues)
 
@@ -153,8 +162,8 @@ def _register_reclaim(hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows:
     hooks.reclaim_check(may_claim)
     if grows:
         hooks.growth_check(may_grow)
-    hooks.victim_filter(may_lose)
-    hooks.victim_order(lane, fixed=True)
-    hooks.victim_preference(preferred)
+    hooks.victim_filter(may_lose, for_all=may_each_lose)
+    hooks.victim_order(lane, fixed=True, for_all=lanes)
+    hooks.victim_preference(preferred, for_all=preferences)
     hooks.eviction_limits(limits)
     hooks.reclaim_gate(may_go)

@@ -15,7 +15,7 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpusched_plugins.queues.fairshare.entitlement import (
     Held,
@@ -144,6 +144,21 @@ class ReclaimRules:
         return victim_within_share(
             theirs, self._deciding_resources(claim, taken), shares=self._shares, held=held
         )
+
+    def may_each_lose(self, claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+        """The same of many victims: one answer for all of a queue that hold the same."""
+        if action != RECLAIM:
+            return [True] * len(victims)
+        known: dict[tuple[str, bool, Resources], bool] = {}
+        answers = []
+        for victim in victims:
+            gives = victim.terms.preemptible or victim.gives_extras
+            alike = (victim.queue, gives, self._view.held(victim))
+            answer = known.get(alike)
+            if answer is None:
+                answer = known[alike] = not self.may_lose(claimant, victim, action).refuses
+            answers.append(answer)
+        return answers
 
     def lane(self, claimant: Gang, victim: Gang, action: str) -> Key:
         """Lowest queue priority first: that of the highest queue that only the victim has, of its own."""
@@ -510,6 +525,15 @@ class ReclaimRules:
             return less(self._view.staying(queue), gone.get(queue, NOTHING))
 
         return after
+
+
+def keys_by_queue(victims: Sequence[Gang], key: Callable[[Gang], Key]) -> list[Key]:
+    """Keys of victims, of which those of one queue have the same."""
+    known: dict[str, Key] = {}
+    for victim in victims:
+        if victim.queue not in known:
+            known[victim.queue] = key(victim)
+    return [known[victim.queue] for victim in victims]
 
 
 def levels_below_common_ancestor(
