@@ -94,7 +94,7 @@ def rehearse_on_pods(config: Config, policy: Policy, *, clock: Clock) -> tuple[s
     Returns:
         A sentence for each hook that raised, with its place in the file.
     """
-    guard = PluginGuard(clock)
+    guard = PluginGuard(clock, compares_lists=True)
     session_cache = SessionCache()
     listed = config.gpu_resources.listed
     with gpu_resources_in_force(config.gpu_resources):

@@ -34,6 +34,9 @@ def cluster_under(
 ) -> Given:
     """An empty cluster whose sessions ask these plugins first, then those of the configuration.
 
+    What hooks about victims answer for a list is held against what they answer for each: where the
+    two differ, that is among the faults of the decision.
+
     Args:
         plugins: a tier of their own before all others; none are replaced.
         actions: in place of the configuration's, in order: names of installed actions, or
@@ -53,7 +56,9 @@ def cluster_under(
         policy = attrs.evolve(policy, actions=order)
     if plugins:
         policy = Policy(policy.actions, (plugins, *policy.tiers))
-    return Given(config=config, policy=policy)
+    given = Given(config=config, policy=policy)
+    given.guard = PluginGuard(SystemClock(), compares_lists=True)
+    return given
 
 
 def repeats(c: Given) -> bool:

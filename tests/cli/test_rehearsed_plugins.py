@@ -72,6 +72,19 @@ def test_a_hook_that_raises_for_gangs_is_bad_configuration(capsys, packages, tmp
     assert json.loads(capsys.readouterr().out)["valid"] is False
 
 
+def test_a_hook_that_says_something_else_of_lists_is_bad_configuration(capsys, packages, tmp_path):
+    """Given a filter that refuses a victim alone and allows it in a list, then both answers are told."""
+    line = "hooks.victim_filter(ask, for_all=lambda _claimant, victims, _action: [True] * len(victims))"
+    refuses = "ask = lambda *_about: deny('BackOff', 'it is tired')\n        "
+    file = installed(
+        packages, tmp_path, f"from gpusched.plugin import deny\n        {refuses}{line}"
+    )
+    assert main(["check-config", str(file)]) == 78
+    said = capsys.readouterr().err
+    assert f'{file}:5: plugin "moody" fails on a made-up cluster with gangs: ' in said
+    assert "hook victim_filter: for_all says True of gang made-up/" in said
+
+
 def test_a_plugin_that_does_not_raise_is_good(capsys, packages, tmp_path):
     """Given the same plugin with a hook that answers, then nothing is said."""
     file = installed(packages, tmp_path, "hooks.node_filter('are moody', lambda _p, _n: None)")
@@ -84,8 +97,8 @@ def test_the_made_up_cluster_asks_every_hook_that_decides(monkeypatch):
     config = load_file(str(installed_files.path("conf") / "gpusched.yaml"))
     seen = []
 
-    def watched(clock):
-        seen.append(PluginGuard(clock))
+    def watched(clock, **how):
+        seen.append(PluginGuard(clock, **how))
         return seen[-1]
 
     monkeypatch.setattr(rehearsal, "PluginGuard", watched)

@@ -182,10 +182,13 @@ class FreeAmounts:
     def _is_possible(self, number: int, drawn: Mapping[int, int]) -> bool:
         if number in self.dead or number in self._picks:
             return False
-        if all(m in self._gone for m in self.bundles[number].members):
+        bundle = self.bundles[number]
+        if self._gone and all(m in self._gone for m in bundle.members):
             return False
         if not self._may_be_lost(number):
             return False
+        if not self._index.draws[number]:
+            return True
         back = self._given_back(number)
         return all(
             self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
@@ -213,7 +216,7 @@ class FreeAmounts:
     def loss_of(self, number: int) -> BundleLoss:
         """What a bundle takes, members that are gone not counted."""
         bundle = self.bundles[number]
-        if not any(m in self._gone for m in bundle.members):
+        if self._gone.keys().isdisjoint(bundle.members):
             return bundle.loss
         staying = [self.members[m].taken for m in bundle.members if m not in self._gone]
         taken = tuple(map(sum, zip(*staying, strict=True))) or bundle.loss.taken

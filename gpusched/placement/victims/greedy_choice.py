@@ -342,7 +342,7 @@ class VictimSearchState(FreeAmounts):
             freed = self.freed_amounts(number, row)
             if not any(freed):
                 continue
-            if not self._may_be_lost(number, taken):
+            if taken and not self._may_be_lost(number, taken):
                 continue
             others = [other for other in taken if self._share_member(number, other)]
             if not all(self._covers_bundle(number, other) for other in others):

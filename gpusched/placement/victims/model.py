@@ -103,6 +103,8 @@ class BundleIndex:
         """Rows of each bundle, sorted."""
         self.costs: list[int] = []
         """What is lost by each bundle when all its members leave with it."""
+        self.draws: list[bool] = []
+        """Whether a bundle takes anything from a limit."""
         for number, bundle in enumerate(bundles):
             self.of_group.setdefault(bundle.group, []).append(number)
             for m in bundle.members:
@@ -111,6 +113,7 @@ class BundleIndex:
             self.rows_of.append(rows)
             for row in rows:
                 self.of_row.setdefault(row, []).append(number)
+            self.draws.append(bool(bundle.draws) or any(members[m].draws for m in bundle.members))
             self.costs.append(sum(members[m].cost for m in bundle.members) + bundle.extra)
         self.dearest_first = sorted(range(len(bundles)), key=self.costs.__getitem__, reverse=True)
 

@@ -49,6 +49,7 @@ class LossAccounts:
         self._groups: tuple[tuple[str, ...], ...] = ()
         self._vectors: dict[str, tuple[int, ...]] = {}
         self._gangs: dict[GangKey, int] = {}
+        self._losses: dict[tuple[str, tuple[int, ...]], BundleLoss] = {}
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
         """Whether policies say all that they ask for in amounts."""
         self.limits = NO_LIMITS
@@ -103,6 +104,7 @@ class LossAccounts:
         if not self.known:
             # A policy that failed once is not asked by amounts: no side of it is known either.
             self._side.clear()
+            self._losses.clear()
 
     def _loss_right(self, right: EvictionRight) -> LossRight:
         return LossRight(
@@ -152,9 +154,21 @@ class LossAccounts:
 
     def bundle_loss(self, gang: Gang, steps: Sequence[Sequence[tuple[int, ...]]]) -> BundleLoss:
         """What is lost when a gang loses these steps, each of some members' amounts."""
-        sums = [tuple(map(sum, zip(*step, strict=True))) for step in steps]
         number = self._gangs.setdefault(gang.key, len(self._gangs))
-        side, accounts = self._side.get(gang.queue, -1), self._account_path(gang.queue)
+        if len(steps) != 1 or len(steps[0]) != 1:
+            return self._loss(number, gang.queue, steps)
+        # Thousands of single pods of one queue and class lose the same.
+        alike = (gang.queue, steps[0][0])
+        known = self._losses.get(alike)
+        if known is None:
+            known = self._losses[alike] = self._loss(number, gang.queue, steps)
+        return BundleLoss(known.side, number, known.accounts, known.judged, known.taken, known.last)
+
+    def _loss(
+        self, number: int, queue: str, steps: Sequence[Sequence[tuple[int, ...]]]
+    ) -> BundleLoss:
+        sums = [tuple(map(sum, zip(*step, strict=True))) for step in steps]
+        side, accounts = self._side.get(queue, -1), self._account_path(queue)
         if not sums or not sums[0]:
             return BundleLoss(side, number, accounts)
         taken = tuple(map(sum, zip(*sums, strict=True)))

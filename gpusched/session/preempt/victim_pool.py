@@ -157,11 +157,11 @@ class VictimTable:
         ]
         stopped = allowed_victims(hooks.stop_filters, self._claimant, asked, self._action)
         ends = {gang.key for gang in stopped}
+        ranks = {key: rank for rank, key in enumerate(sorted({each for _, _, each in found}))}
         for running, source, preference in found:
             self._first.setdefault(source, running.gang)
-            self._enter_bundles(
-                running, source, preference=preference, ends=running.gang.key in ends
-            )
+            tie = (ranks[preference], -running.gang.created, running.name_order)
+            self._enter_bundles(running, source, tie=tie, ends=running.gang.key in ends)
 
     def source_key(self, source: int) -> Any:
         """Where a source stands now: the key of the gang that was entered first."""
@@ -172,18 +172,17 @@ class VictimTable:
 
     # -- bundles -----------------------------------------------------------------------------
     def _enter_bundles(
-        self, running: RunningGang, source: int, *, preference: tuple[Any, ...], ends: bool
+        self, running: RunningGang, source: int, *, tie: tuple[Any, ...], ends: bool
     ) -> None:
         gang = running.gang
         group = self.groups[gang.key] = len(self.groups)
         first = len(self.members)
         for seat in running.seats:
             self._enter_member(gang, seat)
-        tie = (*preference, -gang.created, running.name_order)
-        made = VictimBundle(
-            (), 0, group, source=source, rank=(gang.priority, _RANK_SPARE), part=True
-        )
         if running.surplus:
+            made = VictimBundle(
+                (), 0, group, source=source, rank=(gang.priority, _RANK_SPARE), part=True
+            )
             self._enter_spare_members(running, made, first, tie=tie)
         if ends:
             members = self.members[first:]

@@ -55,6 +55,8 @@ from gpusched.plugin import (
 )
 
 PERCENT = 100
+Rights = tuple[bool, bool]
+"""Whether a chain may claim by what it deserves, and whether by its fair share."""
 
 
 class ReclaimRules:
@@ -74,7 +76,7 @@ class ReclaimRules:
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
         """Whether the gang could reclaim from any queue at all."""
-        path = self._path(gang)
+        path = self.path_of(gang)
         if not path:
             return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
         asked = self._view.minimum(gang)
@@ -95,7 +97,7 @@ class ReclaimRules:
 
         Above that its growth is lent. Gangs of its queue that wait for their minimum come first.
         """
-        path = self._path(claimant)
+        path = self.path_of(claimant)
         if not path:
             return wait(Reason.WAITING_FOR_QUOTA, "its queue has no part in what is divided")
         asked = self._view.minimum(claimant)
@@ -116,7 +118,26 @@ class ReclaimRules:
         """Whether the victim could lose anything to the claimant."""
         if action != RECLAIM:
             return ABSTAIN
-        mine, theirs = self._levels_below_common_ancestor(claimant, victim)
+        return self._may_lose(_Claimant(self, claimant), victim, self._view.held(victim))
+
+    def may_each_lose(self, claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+        """The same of many victims: one answer for all of a queue that hold the same."""
+        if action != RECLAIM:
+            return [True] * len(victims)
+        about, held = _Claimant(self, claimant), self._view.held
+        known: dict[tuple[str, bool, tuple[tuple[str, int], ...]], bool] = {}
+        answers = []
+        for victim in victims:
+            holds = held(victim)
+            alike = (victim.queue, victim.terms.preemptible or victim.gives_extras, holds.items)
+            answer = known.get(alike)
+            if answer is None:
+                answer = known[alike] = not self._may_lose(about, victim, holds).refuses
+            answers.append(answer)
+        return answers
+
+    def _may_lose(self, claimant: _Claimant, victim: Gang, holds: Resources) -> Verdict:
+        mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
         if not mine or not theirs:
             return no_common_tree(theirs)
         for name in theirs:
@@ -126,39 +147,17 @@ class ReclaimRules:
                 )
         if not (victim.terms.preemptible or victim.gives_extras):
             return wait(Reason.WAITING_FOR_QUOTA, "gang {key} is not preemptible", key=victim.key)
-        asked = self._view.minimum(claimant)
-        claim = ReclaimRequest(mine, asked, self._shares.deciding(asked))
+        claim, rights = claimant.claim_with(mine)
         # Which pools its members leave is the gate's to judge: some may stay.
         taken = Resources(
-            tuple(
-                each
-                for each in self._view.held(victim).items
-                if each[0] in claim.names or not pool_of(each[0])
-            )
+            tuple(each for each in holds.items if each[0] in claim.names or not pool_of(each[0]))
         )
         held = self._view.staying
-        if self._may_take_chunk(
-            claim, theirs, taken, held=held, claimed=self._held_after_all_reclaims(claimant)
-        ):
+        if self._may_take_chunk(claim, theirs, taken, held=held, rights=rights):
             return ALLOW
         return victim_within_share(
             theirs, self._deciding_resources(claim, taken), shares=self._shares, held=held
         )
-
-    def may_each_lose(self, claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
-        """The same of many victims: one answer for all of a queue that hold the same."""
-        if action != RECLAIM:
-            return [True] * len(victims)
-        known: dict[tuple[str, bool, Resources], bool] = {}
-        answers = []
-        for victim in victims:
-            gives = victim.terms.preemptible or victim.gives_extras
-            alike = (victim.queue, gives, self._view.held(victim))
-            answer = known.get(alike)
-            if answer is None:
-                answer = known[alike] = not self.may_lose(claimant, victim, action).refuses
-            answers.append(answer)
-        return answers
 
     def lane(self, claimant: Gang, victim: Gang, action: str) -> Key:
         """Lowest queue priority first: that of the highest queue that only the victim has, of its own."""
@@ -189,7 +188,7 @@ class ReclaimRules:
         """
         if action != RECLAIM:
             return EvictionLimits()
-        path = self._path(claimant)
+        path = self.path_of(claimant)
         if self._shares.dimensions or not path:
             return None
         asked = self._view.minimum(claimant)
@@ -275,7 +274,12 @@ class ReclaimRules:
         )
         return tuple(rights)
 
-    def _held_after_all_reclaims(self, claimant: Gang) -> Held:
+    def deciding_request(self, claimant: Gang) -> tuple[Resources, tuple[str, ...]]:
+        """What a claimant requests, and the resources by which it is judged."""
+        asked = self._view.minimum(claimant)
+        return asked, self._shares.deciding(asked)
+
+    def held_after_all_reclaims(self, claimant: Gang) -> Held:
         """What the claimant's levels hold when all leave that may, outside its own queue.
 
         Victims of one proposal leave together: what goes inside a department makes it one that
@@ -300,7 +304,7 @@ class ReclaimRules:
     def may_go(self, proposal: Proposal) -> Verdict:
         """Whether exactly these chunks may go for the claimant."""
         claimant = proposal.claimant
-        path = self._path(claimant)
+        path = self.path_of(claimant)
         asked = proposal.requests
         names = self._shares.deciding(asked)
         if claimant.is_lasting:
@@ -309,6 +313,7 @@ class ReclaimRules:
                 return lasting
         after = self._held_after(proposal)
         left: dict[str, Resources] = {}
+        known: dict[tuple[str, ...], Rights] = {}
 
         def held(queue: str) -> Resources:
             return left[queue] if queue in left else self._view.staying(queue)
@@ -317,14 +322,15 @@ class ReclaimRules:
             mine, theirs = self._levels_below_common_ancestor(claimant, chunk.victim)
             claim = ReclaimRequest(mine, asked, names)
             if not mine or not theirs:
-                return no_common_tree(self._path(chunk.victim))
+                return no_common_tree(self.path_of(chunk.victim))
             kept = self._keeps_guarantee(theirs, chunk.released, held)
             if kept.refuses:
                 return kept
-            if not self._may_take_chunk(claim, theirs, chunk.released, held=held, claimed=after):
+            rights = known.get(mine) or known.setdefault(mine, self.rights_of(claim, after))
+            if not self._may_take_chunk(claim, theirs, chunk.released, held=held, rights=rights):
                 decided = self._deciding_resources(claim, chunk.released)
                 return victim_within_share(theirs, decided, shares=self._shares, held=held)
-            for name in self._path(chunk.victim):
+            for name in self.path_of(chunk.victim):
                 left[name] = less(held(name), chunk.released)
         unfair = self._saturated(path, proposal, after)
         if unfair.refuses:
@@ -332,6 +338,11 @@ class ReclaimRules:
         return self._cannot_be_taken_back(proposal, after)
 
     # -- rules -----------------------------------------------------------------------------
+    def rights_of(self, claim: ReclaimRequest, claimed: Held) -> Rights:
+        """Whether a chain that holds so much may claim by what it deserves, and by its fair share."""
+        about = (claim.chain, claim.requests, claim.names, claimed)
+        return self._within_deserved(*about), self._within_fair_share(*about)
+
     def _may_take_chunk(
         self,
         claim: ReclaimRequest,
@@ -339,14 +350,15 @@ class ReclaimRules:
         taken: Resources,
         *,
         held: Held,
-        claimed: Held,
+        rights: Rights,
     ) -> bool:
         """Whether a chunk may be taken from a chain that holds so much before it goes."""
         names = self._deciding_resources(claim, taken)
         if not names:
             return False
         shares = self._shares
-        if self._within_deserved(claim.chain, claim.requests, claim.names, claimed):
+        by_deserved, by_fair_share = rights
+        if by_deserved:
             levels = [
                 [name for name in names if shares.deserved(level, name) is not None]
                 for level in theirs
@@ -360,7 +372,7 @@ class ReclaimRules:
             ):
                 return True
         return (
-            self._within_fair_share(claim.chain, claim.requests, claim.names, claimed)
+            by_fair_share
             and all(
                 any(held(level).get(name) > shares.entitled(level, name) for name in names)
                 for level in theirs
@@ -446,7 +458,7 @@ class ReclaimRules:
         """A claimant that ends above its share must stay below every queue it took from."""
         touched: dict[str, set[str]] = {}
         for chunk in proposal.chunks:
-            for name in self._path(chunk.victim):
+            for name in self.path_of(chunk.victim):
                 touched.setdefault(name, set()).update(n for n, a in chunk.released.items if a)
         asked = {name for name, amount in proposal.requests.items if amount}
         asked_for = set(self._shares.deciding(proposal.requests))
@@ -474,7 +486,7 @@ class ReclaimRules:
     def _cannot_be_taken_back(self, proposal: Proposal, after: Held) -> Verdict:
         """The victims, submitted again, must not be able to take the room back."""
         claimant = proposal.claimant
-        gained = dict.fromkeys(self._path(claimant), proposal.requests)
+        gained = dict.fromkeys(self.path_of(claimant), proposal.requests)
 
         def held(queue: str) -> Resources:
             return after(queue).plus(gained.get(queue, NOTHING))
@@ -487,7 +499,8 @@ class ReclaimRules:
         for key, (victim, taken) in sorted(lost.items()):
             theirs, mine = self._levels_below_common_ancestor(victim, claimant)
             claim = ReclaimRequest(theirs, taken, self._shares.deciding(taken))
-            if self._may_take_chunk(claim, mine, proposal.requests, held=held, claimed=held):
+            rights = self.rights_of(claim, held)
+            if self._may_take_chunk(claim, mine, proposal.requests, held=held, rights=rights):
                 return wait(
                     Reason.WAITING_FOR_QUOTA,
                     "gang {key} could take the room back at once, so it is not taken",
@@ -496,7 +509,8 @@ class ReclaimRules:
         return ALLOW
 
     # -- reading ---------------------------------------------------------------------------
-    def _path(self, gang: Gang) -> tuple[str, ...]:
+    def path_of(self, gang: Gang) -> tuple[str, ...]:
+        """Levels of a gang's queue, from the leaf up; none for a queue that hangs in the air."""
         node = self._view.queue(gang.queue)
         return node.path if node is not None and node.rooted else ()
 
@@ -509,7 +523,7 @@ class ReclaimRules:
         self, one: Gang, other: Gang
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The levels of both below their lowest common ancestor; empty for one of the same line."""
-        return levels_below_common_ancestor(self._path(one), self._path(other))
+        return levels_below_common_ancestor(self.path_of(one), self.path_of(other))
 
     def _guarantee_of(self, level: str) -> Resources:
         node = self._view.queue(level)
@@ -518,13 +532,36 @@ class ReclaimRules:
     def _held_after(self, proposal: Proposal) -> Held:
         gone: dict[str, Resources] = {}
         for chunk in proposal.chunks:
-            for name in self._path(chunk.victim):
+            for name in self.path_of(chunk.victim):
                 gone[name] = gone.get(name, NOTHING).plus(chunk.released)
 
         def after(queue: str) -> Resources:
             return less(self._view.staying(queue), gone.get(queue, NOTHING))
 
         return after
+
+
+class _Claimant:
+    """A claimant whose possible victims are judged on the accounts as they are.
+
+    Attributes:
+        path: of its queue.
+    """
+
+    def __init__(self, rules: ReclaimRules, gang: Gang) -> None:
+        self._rules = rules
+        self._claimed = rules.held_after_all_reclaims(gang)
+        self._asked, self._names = rules.deciding_request(gang)
+        self._claims: dict[tuple[str, ...], tuple[ReclaimRequest, Rights]] = {}
+        self.path = rules.path_of(gang)
+
+    def claim_with(self, chain: tuple[str, ...]) -> tuple[ReclaimRequest, Rights]:
+        """Its claim with a chain of its levels, and the rights that it has with them."""
+        known = self._claims.get(chain)
+        if known is None:
+            claim = ReclaimRequest(chain, self._asked, self._names)
+            known = self._claims[chain] = (claim, self._rules.rights_of(claim, self._claimed))
+        return known
 
 
 def keys_by_queue(victims: Sequence[Gang], key: Callable[[Gang], Key]) -> list[Key]:

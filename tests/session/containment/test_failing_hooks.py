@@ -29,6 +29,20 @@ OTHER_HOOKS = ["pod_order", "reserve_check", "walltime", "waits_too_long", "comp
 CLAIM_HOOKS = ["reclaim_check", "victim_filter", "stop_filter", "victim_order", "reclaim_gate"]
 
 
+LIST_HOOKS = ["victim_filter", "stop_filter", "victim_order"]
+"""Those of them that may answer for lists of victims."""
+
+
+def answers_each(ask):
+    """The form for lists of a hook about one victim."""
+
+    def for_all(claimant, victims, action):
+        said = [ask(claimant, victim, action) for victim in victims]
+        return [each is ALLOW for each in said] if ALLOW in said else said
+
+    return for_all
+
+
 def names_of(value):
     """What an argument of a hook is about: a queue, a gang, a pod, or a proposal's gangs."""
     return (value, *(each.victim for each in getattr(value, "chunks", ())),
@@ -49,11 +63,13 @@ class Asked:
         hook: that raises.
         culprit: name of a gang, a queue or a node; None for whatever it is asked about.
         fired: how often it raised.
+        listed: whether it answers for lists of victims, too, and raises for those with the object.
     """
 
     hook: str
     culprit: str | None
     fired: int = 0
+    listed: bool = False
     name: str = "asked"
     api: int = 1
 
@@ -92,6 +108,8 @@ class Asked:
             ask = self.planted(hook, answer)
             if hook == "node_filter":
                 hooks.node_filter("are odd", answer)
+            elif self.listed and hook in LIST_HOOKS:
+                getattr(hooks, hook)(ask, for_all=answers_each(ask))
             else:
                 getattr(hooks, hook)(ask)
         hooks.stop_check(self.planted("stop_check", ALLOW), queues=lambda _node: True)
@@ -293,11 +311,14 @@ def claims(asked):
     return c
 
 
-@pytest.mark.parametrize("hook", CLAIM_HOOKS)
+@pytest.mark.parametrize(
+    ("hook", "listed"),
+    [*((each, False) for each in CLAIM_HOOKS), *((each, True) for each in LIST_HOOKS)],
+)
 @pytest.mark.parametrize("culprit", ["runs", "walks", "bad"])
-def test_a_hook_that_raises_for_a_claimant_or_a_victim(hook, culprit):
+def test_a_hook_that_raises_for_a_claimant_or_a_victim(hook, culprit, listed):
     """The claim goes on without it: another victim leaves, or for another claimant."""
-    asked = Asked("", culprit)
+    asked = Asked("", culprit, listed=listed)
     c = claims(asked)
     asked.hook = hook
     if culprit == "bad":
