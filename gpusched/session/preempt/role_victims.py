@@ -176,13 +176,7 @@ class _NodeSetVictims:
             accounts=accounts,
         )
         self.pool = VictimPool(
-            session,
-            victims,
-            self.table,
-            together,
-            devices=devices,
-            rows=rows,
-            accounts=accounts,
+            session, victims, self.table, together, devices=devices, rows=rows, accounts=accounts
         )
         self.shares_table = not devices.requests
         columns = together.columns.tolist()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import attrs
 import msgspec
@@ -19,8 +20,7 @@ from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment
 
 
-@attrs.frozen(slots=True, eq=False)
-class StartingGang:
+class StartingGang(NamedTuple):
     """A gang with places that are not bound yet; as a gang that runs it is made when it is looked at."""
 
     gang: Gang
