@@ -226,3 +226,36 @@ def test_one_member_is_lost_once_whatever_it_leaves_as(parts):
     field.loss_limits = LossLimits(frees=((0, 0, 2),))
     answer = find_cheaper_victims(field, 2, None, Effort(budget_s=1.0))
     assert answer.outcome is SearchOutcome.INFEASIBLE
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_bound_looks_at_no_bundle_that_frees_nothing(seed, monkeypatch):
+    """Racks share bundles, most of which are in other racks: the bound is what all of them give."""
+    rng = random.Random(seed)
+    field, need = cluster(rng)
+    members, bundles = (
+        field.members,
+        [
+            VictimBundle(
+                each.members,
+                each.order,
+                each.group,
+                each.extra,
+                each.draws,
+                part=len(each.members) < 2,
+            )
+            for each in field.bundles
+        ],
+    )
+    free = {row: amounts for row, amounts in field.free.items() if rng.random() < 0.6}
+    some = VictimSearchState(field.request, free, members, bundles, limits=field.left)
+    some.part_cost = 5
+    some.drop_bundles(number for number in range(len(bundles)) if rng.random() < 0.2)
+    found = victim_lower_bound(some, need), claimants_that_fit_at_most(some)
+    monkeypatch.setattr(VictimSearchState, "bundles_on_rows", VictimSearchState.possible_bundles)
+    monkeypatch.setattr(
+        VictimSearchState,
+        "only_parts_up_to",
+        lambda self, rank: all(self.bundles[n].part for n in self.bundles_up_to(rank)),
+    )
+    assert (victim_lower_bound(some, need), claimants_that_fit_at_most(some)) == found

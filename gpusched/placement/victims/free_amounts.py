@@ -179,6 +179,12 @@ class FreeAmounts:
         """Bundles that may be chosen, limits not counted."""
         return [n for n in range(len(self.bundles)) if n not in self.dead]
 
+    def bundles_on_rows(self) -> list[int]:
+        """Those of them that free anything on a row, by number."""
+        of_row = self._index.of_row
+        numbers = {number for row in self.free for number in of_row.get(row, ())}
+        return sorted(numbers - self.dead)
+
     def _is_possible(self, number: int, drawn: Mapping[int, int]) -> bool:
         if number in self.dead or number in self._picks:
             return False

@@ -196,6 +196,13 @@ class VictimSearchState(FreeAmounts):
         """Where bundles stand that may be chosen, smallest first."""
         return sorted({self.rank_of(number) for number in self.possible_bundles()})
 
+    def only_parts_up_to(self, rank: VictimRank) -> bool:
+        """Whether each bundle that may be chosen up to a rank, on any row, leaves others of its group."""
+        return not any(
+            number not in self.dead and self.rank_of(number) <= rank
+            for number in self._index.wholes
+        )
+
     def bundles_up_to(self, rank: VictimRank) -> list[int]:
         """Bundles that may be chosen, of this rank and smaller ones."""
         return [n for n in self.possible_bundles() if self.rank_of(n) <= rank]

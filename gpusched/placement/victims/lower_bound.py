@@ -46,7 +46,7 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
     if field.room >= need:
         return VictimLowerBound((), 0)
     by_rank: dict[VictimRank, list[int]] = {}
-    for number in field.possible_bundles():
+    for number in field.bundles_on_rows():
         by_rank.setdefault(field.rank_of(number), []).append(number)
     numbers: list[int] = []
     gone: dict[int, None] = {}
@@ -59,16 +59,15 @@ def victim_lower_bound(field: VictimSearchState, need: int) -> VictimLowerBound 
         gone |= leaving
         room += _fits_gained(field, leaving, free, fits)
         if room >= need:
-            parts = all(field.bundles[number].part for number in numbers)
-            least = _least_cost(field, numbers, need, fits) + parts * field.part_cost
-            return VictimLowerBound(rank, least)
+            least = _least_cost(field, numbers, need, fits)
+            return VictimLowerBound(rank, least + field.part_cost * field.only_parts_up_to(rank))
     return None
 
 
 def claimants_that_fit_at_most(field: VictimSearchState) -> int:
     """Number of claimants that would fit if every possible victim left, limits not counted."""
     free = {row: list(amounts) for row, amounts in field.free.items()}
-    leaving = dict.fromkeys(m for n in field.possible_bundles() for m in field.bundles[n].members)
+    leaving = dict.fromkeys(m for n in field.bundles_on_rows() for m in field.bundles[n].members)
     return field.room + _fits_gained(field, leaving, free, dict(field.fits))
 
 

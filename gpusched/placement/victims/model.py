@@ -115,6 +115,8 @@ class BundleIndex:
                 self.of_row.setdefault(row, []).append(number)
             self.draws.append(bool(bundle.draws) or any(members[m].draws for m in bundle.members))
             self.costs.append(sum(members[m].cost for m in bundle.members) + bundle.extra)
+        self.wholes = [number for number, bundle in enumerate(bundles) if not bundle.part]
+        """Numbers of bundles of which nothing of the group stays."""
         self.dearest_first = sorted(range(len(bundles)), key=self.costs.__getitem__, reverse=True)
 
 

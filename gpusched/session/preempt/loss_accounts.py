@@ -53,8 +53,9 @@ class LossAccounts:
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
         """Whether policies say all that they ask for in amounts."""
         self.limits = NO_LIMITS
-        self._name_columns(claimant)
-        self.renew_limits(claimant)
+        said = self._ask_limits(claimant)
+        self._name_columns(claimant, said)
+        self._enter_limits(said)
 
     def _ask_limits(self, claimant: Gang) -> list[EvictionLimits]:
         hooks = self._session.hooks
@@ -63,10 +64,10 @@ class LossAccounts:
         self.known = self.known and len(found) == len(answers)
         return found
 
-    def _name_columns(self, claimant: Gang) -> None:
+    def _name_columns(self, claimant: Gang, said: Sequence[EvictionLimits]) -> None:
         counted: dict[str, None] = {}
         judging: dict[str, None] = {}
-        for each in self._ask_limits(claimant):
+        for each in said:
             self._groups = self._groups or each.decide
             judging.update(dict.fromkeys(name for group in each.decide for name in group))
             for _, kept in each.keeps:
@@ -80,11 +81,14 @@ class LossAccounts:
 
     def renew_limits(self, claimant: Gang) -> None:
         """Ask policies again: what is held changes with every claim."""
+        self._enter_limits(self._ask_limits(claimant))
+
+    def _enter_limits(self, said: Sequence[EvictionLimits]) -> None:
         frees: list[Amount] = []
         most: list[Amount] = []
         sides: tuple[tuple[LossRight, ...], ...] = ()
         staying = self._session.view.staying
-        for each in self._ask_limits(claimant):
+        for each in said:
             frees += self._freed_amounts(each.frees)
             for queue, kept in each.keeps:
                 held = staying(queue)
