@@ -1,25 +1,33 @@
-"""Full cycles of clusters that many queues share: reclaim for thousands, and a deep tree."""
+"""Full cycles of clusters that many queues share: reclaim for thousands, racks and a deep tree."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from benchmarks.figures import Figure, middle
-from benchmarks.shared_cluster import GPUS_A_NODE, many_queues, one_reclaims, session_s
+from benchmarks.shared_cluster import (
+    GPUS_A_NODE,
+    many_queues,
+    one_reclaims,
+    racks_reclaimed,
+    session_s,
+    unlike_gangs,
+)
 from gpusched.base.limits import PLAN_BINDS_MAX
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.testing.given import Given
 
 RUNS: Final = 3
-RECLAIM_MAX_S: Final = 2.0
+RECLAIM_MAX_S: Final = 0.8
+UNLIKE_MAX_S: Final = 0.2
 TREE_MAX_S: Final = 1.5
 QUIET_MAX_S: Final = 0.1
 
 
 def measure() -> list[Figure]:
-    """Seconds of a session: one queue reclaims, a tree is served, nothing has changed."""
+    """CPU seconds of a session: queues reclaim, a tree is served, nothing has changed, all are unlike."""
     collect_garbage_rarely()  # as the daemon does
-    return [_reclaim(), *_tree()]
+    return [_reclaim(), _racks(), *_tree(), _unlike()]
 
 
 def _reclaim() -> Figure:
@@ -28,7 +36,7 @@ def _reclaim() -> Figure:
     for _ in range(RUNS):
         c = one_reclaims(nodes=nodes)
         runs.append(session_s(c))
-        leave = sum(len(stop.evictions) for each in c.then.plan.preemptions for stop in each.stops)
+        leave = _evicted(c)
         if not 0 < leave <= nodes * GPUS_A_NODE // 2:
             raise RuntimeError(f"{leave} pods are evicted, so that something else was measured")
     return _figure(
@@ -38,18 +46,53 @@ def _reclaim() -> Figure:
     )
 
 
+def _racks() -> Figure:
+    nodes, a_rack, size = 1000, 16, 100
+    runs, leave = [], 0
+    for _ in range(RUNS):
+        c = racks_reclaimed(nodes=nodes, a_rack=a_rack, gangs=5, size=size)
+        runs.append(session_s(c))
+        leave = _evicted(c)
+        if not leave or leave % size:
+            raise RuntimeError(f"{leave} pods are evicted, so that something else was measured")
+    seconds, spread = middle(runs)
+    return Figure(
+        name=f"one cycle, {nodes:,} nodes in racks of {a_rack}, gangs of {size} take a rack, {leave} evicted",
+        measured=seconds, unit="s", spread=spread,
+    )  # fmt: skip
+
+
+def _unlike() -> Figure:
+    gangs, nodes, runs = 1000, 500, []
+    for _ in range(RUNS):
+        c = unlike_gangs(nodes=nodes, gangs=gangs)
+        runs.append(session_s(c))
+        placed = sum(len(each.binds) for each in c.then.plan.binds)
+        if placed != gangs:
+            raise RuntimeError(f"{placed} pods were placed, so that something else was measured")
+    return _figure(f"one cycle, {gangs:,} unlike gangs start, {nodes} nodes", runs, UNLIKE_MAX_S)
+
+
+def _evicted(c: Given) -> int:
+    return sum(len(stop.evictions) for each in c.then.plan.preemptions for stop in each.stops)
+
+
 def _tree() -> list[Figure]:
     shape = "1,000 nodes, 200 queues in 4 levels, 10,000 pods in 1,000 gangs"
-    first, quiet, full = [], [], []
+    first, quiet, full, leave = [], [], [], 0
     for _ in range(RUNS):
-        full.append(session_s(many_queues(nodes=1000, queues=200, gangs=1000, size=10, free=1)))
+        busy = many_queues(nodes=1000, queues=200, gangs=1000, size=10, free=1)
+        full.append(session_s(busy))
+        leave = _evicted(busy)
         c = many_queues(nodes=1000, queues=200, gangs=1000, size=10)
         first.append(session_s(c) + _bind_s(c))
         _come_to_rest(c)
         quiet.append(session_s(c, kept=True))
     return [
         _figure(f"cycles until 5,000 are placed, empty cluster, {shape}", first, TREE_MAX_S),
-        _figure(f"one cycle, cluster seven eighths full, {shape}", full, TREE_MAX_S),
+        _figure(
+            f"one cycle, cluster seven eighths full, {leave} evicted, {shape}", full, TREE_MAX_S
+        ),
         _figure(f"a cycle in which nothing changed, {shape}", quiet, QUIET_MAX_S),
     ]
 
