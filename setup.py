@@ -14,9 +14,12 @@ ROOT = Path(__file__).resolve().parent
 SHIPPED = ("manifests", "conf")
 EXTRAS = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
 """Distributions of each extra: folders below .ci/distributions/."""
-LIBRARIES = {"history": ["pyarrow>=26"], "top": ["textual>=8.2"], "tune": ["optuna>=5"]}
+LIBRARIES = {
+    "history": ["pyarrow>=26"], "top": ["textual>=8.2"], "tune": ["optuna>=5"], "ray": ["ray==2.60.0"],
+}  # fmt: skip
 """Libraries of extras that hold nothing of ours: Parquet is 50 MB that few need, a daemon has no screen,
-and policies are tuned seldom."""
+policies are tuned seldom, and Ray (79 MB packed, 260 MB installed) is for those who have such a cluster, whose
+version it has to be: 2.60.0 is the one that was tried. It is in no lock: tests with it are skipped without it."""
 OF_EXTRAS = (
     "gpusched.devcluster", "gpusched.cli.devcluster", "gpusched.cli.demo",
     "gpusched.lab", "gpusched.cli.lab", "gpusched.testing",

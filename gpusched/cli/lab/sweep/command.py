@@ -17,6 +17,7 @@ from gpusched.base.errors import UsageError
 from gpusched.base.limits import SWEEP_POINTS_MAX
 from gpusched.cli.command import print_json
 from gpusched.cli.lab.sweep.points import SweepPoint, pack_point
+from gpusched.cli.lab.sweep.ray_workers import RayWorkers, load_ray
 from gpusched.cli.lab.sweep.results import (
     Result,
     ResultFolder,
@@ -34,7 +35,7 @@ WORKERS_MAX: Final = 256
 INTERRUPTED: Final = 130
 _LOADED_MAX: Final = 8
 """Inputs that are kept in memory once they were read; points come in their order."""
-_OWN: Final = {"out": None, "workers": None, "resume": False, "points_max": None}
+_OWN: Final = {"out": None, "workers": None, "ray": None, "resume": False, "points_max": None}
 """Options that belong to a sweep, with what they are when they are not given."""
 _OTHERS: Final[dict[str, Any]] = {
     "config": [], "sets": [], "report": None, "jobs": 2000, "days": 7.0, "seed": 1, "nodes": None,
@@ -51,11 +52,21 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume", action="store_true", help="go on with the results that DIR has already"
     )
-    group.add_argument(
-        "--workers", type=int, metavar="N", help="processes that play points (default: processors)"
-    )
+    add_workers(group)
     group.add_argument(
         "--points-max", type=int, metavar="N", help=f"points at most ({SWEEP_POINTS_MAX:,})"
+    )
+
+
+def add_workers(parser: argparse._ActionsContainer) -> None:
+    """Add the options that say who plays points."""
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="points at a time (default: processors)"
+    )
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="play points on a Ray cluster (auto, HOST:PORT, ray://HOST:PORT); local starts one here",
     )
 
 
@@ -106,6 +117,8 @@ def run_sweep(arguments: argparse.Namespace) -> int:
         UsageError: the folder cannot be used.
         ConfigError: the file, an input or a configuration cannot be used; nothing has run then.
     """
+    if arguments.ray is not None:
+        load_ray()
     plan = read_sweep(Path(arguments.sweep))
     check_points(plan, arguments.points_max or SWEEP_POINTS_MAX)
     points = plan_points(plan)
@@ -120,7 +133,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     try:
         play_points(
             points, folder, results, failed,
-            make_workers=lambda missing: local_workers(arguments.workers, missing),
+            make_workers=lambda missing: choose_workers(arguments, missing),
         )  # fmt: skip
     except KeyboardInterrupt:
         interrupted = True
@@ -147,9 +160,18 @@ def json_bytes(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
-def local_workers(wanted: int | None, missing: int) -> PointWorkers:
-    """Processes of this machine, no more than there are points; one point at a time is played here."""
-    size = min(wanted or len(os.sched_getaffinity(0)), max(1, missing))
+def choose_workers(arguments: argparse.Namespace, missing: int) -> PointWorkers:
+    """A Ray cluster where one is named; else processes of this machine, no more than there are points.
+
+    Where one point is played at a time that is done here.
+
+    Raises:
+        NotInstalled: Ray is missing.
+        ClusterUnreachable: the Ray cluster does not answer.
+    """
+    if arguments.ray is not None:
+        return RayWorkers(arguments.ray, arguments.workers)
+    size = min(arguments.workers or len(os.sched_getaffinity(0)), max(1, missing))
     return LocalProcesses(size) if size > 1 else InThisProcess()
 
 

@@ -18,12 +18,14 @@ from gpusched.cli.lab.simulate.settings import SimulationSetting
 from gpusched.cli.lab.sweep.command import (
     INTERRUPTED,
     LoadedInputs,
+    add_workers,
     check_workers,
+    choose_workers,
     json_bytes,
-    local_workers,
     play_points,
 )
 from gpusched.cli.lab.sweep.points import SweepPoint, play_point
+from gpusched.cli.lab.sweep.ray_workers import load_ray
 from gpusched.cli.lab.sweep.results import Result, ResultFolder, SweepRow, summarize_sweep
 from gpusched.cli.lab.sweep.settings_drawn import Values, build_setting, input_points
 from gpusched.cli.lab.sweep.sweep_file import BaseConfiguration
@@ -90,7 +92,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--nodes", metavar="COUNTxGPUS[/RACK]", help="as in gpusched simulate")
     parser.add_argument("--jobs", type=int, default=2000, metavar="N", help="to generate (2000)")
     parser.add_argument("--days", type=float, default=14.0, metavar="D", help="to generate (14)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: processors)")
+    add_workers(parser)
     parser.add_argument("--resume", action="store_true", help="go on with results in DIR")
     add_output(parser)
     parser.set_defaults(run=run)
@@ -115,6 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         NotInstalled: Optuna is missing.
     """
     load_optuna()
+    if arguments.ray is not None:
+        load_ray()
     check_workers(arguments.workers)
     if not 1 <= arguments.settings <= _SETTINGS_MAX:
         raise UsageError(f"--settings takes 1 to {_SETTINGS_MAX:,}")
@@ -306,7 +310,7 @@ class _Tuning:
                 self._results[point.key] = found
         play_points(
             points, self.folder, self._results, self._failed, inputs=self._loaded, quiet=True,
-            make_workers=lambda missing: local_workers(self._arguments.workers, missing),
+            make_workers=lambda missing: choose_workers(self._arguments, missing),
         )  # fmt: skip
 
     def _rows(self, points: Sequence[SweepPoint]) -> tuple[SweepRow, ...]:

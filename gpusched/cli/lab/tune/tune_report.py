@@ -48,12 +48,13 @@ class Tuned:
 
 def verdict_sentences(tuned: Tuned) -> Iterator[str]:
     """What was found, the answer first."""
-    tried = len(tuned.rows) - 1
+    tried = sum(len(row.results) == row.points for row in tuned.rows[1:])
     if tuned.chosen is None:
         yield (
             f"The shipped configuration is not beaten: none of {tried:,} settings is better in one of "
             f"{', '.join(tuned.names)} and worse in none, on {tuned.trace}."
         )
+        yield from _failure_sentence(tuned)
         return
     changed = ", ".join(f"{key}={value}" for key, value in _changed(tuned))
     if not tuned.unseen:
@@ -66,6 +67,7 @@ def verdict_sentences(tuned: Tuned) -> Iterator[str]:
             f"The shipped configuration is not beaten: what is best of {tried:,} settings where it was tuned "
             f"({changed}) is not better where it was not."
         )
+    yield from _failure_sentence(tuned)
     for each in tuned.unseen:
         before, after = (
             statistic_text(each.asked.text, value) for value in (each.before, each.after)
@@ -74,6 +76,11 @@ def verdict_sentences(tuned: Tuned) -> Iterator[str]:
             f"Not seen while tuning: {each.asked.text} {after}, shipped {before}: better in {each.wins} and "
             f"worse in {each.losses} of {each.of}."
         )
+
+
+def _failure_sentence(tuned: Tuned) -> Iterator[str]:
+    if tuned.failed:
+        yield f"{len(tuned.failed):,} points failed, so that not every setting could be looked at."
 
 
 def _changed(tuned: Tuned) -> list[tuple[str, str]]:

@@ -1,0 +1,136 @@
+"""Points on a Ray cluster: each is one task, with the same bytes in and out as in a process of this machine.
+
+Ray plays a task once (``max_retries=0``): what becomes of a lost worker's point is decided and told by
+``run_points``, as for processes of this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+from importlib import import_module
+from typing import Any, Final
+
+from gpusched import __version__
+from gpusched.base.errors import ClusterUnreachable, NotInstalled
+from gpusched.cli.lab.sweep.workers import PointEnd, try_point
+
+LOCAL: Final = "local"
+"""In place of an address: a cluster that is started here, and ended with the command."""
+_STORE_BYTES: Final = 256 * 2**20
+"""Of the object store of a cluster that is started here: points are a few MiB."""
+_HOST_PORT: Final = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>[0-9]{1,5})")
+_ANSWER_S: Final = 5.0
+_LOST: Final = (
+    "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError", "ObjectLostError",
+    "OwnerDiedError", "RayActorError", "TaskUnschedulableError",
+)  # fmt: skip
+"""Names of Ray's exceptions that say that a worker is gone, and nothing about its point."""
+
+
+def load_ray() -> Any:
+    """The library.
+
+    Raises:
+        NotInstalled: the extra is missing.
+    """
+    # It would tell its makers how it is used, over the network.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        return import_module("ray")
+    except ModuleNotFoundError as error:
+        raise NotInstalled(
+            f"--ray needs {error.name}, which is not installed: "
+            f'run pip install ".[ray]" in a checkout of gpusched {__version__}'
+        ) from error
+
+
+def _look_at(address: str) -> None:
+    """Connect once where the address names a host and port: Ray itself takes minutes to give up.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    match = _HOST_PORT.fullmatch(address)
+    if match is not None:
+        socket.create_connection((match["host"], int(match["port"])), timeout=_ANSWER_S).close()
+
+
+def play_on_ray(work: bytes, version: str) -> tuple[bytes | None, str]:
+    """A task: one packed point; its result, or a sentence why there is none."""
+    if version != __version__:
+        return (
+            None,
+            f"the Ray worker has gpusched {__version__}, this is {version}: install the same",
+        )
+    end = try_point(0, work)
+    return end.result, end.error
+
+
+class RayWorkers:
+    """As many points at a time as the cluster has processors.
+
+    Args:
+        address: of the cluster, as ``ray.init`` takes it, or ``local``.
+        size: points at a time at most; None for as many as there are processors.
+
+    Raises:
+        NotInstalled: Ray is missing.
+        ClusterUnreachable: the cluster does not answer.
+    """
+
+    def __init__(self, address: str, size: int | None) -> None:
+        self._ray = load_ray()
+        if not self._ray.is_initialized():
+            self._connect(address, size)
+        there = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self.size = min(there, size or there)
+        self._task = self._ray.remote(play_on_ray).options(max_retries=0, num_cpus=1)
+        self._at: dict[Any, int] = {}
+
+    def _connect(self, address: str, size: int | None) -> None:
+        plain: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+        try:
+            _look_at(address)
+            if address == LOCAL:
+                self._ray.init(
+                    num_cpus=size,
+                    include_dashboard=False,
+                    object_store_memory=_STORE_BYTES,
+                    **plain,
+                )
+            else:
+                self._ray.init(address=address, **plain)
+        except (OSError, OverflowError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise ClusterUnreachable(
+                f"the Ray cluster {address} cannot be reached: {said}; start one with ray start --head, "
+                "or take --ray local"
+            ) from error
+
+    def start_point(self, number: int, work: bytes) -> None:
+        """See ``PointWorkers``."""
+        self._at[self._task.remote(work, __version__)] = number
+
+    def wait_for_ends(self) -> list[PointEnd]:
+        """See ``PointWorkers``."""
+        ready, _ = self._ray.wait(list(self._at), num_returns=1)
+        return [self._end(self._at.pop(each), each) for each in ready]
+
+    def _end(self, number: int, reference: Any) -> PointEnd:
+        try:
+            result, error = self._ray.get(reference)
+        except Exception as fault:  # noqa: BLE001 - what Ray raises is told of this point
+            names = {each.__name__ for each in type(fault).__mro__}
+            said = f"{type(fault).__name__}: {' '.join(str(fault).split())[:160]}"
+            return PointEnd(number=number, error=said, lost=not names.isdisjoint(_LOST))
+        return PointEnd(number=number, result=result, error=error)
+
+    def close(self) -> None:
+        """See ``PointWorkers``; the connection stays for the next points and ends with the program."""
+        for reference in self._at:
+            with contextlib.suppress(Exception):  # it may be over, or its worker gone
+                self._ray.cancel(reference, force=True)
+        self._at.clear()

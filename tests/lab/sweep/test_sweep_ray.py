@@ -1,0 +1,128 @@
+"""Points on a Ray cluster: the same bytes as here, and workers that are lost. Skipped where Ray is not installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpusched.cli.lab.sweep import ray_workers
+from gpusched.cli.lab.sweep.ray_workers import RayWorkers, play_on_ray
+from gpusched.cli.lab.sweep.sweep_inputs import pack
+from gpusched.cli.lab.sweep.workers import TRIES_MAX, InThisProcess, run_points
+
+from .test_sweep_command import JOBS, SWEEP, run
+from .test_sweep_workers import Deadly, by_number, works  # noqa: F401 - a fixture
+
+
+class DeadlyOnce:
+    """Work that kills the first process that unpacks it, and is what it was for the next one."""
+
+    def __init__(self, work: bytes, marker: Path) -> None:
+        self._work, self._marker = work, str(marker)
+
+    def __reduce__(self) -> object:
+        said = (
+            f"__import__('os').path.exists({self._marker!r}) or (open({self._marker!r}, 'w').close(), "
+            "__import__('os').kill(__import__('os').getpid(), 9))"
+        )
+        return eval, (f"({said}, __import__('pickle').loads({self._work!r}))[1]",)
+
+
+def test_a_missing_library_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """78, with what to install, before anything is read."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert run(tmp_path / "sweep.yaml", "--ray", "local") == 78
+    assert (
+        '--ray needs ray, which is not installed: run pip install ".[ray]"'
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_does_not_answer_is_told(
+    tmp_path: Path,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """69 at once, and nothing has run; Ray is asked only where somebody listens."""
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    assert run(tmp_path / "sweep.yaml", "--ray", address) == 69
+    assert f"the Ray cluster {address} cannot be reached: [Errno 111]" in capsys.readouterr().err
+    assert list((tmp_path / "out" / "points").iterdir()) == []
+
+
+def test_a_worker_of_another_version_plays_nothing(works: list[bytes]) -> None:  # noqa: F811
+    """Its results would be kept as those of this version."""
+    result, error = play_on_ray(works[0], "0.0.1")
+    assert result is None
+    assert "this is 0.0.1: install the same" in error
+
+
+@pytest.mark.filterwarnings("default")  # those of Ray and its libraries are not ours
+@pytest.mark.early
+@pytest.mark.long
+class TestOnRay:
+    """On a cluster that is started here."""
+
+    @pytest.fixture
+    def cluster(self) -> Iterator[RayWorkers]:
+        """Two processors."""
+        ray = pytest.importorskip("ray", reason='Ray is not installed: pip install ".[ray]"')
+        found = RayWorkers(ray_workers.LOCAL, 2)
+        yield found
+        found.close()
+        ray.shutdown()
+
+    def test_lost_workers_are_told_and_results_are_the_same_bytes(
+        self,
+        works: list[bytes],  # noqa: F811
+        cluster: RayWorkers,
+        tmp_path: Path,
+    ) -> None:
+        """One whose worker is killed once has its result; one that kills every worker fails."""
+        here = by_number(run_points(range(3), works.__getitem__, InThisProcess(), note=pytest.fail))
+        given = [
+            works[0],
+            pack(DeadlyOnce(works[1], tmp_path / "killed")),
+            works[2],
+            pack(Deadly()),
+        ]
+        notes: list[str] = []
+        ends = by_number(run_points(range(4), given.__getitem__, cluster, note=notes.append))
+        assert [ends[turn].result for turn in range(3)] == [here[turn].result for turn in range(3)]
+        assert ends[3].result is None
+        assert f"lost {TRIES_MAX} times: WorkerCrashedError" in ends[3].error
+        assert len(notes) == 1 + TRIES_MAX - 1
+
+    def test_the_command_plays_on_the_cluster(
+        self, cluster: RayWorkers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The same files as without it, to the byte."""
+        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+        assert cluster.size == 2
+        for name, more in (("here", ()), ("there", ("--ray", "local"))):
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / "jobs.csv").write_text(JOBS)
+            (folder / "sweep.yaml").write_text(SWEEP)
+            assert run(folder / "sweep.yaml", *more) == 0
+        capsys.readouterr()
+        kept = [
+            {
+                each.name: each.read_bytes()
+                for each in (tmp_path / name / "out" / "points").iterdir()
+            }
+            for name in ("here", "there")
+        ]
+        assert kept[0] == kept[1]
+        assert len(kept[0]) == 4
