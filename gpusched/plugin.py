@@ -5,6 +5,9 @@ has a name and ``run(session)``. ``plugins/README.md`` has a worked plugin and d
 worked action, each with a test without a cluster. Shipped plugins and actions use nothing else,
 so that each of them is a template.
 
+Where thousands of victims are judged, hooks about them are given a second form, ``for_all``, that
+answers for a list at once: see ``Hooks.victim_filter`` and plugins/README.md.
+
 What is here leaves reservations whole: ``place_minimum``, ``grow`` and ``GangStarts`` find no room
 that is kept for a gang whose turn comes before.
 """

@@ -19,7 +19,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
 from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.lower_bound import VictimLowerBound, victim_lower_bound
-from gpusched.placement.victims.model import EvictablePod, VictimRank
+from gpusched.placement.victims.model import VictimRank
 from gpusched.placement.victims.search import (
     IncomingMembers,
     find_cheaper_victims_for_roles,
@@ -222,24 +222,17 @@ class _NodeSetVictims:
     def _state_for_role(self, role: IncomingMembers) -> VictimSearchState:
         """The same victims, for members of one role."""
         field = self.pool.search_state
-        columns = [column for column, amount in enumerate(role.request) if amount]
+        columns = tuple([column for column, amount in enumerate(role.request) if amount])
         rows = field.free.keys() & (role.rows or frozenset())
-        members = [
-            EvictablePod(
-                each.row if each.row in rows else -1,
-                tuple(each.frees[column] for column in columns),
-                each.cost,
-                each.draws,
-            )
-            for each in field.members
-        ]
+        index = self.table.index_for_columns(columns)
         return VictimSearchState(
             [role.request[column] for column in columns],
             {row: [field.free[row][column] for column in columns] for row in sorted(rows)},
-            members,
-            field.bundles,
+            index.members,
+            index.bundles,
             limits=field.left,
             source_key=self.table.source_key,
+            index=index,
         )
 
 

@@ -122,6 +122,7 @@ class VictimTable:
         self.members: list[EvictablePod] = []
         self._first: dict[int, Gang] = {}
         self._frees: dict[str, tuple[int, ...]] = {}
+        self._of_columns: dict[tuple[int, ...], BundleIndex] = {}
         self._bundles: list[VictimBundle] = []
         self._ties: list[tuple[Any, ...]] = []
         self._enter_gangs(victims, list(gangs))
@@ -169,6 +170,19 @@ class VictimTable:
         if not orders:
             return ()
         return joined_sort_key(orders, self._claimant, self._first[source], self._action) or ()
+
+    def index_for_columns(self, columns: tuple[int, ...]) -> BundleIndex:
+        """The same members and bundles for claimants that ask for some of the columns alone."""
+        known = self._of_columns.get(columns)
+        if known is None:
+            members = [
+                EvictablePod(
+                    each.row, tuple([each.frees[c] for c in columns]), each.cost, each.draws
+                )
+                for each in self.members
+            ]
+            known = self._of_columns[columns] = BundleIndex(members, self.index.bundles)
+        return known
 
     # -- bundles -----------------------------------------------------------------------------
     def _enter_bundles(
