@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from gpusched.base.limits import EVICTION_WINDOW_S
 from gpusched.view.model import (
     DecisionView,
     GangView,
@@ -31,6 +32,7 @@ class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
         leader: where the one that leads serves its view, empty where that is not known.
         ready: sentence of ``/readyz``.
         gpu_totals: as they were counted last; None before.
+        eviction_window_s: within which evictions of a gang are repeated ones, ``limits.evictionWindow``.
     """
 
     version: str
@@ -40,6 +42,7 @@ class ViewHead(ViewPart, frozen=True, kw_only=True, tag="head"):
     ready: str = ""
     scheduler_names: tuple[str, ...] = ()
     gpu_totals: GpuTotalsView | None = None
+    eviction_window_s: float = EVICTION_WINDOW_S
 
 
 class ViewReset(ViewPart, frozen=True, kw_only=True, tag="reset"):

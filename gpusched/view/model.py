@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from gpusched.base.limits import EVICTION_WINDOW_S
+
 
 class ViewPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What all parts share: they are data, written in camel case."""
@@ -388,7 +390,8 @@ class AboutView(ViewPart, frozen=True, kw_only=True):
         namespaces: whose gangs are shown: ``all``, or their names.
         nodes, queues: whether these are shown.
         gpu_totals: counted every ten seconds; None where they are not known or nodes are not shown.
-        gangs_evicted_again: of those that are shown, gangs that were evicted more than once within the hour before ``now``.
+        gangs_evicted_again: of those that are shown, gangs that were evicted more than once within the window before ``now``.
+        eviction_window_seconds: that window, ``limits.evictionWindow`` of the daemon; an hour where no daemon says it.
     """
 
     version: str
@@ -405,3 +408,4 @@ class AboutView(ViewPart, frozen=True, kw_only=True):
     queues: bool = False
     gpu_totals: GpuTotalsView | None = None
     gangs_evicted_again: int = 0
+    eviction_window_seconds: float = EVICTION_WINDOW_S

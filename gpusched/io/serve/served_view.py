@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from gpusched import __version__
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
+from gpusched.base.limits import EVICTION_WINDOW_S
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
 from gpusched.io.decisions.decision_log import DecisionLine
@@ -61,6 +62,7 @@ class ServedView:
         self._publisher = ViewPublisher(address, clock, self._head)
         self.gpu_totals: Callable[[], GpuTotalsView | None] = lambda: None
         """As they were counted last."""
+        self._eviction_window_s = EVICTION_WINDOW_S
 
     @property
     def url(self) -> str:
@@ -88,6 +90,7 @@ class ServedView:
             session_cache: of that policy.
         """
         rejected = cache.charged.values()
+        self._eviction_window_s = snapshot.limits.eviction_window_s
         self._publisher.session(
             SeenSession(
                 snapshot=snapshot,
@@ -147,6 +150,7 @@ class ServedView:
             ready=self._ready(),
             scheduler_names=self._scheduler_names,
             gpu_totals=self.gpu_totals(),
+            eviction_window_s=self._eviction_window_s,
         )
 
 

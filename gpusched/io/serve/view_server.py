@@ -18,7 +18,6 @@ from aiohttp.typedefs import Handler
 
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
-from gpusched.base.limits import EVICTION_WINDOW_S
 from gpusched.io.serve.answers.openapi import describe_view_api
 from gpusched.io.serve.answers.served_history import PARAMETERS, ServedHistory
 from gpusched.io.serve.answers.served_questions import ServedQuestions
@@ -160,8 +159,9 @@ class ViewServer:
                 queues=access.queues,
                 gpu_totals=head.gpu_totals if access.nodes else None,
                 gangs_evicted_again=self._store.count_evicted_again(
-                    access, since=format_time(self._store.now - EVICTION_WINDOW_S)
+                    access, since=format_time(self._store.now - head.eviction_window_s)
                 ),
+                eviction_window_seconds=head.eviction_window_s,
             )
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
+import attrs
+
 from gpusched.api.gang.eviction_record import NO_CLAIMANT, NO_EVICTIONS, PastEviction
-from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.units import DEVICE
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.suspended_jobs import suspend_job
@@ -32,10 +34,26 @@ from gpusched.session.state.statement import EvictOperation
 _RecentOnDemand = Callable[[], EvictionGraph]
 
 
+@attrs.frozen(eq=False)
+class _EvictedGangs:
+    """Gangs that this session leaves without their minimum.
+
+    Attributes:
+        ended_by: of each, the first draft, in the order of decisions, that does; those before it took
+            what it had beside its minimum, and those after it what was left.
+        gpu_seconds: work of each that is lost, by all drafts.
+        recent: evictions of late, on demand: most sessions evict no gang, and never ask.
+    """
+
+    ended_by: Mapping[GangKey, PreemptionDraft]
+    gpu_seconds: Mapping[GangKey, int]
+    recent: _RecentOnDemand
+
+
 def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
     """Promises made in this session, sorted by gang."""
     nodes = session.snapshot.nodes.nodes
-    recent = _recent_evictions_on_demand(session)
+    evicted = _evicted_gangs(session)
     return tuple(
         PreemptionPlan(
             gang=key,
@@ -44,7 +62,7 @@ def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
             nominations=tuple(
                 sorted((each.pod.key, each.pod.uid, nodes[each.row].name) for each in draft.places)
             ),
-            stops=_stops_of_draft(session, draft, recent),
+            stops=_stops_of_draft(session, draft, evicted),
             action=draft.action,
             message=draft.message,
             moves=tuple(
@@ -63,27 +81,46 @@ def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
 
 def gang_stops(session: Session) -> tuple[GangStop, ...]:
     """Gangs stopped for their own sake, sorted."""
-    recent = _recent_evictions_on_demand(session)
+    evicted = _evicted_gangs(session)
     return tuple(
         stop
         for _, draft in sorted(session.nominations.stops.items())
-        for stop in _stops_of_draft(session, draft, recent)
+        for stop in _stops_of_draft(session, draft, evicted)
     )
 
 
-def _recent_evictions_on_demand(session: Session) -> _RecentOnDemand:
-    """Evictions of all gangs of late; most sessions evict no gang, and never ask."""
-    return lru_cache(maxsize=1)(lambda: recent_evictions(session.snapshot))
+def _evicted_gangs(session: Session) -> _EvictedGangs:
+    ended_by: dict[GangKey, PreemptionDraft] = {}
+    lost: dict[GangKey, int] = {}
+    gone: set[UID] = set()
+    for draft in (*session.nominations.plans.values(), *session.nominations.stops.values()):
+        for each in draft.evictions:
+            key = each.gang.key
+            gone.add(each.member.pod.uid)
+            lost[key] = lost.get(key, 0) + _lost_gpu_seconds(session, each)
+        for key, gang in {each.gang.key: each.gang for each in draft.evictions}.items():
+            left = remade_gang(gang, [each for each in gang.placed if each.pod.uid in gone])
+            if not left.placed or left.missing_members:
+                ended_by.setdefault(key, draft)
+    return _EvictedGangs(
+        ended_by, lost, lru_cache(maxsize=1)(lambda: recent_evictions(session.snapshot))
+    )
+
+
+def _lost_gpu_seconds(session: Session, each: EvictOperation) -> int:
+    pod = each.member.pod
+    lost = lost_gpu_seconds(each.gang, pod.scheduled, session.snapshot.now)
+    return lost * pod.pod_class.gpu_thousandths // DEVICE
 
 
 def _stops_of_draft(
-    session: Session, draft: PreemptionDraft, recent: _RecentOnDemand
+    session: Session, draft: PreemptionDraft, evicted: _EvictedGangs
 ) -> tuple[GangStop, ...]:
     by_gang: dict[GangKey, tuple[Gang, list[EvictOperation]]] = {}
     for each in draft.evictions:
         by_gang.setdefault(each.gang.key, (each.gang, []))[1].append(each)
     return tuple(
-        _stop_of_gang(session, gang, leaving, draft, recent)
+        _stop_of_gang(session, gang, leaving, draft, evicted)
         for _, (gang, leaving) in sorted(by_gang.items())
     )
 
@@ -93,7 +130,7 @@ def _stop_of_gang(
     gang: Gang,
     leaving: Sequence[EvictOperation],
     draft: PreemptionDraft,
-    recent: _RecentOnDemand,
+    evicted: _EvictedGangs,
 ) -> GangStop:
     evictions = [
         Eviction(
@@ -105,15 +142,12 @@ def _stop_of_gang(
             action=draft.action,
             reason=draft.reason,
             message=draft.message,
-            gpu_seconds=lost_gpu_seconds(gang, each.member.pod.scheduled, session.snapshot.now)
-            * each.member.pod.pod_class.gpu_thousandths
-            // DEVICE,
+            gpu_seconds=_lost_gpu_seconds(session, each),
         )
         for each in leaving
     ]
     evictions.sort(key=lambda each: (each.key, each.uid))
-    lost = sum(each.gpu_seconds for each in evictions)
-    count = _count_stop(session, gang, leaving, draft, recent, gpu_seconds=lost)
+    count = _count_stop(session, gang, leaving, draft, evicted)
     pause = _suspend_change(gang, leaving, draft, count)
     return GangStop(
         gang=gang.key,
@@ -132,17 +166,13 @@ def _count_stop(
     gang: Gang,
     leaving: Sequence[EvictOperation],
     draft: PreemptionDraft,
-    recent: _RecentOnDemand,
-    *,
-    gpu_seconds: int,
+    evicted: _EvictedGangs,
 ) -> EvictionCount | None:
     """How it stands among evictions before; None where the gang goes on, or has no object for a record."""
     window_s, now = session.snapshot.limits.eviction_window_s, session.snapshot.now
     if not window_s or gang.key.kind == "Pod" or not has_record_object(gang):
         return None
-    gone = session.nominations.evicted | {each.member.pod.uid for each in leaving}
-    left = remade_gang(gang, [each for each in gang.placed if each.pod.uid in gone])
-    if left.placed and not left.missing_members:
+    if evicted.ended_by.get(gang.key) is not draft:
         return None
     claims = draft.gang.key != gang.key
     eviction = PastEviction(
@@ -151,10 +181,10 @@ def _count_stop(
         reason=draft.reason,
         claimant=draft.gang.uid if claims else NO_CLAIMANT,
         claimant_name=f"{draft.gang.key.kind} {draft.gang.key}" if claims else "",
-        gpu_seconds=gpu_seconds,
+        gpu_seconds=evicted.gpu_seconds[gang.key],
     )
     placed_at = max(each.member.pod.scheduled for each in leaving)
-    return count_eviction(gang, eviction, recent(), placed_at=placed_at, window_s=window_s)
+    return count_eviction(gang, eviction, evicted.recent(), placed_at=placed_at, window_s=window_s)
 
 
 def _keeps_minimum(gang: Gang, leaving: int) -> bool:

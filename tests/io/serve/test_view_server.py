@@ -180,7 +180,7 @@ def test_gangs_are_chosen(query, names):
 
 
 def test_about_counts_gangs_that_were_evicted_again_for_who_sees_them():
-    """Given two evictions within the hour, two of which one is older, and another namespace: each user's own."""
+    """Given evictions within the configured window and older ones, and another namespace: each user's own."""
 
     def evicted(name, *ages, namespace="team-a"):
         past = tuple(
@@ -198,6 +198,10 @@ def test_about_counts_gangs_that_were_evicted_again_for_who_sees_them():
     ]  # fmt: skip
     assert served(when, *frames) == 2
     assert served(when, *frames, access=TEAM_A) == 1
+    head = ViewHead(version="1", daemon="d", leading=True, eviction_window_s=10_000.0)
+    assert served(when, *frames, head) == 3
+    short = ViewHead(version="1", daemon="d", leading=True, eviction_window_s=600.0)
+    assert served(when, *frames, short) == 1
 
 
 @pytest.mark.parametrize(

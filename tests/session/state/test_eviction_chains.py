@@ -148,3 +148,23 @@ def test_chains_are_those_that_trying_every_line_finds(edges, victim, claimant):
     assert chain.length == max(len(line) for line in every)
     assert chain.is_cycle == any(each.victim == claimant for line in every for each in line[:-1])
     assert chain.gpu_seconds == len({each for line in every for each in line})
+
+
+def test_two_claims_of_one_session_that_end_one_gang_count_once(given):
+    """Given a claim on what a gang has beside its minimum and one on the rest, the second one ends it."""
+    given.nodes(3, gpus=8).group("lent", min_member=2)
+    for number in range(3):
+        given.pod(
+            f"lent-{number}", group="lent", gpus=8, node=f"node-{number}", phase="Running",
+            scheduled=given.now - 100, slots=0b11111111,
+        )  # fmt: skip
+    for name in ("urgent-a", "urgent-b"):
+        given.pod(name, gpus=8, priority=1000)
+    plan = given.when.one_session()
+    stops = [stop for claim in plan.preemptions for stop in claim.stops]
+    assert [stop.gang.name for stop in stops] == ["lent", "lent"]
+    assert sorted(len(stop.evictions) for stop in stops) == [1, 2]
+    (count,) = [stop.count for stop in stops if stop.count is not None]
+    assert (count.times, count.chain.length) == (1, 1)
+    (last,) = count.newest
+    assert last.gpu_seconds == sum(each.gpu_seconds for stop in stops for each in stop.evictions)

@@ -8,7 +8,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 
 const NEXT = 6;
 const LAST = 6;
-const HOUR_MS = 3_600_000;
+const EVICTION_WINDOW_S = 3_600; // where no daemon says it
 
 /** @param {import("../main.js").Page} page */
 export function showCluster(page) {
@@ -61,7 +61,8 @@ function figures(store) {
   const tell = (value, words, kind = "") => html`<li class=${kind}><b>${value}</b><span>${words}</span></li>`;
   const other = nodes - ready;
   const longest = Number.isFinite(eldest) ? `, the longest for ${duration(store.now() - eldest)}` : "";
-  const again = [...store.gangs.values()].filter((each) => evictedAgain(each, store.now())).length;
+  const windowMs = 1000 * (store.about?.evictionWindowSeconds ?? EVICTION_WINDOW_S);
+  const again = [...store.gangs.values()].filter((each) => evictedAgain(each, store.now(), windowMs)).length;
   return html`<ul class="figures">
     ${store.about?.nodes === false
       ? nothing
@@ -70,12 +71,13 @@ function figures(store) {
         ${other ? tell(count(other), `of ${many(nodes, "node")} not ready`, "bad") : tell(count(ready), nodes ? `${nodes === 1 ? "node" : "nodes"} ready, all` : "nodes")}`}
     ${tell(count(states.Running ?? 0), `${states.Running === 1 ? "gang runs" : "gangs run"}${states.Starting ? `, ${count(states.Starting)} start` : ""}`)}
     ${tell(count(states.Waiting ?? 0), states.Waiting ? `${states.Waiting === 1 ? "gang waits" : "gangs wait"}${longest}` : "gangs wait", states.Waiting ? "warn" : "")}
-    ${again ? tell(count(again), `${again === 1 ? "gang was" : "gangs were"} evicted more than once within an hour`, "bad") : nothing}
+    ${again ? tell(count(again), `${again === 1 ? "gang was" : "gangs were"} evicted more than once within ${duration(windowMs)}`, "bad") : nothing}
   </ul>`;
 }
 
-/** Whether a gang was evicted at least twice within the hour before now; see docs/thrash.md. */
-const evictedAgain = (gang, now) => (gang.evictions ?? []).filter((each) => now - moment(each.time) < HOUR_MS).length > 1;
+/** Whether a gang was evicted at least twice within the window before now; see docs/thrash.md. */
+const evictedAgain = (gang, now, windowMs) =>
+  (gang.evictions ?? []).filter((each) => now - moment(each.time) < windowMs).length > 1;
 
 function choice(page, key, value, words, on) {
   return html`<button type="button" aria-pressed=${on} @click=${() => page.ask({ [key]: value })}>${words}</button>`;
