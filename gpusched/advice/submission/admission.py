@@ -110,7 +110,10 @@ def _faults(
             yield _exists(obj)
         if obj["kind"] == "Pod":
             yield from _pod_faults(obj, trial, names)
-    yield from quota_faults(trial, [obj for obj in workload.objects if obj["kind"] == "Pod"])
+    pods = [
+        with_class_priority(obj, names.classes) for obj in workload.objects if obj["kind"] == "Pod"
+    ]
+    yield from quota_faults(trial, pods)
 
 
 def _exists(obj: Obj) -> str:

@@ -17,22 +17,21 @@ _PARTS: Final = ("requests", "limits")
 def quota_faults(trial: TrialCluster, pods: Sequence[Obj]) -> Iterator[str]:
     """Quotas that do not admit all of these pods.
 
-    Quotas with scopes are not looked at.
+    A quota with scopes counts those of the pods that are within all of them.
 
     Args:
         trial: the cluster, without the pods.
-        pods: of one namespace.
+        pods: of one namespace, with the names of their priority classes.
     """
     namespace = pods[0]["metadata"].get("namespace") if pods else None
     for quota in trial.objects.all("resourcequotas"):
         spec, status = quota.get("spec") or {}, quota.get("status") or {}
         if quota["metadata"].get("namespace") != namespace:
             continue
-        if spec.get("scopes") or spec.get("scopeSelector"):
-            continue
+        counted = [pod for pod in pods if _is_within_scopes(pod["spec"], spec)]
         hard, used = status.get("hard") or spec.get("hard") or {}, status.get("used") or {}
         try:
-            over = _exceeded(pods, hard, used)
+            over = _exceeded(counted, hard, used)
         except QuantityFormatError:
             continue  # what is no amount is refused for itself
         if over:
@@ -41,6 +40,67 @@ def quota_faults(trial: TrialCluster, pods: Sequence[Obj]) -> Iterator[str]:
                 f"exceeded quota: {quota['metadata']['name']}, requested: {asked}, used: {held}, limited: "
                 f"{limits}: not all of its pods are made before others end or the quota is raised"
             )
+
+
+def _is_within_scopes(pod: Obj, quota: Obj) -> bool:
+    terms = [{"scopeName": name, "operator": "Exists"} for name in quota.get("scopes") or ()]
+    terms += (quota.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_is_within_scope(pod, term) for term in terms)
+
+
+def _is_within_scope(pod: Obj, term: Obj) -> bool:
+    """Whether a pod's spec is within one scope; none is within a scope that is not known."""
+    match term.get("scopeName"):
+        case "Terminating":
+            return pod.get("activeDeadlineSeconds") is not None
+        case "NotTerminating":
+            return pod.get("activeDeadlineSeconds") is None
+        case "BestEffort":
+            return _is_best_effort(pod)
+        case "NotBestEffort":
+            return not _is_best_effort(pod)
+        case "PriorityClass":
+            return _is_of_classes(pod.get("priorityClassName") or "", term)
+        case "CrossNamespacePodAffinity":
+            return any(
+                each.get("namespaces") or each.get("namespaceSelector") is not None
+                for each in _affinity_terms(pod.get("affinity") or {})
+            )
+    return False
+
+
+def _is_best_effort(pod: Obj) -> bool:
+    """Whether no container asks for processors or memory; GPUs do not count for that."""
+    containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+    return not any(
+        _amount(each, part, name)
+        for each in containers
+        for part in _PARTS
+        for name in ("cpu", "memory")
+    )
+
+
+def _is_of_classes(name: str, term: Obj) -> bool:
+    values = term.get("values") or ()
+    match term.get("operator"):
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "Exists":
+            return bool(name)
+        case "DoesNotExist":
+            return not name
+    return False
+
+
+def _affinity_terms(affinity: Obj) -> Iterator[Obj]:
+    """Terms about other pods, required and preferred."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        part = affinity.get(kind) or {}
+        yield from part.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for each in part.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield each.get("podAffinityTerm") or {}
 
 
 def _exceeded(

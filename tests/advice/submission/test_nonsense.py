@@ -158,11 +158,11 @@ def quota(name, hard, used, **spec):
 
 
 def test_a_quota_that_does_not_admit_all_pods_is_told_as_the_server_does():
-    """Given 4 of 16 GPUs in use, then two pods of 8 are too many and one is not; quotas with scopes are left out."""
+    """Given 4 of 16 GPUs in use, then two pods of 8 are too many and one is not; what a quota does not cover is free."""
     name = "requests.nvidia.com/gpu"
     trial = trial_of(
         queue("a"), node("n0"), node("n1"), quota("gpus", {name: "16", "pods": "9"}, {name: "4"}),
-        quota("scoped", {"pods": "0"}, {}, scopes=["BestEffort"]),
+        quota("scoped", {"pods": "0"}, {}, scopes=["NotBestEffort"]),
     )  # fmt: skip
     (refused,) = ask(trial, job(2)).refused
     assert refused.message == (
@@ -170,6 +170,56 @@ def test_a_quota_that_does_not_admit_all_pods_is_told_as_the_server_does():
         "not all of its pods are made before others end or the quota is raised"
     )
     assert not ask(trial, job(1)).refused
+
+
+URGENT = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}  # fmt: skip
+AFAR = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"topologyKey": "rack", "labelSelector": {}, "namespaces": ["other"]},
+]}}  # fmt: skip
+CPU = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+
+
+def in_class(operator, *values):
+    """The scopes of a quota for pods of priority classes."""
+    term = {"scopeName": "PriorityClass", "operator": operator}
+    return {
+        "scopeSelector": {"matchExpressions": [term | ({"values": [*values]} if values else {})]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("scopes", "pod", "covered"),
+    [
+        ({"scopes": ["Terminating"]}, {"activeDeadlineSeconds": 60}, True),
+        ({"scopes": ["Terminating"]}, {}, False),
+        ({"scopes": ["NotTerminating"]}, {}, True),
+        ({"scopes": ["NotTerminating"]}, {"activeDeadlineSeconds": 60}, False),
+        ({"scopes": ["BestEffort"]}, {}, True),  # GPUs make no class of service
+        ({"scopes": ["BestEffort"]}, CPU, False),
+        ({"scopes": ["NotBestEffort", "Terminating"]}, CPU, False),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, {"affinity": AFAR}, True),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, {}, False),
+        (in_class("In", "urgent"), {"priorityClassName": "urgent"}, True),
+        (in_class("In", "urgent"), {}, False),
+        (in_class("NotIn", "urgent"), {}, True),
+        (in_class("Exists"), {"priorityClassName": "urgent"}, True),
+        (in_class("DoesNotExist"), {"priorityClassName": "urgent"}, False),
+        ({"scopes": ["OfTomorrow"]}, {}, False),
+    ],
+)
+def test_a_quota_with_scopes_counts_the_pods_within_them(scopes, pod, covered):
+    """Given a quota of no pods at all, then those that it covers are refused in the words of the server."""
+    trial = trial_of(queue("a"), node("n0"), URGENT, quota("none", {"pods": "0"}, {}, **scopes))
+    answer = ask(trial, job(1, template_=template(1, **pod)))
+    told = ["exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"]
+    assert [each.message.partition(": not all")[0] for each in answer.refused] == told * covered
+
+
+def test_the_default_priority_class_counts_for_scopes_of_quotas():
+    """Given pods that name no class and one that is everybody's, then a quota of that class covers them."""
+    scoped = quota("none", {"pods": "0"}, {}, **in_class("In", "urgent"))
+    trial = trial_of(queue("a"), node("n0"), {**URGENT, "globalDefault": True}, scoped)
+    assert ask(trial, job(1)).refused
 
 
 def test_a_job_that_waits_for_somebody_to_resume_it_is_told():
