@@ -19,6 +19,7 @@ from benchmarks import (
     flood,
     history,
     latency,
+    month,
     native_gangs,
     page,
     placement_daemon,
@@ -59,6 +60,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "waiting": waiting.measure,
     "when": when.measure,
     "when-promises": when.measure_promises,
+    "month": month.measure,
     "what-if": whatif.measure,
     "flood": flood.measure,
     "history": history.measure,
@@ -75,10 +77,10 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-openb": openb.measure,
 }
 ONLY_WHEN_NAMED: Final = (
-    "advice", "placement-openb", "history", "page", "what-if", "when-promises",
+    "advice", "placement-openb", "history", "page", "month", "what-if", "when-promises",
 )  # fmt: skip
 """A quarter of an hour; the same, and a trace that is not part of this repository; a million runs; a browser;
-two months of 1,000 nodes; hours of 200 clusters."""
+a month of 100,000 jobs; two months of 1,000 nodes; hours of 200 clusters."""
 
 
 def main() -> int:

@@ -107,7 +107,7 @@ class RayWorkers:
             said = " ".join(str(error).split())[:200]
             raise ClusterUnreachable(
                 f"the Ray cluster {address} cannot be reached: {said}; start one with ray start --head, "
-                "or take --ray local"
+                "or take --ray local; one that authenticates wants its token in RAY_AUTH_TOKEN"
             ) from error
 
     def start_point(self, number: int, work: bytes) -> None:

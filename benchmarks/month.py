@@ -1,0 +1,74 @@
+"""A month of 100,000 jobs on 1,000 nodes, as ``gpusched simulate --generate philly`` plays it.
+
+The jobs use 83 % of the 8,000 GPUs if none waits. The play ends with the month or when its CPU seconds are
+spent (``MONTH_CPU_S``, 600): then it is told how far it came, and jobs per CPU second are those of that part.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from typing import Final
+
+from benchmarks.figures import Figure
+from gpusched.config.model import DEFAULT
+from gpusched.engine.simulation import SimulationCase, run_simulation
+from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
+from gpusched.lab.simulate.traces.workload import (
+    JobShape,
+    equal_nodes,
+    gpu_shares,
+    job_arrivals,
+    queue_manifests,
+)
+
+JOBS: Final = 100_000
+DAYS: Final = 30
+NODES: Final = 1_000
+PER_RACK: Final = 10
+BUDGET_S: Final = 600.0
+
+
+def measure() -> list[Figure]:
+    """Jobs that came and were decided about, per CPU second."""
+    budget_s = float(os.environ.get("MONTH_CPU_S", BUDGET_S))
+    trace = generate_jobs(GeneratorOptions(jobs=JOBS, days=DAYS))
+    objects = [
+        *equal_nodes(NODES, 8, per_rack=PER_RACK),
+        *queue_manifests(gpu_shares(trace.jobs, NODES * 8)),
+    ]
+    gc.collect()
+    began = time.process_time()
+    record = run_simulation(
+        SimulationCase(
+            name="month",
+            config=DEFAULT,
+            objects=objects,
+            arrivals=job_arrivals(trace.jobs, JobShape()),
+            enough=lambda _sessions: time.process_time() - began > budget_s,
+        )
+    )
+    spent_s = time.process_time() - began
+    started = sum(job.started is not None for job in record.jobs)
+    whole = len(record.jobs) == JOBS and all(job.ended is not None for job in record.jobs)
+    part = "all of it" if whole else f"its first {record.seconds / 86_400:.1f} days of {DAYS}"
+    sessions = int(record.counters["sessions"])
+    return [
+        Figure(
+            name=f"month of {JOBS:,} jobs on {NODES:,} nodes: {part}, {len(record.jobs):,} jobs "
+            f"came, {started:,} started, {sessions:,} sessions",
+            measured=spent_s,
+            unit="s of CPU",
+            target=f"all in < {BUDGET_S:g}",
+            met=whole and spent_s < BUDGET_S,
+        ),
+        Figure(
+            name="month: jobs that started, per CPU second",
+            measured=started / spent_s,
+            unit="jobs/s",
+            target=f">= {JOBS / BUDGET_S:.0f}",
+            met=started / spent_s >= JOBS / BUDGET_S,
+        ),
+        Figure(name="month: CPU of a session", measured=spent_s * 1000 / sessions, unit="ms"),
+    ]
