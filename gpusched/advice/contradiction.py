@@ -22,6 +22,7 @@ from gpusched.engine.objects import Obj, key_of
 _DEMANDS_MAX: Final = 64
 _NO_PODS: Final = frozenset({"PodGroup", "Queue"})
 """Kinds whose spec is none of a pod."""
+_LIMITS: Final = ("capability", "userLimits")
 
 
 @attrs.frozen
@@ -74,7 +75,8 @@ def find_contradiction(trial: TrialCluster, gang: Gang) -> Contradiction | None:
     if answer is None:
         return None
     demands = [
-        *map(_of_guarantee, keeping), *_demands(workload, gang), *map(_of_capability, limiting),
+        *map(_of_guarantee, keeping), *_demands(workload, gang),
+        *(each for queue in limiting for each in _limits_of(queue)),
     ][:_DEMANDS_MAX]  # fmt: skip
     if empty.message_without(demands) is not None:
         return None
@@ -110,12 +112,12 @@ class _EmptyCluster:
 
 
 def _limiting_queues(trial: TrialCluster, gang: Gang) -> list[Obj]:
-    """Queues on its path that have a capability of their own, the leaf first."""
+    """Queues on its path that limit what all of it, or each user, may have, the leaf first."""
     leaf = trial.take_snapshot().queues.get(gang.queue)
     found = (
         trial.objects.get("queues", ObjectKey("", name)) for name in (leaf.path if leaf else ())
     )
-    return [obj for obj in found if obj is not None and obj["spec"].get("capability")]
+    return [obj for obj in found if obj is not None and any(map(obj["spec"].get, _LIMITS))]
 
 
 def _keeping_queues(trial: TrialCluster, gang: Gang) -> list[Obj]:
@@ -128,8 +130,12 @@ def _keeping_queues(trial: TrialCluster, gang: Gang) -> list[Obj]:
     return [obj for obj in found if obj is not None]
 
 
-def _of_capability(queue: Obj) -> _Demand:
-    return _of_queue(queue, "capability", queue["spec"]["capability"])
+def _limits_of(queue: Obj) -> Iterator[_Demand]:
+    if queue["spec"].get("capability"):
+        yield _of_queue(queue, "capability", queue["spec"]["capability"])
+    if queue["spec"].get("userLimits"):
+        name = queue["metadata"]["name"]
+        yield _Demand(f"what queue {name} lets its users have", _queue_dropper(name, "userLimits"))
 
 
 def _of_guarantee(queue: Obj) -> _Demand:
@@ -139,13 +145,16 @@ def _of_guarantee(queue: Obj) -> _Demand:
 def _of_queue(queue: Obj, field: str, amounts: Mapping[str, Any]) -> _Demand:
     name = queue["metadata"]["name"]
     limits = ", ".join(f"{value} {each}" for each, value in sorted(amounts.items()))
+    return _Demand(f"the {field} of queue {name} ({limits})", _queue_dropper(name, field))
 
+
+def _queue_dropper(name: str, field: str) -> Callable[[Obj], Obj]:
     def drop(obj: Obj) -> Obj:
         if obj.get("kind") != "Queue" or obj["metadata"]["name"] != name:
             return obj
         return {**obj, "spec": {key: value for key, value in obj["spec"].items() if key != field}}
 
-    return _Demand(f"the {field} of queue {name} ({limits})", drop)
+    return drop
 
 
 def _without(obj: Obj, dropped: Sequence[_Demand]) -> Obj:

@@ -210,6 +210,16 @@ def test_what_contradicts_itself_is_told_with_no_part_too_many():
     assert told.demands == (f"8 {GPU} in a container", f"the capability of queue a (4 {GPU})")
 
 
+def test_a_gang_larger_than_what_its_user_may_ever_have_never_starts():
+    """The limit stands on an empty cluster too; it was once left out of what may contradict."""
+    limited = trial_of(
+        queue("a", userLimits={"perUser": {"resources": {GPU: "4"}}}), node("n0"), gang("new", 1, 8)
+    )
+    told = advised(limited, "new").contradiction
+    assert told is not None
+    assert told.demands == (f"8 {GPU} in a container", "what queue a lets its users have")
+
+
 @pytest.mark.early
 def test_the_cluster_is_left_as_it_was():
     """Given advice of every family, then the same advice again, whatever was tried before."""

@@ -272,7 +272,8 @@ def _sentences(
     gone = sum(job.end is LifeEnd.EVICTED for job in after.jobs)
     gone -= sum(job.end is LifeEnd.EVICTED for job in before.jobs)
     if gone > 0:
-        yield f"{gone:,} of the evicted gangs do not come back: no controller makes their pods anew"
+        verb = "does" if gone == 1 else "do"
+        yield (f"{gone:,} of the evicted gangs {verb} not come back: no controller makes pods anew")
     used = [_use(each) for each in pair]
     if all(each.value is not None for each in used) and str(used[0]) != str(used[1]):
         yield f"GPUs are in use for {used[1]} instead of {used[0]}"
