@@ -181,7 +181,13 @@ class AvailabilityProfile:
 
     def ends_at(self, time: int) -> GangKey | None:
         """A gang that ends then."""
-        return next((each.gang for each in self.releases if each.time == time), None)
+        return self._order.first_at(time)
+
+    def last_releases(
+        self, rows: Ints, until: int, most: int
+    ) -> dict[int, list[tuple[int, GangKey]]]:
+        """Times and gangs of the last releases on some rows up to a time, at most so many of each row."""
+        return self._order.last_on_rows(rows, until, most, width=self.staying.shape[1])
 
     def reservation_table(self, reservations: Sequence[Reservation]) -> ReservationTable:
         """Reservations as a table of this profile's width, made from the last one where they only grew."""

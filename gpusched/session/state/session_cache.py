@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from gpusched.api.devices.dynamic.slices import ResourceSlice
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
@@ -194,3 +195,12 @@ def _refused_rows(
     if allows is None:
         return np.zeros(len(chosen), dtype=np.bool_)
     return ~np.asarray(allows, dtype=np.bool_)
+
+
+def changed_keys(before: Mapping[GangKey, Gang], now: Mapping[GangKey, Gang]) -> set[GangKey]:
+    """Keys of gangs that came, went, or are other objects, for what follows gangs between sessions."""
+    if before is now:
+        return set()
+    changed = {key for key, gang in now.items() if before.get(key) is not gang}
+    changed.update(before.keys() - now.keys())
+    return changed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusched.plugin import Hooks, Node, PodClass, Toleration
+from gpusched.plugin import Hooks, Node, PodClass, Taint, Toleration
 
 CORDON = "node.kubernetes.io/unschedulable"
 NAMED_MAX = 2
@@ -40,7 +40,17 @@ def _consents_to_cordon(toleration: Toleration) -> bool:
 
 
 def _tolerated(pod: PodClass, nodes: Sequence[Node]) -> list[bool]:
-    return [tolerates(pod, node, but=CORDON if node.unschedulable else "") for node in nodes]
+    # Thousands of nodes have a handful of different taints.
+    known: dict[tuple[tuple[Taint, ...], bool], bool] = {}
+    found = []
+    for node in nodes:
+        kind = (node.taints, node.unschedulable)
+        answer = known.get(kind)
+        if answer is None:
+            but = CORDON if node.unschedulable else ""
+            answer = known[kind] = tolerates(pod, node, but=but)
+        found.append(answer)
+    return found
 
 
 def _selected(pod: PodClass, nodes: Sequence[Node]) -> list[bool] | None:

@@ -10,7 +10,6 @@ import msgspec
 
 from gpusched.api.meta.identity import GangKey, InvalidObject, parse_time
 from gpusched.api.queue.start_errors import StartKnownBy
-from gpusched.arrays.columns import Ints
 from gpusched.base.limits import (
     ESTIMATE_STEP_S,
     ESTIMATE_WORK_MAX,
@@ -80,36 +79,35 @@ class _EndsByRow:
     """Ends of gangs that run, and of those that are planned, by the rows that they leave."""
 
     def __init__(self, reservations: Reservations, planned: Sequence[Reservation]) -> None:
-        self._ends: dict[int, list[tuple[int, GangKey]]] = {}
+        self._profile = reservations.profile
+        self._planned: dict[int, list[tuple[int, GangKey]]] = {}
         self._times: set[int] = set()
-        for release in reservations.profile.releases:
-            self._enter_end(release.rows, release.time, release.gang)
         for each in planned:
             self.add(each)
 
     def add(self, planned: Reservation) -> None:
         """Add the end of a gang for which room was planned."""
-        if planned.end < FOREVER:
-            self._enter_end(planned.rows, planned.end, planned.gang)
-
-    def _enter_end(self, rows: Ints, time: int, gang: GangKey) -> None:
-        self._times.add(time)
-        for row in set(rows.tolist()):
-            insort(self._ends.setdefault(row, []), (time, gang))
+        if planned.end >= FOREVER:
+            return
+        self._times.add(planned.end)
+        for row in set(planned.rows.tolist()):
+            insort(self._planned.setdefault(row, []), (planned.end, planned.gang))
 
     def last_ends(self, reservation: Reservation) -> tuple[tuple[GangKey, int], ...]:
         """The last ends on the reserved rows until the reservation begins, the last one first."""
+        running = self._profile.last_releases(reservation.rows, reservation.start, _ENDS_TOLD_MAX)
         found: set[tuple[int, GangKey]] = set()
         for row in reservation.rows.tolist():
-            ends = self._ends.get(row, [])
+            ends = self._planned.get(row, [])
             until = bisect_right(ends, reservation.start, key=lambda each: each[0])
-            found.update(ends[max(0, until - _ENDS_TOLD_MAX) : until])
+            both = sorted([*running.get(row, ()), *ends[max(0, until - _ENDS_TOLD_MAX) : until]])
+            found.update(both[-_ENDS_TOLD_MAX:])
         last = sorted(found, key=lambda each: (-each[0], each[1]))[:_ENDS_TOLD_MAX]
         return tuple((gang, time) for time, gang in last)
 
     def is_end(self, time: int) -> bool:
         """Whether anything ends then, on whatever rows."""
-        return time in self._times
+        return time in self._times or self._profile.ends_at(time) is not None
 
 
 def _estimate(

@@ -90,6 +90,36 @@ class ReleaseOrder:
         """Releases up to a time."""
         return self.releases[: bisect_right(self.releases, time, key=lambda each: each.time)]
 
+    def first_at(self, time: int) -> GangKey | None:
+        """The first gang that ends at a time."""
+        position = bisect_left(self.releases, time, key=lambda each: each.time)
+        found = self.releases[position : position + 1]
+        return found[0].gang if found and found[0].time == time else None
+
+    def last_on_rows(
+        self, rows: Ints, until: int, most: int, *, width: int
+    ) -> dict[int, list[tuple[int, GangKey]]]:
+        """Times and gangs of the last releases on some rows up to a time, the last one first.
+
+        Args:
+            rows: row numbers.
+            until: the last moment that counts.
+            most: releases of each row.
+            width: columns of the amounts.
+        """
+        times, all_rows, _ = self.arrays(width)
+        assert self._counts is not None
+        end = int(np.searchsorted(times, until, side="right"))
+        ends = np.cumsum(self._counts)
+        found: dict[int, list[tuple[int, GangKey]]] = {}
+        for place in reversed(np.flatnonzero(np.isin(all_rows[:end], rows)).tolist()):
+            of_row = found.setdefault(int(all_rows[place]), [])
+            release = self.releases[int(np.searchsorted(ends, place, side="right"))]
+            entry = (release.time, release.gang)
+            if len(of_row) < most and entry not in of_row:
+                of_row.append(entry)
+        return found
+
     def _changed_arrays(
         self, gone: list[int], added: list[Release], before: list[int]
     ) -> tuple[tuple[Ints, Ints, Ints], Ints]:

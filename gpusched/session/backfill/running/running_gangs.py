@@ -17,6 +17,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
 from gpusched.session.state.session import Session
+from gpusched.session.state.session_cache import changed_keys
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -83,7 +84,7 @@ class RunningGangs:
                 name: (node.queue, node.path) for name, node in snapshot.queues.queues.items()
             }
         placed = snapshot.placed_gangs
-        changed = _changed_keys(self._placed, placed) | self._with_other_runs(session)
+        changed = changed_keys(self._placed, placed) | self._with_other_runs(session)
         self._placed = placed
         gone = [known for key in changed if (known := self._drop(key)) is not None]
         more = []
@@ -148,11 +149,3 @@ class RunningGangs:
             if gang.job is not None:
                 self._by_runs[gang.queue, gang.job.parallelism].discard(key)
         return known
-
-
-def _changed_keys(before: Mapping[GangKey, Gang], now: Mapping[GangKey, Gang]) -> set[GangKey]:
-    if before is now:
-        return set()
-    changed = {key for key, gang in now.items() if before.get(key) is not gang}
-    changed.update(before.keys() - now.keys())
-    return changed

@@ -7,16 +7,18 @@ the next session would evict it. What is lent is lent for longer than a moment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
 import msgspec
+from sortedcontainers import SortedDict
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import total
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.state.session import Session
+from gpusched.session.state.session_cache import changed_keys
 from gpusched.session.state.statement import Assignment
 
 
@@ -28,24 +30,41 @@ class StartingGang(NamedTuple):
 
 
 class PlacedGangs:
-    """Gangs of the snapshot that run and may lose members, by queue and key, sorted.
+    """Gangs of the snapshot that run and may lose members, kept between sessions.
 
     Attributes:
-        by_queue: gangs of each queue that has any.
-        lowest: the lowest priority among them, by queue.
+        by_queue: gangs of each queue that has any, by key, sorted.
+        lowest: the lowest priority among them, by queue, sorted.
     """
 
-    def __init__(self, session: Session) -> None:
-        running = [
-            gang
-            for gang in session.snapshot.placed_gangs.values()
-            if (gang.terms.preemptible or gang.gives_extras) and gang.placed
-        ]
-        self.by_queue: dict[str, dict[GangKey, Gang]] = {}
-        self.lowest: dict[str, int] = {}
-        for gang in sorted(running, key=lambda gang: gang.key):
-            self.by_queue.setdefault(gang.queue, {})[gang.key] = gang
-            note_priority(self.lowest, gang)
+    def __init__(self) -> None:
+        self._placed: Mapping[GangKey, Gang] = {}
+        self.by_queue: dict[str, SortedDict[GangKey, Gang]] = {}
+        self.lowest: SortedDict[str, int] = SortedDict()
+
+    def follow(self, placed: Mapping[GangKey, Gang]) -> None:
+        """Take in what changed since the last session."""
+        changed = changed_keys(self._placed, placed)
+        queues = {self._placed[key].queue for key in changed if key in self._placed}
+        for key in changed:
+            known, gang = self._placed.get(key), placed.get(key)
+            if known is not None and _may_lose_members(known):
+                del self.by_queue[known.queue][key]
+            if gang is not None and _may_lose_members(gang):
+                self.by_queue.setdefault(gang.queue, SortedDict())[key] = gang
+                queues.add(gang.queue)
+        self._placed = placed
+        for queue in queues:
+            gangs = self.by_queue.get(queue)
+            if gangs:
+                self.lowest[queue] = min(gang.priority for gang in gangs.values())
+            else:
+                self.by_queue.pop(queue, None)
+                self.lowest.pop(queue, None)
+
+
+def _may_lose_members(gang: Gang) -> bool:
+    return bool((gang.terms.preemptible or gang.gives_extras) and gang.placed)
 
 
 def note_priority(lowest: dict[str, int], gang: Gang) -> None:
@@ -57,7 +76,9 @@ def note_priority(lowest: dict[str, int], gang: Gang) -> None:
 
 def session_placed_gangs(session: Session) -> PlacedGangs:
     """The gangs of a session that run and may lose members."""
-    return session.cycle_state.get_or_make(PlacedGangs, lambda: PlacedGangs(session))
+    gangs = session.cache.kept.get_or_make(PlacedGangs, PlacedGangs)
+    gangs.follow(session.snapshot.placed_gangs)
+    return gangs
 
 
 def started_places(session: Session) -> list[StartingGang]:
