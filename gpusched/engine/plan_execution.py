@@ -101,6 +101,7 @@ class PlanExecutor:
     # -- places --------------------------------------------------------------------------------
     def _bind(self, gang: GangBind) -> None:
         world = self._world
+        self._owners.pods.claims.allocate(gang)
         for bind in gang.binds:
             pod, obj = world.cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
             if pod is None or obj is None:

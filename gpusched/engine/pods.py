@@ -22,6 +22,7 @@ from gpusched.engine.job_records import (
     amounts_of,
 )
 from gpusched.engine.objects import Obj, with_condition, with_status
+from gpusched.engine.resource_claims import SimulatedClaims
 from gpusched.engine.run_record import EvictionRecord, LifeEnd
 from gpusched.engine.world import (
     RUN_FOR,
@@ -56,6 +57,7 @@ class SimulatedPods:
         self._world = world
         self._entered = entered
         self._ended = ended
+        self.claims = SimulatedClaims(world)
         self._done: dict[tuple[Identity, int], float] = {}
         """Seconds of work saved by members that left, by job and rank."""
 
@@ -64,6 +66,7 @@ class SimulatedPods:
         """A pod comes into being; None for one that is not ours or cannot be believed."""
         world = self._world
         made = world.objects.create(world.priority_of(obj), now=world.now)
+        made = self.claims.make_for(made)
         pod = world.cache.find_pod(UID(made["metadata"]["uid"]))
         if pod is None or pod.scheduler not in world.cache.schedulers:
             return None  # what is not ours stays where it is
@@ -227,6 +230,9 @@ class SimulatedPods:
             self._world.lives.released(live.queue, live.gpus, at=self._world.now)
         if live.running is not None:
             live.job.running -= 1
+        obj = self._world.objects.get("pods", live.key)
+        if obj is not None:
+            self.claims.release(obj)
 
     # -- going ---------------------------------------------------------------------------------
     def evict(self, live: LivePod, *, why: str, sentence: str) -> None:

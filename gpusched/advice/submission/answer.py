@@ -23,6 +23,7 @@ from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected, format_time
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.engine.objects import key_of, plural_of
+from gpusched.engine.resource_claims import claims_from_templates
 from gpusched.session.decide import Decision
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import PodBind
@@ -45,6 +46,7 @@ _NEVER: Final = frozenset(
     {Reason.INVALID_SPEC, Reason.QUEUE_NOT_FOUND, Reason.QUEUE_NOT_LEAF, Reason.NAMESPACE_NOT_ALLOWED}
 )  # fmt: skip
 """Reasons that stay until what is submitted, or its queue, is another."""
+_NATIVE: Final = "scheduling.k8s.io/"
 _BY_RESERVATION: Final = (
     "the session would reserve room for it then, by the ends that running gangs announce"
 )
@@ -167,11 +169,10 @@ def answer_submission(
 
 def _remarks(workload: ExpandedWorkload, gangs: Sequence[SubmittedGang]) -> Iterator[str]:
     yield from workload.remarks
-    pods = [obj.get("spec") or {} for obj in workload.objects if obj["kind"] == "Pod"]
-    claims = [each for spec in pods for each in spec.get("resourceClaims") or ()]
-    if any(isinstance(each, dict) and each.get("resourceClaimTemplateName") for each in claims):
+    groups = [each for each in workload.objects if each["apiVersion"].startswith(_NATIVE)]
+    if any((each.get("spec") or {}).get("resourceClaims") for each in groups):
         yield (
-            f"{workload.title}: Kubernetes makes the resource claims of its pods from templates once they exist; "
+            f"{workload.title}: Kubernetes makes the resource claims of a PodGroup from templates once it exists; "
             "here they are missing, so that it seems to wait for them"
         )
     group = str(workload.objects[0]["apiVersion"]).rpartition("/")[0] if workload.objects else ""
@@ -214,7 +215,14 @@ def submitted(trial: TrialCluster, workloads: Sequence[ExpandedWorkload]) -> Ite
             if not plural_of(obj):
                 made = trial.objects.create(obj, now=0.0)
                 undo.callback(trial.objects.remove_other, obj["kind"], key_of(made))
-        undo.enter_context(trial.changed([edit_to(obj) for obj in objects if plural_of(obj)]))
+        told = []
+        for obj in objects:
+            pod, claims = claims_from_templates(trial.objects, obj)
+            for claim in claims:
+                made = trial.objects.create(claim, now=0.0)
+                undo.callback(trial.objects.remove_other, claim["kind"], key_of(made))
+            told.append(pod)
+        undo.enter_context(trial.changed([edit_to(obj) for obj in told if plural_of(obj)]))
         yield
 
 

@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 import attrs
 
+from gpusched.base.claim_templates import POD_CLAIM, claim_from_template, claim_prefix
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.status import StatusError
@@ -29,11 +30,8 @@ from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
-POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _COMPONENT: Final = "resource_claim"
-_PREFIX_MAX: Final = 57
-"""Longest prefix of a generated name: a hyphen and five characters follow it."""
 
 
 @attrs.frozen
@@ -332,30 +330,9 @@ def _user(obj: Obj) -> Obj:
 
 def _claim_of(owner: Obj, wanted: Obj, template: Obj) -> Obj:
     """The claim that a pod or a group gets from a template."""
-    name, part = owner["metadata"]["name"], wanted["name"]
-    prefix = f"{name}-{part}-"
-    if len(prefix) > _PREFIX_MAX:  # both parts give way in proportion
-        share = _PREFIX_MAX / len(prefix)
-        prefix = f"{name[: int(len(name) * share)]}-{part[: int(len(part) * share)]}"
-    like = template["spec"].get("metadata") or {}
-    meta: Obj = {
-        "generateName": prefix,
-        "namespace": owner["metadata"]["namespace"],
-        "annotations": {**(like.get("annotations") or {}), POD_CLAIM: part},
-        "ownerReferences": [
-            {
-                "apiVersion": owner["apiVersion"],
-                "kind": owner["kind"],
-                "name": name,
-                "uid": owner["metadata"]["uid"],
-                "controller": True,
-            }
-        ],
-    }
-    if like.get("labels"):
-        meta["labels"] = like["labels"]
-    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-    return {**head, "metadata": meta, "spec": template["spec"]["spec"]}
+    claim = claim_from_template(owner, wanted["name"], template)
+    prefix = claim_prefix(owner["metadata"]["name"], wanted["name"])
+    return {**claim, "metadata": {"generateName": prefix, **claim["metadata"]}}
 
 
 def _noted(obj: Obj) -> dict[str, str]:

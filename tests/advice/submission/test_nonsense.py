@@ -9,7 +9,8 @@ import pytest
 from gpusched.advice.submission.manifests import DOCUMENTS_MAX, MANIFEST_BYTES_MAX, read_manifests
 from gpusched.base.errors import ConfigError
 from tests.advice.clusters import NOW, gang, node, priority, queue, trial_of
-from tests.advice.submission.manifests import ask, group, job, manifest, template
+from tests.advice.submission.device_manifests import device_class
+from tests.advice.submission.manifests import ask, group, job, manifest, only_gang, template
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{below}'] * 10)}]\n"
@@ -238,9 +239,9 @@ def test_a_cluster_that_was_read_while_it_changed_is_answered_of_its_moment():
     assert (answer.as_of, answer.gangs[0].starting) == (NOW, 1)
 
 
-def test_claims_that_are_made_from_templates_later_are_told():
-    """Given pods whose claims come from a template, then it is said that these are not looked at."""
+def test_a_template_of_claims_that_is_not_there_is_told():
+    """Given pods whose claims come from a template that does not exist, then they never start, and why."""
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
     made = manifest("Pod", "v1", template(1, resourceClaims=claims)["spec"])
-    (remark,) = ask(trial_of(queue("a"), node("n0")), made, better=False).remarks
-    assert remark.startswith("Pod team/new: Kubernetes makes the resource claims of its pods")
+    found = only_gang(ask(trial_of(queue("a"), node("n0"), device_class()), made, better=False))
+    assert found.never == "pod new names ResourceClaimTemplate one, which is not there"

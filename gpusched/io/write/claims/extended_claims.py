@@ -39,6 +39,22 @@ PatchClaim = Callable[[ObjectKey, str, Body, str], Awaitable[PatchOutcome]]
 """Sends a patch of a claim's subresource under a fence, and records the answer."""
 
 
+def extended_claim_as_made(claim: ClaimBind, pod: ClaimConsumer) -> ResourceClaim:
+    """A claim for extended resources, with its devices, as it will be."""
+    return ResourceClaim(
+        namespace=claim.key.namespace,
+        name=claim.key.name,
+        uid=claim.uid,
+        resource_version=ResourceVersion(""),
+        spec=extended_claim_spec(claim.extended),
+        allocation=claim.allocation,
+        reserved_for=(pod,),
+        owner=pod.uid,
+        finalizers=(PROTECTION,),
+        extended=True,
+    )
+
+
 class ExtendedClaims:
     """See the module. Everything is called in the event loop.
 
@@ -58,20 +74,7 @@ class ExtendedClaims:
 
     def assume_claim(self, claim: ClaimBind, pod: ClaimConsumer) -> None:
         """Show the claim as it will be."""
-        self._devices.assume_made(
-            ResourceClaim(
-                namespace=claim.key.namespace,
-                name=claim.key.name,
-                uid=claim.uid,
-                resource_version=ResourceVersion(""),
-                spec=extended_claim_spec(claim.extended),
-                allocation=claim.allocation,
-                reserved_for=(pod,),
-                owner=pod.uid,
-                finalizers=(PROTECTION,),
-                extended=True,
-            )
-        )
+        self._devices.assume_made(extended_claim_as_made(claim, pod))
 
     def forget(self, claim: ClaimBind) -> None:
         """The pod is not bound; what is written of the claim is deleted, see ``remove_claim``."""
