@@ -46,7 +46,7 @@ def file(tmp_path, monkeypatch):
     runs = [
         make_run("train", 100),
         make_run(
-            "sweep", 50, outcome="Preempted", evictions=2, lost_gpu_seconds=2 * HOUR,
+            "sweep", 50, outcome="Preempted", evictions=2, repeated_evictions=3, lost_gpu_seconds=2 * HOUR,
             ended_by="Job team-b/urgent", reason="preempted for team-b/urgent",
         ),
         make_run("other", 20, namespace="team-b", gpu_seconds={"A100": HOUR, "H100": HOUR}),
@@ -73,6 +73,15 @@ def test_a_table_of_ones_own_namespace(file, capsys):
     assert train.split()[:6] == ["train", "PodGroup", "research", "Succeeded", "2", "4"]
     assert train.split()[7:] == ["1h", "2h", "0", "8.00"]
     assert sweep.endswith("2           8.00        Job team-b/urgent")
+
+
+def test_wide_has_how_often_a_gang_was_evicted_before(file, capsys):
+    """Given a gang that was evicted for the fourth time, then 3 stands beside its evictions; JSON and CSV have it."""
+    header, train, sweep = printed(capsys, "--file", file, "-o", "wide").splitlines()
+    place = header.index("REPEATED")
+    assert [line[place:].split()[0] for line in (train, sweep)] == ["0", "3"]
+    rows = csv.DictReader(io.StringIO(printed(capsys, "--file", file, "-o", "csv")))
+    assert [row["repeatedEvictions"] for row in rows] == ["0", "3"]
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,8 @@ class GangLives:
         followed.victims.update(each.uid for each in new)
         followed.stop = stop
         run.evictions += len(new)
+        if stop.count is not None:
+            run.repeated_evictions = max(run.repeated_evictions, stop.count.times - 1)
         run.lost_gpu_seconds += sum(each.gpu_seconds for each in new)
         self._sink.evicted(run, len(new))
         self._sink.write(run)
@@ -335,6 +337,7 @@ class GangLives:
         run.estimate_moves = old.estimate_moves
         run.estimate_change = old.estimate_change
         run.evictions += old.evictions
+        run.repeated_evictions = max(run.repeated_evictions, old.repeated_evictions)
         run.lost_gpu_seconds += old.lost_gpu_seconds
         run.gpu_seconds, run.counted_until = dict(old.gpu_seconds), old.counted_until
         followed.held, followed.holders = {}, frozenset()

@@ -38,6 +38,7 @@ class GangRun:
         ended_by: the gang that needed its room, or the action that ended it.
         evictions: of its pods.
         lost_gpu_seconds: work that these lost.
+        repeated_evictions: evictions of the gang that left it without its minimum within the window before this run's.
         gpu_seconds: GPUs times seconds that it held, by GPU type; "" where the type is not known.
         counted_until: when that was added up last.
         told_at, first_start: when it was told first when it would start, and that time.
@@ -77,6 +78,7 @@ class GangRun:
     known_by: str = ""
     estimate_moves: int = 0
     estimate_change: str = ""
+    repeated_evictions: int = 0
 
     @property
     def name(self) -> tuple[str, str, float]:
@@ -95,6 +97,7 @@ RUN_COLUMNS: Final = (
     "ended", "outcome", "reason", "ended_by", "evictions", "gpu_seconds", "lost_gpu_seconds",
     "counted_until", "owner", "told_at", "first_start", "half_start", "earliest_start",
     "latest_start", "known_by", "estimate_moves", "estimate_change",
+    "repeated_evictions",
 )  # fmt: skip
 """Columns of the file, in the order of ``run_as_row``. The first three name the run."""
 
@@ -110,7 +113,7 @@ def run_as_row(run: GangRun) -> tuple[Any, ...]:
         run.ended_by, run.evictions, run.total_gpu_seconds, run.lost_gpu_seconds,
         run.counted_until, run.owner, run.told_at, run.first_start, run.half_start,
         run.earliest_start, run.latest_start, run.known_by, run.estimate_moves,
-        run.estimate_change,
+        run.estimate_change, run.repeated_evictions,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from gpusched.io.history.gang_run import RUN_COLUMNS, STILL_OPEN, GangRun, run_f
 
 T = TypeVar("T")
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the columns; files of later versions are neither read nor written, earlier ones get what they lack."""
 ADDED_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType(
     {
@@ -35,6 +35,7 @@ ADDED_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType(
             "estimate_moves": "INTEGER NOT NULL DEFAULT 0",
             "estimate_change": "TEXT NOT NULL DEFAULT ''",
         },
+        4: {"repeated_evictions": "INTEGER NOT NULL DEFAULT 0"},
     }
 )
 """Columns of runs by the version that brought them, with their types and defaults."""

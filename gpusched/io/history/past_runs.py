@@ -38,6 +38,8 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             wait was over: its start, the range of it, and what that rested on.
         estimate_error_seconds: from that estimate to its start, negative where it came earlier.
         estimate_moves, estimate_change: how often its estimate changed so that it counted, and why last.
+        repeated_evictions: evictions of the gang that left it without its minimum within ``limits.evictionWindow`` before
+            this run's.
     """
 
     metadata: PastRunName
@@ -74,6 +76,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     estimate_error_seconds: float | None = None
     estimate_moves: int = 0
     estimate_change: str = ""
+    repeated_evictions: int = 0
 
 
 class PastSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -151,6 +154,7 @@ def run_as_json(run: GangRun, now: float) -> dict[str, Any]:
         else None,
         estimate_moves=run.estimate_moves,
         estimate_change=run.estimate_change,
+        repeated_evictions=run.repeated_evictions,
     )
     shown: dict[str, Any] = msgspec.to_builtins(past)
     return shown

@@ -125,6 +125,28 @@ def test_who_left_for_whom_is_recorded_and_waits_again(play, options):
     play(scenario)
 
 
+def test_a_run_that_is_evicted_again_says_how_often_it_was_before(play, options):
+    """Given two urgent gangs one after another, then the second run of the victim has one eviction before its own."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        high_priority(w)
+        daemon = w.daemon(history=options)
+        w.gang("low", 2, gpus=4)
+        for name in ("urgent", "urgent-too"):
+            await w.until(lambda: len(w.running("low")) == 2)
+            await w.clock.sleep(30)
+            members(w, name, 2, run_for="20s", priority_class="high")
+            await w.until(lambda name=name: len(w.running(name)) == 2)
+        await w.clock.sleep(200)
+        await daemon.stop()
+        assert [(*told(run)[1:3], run.repeated_evictions) for run in runs_of(options, "low")] == [
+            ("Preempted", 2, 0), ("Preempted", 2, 1), ("Running", 0, 0),
+        ]  # fmt: skip
+
+    play(scenario)
+
+
 def test_gangs_that_run_on_over_a_restart_are_counted_once(play, options):
     """Given a daemon that dies and another that begins, then each run stays one record."""
 

@@ -169,7 +169,7 @@ def test_a_file_without_owners_is_read_and_gets_them_when_it_is_written(writer, 
     writer.put(make_run(1))
     writer.stop(5.0)
     with sqlite3.connect(file) as old:
-        for column in ("owner", *ADDED_COLUMNS[3]):
+        for column in ("owner", *ADDED_COLUMNS[3], *ADDED_COLUMNS[4]):
             old.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         old.execute("PRAGMA user_version = 1")
     old.close()
@@ -187,7 +187,7 @@ def test_a_file_without_estimates_is_read_and_gets_them_when_it_is_written(write
     writer.put(attrs.evolve(make_run(1), owner="ReplicaSet serve-7f"))
     writer.stop(5.0)
     with sqlite3.connect(file) as old:
-        for column in ADDED_COLUMNS[3]:
+        for column in (*ADDED_COLUMNS[3], *ADDED_COLUMNS[4]):
             old.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         old.execute("PRAGMA user_version = 2")
     old.close()
@@ -200,6 +200,23 @@ def test_a_file_without_estimates_is_read_and_gets_them_when_it_is_written(write
     runs = {run.gang.name: run for run in query_history(file, HistoryQuery()).runs}
     assert (runs["g2"].half_start, runs["g2"].known_by) == (1e9, "Announced")
     assert (runs["g2"].estimate_moves, runs["g1"].estimate_moves) == (2, 0)
+
+
+def test_a_file_without_repeated_evictions_gets_them_when_it_is_written(writer, file, make_run):
+    """Given a file of format 3, then its runs are shown with none, and the next run has its own."""
+    begin(writer)
+    writer.put(make_run(1))
+    writer.stop(5.0)
+    with sqlite3.connect(file) as old:
+        old.execute("ALTER TABLE runs DROP COLUMN repeated_evictions")
+        old.execute("PRAGMA user_version = 3")
+    old.close()
+    assert [run.repeated_evictions for run in query_history(file, HistoryQuery()).runs] == [0]
+    store = HistoryStore(file)
+    store.put([run_as_row(attrs.evolve(make_run(2), repeated_evictions=2))])
+    store.close()
+    runs = {run.gang.name: run for run in query_history(file, HistoryQuery()).runs}
+    assert [runs[name].repeated_evictions for name in ("g1", "g2")] == [0, 2]
 
 
 def test_a_file_of_a_later_version_is_not_touched(writer, file, clock, caplog):

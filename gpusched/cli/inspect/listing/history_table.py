@@ -20,7 +20,9 @@ _SECONDS: Final = frozenset(
     {"waitSeconds", "longestWaitSeconds", "runSeconds", "estimateErrorSeconds"}
 )
 _HOURS: Final = frozenset({"gpuHours", "lostGpuHours", "cost"})
-_COUNTS: Final = frozenset({"priority", "members", "minMember", "evictions", "runs", "starts"})
+_COUNTS: Final = frozenset(
+    {"priority", "members", "minMember", "evictions", "repeatedEvictions", "runs", "starts"}
+)
 _TIMES: Final = frozenset(
     {"created", "since", "admitted", "started", "ended", "firstEstimate", "estimate"}
 )
@@ -28,7 +30,7 @@ RUN_COLUMNS: Final = (
     "namespace", "name", "uid", "gangKind", "queue", "user", "owner", "priority", "members", "minMember",
     "gpus", "gpuType", "state", "created", "since", "admitted", "started", "ended", "waitSeconds",
     "runSeconds", "evictions", "endedBy", "message", "gpuHours", "lostGpuHours", "cost",
-    "firstEstimate",     "estimate", "estimateErrorSeconds", "estimateKnownBy",
+    "firstEstimate", "estimate", "estimateErrorSeconds", "estimateKnownBy", "repeatedEvictions",
 )  # fmt: skip
 """Of runs in CSV and Parquet."""
 SUM_COLUMNS: Final = (
@@ -80,6 +82,7 @@ def run_rows(items: Sequence[Json], *, wide: bool, everywhere: bool) -> list[lis
         ("KNOWN-BY", lambda run: run.get("estimateKnownBy", ""), not wide),
         ("RUN", lambda run: _span(run["runSeconds"]) if run["started"] else "", False),
         ("EVICTIONS", lambda run: run["evictions"], False),
+        ("REPEATED", lambda run: run.get("repeatedEvictions", ""), not wide),
         ("GPU-HOURS", lambda run: _hours(run["gpuHours"]), False),
         ("COST", lambda run: _hours(run["cost"]), not _is_priced(items)),
         ("LOST", lambda run: _hours(run["lostGpuHours"]), not wide),
