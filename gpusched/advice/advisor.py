@@ -26,7 +26,9 @@ from gpusched.cache.snapshot import Snapshot
 
 SUGGESTIONS_MAX: Final = 6
 DECISIONS_MAX: Final = 1_000
-DECISIONS_LEAST: Final = 100
+DECISIONS_LEAST: Final = 50
+_IN_LONG_LINES_MAX: Final = 200
+"""There a decision with all gangs costs a second or more."""
 _NODES_DECIDED: Final = 60_000
 """An answer is worth so many decisions on one node, where nobody says another number; see ``ChangeSearch``."""
 _SINGLE_ENDS_MAX: Final = 24
@@ -82,16 +84,14 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
     snapshot = trial.take_snapshot()
     competitors = Competitors(snapshot, line, gang.key)
     unchanged = start_answer(line.decision, gang.key)
-    if not (unchanged.starts or line.is_whole):
-        by_evictions = start_answer(trial.decide(among=(gang.key,)), gang.key)
-        unchanged = by_evictions if by_evictions.kind is StartKind.AFTER_EVICTIONS else unchanged
     contradiction = None
     suggestions: list[Suggestion] = []
     is_cut = False
     if not unchanged.starts:
         if budget is None:
             affordable = _NODES_DECIDED // max(1, len(snapshot.nodes))
-            budget = max(DECISIONS_LEAST, min(DECISIONS_MAX, affordable))
+            most = DECISIONS_MAX if line.is_whole else _IN_LONG_LINES_MAX
+            budget = max(DECISIONS_LEAST, min(most, affordable))
         search = ChangeSearch(trial, gang.key, competitors, budget=budget)
         advisor = _Advisor(trial, gang, snapshot, search)
         suggestions = advisor.suggestions()

@@ -9,7 +9,13 @@ import attrs
 import numpy as np
 
 from gpusched.advice.proposals.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
-from gpusched.advice.start_answer import StartKind, acting_gangs, start_answer, starting_gangs
+from gpusched.advice.start_answer import (
+    StartAnswer,
+    StartKind,
+    acting_gangs,
+    start_answer,
+    starting_gangs,
+)
 from gpusched.advice.trial import DecidedLine, ObjectEdit, TrialCluster
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import how_many_fit, pod_class_vector
@@ -20,14 +26,15 @@ from gpusched.session.decide import Decision
 from gpusched.session.framework.reasons import Reason
 from gpusched.topology.levels import topology_levels
 
-_GANGS_A_DECISION: Final = 4
+_GANGS_A_DECISION: Final = 2
 """Gangs that are looked at in the time of a decision about one."""
 _LARGER_IN_LONG_LINES: Final = 2
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
 _VICTIMS_FREE: Final = 5_000
 """Gangs that are looked at in all domains in the time of a decision."""
 _FREES_QUOTA: Final = frozenset({Family.QUOTA, Family.END_OF_OTHERS, Family.PERMISSION})
-_CHANGES_TURN: Final = frozenset({Family.QUEUE, Family.PRIORITY, Family.OWN_TERMS})
+_LETS_OTHERS_EVICT: Final = frozenset({Family.QUOTA, Family.PERMISSION})
+"""Changes by which other gangs may have others evicted as well, also those that got nothing before."""
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
 """Changes of which others may need a part, so that it is said for whom they are enough."""
 
@@ -48,15 +55,14 @@ class Competitors:
     def __init__(self, snapshot: Snapshot, line: DecidedLine, gang: GangKey) -> None:
         waiting = [each for each in snapshot.gangs if each.pod_sets and each.members_at_start]
         self.is_whole = line.is_whole
-        self.evict = line.evicts
-        """Whether decisions about free room let others evict."""
         turns = [turn.gang for turn in line.decision.order.turns]
         later = set(turns[turns.index(gang) + 1 :]) if gang in turns else set()
         self.starting = starting_gangs(line.decision)
         """Gangs that start without a change."""
         self.acting = acting_gangs(line.decision) | {gang}
         """Gangs that get something without a change, and the advised one."""
-        self._acting_before = self.acting - later
+        self.evict = line.is_whole or any(made.stops for made in line.decision.plan.preemptions)
+        """Whether decisions about free room let others evict: where one does, it takes quota or room."""
         self.eviction_price = _domains(snapshot, gang) * len(snapshot.placed_gangs) // _VICTIMS_FREE
         """Decisions that one costs more in which victims are sought: in each domain among all that run."""
         self.count = len(snapshot.gangs)
@@ -68,10 +74,6 @@ class Competitors:
             for status in line.decision.plan.gangs
             if status.scheduled.reason == Reason.WAITING_FOR_QUOTA
         }
-
-    def beside_own(self, proposal: ChangeProposal) -> set[GangKey]:
-        """Gangs that get something before the advised one, which asks for something else."""
-        return self.acting if proposal.family in _CHANGES_TURN else self._acting_before
 
     def competing(self, proposal: ChangeProposal, changed: Snapshot) -> set[GangKey]:
         """Gangs of a long line to decide a change with, the advised one among them.
@@ -167,7 +169,7 @@ class ChangeSearch:
 
     def decided_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> Decision | None:
         """The decision by which the gang starts if no other gang waits; None where it does not."""
-        decision = self._decided(proposal, {self.gang}, evict=evict or self._competitors.evict)
+        decision = self._decided(proposal, {self.gang}, evict=evict or self.is_exact)
         if decision is None or not start_answer(decision, self.gang).starts:
             return None
         return decision
@@ -205,9 +207,7 @@ class ChangeSearch:
         if decision is None:
             return None
         answer = start_answer(decision, self.gang)
-        # Such a start takes further sessions. In a long line they would cost seconds each.
-        takes_sessions = answer.kind is StartKind.AFTER_EVICTIONS or not answer.nodes
-        if not answer.starts or (takes_sessions and among is None and not self._lasts(proposal)):
+        if not answer.starts or not self._is_kept(proposal, decision, answer, evict=evict):
             return None
         others = starting_gangs(decision) - self._competitors.starting - {self.gang}
         if others and proposal.family in _SHARED_ROOM:
@@ -216,14 +216,30 @@ class ChangeSearch:
             proposal = attrs.evolve(proposal, message=message)
         return Suggestion(proposal=proposal, start=answer)
 
+    def _is_kept(
+        self, proposal: ChangeProposal, decision: Decision, answer: StartAnswer, *, evict: bool
+    ) -> bool:
+        """Whether the gang gets what a decision has for it, where its start takes further sessions.
+
+        Played forward, they would cost seconds each in a long line. There, a Job is only told to start
+        where no other gang has anyone evicted before its pods are made, and what is to start by free
+        room may not need evictions after all.
+        """
+        by_evictions = answer.kind is StartKind.AFTER_EVICTIONS
+        if self.is_exact:
+            return not (by_evictions or not answer.nodes) or self._lasts(proposal)
+        if by_evictions:
+            return evict
+        return bool(answer.nodes) or not any(
+            made.stops and made.gang != self.gang for made in decision.plan.preemptions
+        )
+
     def _among(self, proposal: ChangeProposal, *, evict: bool) -> set[GangKey] | None:
         """Gangs to decide a change with; None for all."""
-        if self._competitors.is_whole:
+        if self._competitors.is_whole or (evict and proposal.family in _LETS_OTHERS_EVICT):
             return None
-        if evict:
-            return {self.gang}  # room that is made for it is not given to others
         if proposal.family in OWN_FAMILIES:
-            return self._competitors.beside_own(proposal)
+            return self._competitors.acting
         with self._trial.changed(proposal.edits):
             return self._competitors.competing(proposal, self._trial.take_snapshot())
 

@@ -86,12 +86,10 @@ class DecidedLine:
     Attributes:
         decision: a session with all of them.
         is_whole: whether they are so few that each is looked at for every change.
-        evicts: whether it is decided for each of them whom it has evicted.
     """
 
     decision: Decision
     is_whole: bool
-    evicts: bool
 
 
 class TrialCluster:
@@ -176,17 +174,8 @@ class TrialCluster:
         known = self._line[-1]
         if known is None:
             waiting = sum(bool(each.pod_sets) for each in self.take_snapshot().gangs)
-            known = self._line[-1] = (
-                self._short_line() if waiting <= _SHORT_LINE else self._long_line()
-            )
+            known = self._line[-1] = DecidedLine(self.decide(), is_whole=waiting <= _SHORT_LINE)
         return known
-
-    def _short_line(self) -> DecidedLine:
-        return DecidedLine(self.decide(), is_whole=True, evicts=True)
-
-    def _long_line(self) -> DecidedLine:
-        """Evictions for the gangs of a long line cost seconds: they are decided for the advised one alone."""
-        return DecidedLine(self.decide(evict=False), is_whole=False, evicts=False)
 
     def decide(self, *, among: Collection[GangKey] | None = None, evict: bool = True) -> Decision:
         """One session of the daemon on the cluster as it is now.

@@ -245,3 +245,23 @@ def test_a_priority_that_helps_by_its_turn_alone_is_not_told_to_forbid_evictions
     (higher,) = [each for each in told if "priority class high" in each.proposal.message]
     assert higher.start.kind is StartKind.NOW
     assert not higher.proposal.forbidden_by
+
+
+def test_in_a_long_line_another_gang_may_have_evicted_what_a_rule_kept():
+    """Given a gang before it that would take the same room, then only that gang is told of the rule."""
+    objects = [
+        queue("a"), CLASSES, node("n0"), runs(minRuntime="3h"),
+        gang("first", 1, 8, priorityClassName="high"), waits(),
+        *(gang(f"too-large-{each}", 1, 9) for each in range(70)),
+    ]  # fmt: skip
+    trial = trial_of(*objects)
+    assert not trial.waiting_line().is_whole
+    told = {
+        name: [
+            by.rule
+            for each in advise_gang(trial, waiting_gang(trial, name)).suggestions
+            for by in each.proposal.forbidden_by
+        ]
+        for name in ("first", "new")
+    }
+    assert told == {"first": ["minRuntime"], "new": []}
