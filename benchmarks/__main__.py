@@ -10,6 +10,7 @@ from typing import Final
 
 from benchmarks import (
     cache,
+    change,
     decide,
     devcluster,
     device_writes,
@@ -44,6 +45,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "advice": advice.measure,
     "decide": decide.measure,
     "cache": cache.measure,
+    "change": change.measure,
     "drain": drain.measure,
     "latency": latency.measure,
     "queues": queues.measure,

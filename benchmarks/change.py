@@ -1,0 +1,98 @@
+"""What a session costs beside what changed: many gangs run and wait, and one pod ends, or nothing happens.
+
+5,000 nodes of 10 GPUs run 50,000 gangs of one pod; 10,000 gangs of 500 shapes wait in 20 queues.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import Final
+
+from benchmarks.figures import Figure, middle
+from gpusched.api.pod.pod import GangAnnotations, PodPhase
+from gpusched.config.model import DEFAULT
+from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.session.state.plan import Plan
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+
+NODES: Final = 5000
+PODS_A_NODE: Final = 10
+WAITING: Final = 10_000
+SHAPES: Final = 500
+QUEUES: Final = 20
+RUNS: Final = 7
+QUIET_MAX_MS: Final = 10.0
+ENDED_MAX_MS: Final = 20.0
+
+
+def measure() -> list[Figure]:
+    """Sessions in which nothing changed, and sessions after a pod ended.
+
+    Raises:
+        RuntimeError: no pod that ended let a gang start, so that something else was measured.
+    """
+    collect_garbage_rarely()  # as the daemon does
+    c = full_cluster()
+    for _ in range(3):
+        c.when.one_session()
+    quiet = [_session_ms(c)[0] for _ in range(RUNS)]
+    ended, started = [], 0
+    for number in range(RUNS):
+        c.gone(f"runs-{number * 7}")
+        took_ms, plan = _session_ms(c)
+        ended.append(took_ms)
+        started += len(plan.binds)
+        for gang in plan.binds:
+            c.when.accept(gang)
+    if not started:
+        raise RuntimeError("no gang was started")
+    size = f"{NODES:,} nodes, {NODES * PODS_A_NODE:,} gangs run, {WAITING:,} wait"
+    return [
+        _figure(f"a session in which nothing changed: {size}", quiet, QUIET_MAX_MS),
+        _figure(f"a session after a pod ended: {size}", ended, ENDED_MAX_MS),
+    ]
+
+
+def _figure(name: str, times_ms: list[float], most_ms: float) -> Figure:
+    cost, spread = middle(times_ms)
+    return Figure(
+        name=name, measured=cost, unit="ms of CPU", spread=spread, target=f"< {most_ms:g} ms",
+        met=cost < most_ms,
+    )  # fmt: skip
+
+
+def _session_ms(c: Given) -> tuple[float, Plan]:
+    """CPU of one snapshot and its session, with the plan."""
+    gc.collect()
+    began = time.process_time()
+    plan = c.when.one_session()
+    return (time.process_time() - began) * 1e3, plan
+
+
+def full_cluster() -> Given:
+    """Every GPU runs a gang of its own, whose end is known."""
+    c = Given(config=DEFAULT)
+    c.nodes(NODES, cpu=64_000, memory=256 * entities.GIB, gpus=PODS_A_NODE)
+    for queue in range(QUEUES):
+        c.queue(f"q-{queue}")
+    for number in range(NODES * PODS_A_NODE):
+        node, slot = divmod(number, PODS_A_NODE)
+        c.pod(
+            f"runs-{number}", queue=f"q-{number % QUEUES}", node=f"node-{node}", slots=1 << slot,
+            gpus=1, cpu=1000, memory=entities.GIB, phase=PodPhase.RUNNING, plan="p",
+            scheduled=c.now - 10 - number % 3600, hints=_lasting(36_000),
+        )  # fmt: skip
+    for number in range(WAITING):
+        shape = number % SHAPES
+        gpus = 1 if number < QUEUES else 1 + (shape // 8) % 8
+        c.gang(
+            f"waits-{number}", pods=1 if number < QUEUES else 1 + shape % 8, gpus=gpus, cpu=1000 + shape,
+            memory=entities.GIB, queue=f"q-{number % QUEUES}", hints=_lasting(3600 + shape),
+        )  # fmt: skip
+    return c
+
+
+def _lasting(seconds: int) -> GangAnnotations:
+    return GangAnnotations(expected_duration_ns=seconds * 10**9)
