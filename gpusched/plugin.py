@@ -44,6 +44,7 @@ from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.estimates.start_estimates import estimate_starts
 from gpusched.session.backfill.reservation_guard import make_reservations, place_minimum
 from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.framework.accounts.queue_accounts import BudgetUse, less
 from gpusched.session.framework.guard import DependsOn
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.inter_pod_rules import DomainLimit, PairRule, PairScore
@@ -60,7 +61,6 @@ from gpusched.session.framework.proposal import (
     Proposal,
     Stable,
 )
-from gpusched.session.framework.queue_accounts import BudgetUse, less
 from gpusched.session.framework.reasons import (
     Reason,
     nodes_text,

@@ -87,7 +87,7 @@ SAID_BY_THEIR_OBJECT = {
     # of the public library, where authors of plugins know them
     "gpusched.api.meta.resources.Resources.of",
     "gpusched.api.meta.resources.Resources.plus",
-    "gpusched.session.framework.queue_accounts.less",
+    "gpusched.session.framework.accounts.queue_accounts.less",
     "gpusched.session.framework.view.View.held",
     "gpusched.testing.given.Then.why",
     # values of the object that stands before them
@@ -95,7 +95,7 @@ SAID_BY_THEIR_OBJECT = {
     "gpusched.config.model.Config.at",
     "gpusched.io.observe.telemetry.HistoryState.lost",
     "gpusched.io.observe.tracing.Tracing.on",
-    "gpusched.session.framework.queue_accounts.QueueDemand.held",
+    "gpusched.session.framework.accounts.queue_accounts.QueueDemand.held",
     # verbs of loops and stores, each of one protocol
     "gpusched.io.cycle.session_cycle.SessionCycle.wake",
     "gpusched.io.watch.cache_comparer.ComparedStore.knows",

@@ -36,8 +36,8 @@ from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
+from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
 from gpusched.session.framework.pod_counts import PodCountCache, PodCounts
-from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.state.nodes.devices.device_cache import DeviceCache
 from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.statement import Statement

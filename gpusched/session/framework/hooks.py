@@ -27,16 +27,14 @@ A veto is explicit. Tiers order keys and reasons; they never decide whether a ve
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST
-from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
@@ -46,7 +44,15 @@ from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.framework.guard import FOR_ALL, DependsOn, Guard
+from gpusched.session.framework.guard import DependsOn, Guard
+from gpusched.session.framework.hook_calls import (
+    NO_EVICTION,
+    HookCalls,
+    VictimFilter,
+    VictimOrder,
+    VictimsFilter,
+    VictimsOrder,
+)
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
     PairHooks,
@@ -61,12 +67,11 @@ from gpusched.session.framework.proposal import (
     Proposal,
     Stable,
     VictimFilterHook,
-    VictimHook,
     VictimKeyHook,
 )
-from gpusched.session.framework.reasons import Reason, shorten
-from gpusched.session.framework.sort_keys import Excluded, Key, SortKeyHook
-from gpusched.session.framework.verdict import ALLOW, Verdict, error
+from gpusched.session.framework.reasons import shorten
+from gpusched.session.framework.sort_keys import Key, SortKeyHook
+from gpusched.session.framework.verdict import ALLOW, Verdict
 from gpusched.session.framework.view import NodeRows
 
 CompactCheck = Callable[[Gang], bool]
@@ -108,8 +113,6 @@ SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
 
 _RETRIED = "it is tried again"
-_NO_EVICTION = "nobody is evicted for it"
-
 QueueOrder = Callable[[QueueNode], Key]
 QueueTurn = Callable[[QueueNode, Gang], Key]
 GangOrder = Callable[[Gang], Key]
@@ -119,10 +122,6 @@ FilterDetail = Callable[[PodClass, Sequence[Node]], str]
 NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
 GrowthCheck = Callable[[Gang, Resources], Verdict]
-VictimFilter = Callable[[Gang, Gang, str], Verdict]
-VictimsFilter = Callable[[Gang, Sequence[Gang], str], "Sequence[bool] | npt.NDArray[np.bool_]"]
-VictimOrder = Callable[[Gang, Gang, str], Key]
-VictimsOrder = Callable[[Gang, Sequence[Gang], str], Sequence[Key]]
 LimitsOf = Callable[[Gang, str, Sequence[str]], EvictionLimits | None]
 QueueTest = Callable[[QueueNode], bool]
 ProposalCheck = Callable[[Proposal], Verdict]
@@ -153,7 +152,7 @@ _DETAIL_NODES_MAX = 100
 """Refused nodes that a filter's detail is asked about: a sentence names few things anyway."""
 
 
-class Hooks:
+class Hooks(HookCalls):
     """Hooks that plugins register for one session in ``Plugin.open``.
 
     Args:
@@ -162,15 +161,10 @@ class Hooks:
     """
 
     def __init__(self, guard: Guard) -> None:
-        self.guard = guard
-        self.plugin = ""
-        self.faults: list[str] = []
+        super().__init__(guard)
         self.filter_faults = 0
         self.unanswered: dict[tuple[str, int], str] = {}
         """Errors of filters that failed on a class of pods, by its digest and the filter's number."""
-        self.unordered: dict[GangKey | str, str] = {}
-        """Why gangs, by key, or queues, by name, are left out of the order of this session."""
-        self._parts: Counter[tuple[str, str]] = Counter()
         self.queue_orders: list[SortKeyHook] = []
         self.gang_orders: list[SortKeyHook] = []
         self.pod_orders: list[PodOrder] = []
@@ -205,18 +199,6 @@ class Hooks:
         self.usages: list[UsageOf] = []
         self.topology = TopologyHooks()
         self.stop_checks: list[tuple[Check, QueueTest]] = []
-
-    def _wrap_hook(
-        self,
-        hook: str,
-        fn: Callable[P, R],
-        fallback: Callable[Concatenate[PluginFault, P], R],
-    ) -> Callable[P, R]:
-        """The callable, contained by the guard; callables of one plugin and hook are numbered."""
-        number = self._parts[self.plugin, hook]
-        self._parts[self.plugin, hook] += 1
-        part = str(number + 1) if number else ""
-        return self.guard.wrap_hook(self.plugin, hook, fn, fallback, part=part)
 
     # -- registration ------------------------------------------------------------------------
     def queue_order(self, key: QueueOrder) -> None:
@@ -382,7 +364,7 @@ class Hooks:
         wait. Without any such check no gang is asked to give for another one's growth. What
         ``victim_filter`` and ``reclaim_gate`` say counts as well.
         """
-        self.growth_checks.append(self._wrap_check("growth_check", check, _NO_EVICTION))
+        self.growth_checks.append(self._wrap_check("growth_check", check, NO_EVICTION))
 
     def victim_filter(self, allows: VictimFilter, *, for_all: VictimsFilter | None = None) -> None:
         """May any part of a running gang be evicted for the claimant?
@@ -453,7 +435,7 @@ class Hooks:
         Asked by ``reclaim`` for every set of victims that it means to evict, before it moves
         anything; a refusal names the queue level and the numbers.
         """
-        self.reclaim_gates.append(self._wrap_check("reclaim_gate", check, _NO_EVICTION))
+        self.reclaim_gates.append(self._wrap_check("reclaim_gate", check, NO_EVICTION))
 
     def stop_check(self, check: Check, *, queues: QueueTest | None = None) -> None:
         """Must a gang that runs be stopped as a whole, for its own sake?
@@ -534,139 +516,6 @@ class Hooks:
     def spare_nodes(self, level: str, nodes: int) -> None:
         """Spare so many empty GPU nodes of each domain of a level for gangs that run there."""
         self.topology.spares.append(SpareNodes(level, nodes))
-
-    def _wrap_provider(
-        self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
-    ) -> Callable[..., T]:
-        """A hook that gives a value: one that does not fit is a fault, and ``nothing`` stands."""
-        plugin = self.plugin
-
-        def sound(*about: Any) -> T:
-            answer = provider(*about)
-            if not fits(answer):
-                raise PluginFault(plugin, hook, f"answered with a {type(answer).__name__}")
-            return answer
-
-        def unknown(fault: PluginFault, *_about: Any) -> T:
-            self.faults.append(str(fault))
-            return nothing
-
-        return self._wrap_hook(hook, sound, unknown)
-
-    def _wrap_check(
-        self, hook: str, check: Callable[..., Verdict], otherwise: Verdict | str
-    ) -> Callable[..., Verdict]:
-        """A check; ``otherwise`` is what a fault means: a verdict, or what its refusal entails."""
-        plugin = self.plugin
-
-        def sound(*about: Any) -> Verdict:
-            verdict = check(*about)
-            if not isinstance(verdict, Verdict):
-                raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
-            return verdict
-
-        def failed(fault: PluginFault, *_about: Any) -> Verdict:
-            self.faults.append(str(fault))
-            if isinstance(otherwise, Verdict):
-                return otherwise
-            return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
-
-        return self._wrap_hook(hook, sound, failed)
-
-    def _wrap_victim_filter(
-        self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None
-    ) -> VictimFilterHook:
-        """A filter of victims; what is no bool for each of them is a fault."""
-        plugin = self.plugin
-
-        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
-            assert for_all is not None
-            mask = np.asarray(for_all(claimant, victims, action))
-            if mask.shape != (len(victims),) or mask.dtype != np.bool_:
-                found = f"{mask.dtype} of shape {mask.shape}"
-                raise PluginFault(plugin, hook, f"for_all: {found}, not {len(victims)} bools")
-            answers: list[bool] = mask.tolist()
-            return answers
-
-        def of_one(claimant: Gang, victim: Gang, action: str) -> bool:
-            return not allows(claimant, victim, action).refuses
-
-        one = self._wrap_check(hook, allows, _NO_EVICTION)
-        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, of_one))
-
-    def _wrap_victim_key(
-        self, hook: str, key: VictimOrder, for_all: VictimsOrder | None
-    ) -> VictimKeyHook:
-        """An order of victims; what is no key for each of them is a fault."""
-        plugin = self.plugin
-
-        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
-            assert for_all is not None
-            keys = list(for_all(claimant, victims, action))
-            if len(keys) != len(victims):
-                raise PluginFault(plugin, hook, f"for_all: {len(keys)} keys, not {len(victims)}")
-            shared: dict[int, Any] = {id(each): each for each in keys}  # as queues share one
-            for each in shared.values():
-                if not isinstance(each, tuple) or not all(isinstance(p, (int, str)) for p in each):
-                    said = f"for_all: answered {each!r}, no tuple of ints and texts"
-                    raise PluginFault(plugin, hook, said)
-            return keys
-
-        one = self._wrap_key(hook, key)
-        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, key))
-
-    def _wrap_list(
-        self,
-        hook: str,
-        for_all: Callable[[Gang, Sequence[Gang], str], Sequence[T]],
-        of_one: Callable[[Gang, Gang, str], T],
-    ) -> Callable[[Gang, Sequence[Gang], str], Sequence[T] | None]:
-        """A hook for lists of victims beside the one that was wrapped last; a fault answers None."""
-        plugin, compares = self.plugin, self.guard.compares_lists
-
-        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> Sequence[T] | None:
-            answers = for_all(claimant, victims, action)
-            for victim, answer in zip(victims, answers, strict=True) if compares else ():
-                alone = of_one(claimant, victim, action)
-                if alone != answer:
-                    said = (
-                        f"for_all says {answer!r} of gang {victim.key}, by itself it is {alone!r}"
-                    )
-                    raise PluginFault(plugin, hook, said)
-            return answers
-
-        def unknown(
-            fault: PluginFault, _claimant: Gang, _victims: Sequence[Gang], _action: str
-        ) -> Sequence[T] | None:
-            self.faults.append(str(fault))
-            return None
-
-        number = self._parts[plugin, hook]
-        part = f"{number} {FOR_ALL}" if number > 1 else FOR_ALL
-        return self.guard.wrap_hook(plugin, hook, sound, unknown, part=part)
-
-    def _wrap_key(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
-        def exclude(fault: PluginFault, *items: Any) -> Key:
-            self.faults.append(str(fault))
-            for item in items:
-                if isinstance(item, Gang):
-                    self.unordered[item.key] = str(fault)
-                elif isinstance(item, QueueNode):
-                    self.unordered[item.queue.name] = str(fault)
-            raise Excluded(str(fault))
-
-        plugin = self.plugin
-
-        def sound(*items: Any) -> Key:
-            parts: Any = key(*items)
-            for part in parts:  # not by all(): a generator costs more than the few parts
-                if not isinstance(part, (int, str)):
-                    said = f"answered {parts!r}, no tuple of ints and texts"
-                    raise PluginFault(plugin, hook, said)
-            answer: Key = parts
-            return answer
-
-        return self._wrap_hook(hook, sound, exclude)
 
 
 def _are_seconds(answer: object) -> bool:

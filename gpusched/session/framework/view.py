@@ -29,14 +29,14 @@ from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
-from gpusched.session.framework.node_pools import NodePoolAccounts
-from gpusched.session.framework.pod_counts import PodCounts, PodQuery
-from gpusched.session.framework.queue_accounts import (
+from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
+from gpusched.session.framework.accounts.queue_accounts import (
     BudgetAccounts,
     BudgetUse,
     QueueAccounts,
     QueueDemand,
 )
+from gpusched.session.framework.pod_counts import PodCounts, PodQuery
 from gpusched.session.framework.reasons import shorten
 
 DEVICE_CLASSES_TOLD_MAX: Final = 3

@@ -33,7 +33,7 @@ from gpusched.placement.victims.model import (
     VictimRank,
     with_order,
 )
-from gpusched.session.framework.node_pools import NodePoolAccounts
+from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
 from gpusched.session.framework.proposal import Chunk, allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.preempt.loss_accounts import LossAccounts

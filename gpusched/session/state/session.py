@@ -24,12 +24,12 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.session.framework.accounts.node_pools import make_node_pool_accounts
+from gpusched.session.framework.accounts.queue_accounts import QueueAccounts, UserAccounts
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.hooks import Hooks
-from gpusched.session.framework.node_pools import make_node_pool_accounts
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability, Plugin
 from gpusched.session.framework.pod_counts import PodCounts
-from gpusched.session.framework.queue_accounts import QueueAccounts, UserAccounts
 from gpusched.session.framework.view import View
 from gpusched.session.state.cycle_state import CycleState
 from gpusched.session.state.decided.nominations import Nominations

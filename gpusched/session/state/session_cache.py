@@ -16,8 +16,8 @@ from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.tree.table_cache import TableCache
+from gpusched.session.framework.accounts.node_pools import NodePoolCache
 from gpusched.session.framework.hooks import Filter
-from gpusched.session.framework.node_pools import NodePoolCache
 from gpusched.session.framework.pod_counts import PodCountCache
 from gpusched.session.state.cycle_state import CycleState
 from gpusched.session.state.equivalence import EquivalenceClasses, GangCache

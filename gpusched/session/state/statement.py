@@ -21,8 +21,8 @@ from gpusched.base.errors import InvariantBroken
 from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.placement.model.problem import Term
+from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
 from gpusched.session.framework.pod_counts import PodCounts
-from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import numa_slot_masks
 from gpusched.topology.slot_choice import choose_slots

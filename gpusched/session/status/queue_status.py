@@ -24,7 +24,7 @@ from gpusched.base import limits
 from gpusched.base.errors import Fenced
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.framework.queue_accounts import BudgetUse
+from gpusched.session.framework.accounts.queue_accounts import BudgetUse
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.state.plan import BudgetStatus, PendingReason, PoolStatus, QueueStatus
 from gpusched.session.state.session import Session

@@ -8,7 +8,7 @@ from gpusched_plugins.queues.fairshare import shares
 
 from gpusched.config.model import DEFAULT
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.framework.queue_accounts import QueueDemand
+from gpusched.session.framework.accounts.queue_accounts import QueueDemand
 from gpusched.testing.given import Given
 from tests.session.containment.test_containment import crowd, outcome, set_aside
 from tests.session.containment.test_failing_hooks import Asked, Foreign

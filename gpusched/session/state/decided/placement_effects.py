@@ -8,7 +8,7 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
-from gpusched.session.framework.queue_accounts import QueueAccounts
+from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
 from gpusched.session.state.statement import Assignment, Statement
 

@@ -10,7 +10,7 @@ import msgspec
 from gpusched.api.meta.resources import total
 from gpusched.api.pod.pod import PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
-from gpusched.session.framework.queue_accounts import less
+from gpusched.session.framework.accounts.queue_accounts import less
 
 
 def remade_gang(gang: Gang, leaving: Sequence[Placed]) -> Gang:

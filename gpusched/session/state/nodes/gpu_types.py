@@ -14,7 +14,7 @@ from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.framework.node_pools import EVEN_WEIGHT
+from gpusched.session.framework.accounts.node_pools import EVEN_WEIGHT
 from gpusched.session.framework.reasons import shorten
 
 GPU_TYPES_NAMED_MAX: Final = 4

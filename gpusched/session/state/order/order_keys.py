@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
 from gpusched.session.framework.hooks import Hooks
-from gpusched.session.framework.queue_accounts import QueueAccounts
 from gpusched.session.framework.sort_keys import SortKeyHook, parts_by_hook
 from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.order.waiting_turns import WaitingOrder, WaitingTurn

@@ -32,7 +32,7 @@ from gpusched.arrays.columns import exact_sums
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot
-from gpusched.session.framework.node_pools import NodePoolAccounts
+from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
 
 
 class UserAccounts:

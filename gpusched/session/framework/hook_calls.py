@@ -1,0 +1,195 @@
+"""How hooks are called: what a plugin answers is checked, and what a fault of it means."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.base.errors import PluginFault
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.guard import FOR_ALL, Guard
+from gpusched.session.framework.proposal import VictimFilterHook, VictimHook, VictimKeyHook
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.sort_keys import Excluded, Key
+from gpusched.session.framework.verdict import Verdict, error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+VictimFilter = Callable[[Gang, Gang, str], Verdict]
+VictimsFilter = Callable[[Gang, Sequence[Gang], str], "Sequence[bool] | npt.NDArray[np.bool_]"]
+VictimOrder = Callable[[Gang, Gang, str], Key]
+VictimsOrder = Callable[[Gang, Sequence[Gang], str], Sequence[Key]]
+NO_EVICTION = "nobody is evicted for it"
+
+
+class HookCalls:
+    """Callables of plugins, each contained, and its answers checked.
+
+    Args:
+        guard: contains faults; every callable is wrapped by it.
+
+    Attributes:
+        plugin: who registers now.
+        faults: sentences of what went wrong, for metrics and events.
+        unordered: why gangs, by key, or queues, by name, are left out of the order of this session.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.plugin = ""
+        self.faults: list[str] = []
+        self.unordered: dict[GangKey | str, str] = {}
+        self._parts: Counter[tuple[str, str]] = Counter()
+
+    def _wrap_hook(
+        self,
+        hook: str,
+        fn: Callable[P, R],
+        fallback: Callable[Concatenate[PluginFault, P], R],
+    ) -> Callable[P, R]:
+        """The callable, contained by the guard; callables of one plugin and hook are numbered."""
+        number = self._parts[self.plugin, hook]
+        self._parts[self.plugin, hook] += 1
+        part = str(number + 1) if number else ""
+        return self.guard.wrap_hook(self.plugin, hook, fn, fallback, part=part)
+
+    def _wrap_provider(
+        self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
+    ) -> Callable[..., T]:
+        """A hook that gives a value: one that does not fit is a fault, and ``nothing`` stands."""
+        plugin = self.plugin
+
+        def sound(*about: Any) -> T:
+            answer = provider(*about)
+            if not fits(answer):
+                raise PluginFault(plugin, hook, f"answered with a {type(answer).__name__}")
+            return answer
+
+        def unknown(fault: PluginFault, *_about: Any) -> T:
+            self.faults.append(str(fault))
+            return nothing
+
+        return self._wrap_hook(hook, sound, unknown)
+
+    def _wrap_check(
+        self, hook: str, check: Callable[..., Verdict], otherwise: Verdict | str
+    ) -> Callable[..., Verdict]:
+        """A check; ``otherwise`` is what a fault means: a verdict, or what its refusal entails."""
+        plugin = self.plugin
+
+        def sound(*about: Any) -> Verdict:
+            verdict = check(*about)
+            if not isinstance(verdict, Verdict):
+                raise PluginFault(plugin, hook, f"answered {type(verdict).__name__}, no Verdict")
+            return verdict
+
+        def failed(fault: PluginFault, *_about: Any) -> Verdict:
+            self.faults.append(str(fault))
+            if isinstance(otherwise, Verdict):
+                return otherwise
+            return error(Reason.BACK_OFF, f"{fault}; {otherwise}")
+
+        return self._wrap_hook(hook, sound, failed)
+
+    def _wrap_victim_filter(
+        self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None
+    ) -> VictimFilterHook:
+        """A filter of victims; what is no bool for each of them is a fault."""
+        plugin = self.plugin
+
+        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
+            assert for_all is not None
+            mask = np.asarray(for_all(claimant, victims, action))
+            if mask.shape != (len(victims),) or mask.dtype != np.bool_:
+                found = f"{mask.dtype} of shape {mask.shape}"
+                raise PluginFault(plugin, hook, f"for_all: {found}, not {len(victims)} bools")
+            answers: list[bool] = mask.tolist()
+            return answers
+
+        def of_one(claimant: Gang, victim: Gang, action: str) -> bool:
+            return not allows(claimant, victim, action).refuses
+
+        one = self._wrap_check(hook, allows, NO_EVICTION)
+        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, of_one))
+
+    def _wrap_victim_key(
+        self, hook: str, key: VictimOrder, for_all: VictimsOrder | None
+    ) -> VictimKeyHook:
+        """An order of victims; what is no key for each of them is a fault."""
+        plugin = self.plugin
+
+        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
+            assert for_all is not None
+            keys = list(for_all(claimant, victims, action))
+            if len(keys) != len(victims):
+                raise PluginFault(plugin, hook, f"for_all: {len(keys)} keys, not {len(victims)}")
+            shared: dict[int, Any] = {id(each): each for each in keys}  # as queues share one
+            for each in shared.values():
+                if not isinstance(each, tuple) or not all(isinstance(p, (int, str)) for p in each):
+                    said = f"for_all: answered {each!r}, no tuple of ints and texts"
+                    raise PluginFault(plugin, hook, said)
+            return keys
+
+        one = self._wrap_key(hook, key)
+        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, key))
+
+    def _wrap_list(
+        self,
+        hook: str,
+        for_all: Callable[[Gang, Sequence[Gang], str], Sequence[T]],
+        of_one: Callable[[Gang, Gang, str], T],
+    ) -> Callable[[Gang, Sequence[Gang], str], Sequence[T] | None]:
+        """A hook for lists of victims beside the one that was wrapped last; a fault answers None."""
+        plugin, compares = self.plugin, self.guard.compares_lists
+
+        def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> Sequence[T] | None:
+            answers = for_all(claimant, victims, action)
+            for victim, answer in zip(victims, answers, strict=True) if compares else ():
+                alone = of_one(claimant, victim, action)
+                if alone != answer:
+                    said = (
+                        f"for_all says {answer!r} of gang {victim.key}, by itself it is {alone!r}"
+                    )
+                    raise PluginFault(plugin, hook, said)
+            return answers
+
+        def unknown(
+            fault: PluginFault, _claimant: Gang, _victims: Sequence[Gang], _action: str
+        ) -> Sequence[T] | None:
+            self.faults.append(str(fault))
+            return None
+
+        number = self._parts[plugin, hook]
+        part = f"{number} {FOR_ALL}" if number > 1 else FOR_ALL
+        return self.guard.wrap_hook(plugin, hook, sound, unknown, part=part)
+
+    def _wrap_key(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
+        def exclude(fault: PluginFault, *items: Any) -> Key:
+            self.faults.append(str(fault))
+            for item in items:
+                if isinstance(item, Gang):
+                    self.unordered[item.key] = str(fault)
+                elif isinstance(item, QueueNode):
+                    self.unordered[item.queue.name] = str(fault)
+            raise Excluded(str(fault))
+
+        plugin = self.plugin
+
+        def sound(*items: Any) -> Key:
+            parts: Any = key(*items)
+            for part in parts:  # not by all(): a generator costs more than the few parts
+                if not isinstance(part, (int, str)):
+                    said = f"answered {parts!r}, no tuple of ints and texts"
+                    raise PluginFault(plugin, hook, said)
+            answer: Key = parts
+            return answer
+
+        return self._wrap_hook(hook, sound, exclude)
