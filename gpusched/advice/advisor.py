@@ -26,7 +26,7 @@ from gpusched.cache.snapshot import Snapshot
 
 SUGGESTIONS_MAX: Final = 6
 DECISIONS_MAX: Final = 1_000
-DECISIONS_LEAST: Final = 50
+DECISIONS_LEAST: Final = 100
 _IN_LONG_LINES_MAX: Final = 200
 """There a decision with all gangs costs a second or more."""
 _NODES_DECIDED: Final = 60_000

@@ -26,7 +26,7 @@ from gpusched.session.decide import Decision
 from gpusched.session.framework.reasons import Reason
 from gpusched.topology.levels import topology_levels
 
-_GANGS_A_DECISION: Final = 2
+_GANGS_A_DECISION: Final = 4
 """Gangs that are looked at in the time of a decision about one."""
 _LARGER_IN_LONG_LINES: Final = 2
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""

@@ -118,7 +118,9 @@ def test_an_extra_of_a_checkout_is_the_folder_of_its_distribution(wheels):
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "devcluster"',
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "lab"',
         'gpusched-lab @ CHECKOUT/lab ; extra == "lab"',
+        'optuna>=5; extra == "tune"',
         'pyarrow>=26; extra == "history"',
+        'ray==2.60.0; extra == "ray"',
         'textual>=8.2; extra == "top"',
     ]
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import attrs
 import msgspec
-from sortedcontainers import SortedDict
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import total
@@ -39,8 +38,8 @@ class PlacedGangs:
 
     def __init__(self) -> None:
         self._placed: Mapping[GangKey, Gang] = {}
-        self.by_queue: dict[str, SortedDict[GangKey, Gang]] = {}
-        self.lowest: SortedDict[str, int] = SortedDict()
+        self.by_queue: dict[str, dict[GangKey, Gang]] = {}
+        self.lowest: dict[str, int] = {}
 
     def follow(self, placed: Mapping[GangKey, Gang]) -> None:
         """Take in what changed since the last session."""
@@ -51,16 +50,16 @@ class PlacedGangs:
             if known is not None and _may_lose_members(known):
                 del self.by_queue[known.queue][key]
             if gang is not None and _may_lose_members(gang):
-                self.by_queue.setdefault(gang.queue, SortedDict())[key] = gang
+                self.by_queue.setdefault(gang.queue, {})[key] = gang
                 queues.add(gang.queue)
         self._placed = placed
         for queue in queues:
-            gangs = self.by_queue.get(queue)
+            gangs = self.by_queue.pop(queue, None)
+            self.lowest.pop(queue, None)
             if gangs:
+                self.by_queue[queue] = dict(sorted(gangs.items()))
                 self.lowest[queue] = min(gang.priority for gang in gangs.values())
-            else:
-                self.by_queue.pop(queue, None)
-                self.lowest.pop(queue, None)
+        self.lowest = dict(sorted(self.lowest.items()))
 
 
 def _may_lose_members(gang: Gang) -> bool:
