@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -160,23 +160,32 @@ class Reflector(Generic[Item]):
             return False
         return self._open or now - self._broken_at < staleness_s
 
-    async def relist(self, least: str = "") -> None:
-        """List again now; returns when a list begun after this call has reached the sink.
-
-        Args:
-            least: a list of an older resourceVersion is of a replica that is behind: it is asked
-                for again, for a minute at most.
+    def require(self, least: str) -> None:
+        """Take no list of an older resourceVersion, which is of a replica that is behind: it is
+        asked for again, for a minute at most.
         """
         self._least = least
         self._least_until = self._clock.monotonic() + limits.LIST_BEHIND_MAX_S
+
+    def ask_relist(self, least: str = "") -> Callable[[], Awaitable[None]]:
+        """Have it listed again now; what waits until a list begun after this call has reached the sink.
+
+        Args:
+            least: see ``require``.
+        """
+        self.require(least)
         wanted = self._lists_begun + 1
         self._list_wanted = True
         if self._lines is not None:
             self._lines.close()
-        async with self._list_done:
-            await self._list_done.wait_for(
-                lambda: max(self._lists_done, self._given_up_list) >= wanted
-            )
+
+        async def listed() -> None:
+            async with self._list_done:
+                await self._list_done.wait_for(
+                    lambda: max(self._lists_done, self._given_up_list) >= wanted
+                )
+
+        return listed
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
