@@ -74,15 +74,15 @@ def test_a_list_that_breaks_our_own_rules_is_counted(play, monkeypatch):
     """A defect that has a name of ours is no answer of the server; the next list mends it."""
 
     async def scenario(world, reflector, sink, clock, server):
-        faults, page = [], reflector.page
+        faults, body = [], reflector.pages._body
 
         async def broken(*_):
-            monkeypatch.setattr(reflector, "page", page)
+            monkeypatch.setattr(reflector.pages, "_body", body)
             raise errors.InvariantBroken("planted")
 
         await clock.sleep(1)
         reflector.on_contained = lambda *fault: faults.append(fault)
-        monkeypatch.setattr(reflector, "page", broken)
+        monkeypatch.setattr(reflector.pages, "_body", broken)
         world.put("c")
         await reflector.ask_relist()()
         assert sink.things == {"a": 99, "b": 100, "c": 101}

@@ -292,6 +292,7 @@ class KindDiscovery:
             clock=self._clock,
             rng=self._rng,
             telemetry=self._telemetry,
+            drop_missing=sink.drop_missing,
         )
         reflector.on_refused = self._note_read
         self._lists.append(reflector.ask_relist(self._least))

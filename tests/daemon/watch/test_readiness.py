@@ -94,3 +94,24 @@ def test_a_standby_lists_beside_a_leader_that_stays(play):
         assert second.app.readiness() == (True, "standby")
 
     play(scenario)
+
+
+def test_a_first_list_of_several_pages_is_taken_in_whole(play):
+    """Given 1,100 pods, each page is asked for once, one of them before the page before is read."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.gang("large", 1_100)
+        asked: list[str] = []
+
+        def note(_method: str, path: str) -> str:
+            asked.append(path)
+            return ""
+
+        daemon = w.daemon(fault=note)
+        await w.clock.sleep(5)
+        assert daemon.app.readiness() == (True, "leader")
+        assert len(daemon.app.cache.by_uid) == 1_100
+        assert asked.count("/api/v1/pods") == 3
+
+    play(scenario)
