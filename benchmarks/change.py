@@ -37,11 +37,11 @@ def measure() -> list[Figure]:
     c = full_cluster()
     for _ in range(3):
         c.when.one_session()
-    quiet = [_session_ms(c)[0] for _ in range(RUNS)]
+    quiet = [session_ms(c)[0] for _ in range(RUNS)]
     ended, started = [], 0
     for number in range(RUNS):
         c.gone(f"runs-{number * 7}")
-        took_ms, plan = _session_ms(c)
+        took_ms, plan = session_ms(c)
         ended.append(took_ms)
         started += len(plan.binds)
         for gang in plan.binds:
@@ -63,7 +63,7 @@ def _figure(name: str, times_ms: list[float], most_ms: float) -> Figure:
     )  # fmt: skip
 
 
-def _session_ms(c: Given) -> tuple[float, Plan]:
+def session_ms(c: Given) -> tuple[float, Plan]:
     """CPU of one snapshot and its session, with the plan."""
     gc.collect()
     began = time.process_time()
@@ -71,25 +71,32 @@ def _session_ms(c: Given) -> tuple[float, Plan]:
     return (time.process_time() - began) * 1e3, plan
 
 
-def full_cluster() -> Given:
+def full_cluster(
+    *,
+    nodes: int = NODES,
+    pods_a_node: int = PODS_A_NODE,
+    waiting: int = WAITING,
+    shapes: int = SHAPES,
+    queues: int = QUEUES,
+) -> Given:
     """Every GPU runs a gang of its own, whose end is known."""
     c = Given(config=DEFAULT)
-    c.nodes(NODES, cpu=64_000, memory=256 * entities.GIB, gpus=PODS_A_NODE)
-    for queue in range(QUEUES):
+    c.nodes(nodes, cpu=64_000, memory=256 * entities.GIB, gpus=pods_a_node)
+    for queue in range(queues):
         c.queue(f"q-{queue}")
-    for number in range(NODES * PODS_A_NODE):
-        node, slot = divmod(number, PODS_A_NODE)
+    for number in range(nodes * pods_a_node):
+        node, slot = divmod(number, pods_a_node)
         c.pod(
-            f"runs-{number}", queue=f"q-{number % QUEUES}", node=f"node-{node}", slots=1 << slot,
+            f"runs-{number}", queue=f"q-{number % queues}", node=f"node-{node}", slots=1 << slot,
             gpus=1, cpu=1000, memory=entities.GIB, phase=PodPhase.RUNNING, plan="p",
             scheduled=c.now - 10 - number % 3600, hints=_lasting(36_000),
         )  # fmt: skip
-    for number in range(WAITING):
-        shape = number % SHAPES
-        gpus = 1 if number < QUEUES else 1 + (shape // 8) % 8
+    for number in range(waiting):
+        shape = number % shapes
+        gpus = 1 if number < queues else 1 + (shape // 8) % 8
         c.gang(
-            f"waits-{number}", pods=1 if number < QUEUES else 1 + shape % 8, gpus=gpus, cpu=1000 + shape,
-            memory=entities.GIB, queue=f"q-{number % QUEUES}", hints=_lasting(3600 + shape),
+            f"waits-{number}", pods=1 if number < queues else 1 + shape % 8, gpus=gpus, cpu=1000 + shape,
+            memory=entities.GIB, queue=f"q-{number % queues}", hints=_lasting(3600 + shape),
         )  # fmt: skip
     return c
 

@@ -106,9 +106,10 @@ def _grow_one_by_one(session: Session, gangs: Sequence[Gang]) -> None:
 
 def _may_grow(session: Session, gang: Gang) -> bool:
     """Whether the gang has its minimum and more members than that wait."""
-    return session.outcomes.refusal(gang) is None and gang.pending > len(
-        session.placements.assigned(gang)
-    )
+    assigned = session.placements.assigned(gang)
+    if not assigned and (gang.missing_members or not gang.placed):
+        return False  # its turn to start has not come in this session
+    return session.outcomes.refusal(gang) is None and gang.pending > len(assigned)
 
 
 def _growth_steps(session: Session, gang: Gang) -> GrowthSteps:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpusched.base import limits
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import LimitsConfig
+from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.reasons import Reason
+from gpusched.session.start import growth
 from gpusched.session.state.order.work_budget import max_min_fair_split
 from gpusched.testing.authors import repeats
 from gpusched.testing.given import Given
@@ -193,3 +195,21 @@ def test_shares_are_split_fairly():
     assert max_min_fair_split({"a": 10, "b": 1000, "c": 60}, 150) == {"a": 10, "c": 60, "b": 80}
     assert max_min_fair_split({"a": 10, "b": 1000, "c": 900}, 110) == {"a": 10, "c": 50, "b": 50}
     assert max_min_fair_split({}, 110) == {}
+
+
+def test_gangs_whose_turn_to_start_has_not_come_are_not_asked_whether_they_grow(monkeypatch):
+    """Given more lone pods than a session looks at, then none of the others is a gang that may grow."""
+    asked: list[list[str]] = []
+
+    def noted(session, gangs, **how):
+        gangs = list(gangs)
+        asked.append([gang.key.name for gang in gangs])
+        return in_queue_order(session, gangs, **how)
+
+    monkeypatch.setattr(growth, "in_queue_order", noted)
+    c = small_sessions().nodes(40, gpus=8)
+    for number in range(200):
+        c.pod(f"p-{number:03d}", gpus=1)
+    c.when.one_session()
+    assert 0 < len(c.then.plan.binds) < 200
+    assert [names for names in asked if names] == []
