@@ -62,7 +62,7 @@ def make_large_cluster(seed: int, *, nodes: int = 1000, waiting: int = 520) -> R
         number += 1
         created = BEGIN + (number if number < nodes else AGE_S + number)
         placed = None if full else filling.placed(objects)
-        stamped = [_stamped(obj, created) for obj in placed or objects]
+        stamped = [_admitted(obj, created) for obj in placed or objects]
         if placed is not None:
             running += stamped
             filling.free -= gpus
@@ -148,6 +148,10 @@ class _Filling:
         return None
 
 
-def _stamped(obj: Obj, created: float) -> Obj:
-    """The manifest with the time at which it came."""
-    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": format_time(created)}}
+def _admitted(obj: Obj, created: float) -> Obj:
+    """The manifest as the API server keeps it: with the time at which it came, and a pod's priority."""
+    made = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": format_time(created)}}
+    if obj["kind"] == "Pod":
+        values = dict(CLASSES)
+        made["spec"] = {**obj["spec"], "priority": values[obj["spec"]["priorityClassName"]]}
+    return made
