@@ -65,13 +65,25 @@ class NodeColumnRows:
         used = np.zeros((len(nodes), len(names)), dtype=np.int64)
         leaving = np.zeros_like(used)
         foreign = np.zeros_like(used)
-        free: list[int] = []
+        free = [0] * len(nodes)
         shared: dict[int, SharedSlots] = {}
+        kept = self._unchanged_rows(nodes, columns, ledger)
+        if kept and self._current is not None:
+            to, since = [*kept], [*kept.values()]
+            old = self._current
+            allocatable[to], used[to] = old.allocatable[since], old.used[since]
+            leaving[to], foreign[to] = old.leaving[since], old.foreign[since]
+            for row, at in kept.items():
+                free[row] = old.free_slots[at]
+                if at in old.shared:
+                    shared[row] = old.shared[at]
         for row, node in enumerate(nodes):
+            if row in kept:
+                continue
             for name, amount in node.allocatable.items:
                 allocatable[row, columns[name]] = amount
             use = _write_use((used, leaving, foreign), row, node, columns=columns, ledger=ledger)
-            free.append(use.free_slots)
+            free[row] = use.free_slots
             if use.shared:
                 shared[row] = use.shared
         generation = np.full(len(nodes), self._generation, dtype=np.int64)
@@ -90,6 +102,20 @@ class NodeColumnRows:
             epoch=self._generation,
             shared=shared,
         )
+
+    def _unchanged_rows(
+        self, nodes: tuple[Node, ...], columns: dict[str, int], ledger: Ledger
+    ) -> dict[int, int]:
+        """Rows of nodes that are as they were, each with the row that it had."""
+        old = self._current
+        if old is None or old.columns != columns:
+            return {}
+        found: dict[int, int] = {}
+        for row, node in enumerate(nodes):
+            at = old.row.get(node.name)
+            if at is not None and old.nodes[at] is node and node.name not in ledger.dirty:
+                found[row] = at
+        return found
 
     def _refresh_columns(self, old: NodeColumns, ledger: Ledger) -> NodeColumns:
         changed = [old.row[name] for name in sorted(self._changed)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 import attrs
@@ -20,6 +20,7 @@ from gpusched.session.gpu_types.options import (
     takes_gpus,
 )
 from gpusched.session.gpu_types.throughput import DEMANDS_MAX, TypeDemand, lost_throughput
+from gpusched.session.state.equivalence import GangCache
 from gpusched.session.state.session import Session
 
 
@@ -34,6 +35,35 @@ class _Competitor:
 
     gpus: int
     speeds: tuple[tuple[int, int], ...]
+
+
+class _KnownCompetitors:
+    """What gangs are as competitors, from session to session while nodes stay as they are."""
+
+    def __init__(self) -> None:
+        self._basis: tuple[object, ...] = ()
+        self._known: GangCache[tuple[_Competitor | None]] = GangCache()
+
+    def competitor(
+        self, session: Session, gang: Gang, build: Callable[[Gang], _Competitor | None]
+    ) -> _Competitor | None:
+        """The gang as one that competes; None where it is none."""
+        basis = (session.gpu_types, session.snapshot.nodes.generation)
+        if len(self._basis) != len(basis) or any(
+            one is not other for one, other in zip(self._basis, basis, strict=True)
+        ):
+            self._basis = basis
+            self._known.clear()
+        known = self._known.get(gang)
+        if known is None:
+            known = (build(gang),)
+            self._known.set(gang, known)
+        return known[0]
+
+    def forget_others(self, session: Session) -> None:
+        """Forget gangs that neither run nor wait."""
+        placed = session.snapshot.placed_gangs
+        self._known.keep_only((*placed.values(), *session.gangs), len(placed) + len(session.gangs))
 
 
 class TypeCompetition:
@@ -51,10 +81,12 @@ class TypeCompetition:
         self._lost: dict[Hashable, tuple[int, ...]] = {}
         if not session.hooks.topology.fast_gpus_shared:
             return
+        known = session.cache.kept.get_or_make(_KnownCompetitors, _KnownCompetitors)
         for gang in (*session.snapshot.placed_gangs.values(), *session.gangs):
-            found = self._build_competitor(gang)
+            found = known.competitor(session, gang, self._build_competitor)
             if found is not None:
                 self._competitors[gang.key] = found
+        known.forget_others(session)
 
     def lost_by_option(self, gang: Gang, options: Sequence[GpuTypeOption]) -> tuple[int, ...]:
         """What each type costs the gang and the others, in thousandths of a GPU, see ``throughput``."""
