@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -79,19 +79,27 @@ def waiting_gangs(trial: TrialCluster) -> list[Gang]:
     ]
 
 
-def judge_advice(seeds: Iterable[int], *, gangs: int) -> JudgedAdvice:
+def spread_over(waiting: Sequence[Gang], count: int) -> Sequence[Gang]:
+    """So many of the gangs that wait, as far from each other as can be."""
+    return waiting[:: max(1, len(waiting) // count)][:count]
+
+
+def judge_advice(
+    seeds: Iterable[int], *, gangs: int, make: Callable[[int], RandomCluster] = make_cluster
+) -> JudgedAdvice:
     """Ask for advice about gangs of random clusters, and carry out every suggestion.
 
     Args:
         seeds: one cluster each.
         gangs: asked about at most in each.
+        make: the cluster of a seed.
     """
     found = JudgedAdvice()
     for seed in seeds:
-        cluster = make_cluster(seed)
+        cluster = make(seed)
         with gpu_resources_in_force(DEFAULT.gpu_resources):
             trial = trial_of(cluster)
-            for gang in waiting_gangs(trial)[:gangs]:
+            for gang in spread_over(waiting_gangs(trial), gangs):
                 began = time.process_time()
                 advice = advise_gang(trial, gang)
                 found.cpu_s.append(time.process_time() - began)

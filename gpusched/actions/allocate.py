@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import attrs
@@ -47,15 +48,23 @@ class Allocate:
                 session.nominations.cancel(gang)
 
     def _fill(self, session: Session, ready: list[Gang], starts: GangStarts) -> None:
-        first, later = split_repairs(session, ready)
-        for gang in in_queue_order(session, first):
-            if gang.pending < gang.missing_members:
+        for gang, repairs in self._turns(session, ready):
+            if not repairs:
+                if session.placements.is_full:
+                    return
+                if (gang.missing_members or not gang.placed) and session.has_budget_for(gang):
+                    starts.start(gang)
+            elif gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:
                 starts.start(gang)
-        for gang in in_queue_order(session, later):
-            if session.placements.is_full:
-                return
-            if (gang.missing_members or not gang.placed) and session.has_budget_for(gang):
-                starts.start(gang)
+        self._grow(session, ready)
+
+    def _grow(self, session: Session, ready: list[Gang]) -> None:
         grow_in_turn(session, ready)
+
+    def _turns(self, session: Session, ready: list[Gang]) -> Iterator[tuple[Gang, bool]]:
+        """Gangs as their turns come, and whether each lost members and is to be whole again."""
+        first, later = split_repairs(session, ready)
+        yield from ((gang, True) for gang in in_queue_order(session, first))
+        yield from ((gang, False) for gang in in_queue_order(session, later))

@@ -46,6 +46,12 @@ class Backfill:
             return
         if reservations.recompute_if_evicted():
             retry_reserved(session, reservations)
+        self._tell_starts(session)
+
+    def _tell_starts(self, session: Session) -> None:
+        reservations = session_reservations(session)
+        if reservations is None:
+            return
         waiting = waiting_gangs(session, reservations)
         number_positions(session, waiting)
         session.outcomes.set_estimates(estimate_starts(reservations, waiting))

@@ -26,8 +26,8 @@ from gpusched.cache.snapshot import Snapshot
 
 SUGGESTIONS_MAX: Final = 6
 DECISIONS_MAX: Final = 1_000
-DECISIONS_LEAST: Final = 100
-_IN_LONG_LINES_MAX: Final = 200
+DECISIONS_LEAST: Final = 160
+_IN_LONG_LINES_MAX: Final = 400
 """There a decision with all gangs costs a second or more."""
 _NODES_DECIDED: Final = 60_000
 """An answer is worth so many decisions on one node, where nobody says another number; see ``ChangeSearch``."""
@@ -131,18 +131,23 @@ class _Advisor:
             self._first(self._own.other_levels()),
             self._first(self._own.other_node_labels()),
             self._first(self._own.tolerated_taints()),
-            self._first(self._own.other_queues()),
             self._fewer_members(),
             self._first(self._own.preemptible()),
-            self._ends(),
             self._priority(),
+            self._first(self._own.other_queues()),
+            self._ends(),
             self._quota(),
         ]
         helpful = [self._with_forbidden(each) for each in found if each is not None]
         rules = {by.rule for each in helpful for by in each.proposal.forbidden_by}
-        helpful += ForbiddenSearch(self._barriers, self._search, self._waits_for).suggestions(rules)
-        nodes = self._nodes()  # the dearest decisions: it gets what is left of the budget
-        helpful += [nodes] if nodes is not None else []
+        # What decides with many gangs comes last: it gets what is left of the budget.
+        if not self._search.is_exact:
+            helpful += filter(None, [self._nodes()])
+        if self._search.may_decide_all():
+            forbidden = ForbiddenSearch(self._barriers, self._search, self._waits_for)
+            helpful += forbidden.suggestions(rules)
+        if self._search.is_exact:
+            helpful += filter(None, [self._nodes()])
         helpful = helpful or self._pairs()
         return [each for each in helpful if not _contains_another(each, helpful)]
 

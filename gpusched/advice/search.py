@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -23,28 +24,36 @@ from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.decide import Decision
-from gpusched.session.framework.reasons import Reason
 from gpusched.topology.levels import topology_levels
 
 _GANGS_A_DECISION: Final = 4
 """Gangs that are looked at in the time of a decision about one."""
-_LARGER_IN_LONG_LINES: Final = 2
+_TURNS_A_DECISION: Final = 14
+"""The same where the session ends with the turn of one gang."""
+_HEAD_PRICE: Final = 8
+"""Decisions that it is worth to look at those who have room reserved before it."""
+_EVICTING_PRICE: Final = 4
+"""How many decisions more one costs in which victims are sought."""
+_EVICTING_GANGS_MAX: Final = 30
+"""Gangs that seek victims where many wait, each as dear as a decision: most are refused before."""
+_NODES_A_DECISION: Final = 300
+"""Nodes that are laid out anew in the time of a decision, where some are added."""
+_LARGER_IN_LONG_LINES: Final = 4
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
-_VICTIMS_FREE: Final = 5_000
+_VICTIMS_FREE: Final = 25_000
 """Gangs that are looked at in all domains in the time of a decision."""
-_FREES_QUOTA: Final = frozenset({Family.QUOTA, Family.END_OF_OTHERS, Family.PERMISSION})
-_LETS_OTHERS_EVICT: Final = frozenset({Family.QUOTA, Family.PERMISSION})
-"""Changes by which other gangs may have others evicted as well, also those that got nothing before."""
+_TAKERS_MAX: Final = 12
+"""Gangs that are known to take what changes give, in a long line."""
+_LIKELY_MAX: Final = 6
+"""Gangs that are looked at first, of those that could take what a change gives."""
+_TURN_KEPT: Final = OWN_FAMILIES - {Family.QUEUE}
+"""Changes by which nothing is different for gangs before it: whom there is nothing for gets nothing by them."""
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
 """Changes of which others may need a part, so that it is said for whom they are enough."""
 
 
 class Competitors:
-    """Gangs that wait of which each could take what a change gives before one gang has its turn.
-
-    In a short line these are all. In a long one, gangs are left out that would be refused in any case,
-    since a gang that is refused takes nothing from those after it: those whose turn comes later, and
-    those before it for which there is too little room, or too little quota, after the change as well.
+    """Gangs that wait beside one gang.
 
     Args:
         snapshot: of the unchanged cluster.
@@ -53,43 +62,38 @@ class Competitors:
     """
 
     def __init__(self, snapshot: Snapshot, line: DecidedLine, gang: GangKey) -> None:
-        waiting = [each for each in snapshot.gangs if each.pod_sets and each.members_at_start]
         self.is_whole = line.is_whole
         turns = [turn.gang for turn in line.decision.order.turns]
-        later = set(turns[turns.index(gang) + 1 :]) if gang in turns else set()
+        self.count = len(snapshot.gangs)
+        self.before = turns.index(gang) if gang in turns else self.count
+        """Number of gangs whose turn comes before."""
         self.starting = starting_gangs(line.decision)
         """Gangs that start without a change."""
         self.acting = acting_gangs(line.decision) | {gang}
         """Gangs that get something without a change, and the advised one."""
-        self.evict = line.is_whole or any(made.stops for made in line.decision.plan.preemptions)
-        """Whether decisions about free room let others evict: where one does, it takes quota or room."""
-        self.eviction_price = _domains(snapshot, gang) * len(snapshot.placed_gangs) // _VICTIMS_FREE
+        self.domains_price = _domains(snapshot, gang) * len(snapshot.placed_gangs) // _VICTIMS_FREE
         """Decisions that one costs more in which victims are sought: in each domain among all that run."""
-        self.count = len(snapshot.gangs)
-        self._before = [
-            each for each in waiting if each.key not in later and each.key not in self.acting
-        ]
-        self._over_quota = {
-            status.gang
-            for status in line.decision.plan.gangs
-            if status.scheduled.reason == Reason.WAITING_FOR_QUOTA
-        }
+        waiting = {each.key: each for each in snapshot.gangs if each.pod_sets}
+        self._gang = waiting.get(gang)
+        self._line = [waiting[key] for key in turns[: self.before] if key not in self.acting]
+        self.layout_price = len(snapshot.nodes) // _NODES_A_DECISION
+        """Decisions that one costs more in which there are other nodes."""
 
-    def competing(self, proposal: ChangeProposal, changed: Snapshot) -> set[GangKey]:
-        """Gangs of a long line to decide a change with, the advised one among them.
+    def likely_takers(self, changed: Snapshot, *, evict: bool) -> set[GangKey]:
+        """The first few in line that could have what a change gives to the gang.
 
         Args:
-            proposal: the change.
-            changed: the cluster with it.
+            changed: the cluster with the change.
+            evict: whether it gives room by evictions: to all then that need no more than the gang.
         """
         room = _FreeRoom(changed)
-        frees_quota = proposal.family in _FREES_QUOTA
-        could_start = {
+        most = self._gang.members_at_start if self._gang is not None else 0
+        found = (
             each.key
-            for each in self._before
-            if (frees_quota or each.key not in self._over_quota) and room.could_hold(each)
-        }
-        return self.acting | could_start
+            for each in self._line
+            if (each.members_at_start <= most if evict else room.could_hold(each))
+        )
+        return {*islice(found, _LIKELY_MAX)}
 
 
 def _domains(snapshot: Snapshot, key: GangKey) -> int:
@@ -136,8 +140,9 @@ class ChangeSearch:
     """Decides changed clusters for one gang.
 
     A quick trial leaves out all other gangs that wait, and costs milliseconds: where the gang does not
-    start there, others that compete for the room would not help. What passes is confirmed with
-    those that compete.
+    start there, others that compete for the room would not help. What passes is confirmed with the
+    others. In a long line that costs as much as hundreds of quick trials, so gangs that took what
+    another change gave are tried first.
 
     Args:
         trial: the cluster.
@@ -153,8 +158,12 @@ class ChangeSearch:
         self.gang = gang
         self._competitors = competitors
         self._left = budget
+        self._kept = 0 if competitors.is_whole else 2 * budget
+        """Beside the budget, for what has shown to be likely."""
         self._known: dict[Hashable, list[tuple[list[ObjectEdit], Decision]]] = {}
         """What was decided about a change: several searches ask about the same one."""
+        self._takers: list[GangKey] = []
+        """Gangs that took what was there for it, in a long line."""
         self.is_cut = False
         """Whether something was not tried, as the budget was spent."""
 
@@ -169,31 +178,66 @@ class ChangeSearch:
 
     def decided_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> Decision | None:
         """The decision by which the gang starts if no other gang waits; None where it does not."""
+        if not self._may_confirm(evict=evict):
+            return None
         decision = self._decided(proposal, {self.gang}, evict=evict or self.is_exact)
         if decision is None or not start_answer(decision, self.gang).starts:
             return None
         return decision
 
     def _decided(
-        self, proposal: ChangeProposal, among: set[GangKey] | None, *, evict: bool
+        self,
+        proposal: ChangeProposal,
+        among: set[GangKey] | None,
+        *,
+        evict: bool = False,
+        to_turn: bool = False,
+        last: bool = False,
     ) -> Decision | None:
-        """A session on the changed cluster; None where the budget is spent."""
-        key = (proposal.family, proposal.message, evict, among and frozenset(among))
+        """A session on the changed cluster; None where the budget is spent.
+
+        Args:
+            proposal: the change.
+            among: gangs that wait; None for all.
+            evict: whether gangs may be evicted for others.
+            to_turn: whether the session ends with the turn of the gang.
+            last: whether the change is told where the gang starts: some of the budget is kept for that.
+        """
+        key = (proposal.family, proposal.message, evict, to_turn, among and frozenset(among))
         known = self._known.setdefault(key, [])
         edits = [_told_of(edit) for edit in (*self._trial.standing, *proposal.edits)]
         for others, decision in known:
             if others == edits:
                 return decision
-        price = max(1, self._gangs_in(among) // _GANGS_A_DECISION)
-        if not self._may_spend(price + self._competitors.eviction_price * evict):
+        price = self._price(proposal.family, among, evict=evict, to_turn=to_turn)
+        if not self._may_spend(price, last=last):
             return None
         with self._trial.changed(proposal.edits):
-            decision = self._trial.decide(among=among, evict=evict)
+            decision = self._trial.decide(
+                among=among,
+                evict=evict,
+                until=self.gang if to_turn else None,
+                brief=not self.is_exact,
+            )
         known.append((edits, decision))
         return decision
 
-    def _gangs_in(self, among: set[GangKey] | None) -> int:
-        return self._competitors.count if among is None else len(among)
+    def _price(
+        self, family: Family | None, among: set[GangKey] | None, *, evict: bool, to_turn: bool
+    ) -> int:
+        """Decisions about one gang that one decision is worth."""
+        competitors = self._competitors
+        gangs = competitors.count if among is None else len(among)
+        price = max(1, gangs // _GANGS_A_DECISION)
+        if to_turn:
+            price = _HEAD_PRICE + min(gangs, competitors.before) // _TURNS_A_DECISION
+        if evict:
+            price += competitors.domains_price
+        if self.is_exact:
+            return price
+        if evict:
+            price += _EVICTING_PRICE + min(gangs, _EVICTING_GANGS_MAX)
+        return price + competitors.layout_price * (family is Family.NODES)
 
     def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided as the daemon does; None where it does not start it.
@@ -202,8 +246,10 @@ class ChangeSearch:
             proposal: the change.
             evict: whether it starts by evictions alone.
         """
-        among = self._among(proposal, evict=evict)
-        decision = self._decided(proposal, among, evict=evict or self._competitors.evict)
+        if self.is_exact:
+            decision = self._decided(proposal, None, evict=True)
+        else:
+            decision = self._decided_in_long_line(proposal, evict=evict)
         if decision is None:
             return None
         answer = start_answer(decision, self.gang)
@@ -215,6 +261,61 @@ class ChangeSearch:
             message = f"{proposal.message}, which {first} before it would use as well"
             proposal = attrs.evolve(proposal, message=message)
         return Suggestion(proposal=proposal, start=answer)
+
+    def _decided_in_long_line(self, proposal: ChangeProposal, *, evict: bool) -> Decision | None:
+        """A decision with all who matter; None where a cheaper one shows that the gang does not start.
+
+        Free room is given in the gang's turn, so that what comes after it is left out at first.
+        """
+        alone = self.decided_alone(proposal, evict=evict)
+        if alone is None:
+            return None
+        acting = self._competitors.acting
+        among: set[GangKey] | None = acting
+        if proposal.family not in _TURN_KEPT or self._trial.standing:
+            with self._trial.changed(proposal.edits):
+                likely = self._competitors.likely_takers(self._trial.take_snapshot(), evict=evict)
+            few = {self.gang, *self._takers, *likely} | (set() if evict else acting)
+            if self._decided_to_turn(proposal, few, alone, evict=evict) is None:
+                return None
+            among = None
+        if self._decided_to_turn(proposal, among, alone, evict=evict) is None:
+            return None
+        # What it was given in its turn may be taken again for one that may have it evicted.
+        decision = self._decided(proposal, among, evict=True, last=True)
+        if decision is not None and not start_answer(decision, self.gang).starts:
+            self._learn_takers(decision, alone)
+        return decision
+
+    def _decided_to_turn(
+        self, proposal: ChangeProposal, among: set[GangKey] | None, alone: Decision, *, evict: bool
+    ) -> Decision | None:
+        """The decision with some gangs by which the gang starts; None where it does not.
+
+        Args:
+            proposal: the change.
+            among: gangs that wait; None for all.
+            alone: by which the gang starts if no other gang waits.
+            evict: whether it starts by evictions alone, and not in its turn.
+        """
+        decision = self._decided(proposal, among, evict=evict, to_turn=not evict)
+        if decision is None:
+            return None
+        if start_answer(decision, self.gang).starts:
+            return decision
+        self._learn_takers(decision, alone)
+        return None
+
+    def _learn_takers(self, decision: Decision, alone: Decision) -> None:
+        """Remember who had what the gang would have alone: by a start, or by room that is kept."""
+        nodes = {name for name, _ in start_answer(alone, self.gang).nodes}
+        kept = {
+            room.gang for room in decision.reserved if not nodes or not nodes.isdisjoint(room.nodes)
+        }
+        found = starting_gangs(decision) - self._competitors.starting | kept
+        for key in sorted(found - {self.gang, *self._takers}):
+            if len(self._takers) < _TAKERS_MAX:
+                self._takers.append(key)
 
     def _is_kept(
         self, proposal: ChangeProposal, decision: Decision, answer: StartAnswer, *, evict: bool
@@ -233,15 +334,6 @@ class ChangeSearch:
         return bool(answer.nodes) or not any(
             made.stops and made.gang != self.gang for made in decision.plan.preemptions
         )
-
-    def _among(self, proposal: ChangeProposal, *, evict: bool) -> set[GangKey] | None:
-        """Gangs to decide a change with; None for all."""
-        if self._competitors.is_whole or (evict and proposal.family in _LETS_OTHERS_EVICT):
-            return None
-        if proposal.family in OWN_FAMILIES:
-            return self._competitors.acting
-        with self._trial.changed(proposal.edits):
-            return self._competitors.competing(proposal, self._trial.take_snapshot())
 
     def _lasts(self, proposal: ChangeProposal) -> bool:
         with self._trial.changed(proposal.edits):
@@ -317,7 +409,24 @@ class ChangeSearch:
         halved(starts, fails=fails, holds=size)
         return enough
 
-    def _may_spend(self, decisions: int) -> bool:
+    def may_decide_all(self) -> bool:
+        """Whether the budget allows to decide a change with all gangs; where it does not, the search is cut."""
+        return self._has_left(None, evict=True)
+
+    def _may_confirm(self, *, evict: bool) -> bool:
+        """Whether what a trial without others shows could be looked at further."""
+        return self._has_left(self._competitors.acting, evict=evict)
+
+    def _has_left(self, among: set[GangKey] | None, *, evict: bool) -> bool:
+        if self.is_exact or self._price(None, among, evict=evict, to_turn=not evict) <= self._left:
+            return True
+        self.is_cut = True
+        return False
+
+    def _may_spend(self, decisions: int, *, last: bool = False) -> bool:
+        if last and decisions <= self._kept:
+            self._kept -= decisions
+            return True
         if self._left < decisions or self._left <= 0:
             self.is_cut = True
             return False

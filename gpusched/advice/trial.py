@@ -12,6 +12,8 @@ from typing import Final, cast
 
 import attrs
 
+from gpusched.actions.allocate import Allocate
+from gpusched.actions.backfill import Backfill
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
@@ -27,7 +29,7 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability
-from gpusched.session.state.policy import Action, action_capabilities
+from gpusched.session.state.policy import Action, Policy, action_capabilities
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import SessionCache
 
@@ -79,6 +81,62 @@ class _LeftOut:
         """Nothing."""
 
 
+def _left_out(action: Action) -> Action:
+    return cast("Action", _LeftOut(action.name, action_capabilities(action)))
+
+
+@attrs.frozen
+class _AllocateUntil(Allocate):
+    """Allocation that ends with the turn of one gang: those after it take nothing from it.
+
+    Attributes:
+        gang: whose turn is the last one.
+    """
+
+    gang: GangKey
+
+    def _turns(self, session: Session, ready: list[Gang]) -> Iterator[tuple[Gang, bool]]:
+        for gang, repairs in super()._turns(session, ready):
+            yield gang, repairs
+            if gang.key == self.gang:
+                return
+
+    def _grow(self, session: Session, ready: list[Gang]) -> None:
+        """Nothing: extras come after every minimum."""
+
+
+@attrs.frozen
+class _QuietBackfill(Backfill):
+    """Backfill of which nobody asks when gangs start."""
+
+    def _tell_starts(self, session: Session) -> None:
+        """Nothing."""
+
+
+def _without(policy: Policy, capabilities: Collection[Capability]) -> Policy:
+    """The policy without what actions with one of these capabilities do."""
+    actions = (
+        _left_out(each) if {*capabilities} & {*action_capabilities(each)} else each
+        for each in policy.actions
+    )
+    return attrs.evolve(policy, actions=tuple(actions))
+
+
+def _without_estimates(policy: Policy) -> Policy:
+    """The policy in which the shipped backfill does not work out when gangs start."""
+    actions = (_QuietBackfill() if type(each) is Backfill else each for each in policy.actions)
+    return attrs.evolve(policy, actions=tuple(actions))
+
+
+def _ended_with_turn(policy: Policy, gang: GangKey) -> Policy:
+    """The policy up to the turn of a gang; all of it where another action than the shipped one gives room."""
+    number = next((at for at, each in enumerate(policy.actions) if type(each) is Allocate), None)
+    if number is None:
+        return policy
+    rest = map(_left_out, policy.actions[number + 1 :])
+    return attrs.evolve(policy, actions=(*policy.actions[:number], _AllocateUntil(gang), *rest))
+
+
 @attrs.frozen
 class DecidedLine:
     """Gangs that wait.
@@ -115,15 +173,7 @@ class TrialCluster:
         self.objects = SimulatedObjects(self.cache, epoch=now)
         self._clock = clock
         self._policy = load_policy(config)
-        self._gentle = attrs.evolve(
-            self._policy,
-            actions=tuple(
-                cast("Action", _LeftOut(each.name, action_capabilities(each)))
-                if _EVICTING & {*action_capabilities(each)}
-                else each
-                for each in self._policy.actions
-            ),
-        )
+        self._gentle = _without(self._policy, _EVICTING)
         self._guard = PluginGuard(clock)
         self._caches: dict[tuple[bool, bool], SessionCache] = {}
         """Of sessions with and without evictions, and with all gangs or with some."""
@@ -177,23 +227,37 @@ class TrialCluster:
             known = self._line[-1] = DecidedLine(self.decide(), is_whole=waiting <= _SHORT_LINE)
         return known
 
-    def decide(self, *, among: Collection[GangKey] | None = None, evict: bool = True) -> Decision:
+    def decide(
+        self,
+        *,
+        among: Collection[GangKey] | None = None,
+        evict: bool = True,
+        until: GangKey | None = None,
+        brief: bool = False,
+    ) -> Decision:
         """One session of the daemon on the cluster as it is now.
 
         Args:
             among: only these gangs wait, all others that wait are left out; None for all.
             evict: whether gangs may be evicted for others.
+            until: the gang with whose turn the session ends: it gets free room there, or none.
+            brief: whether it is left out when gangs that wait are to start.
         """
         snapshot = self.take_snapshot()
         if among is not None:
             some = tuple(each for each in snapshot.gangs if each.key in among)
             snapshot = attrs.evolve(snapshot, gangs=some)
+        cache = self._caches.setdefault((evict, among is None), SessionCache())
+        policy = self._policy if evict else self._gentle
+        if brief:
+            policy = _without_estimates(policy)
+        if until is not None:
+            policy = _ended_with_turn(policy, until)
         self.decisions += 1
         self._guard.begin_session()
-        cache = self._caches.setdefault((evict, among is None), SessionCache())
         return decide(
             snapshot,
-            self._policy if evict else self._gentle,
+            policy,
             guard=self._guard,
             session_cache=cache,
             placement=self.config.placement,

@@ -8,7 +8,6 @@ one, nor put it on another object.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import hmac
 import re
@@ -115,16 +114,8 @@ class Seal:
     def _mark_of(self, *parts: str) -> str:
         if not self.key:
             return ""
-        # Unlike hmac.digest, this keeps the interpreter's lock: one that is given away for
-        # microseconds comes back only when the session's thread has used up its turn.
-        keyed = _keyed_hash(self.key).copy()
-        keyed.update("\0".join(parts).encode())
-        return keyed.hexdigest()[:_DIGITS]
-
-
-@functools.lru_cache(maxsize=4)
-def _keyed_hash(key: bytes) -> hmac.HMAC:
-    return hmac.new(key, digestmod=hashlib.sha256)
+        content = "\0".join(parts).encode()
+        return hmac.digest(self.key, content, hashlib.sha256).hex()[:_DIGITS]
 
 
 NO_SEAL: Final = Seal(open=True)

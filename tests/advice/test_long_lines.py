@@ -1,0 +1,98 @@
+"""Advice where so many gangs wait that a decision with all of them is dear."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from benchmarks.advice.large_cluster import make_large_cluster
+from benchmarks.advice.share_started import judge_advice, waiting_gangs
+from benchmarks.advice.share_started import trial_of as trial_of_cluster
+from gpusched.advice.advisor import advise_gang
+from gpusched.advice.proposals.proposal import Family
+from gpusched.advice.start_answer import StartKind, start_answer
+from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.config.model import DEFAULT
+from gpusched.engine.objects import key_of, plural_of
+from tests.advice.clusters import gang, node, queue, trial_of, waiting_gang
+from tests.populations import one_of
+
+LINE = 70
+small_line = partial(make_large_cluster, nodes=16, waiting=90)
+
+
+def line_of(name, **spec):
+    """Gangs of one pod that takes a whole node."""
+    return [obj for number in range(LINE) for obj in gang(f"{name}-{number:02}", 1, 8, **spec)]
+
+
+def test_an_end_that_moves_another_queue_forward_is_not_told():
+    """Given two queues that hold as much, when a gang of ``b`` ends then 70 others of ``b`` come first.
+
+    They came after the gang as long as ``b`` held as much as its own queue.
+    """
+    trial = trial_of(
+        queue("a"), queue("b"), node("n0"), node("n1"),
+        gang("ends-first", 1, 8, on=["n0"], queue="b"),
+        gang("ends-second", 1, 8, on=["n1"]),
+        gang("asked", 1, 8), line_of("other", queue="b"),
+    )  # fmt: skip
+    asked = waiting_gang(trial, "asked")
+    line = trial.waiting_line()
+    assert not line.is_whole
+    assert line.decision.order.turns[0].gang == asked.key
+    for each in advise_gang(trial, asked).suggestions:
+        with trial.changed(each.proposal.edits):
+            decided = start_answer(trial.decide(), asked.key)
+        assert decided.starts, each.proposal.message
+        assert each.proposal.message != "when team/ends-first has ended"
+
+
+def test_a_gang_at_the_head_of_a_long_line_is_told_what_helps():
+    """Given a node that it does not select, then it is told so, and the 70 behind it do not matter."""
+    trial = trial_of(
+        queue("a"), node("n0"), node("n1"), gang("run", 1, 8, on=["n0"]),
+        gang("asked", 1, 8, selector={"kubernetes.io/hostname": "n0"}),
+        line_of("other", selector={"kubernetes.io/hostname": "n0"}),
+    )  # fmt: skip
+    found = {
+        each.proposal.family: each
+        for each in advise_gang(trial, waiting_gang(trial, "asked")).suggestions
+    }
+    assert found[Family.NODE_LABEL].start.nodes == (("n1", 1),)
+    assert found[Family.END_OF_OTHERS].proposal.message == "when team/run has ended"
+
+
+def test_a_session_up_to_a_turn_gives_what_a_whole_one_gives():
+    """Given a full cluster from which gangs end, then each start up to a turn is one of the whole session."""
+    cluster = small_line(3)
+    with gpu_resources_in_force(DEFAULT.gpu_resources):
+        trial = trial_of_cluster(cluster)
+        running = sorted(trial.take_snapshot().placed_gangs)[:6]
+        for obj in cluster.objects:
+            if plural_of(obj) == "pods" and _gang_of(obj) in {key.name for key in running}:
+                trial.objects.remove("pods", key_of(obj))
+        whole = trial.decide(evict=False)
+        started = 0
+        for each in waiting_gangs(trial):
+            answer = start_answer(trial.decide(until=each.key, evict=False), each.key)
+            if answer.kind is StartKind.NOW:
+                started += 1
+                assert start_answer(whole, each.key) == answer
+        assert started >= 3
+
+
+@pytest.mark.early
+@pytest.mark.parametrize("seed", one_of(8, range(40)))
+def test_what_is_advised_in_a_long_line_starts_the_gang(seed):
+    """Given a full cluster with 80 to 90 gangs in line, then each suggestion, simulated, starts its gang."""
+    judged = judge_advice([seed], gangs=3, make=small_line)
+    assert judged.cpu_s
+    assert [each.text for each in judged.failed] == []
+
+
+def _gang_of(obj):
+    return (obj["metadata"].get("labels") or {}).get(
+        "gpusched.io/pod-group", obj["metadata"]["name"]
+    )
