@@ -25,6 +25,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py
 	@rm -rf *.egg-info # of an older version, it would hide new plugins and actions
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@mkdir -p build/types && ln -sfn ../../plugins build/types/gpusched_plugins
+	@$(BIN)/python -m compileall -q -j 2 gpusched plugins # no start compiles what runs, whatever PYTHONDONTWRITEBYTECODE says
 	@touch $@
 
 demo: setup ## an embedded cluster, the real daemon, three queues, gangs that start and gangs that wait

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from benchmarks import (
+    binding,
     cache,
     change,
     decide,
@@ -44,6 +45,7 @@ from benchmarks.placement.openb_traces import TraceMissing
 
 PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "advice": advice.measure,
+    "binding": binding.measure,
     "decide": decide.measure,
     "cache": cache.measure,
     "change": change.measure,

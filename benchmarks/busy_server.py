@@ -23,7 +23,7 @@ GROUPS: Final = "/apis/scheduling.gpusched.io/v1alpha1/podgroups"
 _SEED: Final = 7
 _KINDS: Final = {
     "nodes": "Node", "pods": "Pod", "namespaces": "Namespace", "jobs": "Job", "queues": "Queue",
-    "podgroups": "PodGroup", "topologies": "Topology", "priorityclasses": "PriorityClass",
+    "resourcequotas": "ResourceQuota", "reservations": "Reservation", "podgroups": "PodGroup", "topologies": "Topology", "priorityclasses": "PriorityClass",
     "poddisruptionbudgets": "PodDisruptionBudget", "storageclasses": "StorageClass",
     "persistentvolumes": "PersistentVolume", "csinodes": "CSINode",
     "persistentvolumeclaims": "PersistentVolumeClaim",

@@ -79,6 +79,11 @@ class Cluster:
         created: Obj = json.loads(answer.body)
         return created
 
+    def slow(self) -> None:
+        """Take writes no faster than ``writes_a_second`` from now on."""
+        assert self.server.stdin is not None
+        print("slow", file=self.server.stdin, flush=True)
+
     async def bound(self, count: int) -> list[float]:
         """Wait until so many pods are bound; the monotonic times of all bindings, in order.
 
@@ -95,16 +100,19 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, nodes: int, make: Callable[[int], Obj] = node) -> AsyncIterator[Cluster]:
+async def cluster(
+    *, nodes: int, make: Callable[[int], Obj] = node, writes_a_second: float = 0.0
+) -> AsyncIterator[Cluster]:
     """An embedded cluster of fake nodes without stages, and a client.
 
     Args:
         nodes: how many.
         make: each by its index.
+        writes_a_second: what it takes at most, once ``Cluster.slow`` was called.
     """
     with tempfile.TemporaryDirectory(prefix="gpusched-bench-") as folder:
         kubeconfig = str(Path(folder) / "kubeconfig")
-        command = [sys.executable, "-m", "benchmarks.server", kubeconfig]
+        command = [sys.executable, "-m", "benchmarks.server", kubeconfig, str(writes_a_second)]
         with running(command) as process:
             assert process.stdout is not None
             line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), _READY_S)

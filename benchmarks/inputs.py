@@ -69,6 +69,7 @@ _NAME: Final = "@@NAME@@"
 _UID: Final = "@@UIDUIDU-IDUI-DUID-UIDU-IDUIDUIDUI@@"
 _VERSION: Final = "@@VERSION@@"
 _NODE: Final = "@@NODE@@"
+_SLOTS: Final = "@@SLOTS@@"
 
 
 def listed_pods(
@@ -76,20 +77,31 @@ def listed_pods(
 ) -> list[bytes]:
     """Pods of some 5.5 KB each, as a list shows them: managedFields, volumes, status.
 
-    Three of four run on one of so many nodes, or all when none is ``waiting``; each template is
-    one Job of its own.
+    Three of four run on one of so many nodes, or all when none is ``waiting``; then they fit their
+    nodes, and no GPU is claimed twice. Each template is one Job of its own.
     """
     rng = random.Random(seed)
-    shapes = [_split(_template(number, rng, waiting=waiting)) for number in range(templates)]
+    gpus = [rng.choice((1, 2, 4, 8)) if waiting or number % 4 else 0 for number in range(templates)]
+    shapes = [
+        _split(_template(number, gpus[number], waiting=waiting)) for number in range(templates)
+    ]
+    taken = [0] * nodes
     bodies = []
     for index in range(count):
-        number = rng.randrange(templates)
+        number, node = rng.randrange(templates), rng.randrange(nodes)
+        if not waiting and taken[node] + gpus[number] > GPUS_A_NODE:
+            number -= number % 4
+        slots = (
+            range(taken[node], taken[node] + gpus[number]) if not waiting else range(gpus[number])
+        )
+        taken[node] += gpus[number]
         uid = f"{rng.getrandbits(32):08x}-4b1c-4d2e-9f00-{index:012x}"
         values = {
             _NAME: f"job-{number:04d}-{index:06d}-x7k2p",
             _UID: uid,
             _VERSION: str(1_000_000 + index),
-            _NODE: f"node-{rng.randrange(nodes):05d}",
+            _NODE: f"node-{node:05d}",
+            _SLOTS: ",".join(map(str, slots)),
         }
         bodies.append(
             b"".join(
@@ -116,7 +128,7 @@ def page(bodies: list[bytes], *, token: str, kind: str = "Pod") -> bytes:
 
 def _split(text: str) -> list[str]:
     parts = [text]
-    for mark in (_NAME, _UID, _VERSION, _NODE):
+    for mark in (_NAME, _UID, _VERSION, _NODE, _SLOTS):
         parts = [piece for part in parts for piece in _around(part, mark)]
     return parts
 
@@ -129,10 +141,9 @@ def _around(part: str, mark: str) -> list[str]:
     return out
 
 
-def _template(number: int, rng: random.Random, *, waiting: bool) -> str:
+def _template(number: int, gpus: int, *, waiting: bool) -> str:
     job = f"job-{number:04d}"
     running = number % 4 != 0 or not waiting
-    gpus = rng.choice([1, 2, 4, 8])
     owner = {
         "apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True,
         "uid": f"{number:08x}-1111-4222-8333-444444444444", "blockOwnerDeletion": True,
@@ -148,10 +159,12 @@ def _template(number: int, rng: random.Random, *, waiting: bool) -> str:
         "ownerReferences": [owner],
     }  # fmt: skip
     if running:
-        metadata["annotations"]["gpusched.io/slots"] = ",".join(str(each) for each in range(gpus))
+        metadata["annotations"]["gpusched.io/slots"] = _SLOTS
         metadata["annotations"]["gpusched.io/plan"] = f"{number:012x}"
         metadata["annotations"]["gpusched.io/fence"] = "gpusched_1/3"
     amounts = {"cpu": str(4 + number % 8), "memory": f"{16 + number % 5}Gi", GPU: str(gpus)}
+    if not gpus:
+        amounts = {"cpu": "500m", "memory": f"{1 + number % 5}Gi"}
     env = [{"name": f"TRAIN_OPTION_{each}", "value": "x" * 24} for each in range(12)]
     spec: Obj = {
         "schedulerName": "gpusched", "restartPolicy": "Never", "priority": 1000,

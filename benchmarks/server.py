@@ -1,4 +1,6 @@
-"""An embedded cluster that notes when each pod was bound: ``python -m benchmarks.server F``.
+"""An embedded cluster that notes when each pod was bound: ``python -m benchmarks.server F [RATE]``.
+
+With a rate it takes so many writes a second at most, as a real API server does.
 
 A line with a number on standard input is answered, once so many pods are bound, with a line of
 JSON: the monotonic times of all bindings. Times are taken where the write happens, so they hold
@@ -13,7 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from gpusched.devcluster.apiserver.endpoints.messages import ApiAnswer, ApiRequest
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
+from gpusched.devcluster.http.handler_chain import HandlerChain
 
 
 class Bindings:
@@ -39,13 +43,39 @@ class Bindings:
                 self.more.set()
 
 
-async def serve(kubeconfig: str) -> None:
-    """Serve until standard input ends."""
+class WriteRate:
+    """Lets so many writes a second through to a cluster, one after another."""
+
+    def __init__(self, handlers: HandlerChain, rate: float) -> None:
+        self._serve = handlers.serve
+        self._every = 1 / rate
+        self._free_at = 0.0
+
+    async def serve(self, request: ApiRequest) -> ApiAnswer:
+        """Answer a request, a write when its turn has come."""
+        if request.method != "GET":
+            now = time.monotonic()
+            self._free_at = max(now, self._free_at) + self._every
+            await asyncio.sleep(self._free_at - now)
+        return await self._serve(request)
+
+
+async def serve(kubeconfig: str, rate: float = 0.0) -> None:
+    """Serve until standard input ends.
+
+    Args:
+        kubeconfig: path of the file to be written.
+        rate: writes a second, once the first line came; 0 for as many as the machine can.
+    """
     cluster = await start(ClusterOptions(stages=False))
     _write(Path(kubeconfig), cluster.kubeconfig_text)
     bindings = Bindings(cluster)
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
+        if line.strip() == "slow":
+            slow = WriteRate(cluster.handlers, rate)
+            cluster.handlers.serve = slow.serve  # type: ignore[method-assign]
+            continue
         while len(bindings.times) < int(line):
             bindings.more.clear()
             await bindings.more.wait()
@@ -59,4 +89,4 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(serve(sys.argv[1], *map(float, sys.argv[2:])))

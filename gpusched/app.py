@@ -73,6 +73,8 @@ from gpusched.view.node_views import gpu_totals_view
 
 _LEASE_CONNECTIONS: Final = 2
 _VIEW_CONNECTIONS: Final = 2
+_LEASE_FIRST_S: Final = 1.0
+"""For which lists wait for a Lease that may be free."""
 _log = Logger(__name__)
 
 
@@ -152,6 +154,8 @@ class App:
         self._history: HistoryKeeper | None = None
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
+        self._lease_asked = asyncio.Event()
+        """The Lease of this term was taken or is another's, or could not be asked for."""
         self._restored = ""
         self._unbelieved: dict[tuple[str, ObjectKey], str] = {}
         """What was logged last of objects that cannot be believed."""
@@ -498,9 +502,13 @@ class App:
         """One term, until ``stop`` or until it is over."""
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None
-            readers = self.readers.start(group)
             writer = group.create_task(writers.status.run(), name="status")
+            self._lease_asked.clear()
             candidate = group.create_task(self._run_candidate(), name="lease")
+            # What a leader lists before it leads is listed again: where the Lease is free, once is
+            # enough.
+            await run_unless_ending(self._lease_asked, self.options.clock.sleep(_LEASE_FIRST_S))
+            readers = self.readers.start(group)
             deciding = group.create_task(cycle.run(), name="cycle")
             assert self.health is not None
             checking_health = group.create_task(self.health.run(), name="health")
@@ -537,6 +545,7 @@ class App:
             if not self._over.is_set():
                 await self._term(api)
         finally:
+            self._lease_asked.set()
             await api.close()
 
     async def _term(self, api: ApiClient) -> None:
@@ -564,6 +573,7 @@ class App:
             new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
             known_key=self._seal_key,
             key_copy=copy,
+            on_refused=self._lease_asked.set,
         )
         self.leadership.elector = elector
         self._caught_up = False
@@ -589,7 +599,9 @@ class App:
         self.telemetry.set_leader(leading=True)
         self.cache.use_seal(parse_seal(elector.seal_key))
         assert self.readers is not None
-        await self.readers.relist(elector.version)
+        listed = self.readers.ask_relist(elector.version)
+        self._lease_asked.set()
+        await listed()
         self._caught_up = True
         assert self.cycle is not None
         assert self.health is not None

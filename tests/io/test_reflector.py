@@ -60,7 +60,7 @@ def test_a_list_broken_off_changes_nothing(play):
         world.things = {f"p{n:05}": n for n in range(600)}
         world.list_scripts = [none, expired]
         world.scripts = []
-        waiting = asyncio.create_task(reflector.relist())
+        waiting = asyncio.create_task(reflector.ask_relist()())
         await clock.sleep(0.1)
         assert len(sink.things) == 2
         await waiting
@@ -74,17 +74,17 @@ def test_a_list_that_breaks_our_own_rules_is_counted(play, monkeypatch):
     """A defect that has a name of ours is no answer of the server; the next list mends it."""
 
     async def scenario(world, reflector, sink, clock, server):
-        faults, page = [], reflector.page
+        faults, body = [], reflector.pages._body
 
         async def broken(*_):
-            monkeypatch.setattr(reflector, "page", page)
+            monkeypatch.setattr(reflector.pages, "_body", body)
             raise errors.InvariantBroken("planted")
 
         await clock.sleep(1)
         reflector.on_contained = lambda *fault: faults.append(fault)
-        monkeypatch.setattr(reflector, "page", broken)
+        monkeypatch.setattr(reflector.pages, "_body", broken)
         world.put("c")
-        await reflector.relist()
+        await reflector.ask_relist()()
         assert sink.things == {"a": 99, "b": 100, "c": 101}
         return [(stage, str(error), kind) for stage, error, kind in faults]
 
@@ -181,9 +181,9 @@ def test_relist_waits_for_a_list_begun_later(play):
         await clock.sleep(5)
         world.things["unseen"] = 100
         began = clock.monotonic()
-        await reflector.relist()
+        await reflector.ask_relist()()
         assert "unseen" in sink.things
-        await reflector.relist()
+        await reflector.ask_relist()()
         return sink.replaced, clock.monotonic() - began
 
     replaced, took = play(scenario)
@@ -251,7 +251,7 @@ def test_faults_of_the_sink_are_told_and_all_is_listed_again(play, caplog, kind)
 
         await clock.sleep(1)
         sink.replace = broken
-        await reflector.relist()
+        await reflector.ask_relist()()
         assert not reflector.task.done()
         assert reflector.synced
 

@@ -8,6 +8,7 @@ one, nor put it on another object.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import re
@@ -114,8 +115,16 @@ class Seal:
     def _mark_of(self, *parts: str) -> str:
         if not self.key:
             return ""
-        content = "\0".join(parts).encode()
-        return hmac.digest(self.key, content, hashlib.sha256).hex()[:_DIGITS]
+        # Unlike hmac.digest, this keeps the interpreter's lock: one that is given away for
+        # microseconds comes back only when the session's thread has used up its turn.
+        keyed = _keyed_hash(self.key).copy()
+        keyed.update("\0".join(parts).encode())
+        return keyed.hexdigest()[:_DIGITS]
+
+
+@functools.lru_cache(maxsize=4)
+def _keyed_hash(key: bytes) -> hmac.HMAC:
+    return hmac.new(key, digestmod=hashlib.sha256)
 
 
 NO_SEAL: Final = Seal(open=True)

@@ -36,7 +36,7 @@ class SlotDoubts:
     def report_conflict(self, pod: Pod, seal: Seal) -> None:
         """Name a pod, once, that claims slots which others have."""
         held = self._ledger.get(pod.uid)
-        if held is None or self._ledger.slots_of(held) == held.slots:
+        if held is None or not held.slots or self._ledger.slots_of(held) == held.slots:
             self._contested.discard(pod.uid)
         elif pod.uid not in self._contested and seal.key:
             self._contested.add(pod.uid)

@@ -96,6 +96,7 @@ class Elector:
             Lease, where all later leaders find it.
         known_key: the key that this process saw in terms before; empty for none.
         key_copy: where the key is found when the Lease was lost.
+        on_refused: told after each look at the Lease that did not make us the leader.
 
     Raises:
         ConfigError: with these durations two leaders could overlap.
@@ -116,9 +117,11 @@ class Elector:
         known_key: str = "",
         key_copy: SealKeyCopy | None = None,
         create_namespace: Callable[[], Awaitable[None]] | None = None,
+        on_refused: Callable[[], None] = lambda: None,
     ) -> None:
         check_timing(timing)
         self._create_namespace = create_namespace
+        self._on_refused = on_refused
         self._new_key = new_key
         self._key = known_key
         self._key_copy = key_copy
@@ -230,6 +233,8 @@ class Elector:
             )
             while call is not None:
                 call = self._feed(await self._answer(call))
+            if not self.leading:
+                self._on_refused()
         return self._state.why
 
     @property

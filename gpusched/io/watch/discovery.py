@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -116,12 +116,15 @@ class KindDiscovery:
         self._on_contained = on_contained
         self._running: dict[str, _Followed] = {}
         self._strange: set[tuple[str, str]] = set()
-        self._looked = False
+        self._looked = asyncio.Event()
+        self._lists: list[Callable[[], Awaitable[None]]] = []
+        """Wait for what was asked for last, and for the first lists of kinds found since."""
+        self._least = ""
         self._trouble = "looking which kinds are served"
 
     def unready(self) -> str:
         """Empty when decisions can be made, else why not."""
-        if not self._looked:
+        if not self._looked.is_set():
             return f"kinds of other projects are not known yet: {self._trouble}"
         for reflector in (each.reflector for each in self._running.values()):
             # One that fails stops nobody else: who depends on its objects waits for them.
@@ -137,14 +140,21 @@ class KindDiscovery:
             if each.kind.kind in kinds.DYNAMIC_DEVICE_KINDS and not each.reflector.refused
         ]
 
-    async def relist(self, least: str = "") -> None:
-        """List everything again; returns when that is done, or has failed.
+    def ask_relist(self, least: str = "") -> Callable[[], Awaitable[None]]:
+        """Have everything listed again; what waits until that is done, or has failed.
 
         Args:
-            least: lists of an older resourceVersion are of a replica that is behind.
+            least: lists of an older resourceVersion are of a replica that is behind, of kinds that
+                are found later too.
         """
-        followed = [each.reflector for each in self._running.values()]
-        await asyncio.gather(*(each.relist(least) for each in followed))
+        self._least = least
+        self._lists = [each.reflector.ask_relist(least) for each in self._running.values()]
+
+        async def listed() -> None:
+            await self._looked.wait()
+            await asyncio.gather(*(wait() for wait in self._lists))
+
+        return listed
 
     async def run(self) -> None:
         """Follow what is served until cancelled."""
@@ -239,7 +249,7 @@ class KindDiscovery:
             error = api_error(answer, doing=f"read {path}")
             if isinstance(error, errors.NotFound):
                 return None
-            if isinstance(error, errors.Denied) and not self._looked:
+            if isinstance(error, errors.Denied) and not self._looked.is_set():
                 self._note_failure(str(error))
                 return None
             raise error
@@ -262,7 +272,7 @@ class KindDiscovery:
                 await self._end(kind, running.task, gone=served is None)
             if served is not None and kind.name not in self._running:
                 self._begin(kind, served, group)
-        self._looked = True
+        self._looked.set()
         self._note_read()
 
     def _begin(
@@ -282,8 +292,10 @@ class KindDiscovery:
             clock=self._clock,
             rng=self._rng,
             telemetry=self._telemetry,
+            drop_missing=sink.drop_missing,
         )
         reflector.on_refused = self._note_read
+        self._lists.append(reflector.ask_relist(self._least))
         task = group.create_task(reflector.run(), name=kind.name)
         self._running[kind.name] = _Followed(kind, served, reflector, sink, task)
 

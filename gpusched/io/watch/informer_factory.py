@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -120,15 +120,21 @@ class InformerFactory:
         ]
         return ", ".join(missing)
 
-    async def relist(self, least: str = "") -> None:
-        """List everything again; returns when that is done.
+    def ask_relist(self, least: str = "") -> Callable[[], Awaitable[None]]:
+        """Have everything listed again by lists that begin from now on; what waits for them.
 
         Args:
             least: lists of an older resourceVersion are of a replica that is behind.
         """
-        await asyncio.gather(
-            self._adapters.relist(least), *(each.relist(least) for each in self._usual)
-        )
+        waits = [
+            self._adapters.ask_relist(least),
+            *(each.ask_relist(least) for each in self._usual),
+        ]
+
+        async def listed() -> None:
+            await asyncio.gather(*(wait() for wait in waits))
+
+        return listed
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Read until the tasks are cancelled."""

@@ -125,11 +125,15 @@ class KindEventHandler:
 
     def replace(self, items: Sequence[Any]) -> None:
         """This is all there is: what is missing no longer exists."""
+        self.drop_missing(items)
+        for item in items:
+            self.apply("ADDED", item)
+
+    def drop_missing(self, items: Sequence[Any]) -> None:
+        """What is not among all that there is no longer exists."""
         listed = {_key(item) for item in items}
         for key in [key for key in self._keys() if key not in listed]:
             self._dropped(key)
-        for item in items:
-            self.apply("ADDED", item)
 
     def apply(self, event_type: str, item: Any) -> None:
         """ADDED, MODIFIED or DELETED."""
@@ -377,6 +381,7 @@ def make_reflectors(
             clock=clock,
             rng=rng,
             telemetry=telemetry,
+            drop_missing=into[kind].drop_missing,
         )
         for kind, path in KINDS.items()
     }

@@ -18,8 +18,9 @@ stream resets it. The sink is called in the event loop and must not wait.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -40,6 +41,7 @@ from gpusched.io.watch.kind_spec import (
     WatchedPage,
     WatchMetrics,
 )
+from gpusched.io.watch.list_pages import ListPages
 from gpusched.io.workers.backoff import RetryBackoff
 from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
@@ -75,6 +77,8 @@ class Reflector(Generic[Item]):
         clock: monotonic time.
         rng: jitter; a stream of its own.
         telemetry: counts.
+        drop_missing: drops what the sink has and is not among all items. With it the first list is
+            taken in page by page, while the next page is on its way; nothing may be decided before.
     """
 
     def __init__(
@@ -87,10 +91,13 @@ class Reflector(Generic[Item]):
         clock: Clock,
         rng: random.Random,
         telemetry: WatchMetrics,
+        drop_missing: Callable[[Sequence[Item]], None] | None = None,
     ) -> None:
+        self._drop_missing = drop_missing
         self._api = api
         self.kind = kind
         self._codec = codec
+        self.pages = ListPages(api, kind, codec)
         self._sink = sink
         self._clock = clock
         self._rng = rng
@@ -160,23 +167,32 @@ class Reflector(Generic[Item]):
             return False
         return self._open or now - self._broken_at < staleness_s
 
-    async def relist(self, least: str = "") -> None:
-        """List again now; returns when a list begun after this call has reached the sink.
-
-        Args:
-            least: a list of an older resourceVersion is of a replica that is behind: it is asked
-                for again, for a minute at most.
+    def require(self, least: str) -> None:
+        """Take no list of an older resourceVersion, which is of a replica that is behind: it is
+        asked for again, for a minute at most.
         """
         self._least = least
         self._least_until = self._clock.monotonic() + limits.LIST_BEHIND_MAX_S
+
+    def ask_relist(self, least: str = "") -> Callable[[], Awaitable[None]]:
+        """Have it listed again now; what waits until a list begun after this call has reached the sink.
+
+        Args:
+            least: see ``require``.
+        """
+        self.require(least)
         wanted = self._lists_begun + 1
         self._list_wanted = True
         if self._lines is not None:
             self._lines.close()
-        async with self._list_done:
-            await self._list_done.wait_for(
-                lambda: max(self._lists_done, self._given_up_list) >= wanted
-            )
+
+        async def listed() -> None:
+            async with self._list_done:
+                await self._list_done.wait_for(
+                    lambda: max(self._lists_done, self._given_up_list) >= wanted
+                )
+
+        return listed
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
@@ -214,28 +230,15 @@ class Reflector(Generic[Item]):
         self._list_wanted = False
         if number > 1:
             self._telemetry.relisted(self.kind.name)
+        drop_missing = None if self.synced else self._drop_missing
         items: list[Item] = []
-        token = ""
-        while True:
-            try:
-                page = await self.page(limits.LIST_PAGE, token)
-            except errors.GpuschedError as error:
-                return await self._page_failed(number, error)
-            items.extend(page.items)
-            if len(items) > limits.OBJECTS_PER_KIND_MAX:
-                return self._list_failed(
-                    errors.GpuschedError(
-                        f"there are more than {limits.OBJECTS_PER_KIND_MAX} {self.kind.name},"
-                        " which is as many as gpusched holds"
-                    )
-                )
-            token = page.continue_token
-            if not token:
-                break
-            await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
-        if (behind := self._is_behind(page.resource_version)) is not None:
-            return behind
-        if is_older_version(page.resource_version, self._version):
+        try:
+            version = await self._read_pages(items, at_once=drop_missing is not None)
+        except errors.GpuschedError as error:
+            return await self._page_failed(number, error)
+        if isinstance(version, _WatchEnd):
+            return version
+        if is_older_version(version, self._version):
             end = await self._version_went_back()
             if end is None:  # a replica that lags: its past must not replace what is known
                 return self._list_failed(
@@ -244,8 +247,11 @@ class Reflector(Generic[Item]):
             if end.reason != _RESTORED:
                 return attrs.evolve(end, relist=True)
             self._tell_transition(end.reason, end.says)
-        self._sink.replace(items)
-        self._version = page.resource_version
+        if drop_missing is None:
+            self._sink.replace(items)
+        else:
+            drop_missing(items)
+        self._version = version
         self._cut_off = False
         self._missing_since = 0.0
         was_refused, self._lists_done = self.refused, number
@@ -256,6 +262,30 @@ class Reflector(Generic[Item]):
         async with self._list_done:
             self._list_done.notify_all()
         return None
+
+    async def _read_pages(self, items: list[Item], *, at_once: bool) -> str | _WatchEnd:
+        """Read a list into ``items``, and into the sink where that is to happen at once; its version.
+
+        Raises:
+            GpuschedError: a page cannot be had.
+        """
+        version = ""
+        async with contextlib.aclosing(self.pages.all()) as pages:
+            async for page in pages:
+                version = page.resource_version
+                if (behind := self._is_behind(version)) is not None:
+                    return behind
+                items.extend(page.items)
+                if len(items) > limits.OBJECTS_PER_KIND_MAX:
+                    return self._list_failed(
+                        errors.GpuschedError(
+                            f"there are more than {limits.OBJECTS_PER_KIND_MAX} {self.kind.name},"
+                            " which is as many as gpusched holds"
+                        )
+                    )
+                for item in page.items if at_once else ():
+                    self._sink.apply("ADDED", item)
+        return version
 
     async def _page_failed(self, number: int, error: errors.GpuschedError) -> _WatchEnd:
         """What broke off is not a list: the sink keeps what it has."""
@@ -338,20 +368,7 @@ class Reflector(Generic[Item]):
         Raises:
             GpuschedError: there is none.
         """
-        query = {**self.kind.query, "limit": str(limit)}
-        if token:
-            query["continue"] = token
-        answer = await self._api.request(
-            "GET", self.kind.path, query=query, timeout_s=limits.LIST_TIMEOUT_S
-        )
-        if not answer.ok:
-            raise api_error(answer, doing=f"list {self.kind.name}")
-        try:
-            return self._codec.decode_page(answer.body)
-        except (ValueError, RecursionError) as error:
-            raise errors.UndecodableObject(
-                f"the list of {self.kind.name} cannot be read: {one_line(str(error))}"
-            ) from error
+        return await self.pages.one(limit, token)
 
     def _list_failed(self, error: errors.GpuschedError) -> _WatchEnd:
         says = str(error)

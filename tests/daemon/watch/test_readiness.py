@@ -57,3 +57,61 @@ def test_a_right_that_is_missing_is_named_and_waited_for(play, caplog):
         await w.until(lambda: len(w.running()) == 1)
 
     play(scenario)
+
+
+def test_what_a_new_leader_listed_after_it_led_is_not_listed_again(play):
+    """The Lease is free: given a daemon that starts, each kind is listed once before it decides."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        asked: list[str] = []
+
+        def note(method: str, path: str) -> str:
+            asked.append(f"{method} {path}")
+            return ""
+
+        w.daemon(fault=note)
+        w.gang("a", 1)
+        await w.until(lambda: len(w.running()) == 1)
+        lease = next(number for number, each in enumerate(asked) if each.startswith("POST"))
+        nodes = [number for number, each in enumerate(asked) if each == "GET /api/v1/nodes"]
+        assert lease < nodes[0]
+        assert (asked.count("GET /api/v1/pods"), len(nodes)) == (1, 1)
+
+    play(scenario)
+
+
+def test_a_standby_lists_beside_a_leader_that_stays(play):
+    """The Lease is another's: given a second daemon, it knows everything although it cannot lead."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.daemon()
+        w.gang("a", 1)
+        await w.until(lambda: len(w.running()) == 1)
+        second = w.daemon()
+        await w.clock.sleep(3)
+        assert second.app.readiness() == (True, "standby")
+
+    play(scenario)
+
+
+def test_a_first_list_of_several_pages_is_taken_in_whole(play):
+    """Given 1,100 pods, each page is asked for once, one of them before the page before is read."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        w.gang("large", 1_100)
+        asked: list[str] = []
+
+        def note(_method: str, path: str) -> str:
+            asked.append(path)
+            return ""
+
+        daemon = w.daemon(fault=note)
+        await w.clock.sleep(5)
+        assert daemon.app.readiness() == (True, "leader")
+        assert len(daemon.app.cache.by_uid) == 1_100
+        assert asked.count("/api/v1/pods") == 3
+
+    play(scenario)
