@@ -321,6 +321,8 @@ class Cache:
     # -- nodes and the small kinds -----------------------------------------------------------
     def put_node(self, item: Node | Rejected) -> None:
         """A node appeared or changed; one that cannot be believed takes no pods."""
+        if isinstance(item, Node) and self.rows.take_heartbeat(item):
+            return
         if isinstance(item, Rejected):
             self.rejected_nodes[item.key.name] = item
             self.rows.drop_node(item.key.name)

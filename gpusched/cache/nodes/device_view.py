@@ -133,6 +133,16 @@ class DeviceNodeRows(NodeColumnRows):
         self._plain[node.name] = node
         super().put_node(self._visible_node(node))
 
+    def take_heartbeat(self, node: Node) -> bool:
+        """Whether nothing but its version is another than before, which is taken: rows stay as they are."""
+        known = self._plain.get(node.name)
+        version = node.resource_version
+        if known is None or node != attrs.evolve(known, resource_version=version):
+            return False
+        self._plain[node.name] = node
+        self._nodes[node.name] = attrs.evolve(self._nodes[node.name], resource_version=version)
+        return True
+
     def drop_node(self, name: str) -> None:
         """A node is gone."""
         self._plain.pop(name, None)

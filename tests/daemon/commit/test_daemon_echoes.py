@@ -48,3 +48,31 @@ def test_a_round_goes_on_until_everybody_was_looked_at(play, tmp_path):
         assert daemon.app.cycle.sessions - before <= 60
 
     play(scenario)
+
+
+def test_a_heartbeat_of_a_node_begins_no_session(play):
+    """Given a node whose kubelet says each second that it lives, then sessions are those that come anyway."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        w.pod("large", gpus=16)
+        await w.until(lambda: w.told("large"))
+        await w.clock.sleep(30)
+        before = daemon.app.cycle.sessions
+        name = w.names("nodes")[0]
+        for number in range(20):
+            beat = f"2027-01-01T00:00:{number:02d}Z"
+            told = [{"type": "MemoryPressure", "status": "False", "lastHeartbeatTime": beat}]
+            w.client.patch(
+                "nodes", "", name, {"status": {"conditions": told}},
+                patch_type="strategic", subresource="status",
+            )  # fmt: skip
+            await w.clock.sleep(1)
+        assert daemon.app.cycle.sessions - before <= 3
+        # And what changes with the next one is seen.
+        w.client.patch("nodes", "", name, {"metadata": {"labels": {"seen": "yes"}}})
+        await w.clock.sleep(0.5)
+        assert daemon.app.cycle.sessions - before >= 3
+
+    play(scenario)
