@@ -1,18 +1,24 @@
 """What a session costs beside what changed: many gangs run and wait, and one pod ends, or nothing happens.
 
+Where nothing happens the time goes on, and sessions begin with the same rounds: so the daemon holds them once
+it has looked at everybody (``RoundProgress``).
+
 5,000 nodes of 10 GPUs run 50,000 gangs of one pod; 10,000 gangs of 500 shapes wait in 20 queues.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import time
 from typing import Final
 
 from benchmarks.figures import Figure, middle
 from gpusched.api.pod.pod import GangAnnotations, PodPhase
+from gpusched.api.serializer.codecs import CODECS
 from gpusched.config.model import DEFAULT
 from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.watch.informers import make_event_handlers
 from gpusched.session.state.plan import Plan
 from gpusched.testing import entities
 from gpusched.testing.given import Given
@@ -23,7 +29,9 @@ WAITING: Final = 10_000
 SHAPES: Final = 500
 QUEUES: Final = 20
 RUNS: Final = 7
+BEATS: Final = 2000
 QUIET_MAX_MS: Final = 10.0
+BEAT_MAX_MS: Final = 0.2
 ENDED_MAX_MS: Final = 20.0
 
 
@@ -37,7 +45,7 @@ def measure() -> list[Figure]:
     c = full_cluster()
     for _ in range(3):
         c.when.one_session()
-    quiet = [session_ms(c)[0] for _ in range(RUNS)]
+    quiet = _quiet_ms(c)
     ended, started = [], 0
     for number in range(RUNS):
         c.gone(f"runs-{number * 7}")
@@ -51,6 +59,7 @@ def measure() -> list[Figure]:
     size = f"{NODES:,} nodes, {NODES * PODS_A_NODE:,} gangs run, {WAITING:,} wait"
     return [
         _figure(f"a session in which nothing changed: {size}", quiet, QUIET_MAX_MS),
+        _figure("a heartbeat of a node, decoded and taken in", _beat_ms(c), BEAT_MAX_MS),
         _figure(f"a session after a pod ended: {size}", ended, ENDED_MAX_MS),
     ]
 
@@ -61,6 +70,75 @@ def _figure(name: str, times_ms: list[float], most_ms: float) -> Figure:
         name=name, measured=cost, unit="ms of CPU", spread=spread, target=f"< {most_ms:g} ms",
         met=cost < most_ms,
     )  # fmt: skip
+
+
+def _quiet_ms(c: Given) -> list[float]:
+    """CPU of sessions a second apart.
+
+    Raises:
+        RuntimeError: one was not answered by an earlier one, so that something else was measured.
+    """
+    rounds, found = c.cache.rounds, []
+    c.when.one_session()
+    for _ in range(RUNS):
+        c.now += 1
+        c.cache.rounds = rounds
+        found.append(session_ms(c)[0])
+        if c.decision is None or not c.decision.kept:
+            raise RuntimeError("a session was held though nothing had changed")
+    return found
+
+
+def _beat_ms(c: Given) -> list[float]:
+    """CPU of one heartbeat, from the line of the watch to the cache.
+
+    Raises:
+        RuntimeError: it would have begun a session.
+    """
+    woken: list[None] = []
+    c.cache.on_change.append(lambda: woken.append(None))
+    codec = CODECS["nodes"]
+    sink = make_event_handlers(c.cache, lambda _kind, _rejected: None)["nodes"]
+
+    def take_in(line: bytes) -> None:
+        shown = codec.decode_event(line)
+        sink.apply(shown.type, shown.item)
+
+    take_in(_node_event(0))
+    woken.clear()
+    found = []
+    for run in range(RUNS):
+        lines = [_node_event(1 + run * BEATS + number) for number in range(BEATS)]
+        began = time.process_time()
+        for line in lines:
+            take_in(line)
+        found.append((time.process_time() - began) / BEATS * 1e3)
+    if woken:
+        raise RuntimeError("a heartbeat would have begun a session")
+    return found
+
+
+def _node_event(version: int) -> bytes:
+    """A node as the watch shows it, with the conditions and images of a usual one."""
+    beat = f"2027-01-01T00:00:{version % 60:02d}Z"
+    kinds = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", entities.GPU: str(PODS_A_NODE)}
+    node = {
+        "metadata": {
+            "name": "beats", "uid": "beats", "resourceVersion": str(version + 1),
+            "creationTimestamp": "2027-01-01T00:00:00Z", "labels": {f"l{n}": "v" for n in range(20)},
+        },
+        "spec": {},
+        "status": {
+            "allocatable": amounts, "capacity": amounts,
+            "conditions": [
+                {"type": kind, "status": str(kind == "Ready"), "lastHeartbeatTime": beat}
+                for kind in kinds
+            ],
+            "images": [{"names": [f"registry/image-{n}:1"], "sizeBytes": n} for n in range(50)],
+        },
+    }  # fmt: skip
+    return json.dumps({"type": "MODIFIED", "object": node}).encode()
 
 
 def session_ms(c: Given) -> tuple[float, Plan]:

@@ -10,6 +10,7 @@ import attrs
 from gpusched.plugin import (
     ActionNeeds,
     Capability,
+    DependsOn,
     Gang,
     GangStarts,
     Session,
@@ -28,6 +29,7 @@ class Allocate:
     """Takes queues and gangs by key; a gang that does not fit blocks none behind it."""
 
     name: ClassVar[str] = "allocate"
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     provides: ClassVar[tuple[Capability, ...]] = (Capability.PLACEMENT,)
     needs: ClassVar[ActionNeeds] = ActionNeeds(
         after=(Capability.ADMISSION,),

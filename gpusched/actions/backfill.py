@@ -9,6 +9,7 @@ import attrs
 from gpusched.plugin import (
     ActionNeeds,
     Capability,
+    DependsOn,
     Session,
     estimate_starts,
     number_positions,
@@ -28,6 +29,7 @@ class Backfill:
     """
 
     name: ClassVar[str] = "backfill"
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     provides: ClassVar[tuple[Capability, ...]] = (Capability.RESERVATIONS,)
     needs: ClassVar[ActionNeeds] = ActionNeeds(
         after=(

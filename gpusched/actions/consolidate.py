@@ -11,6 +11,7 @@ from gpusched.plugin import (
     ActionNeeds,
     Capability,
     Consolidation,
+    DependsOn,
     Session,
     preemption_claimants,
     queue_admission,
@@ -23,6 +24,7 @@ class Consolidate:
     """No gang ends for good: each that moves has a place held until its pods are made again."""
 
     name: ClassVar[str] = CONSOLIDATE
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     provides: ClassVar[tuple[Capability, ...]] = (Capability.CONSOLIDATION,)
     needs: ClassVar[ActionNeeds] = ActionNeeds(
         after=(Capability.ADMISSION, Capability.PLACEMENT),

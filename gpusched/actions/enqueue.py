@@ -8,6 +8,7 @@ import attrs
 
 from gpusched.plugin import (
     Capability,
+    DependsOn,
     Gang,
     Session,
     Verdict,
@@ -23,6 +24,7 @@ class Enqueue:
     """Admits a gang when its queue exists, is open to it, and every check agrees."""
 
     name: ClassVar[str] = "enqueue"
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     provides: ClassVar[tuple[Capability, ...]] = (Capability.ADMISSION,)
 
     def run(self, session: Session) -> None:

@@ -11,6 +11,7 @@ from gpusched.plugin import (
     PREEMPT,
     ActionNeeds,
     Capability,
+    DependsOn,
     EvictOperation,
     Gang,
     Preemption,
@@ -34,6 +35,7 @@ class Preempt:
     """Victims are of the same queue and of strictly lower priority; the queue's quota holds."""
 
     name: ClassVar[str] = PREEMPT
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     provides: ClassVar[tuple[Capability, ...]] = (Capability.PREEMPTION,)
     needs: ClassVar[ActionNeeds] = ActionNeeds(
         after=(Capability.ADMISSION, Capability.PLACEMENT),

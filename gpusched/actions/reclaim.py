@@ -13,6 +13,7 @@ from gpusched.plugin import (
     RECLAIM,
     ActionNeeds,
     Capability,
+    DependsOn,
     EvictOperation,
     Gang,
     GrowingGangs,
@@ -41,6 +42,7 @@ class Reclaim:
     """Victims are of other queues; policies say what each is due, without them none is evicted."""
 
     name: ClassVar[str] = RECLAIM
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     provides: ClassVar[tuple[Capability, ...]] = (Capability.RECLAIM,)
     needs: ClassVar[ActionNeeds] = ActionNeeds(
         after=(Capability.ADMISSION, Capability.PLACEMENT),

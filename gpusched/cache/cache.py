@@ -7,7 +7,6 @@ snapshot rebuilds the gangs and node rows that are dirty and shares the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from operator import attrgetter
 
 import attrs
 
@@ -45,7 +44,7 @@ from gpusched.cache.nodes.device_view import DeviceNodeRows
 from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others
 from gpusched.cache.nodes.rows import CapacitySum, unfit_for_binding
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
-from gpusched.cache.queues.tree import build_tree
+from gpusched.cache.queues.tree import QueueTrees
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore, ObservedStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
@@ -111,7 +110,7 @@ class Cache:
         self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
-        self._revision, self._capacity = 0, CapacitySum()
+        self._revision, self._capacity, self._trees = 0, CapacitySum(), QueueTrees()
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
         self.on_pod_gone: list[Callable[[UID], None]] = []
@@ -558,12 +557,12 @@ class Cache:
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
         nodes = self.rows.rows_at(now).build_columns(self.ledger)
         moves = self.moves.recent_moves(now, self.limits.move_pause_s)
-        gangs = tuple(sorted(self.families.gangs_to_show(now, moves), key=attrgetter("key")))
+        gangs = self.families.gangs_to_show(now, moves)
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
             gangs=gangs,
-            queues=build_tree(
+            queues=self._trees.build(
                 self.queues.items.values(),
                 self.families.held_by_queue(),
                 self.queues.rejected.values(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Final
 
 import attrs
 
@@ -109,6 +111,22 @@ class Snapshot:
     users_doubt: str = ""
     start_errors: Mapping[str, StartErrors] = attrs.field(factory=dict)
 
+    def is_past(self, moment: float) -> bool:
+        """Whether a moment has come, seconds since the epoch."""
+        return self.now >= moment
+
+    def is_after(self, moment: float) -> bool:
+        """Whether a moment is over, seconds since the epoch."""
+        return self.now > moment
+
+    def changes_at(self, moment: float) -> None:
+        """Say when something that was made of ``unobserved_now`` would be made otherwise."""
+
+    @property
+    def unobserved_now(self) -> float:
+        """``now``, for those who say by ``changes_at`` until when what they make of it stays the same."""
+        return self.now
+
     def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:
         """What devices of some nodes count as in queues.
 
@@ -120,3 +138,71 @@ class Snapshot:
             return NOTHING
         found = total(self.device_totals.get(node.name, NOTHING) for node in nodes)
         return found.plus(self.device_totals.get("", NOTHING)) if several else found
+
+
+class ObservedSnapshot(Snapshot):
+    """A snapshot that notes what was asked about its time, for one session.
+
+    As long as nothing else is another, the same is decided until the first moment that was asked about and had
+    not come yet. Who reads ``now`` itself may make anything of it: what is decided then holds for this moment alone.
+
+    Attributes:
+        stays_until: that moment, infinite for none.
+    """
+
+    __slots__ = ("_now", "stays_until")
+    _now: float
+    stays_until: float
+
+    @classmethod
+    def observing(cls, snapshot: Snapshot) -> ObservedSnapshot:
+        """The same snapshot, of whose time nothing has been asked."""
+        observed = cls.__new__(cls)
+        for field in _TIMELESS_FIELDS:
+            object.__setattr__(observed, field, getattr(snapshot, field))
+        object.__setattr__(observed, "_now", snapshot.now)
+        object.__setattr__(observed, "stays_until", inf)
+        return observed
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch; whatever is made of it holds for this moment alone."""
+        self.changes_at(self._now)
+        return self._now
+
+    @property
+    def unobserved_now(self) -> float:
+        """See ``Snapshot.unobserved_now``."""
+        return self._now
+
+    def is_past(self, moment: float) -> bool:
+        """Whether a moment has come, seconds since the epoch; it is noted where it has not."""
+        if self._now >= moment:
+            return True
+        self.changes_at(moment)
+        return False
+
+    def is_after(self, moment: float) -> bool:
+        """Whether a moment is over, seconds since the epoch; it is noted where it is not."""
+        if self._now > moment:
+            return True
+        self.changes_at(moment)
+        return False
+
+    def changes_at(self, moment: float) -> None:
+        """See ``Snapshot.changes_at``; moments that have passed count for nothing."""
+        if self._now <= moment < self.stays_until:
+            object.__setattr__(self, "stays_until", moment)
+
+
+_OF_THE_MOMENT: Final = ("now", "revision", "tenant_rounds")
+_TIMELESS_FIELDS: Final = tuple(each.name for each in attrs.fields(Snapshot) if each.name != "now")
+
+
+def same_cluster(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots of one cache show the same, whenever and after whichever sessions they were taken."""
+    return all(
+        (here := getattr(one, name)) is (there := getattr(other, name)) or here == there
+        for name in _TIMELESS_FIELDS
+        if name not in _OF_THE_MOMENT
+    )

@@ -21,9 +21,18 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError
 from gpusched.cli.command import Subparsers, add_output, print_json, table
 from gpusched.config.load import load_file
-from gpusched.config.model import DEFAULT_LIMITS, Config, HistoryConfig, LimitsConfig, PluginChoice
+from gpusched.config.model import (
+    DEFAULT_LIMITS,
+    Config,
+    HistoryConfig,
+    Incremental,
+    LimitsConfig,
+    PluginChoice,
+)
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse, rehearse_on_pods
+from gpusched.session.containment.kept_sessions import undeclared_parts
+from gpusched.session.state.policy import Policy
 
 
 def register(subparsers: Subparsers) -> None:
@@ -46,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     try:
         config = load_file(arguments.file)
-        warnings = _try_policy(config)
+        policy = load_policy(config)
+        warnings = _try_policy(config, policy)
     except ConfigError as error:
         if arguments.output == "json":
             print_json({"file": arguments.file, "valid": False, "problems": error.problems})
@@ -64,19 +74,18 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(f"{arguments.file} is good; the daemon would run:")
-        print(table(_rows(config), indent="  "))
+        print(table(_rows(config, policy), indent="  "))
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
-def _try_policy(config: Config) -> tuple[str, ...]:
-    """Load what a configuration names, try it on nothing and on gangs, and return warnings.
+def _try_policy(config: Config, policy: Policy) -> tuple[str, ...]:
+    """Try what a configuration names on nothing and on gangs, and return warnings.
 
     Raises:
-        ConfigError: something cannot be loaded, or raises.
+        ConfigError: something raises.
     """
-    policy = load_policy(config)
     warnings = rehearse(config, policy, clock=SystemClock())
     failures = rehearse_on_pods(config, policy, clock=SystemClock())
     if failures:
@@ -84,7 +93,16 @@ def _try_policy(config: Config) -> tuple[str, ...]:
     return warnings
 
 
-def _rows(config: Config) -> list[tuple[str, str]]:
+def _incremental_text(incremental: Incremental, policy: Policy) -> str:
+    """Whether a session in which nothing changed is answered by an earlier one, and why not."""
+    silent = undeclared_parts(policy)
+    if incremental == "never" or not silent:
+        return f"incremental: {incremental}"
+    held = f"every session is held, as depends_on is not stated by {', '.join(silent)}"
+    return f"incremental: {incremental}, but {held}"
+
+
+def _rows(config: Config, policy: Policy) -> list[tuple[str, str]]:
     placement, cycle, election = config.placement, config.cycle, config.leader_election
     connection = config.client_connection
     search = f"{placement.solver}, budget {_span(placement.time_budget_s)}"
@@ -107,7 +125,10 @@ def _rows(config: Config) -> list[tuple[str, str]]:
             for number, tier in enumerate(config.tiers, start=1)
         ),
         ("placement", f"{search}, workers {placement.workers}, seed {placement.seed}"),
-        ("cycle", f"{rhythm} {_span(cycle.max_period_s)}"),
+        (
+            "cycle",
+            f"{rhythm} {_span(cycle.max_period_s)}; {_incremental_text(cycle.incremental, policy)}",
+        ),
         ("limits", _limits_text(config.limits)),
         (
             "clientConnection",
@@ -224,6 +245,7 @@ def _json(config: Config) -> dict[str, Any]:
         "cycle": {
             "debounce": _span(config.cycle.debounce_s),
             "maxPeriod": _span(config.cycle.max_period_s),
+            "incremental": config.cycle.incremental,
         },
         "limits": _limits_json(config.limits),
         "clientConnection": {

@@ -26,6 +26,8 @@ GroupPriority: TypeAlias = Literal["trusted", "ofPods"]
 GROUP_PRIORITIES: Final[tuple[GroupPriority, ...]] = ("trusted", "ofPods")
 ForeignNamesShown: TypeAlias = Literal["hidden", "shown"]
 FOREIGN_NAMES_SHOWN: Final[tuple[ForeignNamesShown, ...]] = ("hidden", "shown")
+Incremental: TypeAlias = Literal["always", "never", "compared"]
+INCREMENTAL: Final[tuple[Incremental, ...]] = ("always", "never", "compared")
 UsersBelieved: TypeAlias = Literal["annotated", "ignored"]
 USERS_BELIEVED: Final[tuple[UsersBelieved, ...]] = ("annotated", "ignored")
 SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy", "heuristic")
@@ -73,10 +75,15 @@ class PlacementConfig:
 
 @attrs.frozen(kw_only=True)
 class CycleConfig:
-    """When sessions run: ``debounce_s`` after a change, and every ``max_period_s`` anyway."""
+    """When sessions run: ``debounce_s`` after a change, and every ``max_period_s`` anyway.
+
+    Attributes:
+        incremental: whether sessions use what is left of earlier ones; ``compared`` holds each once more without.
+    """
 
     debounce_s: float = 0.02
     max_period_s: float = 10.0
+    incremental: Incremental = "always"
 
 
 @attrs.frozen(kw_only=True)

@@ -15,12 +15,14 @@ from gpusched.config.model import (
     DEFAULT,
     FOREIGN_NAMES_SHOWN,
     GROUP_PRIORITIES,
+    INCREMENTAL,
     SOLVERS,
     USERS_BELIEVED,
     Config,
     CycleConfig,
     ForeignNamesShown,
     GroupPriority,
+    Incremental,
     LeaderElectionConfig,
     PlacementConfig,
     PluginChoice,
@@ -146,6 +148,7 @@ def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
     cycle = CycleConfig(
         debounce_s=section.read("debounce", debounce, default=default.debounce_s),
         max_period_s=section.read("maxPeriod", period, default=default.max_period_s),
+        incremental=section.read("incremental", _incremental, default=default.incremental),
     )
     if cycle.debounce_s >= cycle.max_period_s:
         problems.add(
@@ -282,6 +285,10 @@ def _solver(node: YamlNode, name: str, _: ConfigProblems) -> Solver:
 
 def _foreign_names(node: YamlNode, name: str, _: ConfigProblems) -> ForeignNamesShown:
     return one_of(node, name, FOREIGN_NAMES_SHOWN)
+
+
+def _incremental(node: YamlNode, name: str, _: ConfigProblems) -> Incremental:
+    return one_of(node, name, INCREMENTAL)
 
 
 def _users(node: YamlNode, name: str, _: ConfigProblems) -> UsersBelieved:

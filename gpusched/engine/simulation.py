@@ -333,7 +333,10 @@ class Simulation:
             session_cache=self._session_cache,
             placement=config.placement,
             search=search_in_process,
+            incremental=config.cycle.incremental,
         )
+        if decision.differs:
+            self._faults.append(decision.differs)
         self.sessions += 1
         self.cache.rounds = decision.rounds
         faults = (*decision.faults, *(each.message for each in decision.set_aside))

@@ -7,16 +7,20 @@ as if it were not there; see ``session.containment`` and docs/containment.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from math import inf
+from typing import Final
 
 import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.snapshot import Snapshot, TenantRound
-from gpusched.config.model import PlacementConfig
+from gpusched.config.model import Incremental, PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.session.containment.attempt import ActionTimer, AttemptResult, AttemptSetting
 from gpusched.session.containment.contained_session import decide_contained
+from gpusched.session.containment.kept_sessions import KeptSessions
 from gpusched.session.containment.set_aside import Containment, Degraded, SetAside
 from gpusched.session.containment.set_aside_status import (
     set_aside_gang_statuses,
@@ -27,7 +31,7 @@ from gpusched.session.containment.set_aside_status import (
 )
 from gpusched.session.containment.suspects import SessionFault
 from gpusched.session.framework.guard import Guard
-from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
 from gpusched.session.state.plan import Plan, StartEstimate
 from gpusched.session.state.policy import Policy
@@ -57,6 +61,10 @@ class Decision:
         order: turns of the gangs that wait, for those who look; nothing is done for it.
         reserved: room that is kept for some of them, for those who look.
         estimates: when gangs that wait are expected to start, for those who are told.
+        kept: whether it is that of an earlier session, as nothing has changed since.
+        stays_until: before when the same snapshot is decided on in the same way, seconds since the epoch.
+        differs: how it would be another one if nothing were kept from session to session, as a sentence; empty
+            where it would not, or where nobody has compared.
     """
 
     plan: Plan
@@ -74,6 +82,9 @@ class Decision:
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
     estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
+    kept: bool = False
+    stays_until: float = -inf
+    differs: str = ""
 
     @property
     def unfinished(self) -> bool:
@@ -93,8 +104,9 @@ def decide(
     containment: Containment | None = None,
     on_gang: Callable[[GangKey], None] = lambda _gang: None,
     began: ActionTimer = lambda _name: None,
+    incremental: Incremental = "always",
 ) -> Decision:
-    """Run one session.
+    """Run one session, or answer by an earlier one where it would come to the same.
 
     Args:
         snapshot: of this moment; its ``now`` is the only time there is.
@@ -108,12 +120,14 @@ def decide(
             where this session is the only one.
         on_gang: called with the key of each gang as it is looked at.
         began: called with the name of each stage as it begins.
+        incremental: whether results of earlier sessions are used: ``never``, or ``compared`` with a session that
+            uses none, which counts where they differ.
     """
     memory = Containment() if containment is None else containment
     setting = AttemptSetting(
         policy=policy,
         guard=guard,
-        session_cache=session_cache,
+        session_cache=SessionCache() if incremental == "never" else session_cache,
         placement=placement,
         search=search,
         ended=ended,
@@ -121,10 +135,54 @@ def decide(
         began=began,
     )
     with gpu_resources_in_force(snapshot.gpu_resources):
-        held = decide_contained(snapshot, setting, memory)
-        return _with_set_aside_statuses(
-            snapshot, held.decided, memory, contained=held.contained, again=held.again
-        )
+        decision = _decide(snapshot, setting, memory)
+        if incremental == "compared" and memory.is_clean and not decision.faults:
+            anew = attrs.evolve(setting, session_cache=SessionCache())
+            decision = _compared(decision, _decide(snapshot, anew, Containment()))
+            if decision.differs:
+                session_cache.forget_all()
+        return decision
+
+
+def _decide(snapshot: Snapshot, setting: AttemptSetting, memory: Containment) -> Decision:
+    sessions = setting.session_cache.kept.get_or_make(KeptSessions, KeptSessions)
+    clean = memory.is_clean
+    known = sessions.find(snapshot, setting.policy, setting.placement) if clean else None
+    if known is not None:
+        decision = _with_set_aside_statuses(snapshot, known, memory, contained=(), again=False)
+        return attrs.evolve(decision, kept=True)
+    held = decide_contained(snapshot, setting, memory)
+    if clean and memory.is_clean and not held.again:
+        sessions.keep(snapshot, setting.policy, setting.placement, held.decided)
+    return _with_set_aside_statuses(
+        snapshot, held.decided, memory, contained=held.contained, again=held.again
+    )
+
+
+_COMPARED: Final = ("plan", "waiting", "rounds", "reserved", "estimates")
+
+
+def _compared(decision: Decision, anew: Decision) -> Decision:
+    """The decision; where one that rests on nothing kept is another, that one, and how they differ."""
+    parts = [name for name in _COMPARED if getattr(decision, name) != getattr(anew, name)]
+    if not parts:
+        return decision
+    whose = "an earlier session" if decision.kept else "what earlier sessions left"
+    about = _first_difference(decision.plan, anew.plan)
+    message = (
+        f"by {whose} the {' and the '.join(parts)} would be another{about}; it was decided anew"
+    )
+    return attrs.evolve(anew, differs=message)
+
+
+def _first_difference(kept: Plan, anew: Plan) -> str:
+    for part in attrs.fields(Plan):
+        here, there = getattr(kept, part.name), getattr(anew, part.name)
+        if here == there or isinstance(here, int):
+            continue
+        pair = next((p for p in zip_longest(here, there) if p[0] != p[1]), None)
+        return f", {part.name} first: {shorten(str(pair))}"
+    return ""
 
 
 def _with_set_aside_statuses(
@@ -178,4 +236,5 @@ def _with_set_aside_statuses(
         order=decided.order,
         reserved=decided.reserved,
         estimates=decided.estimates,
+        stays_until=decided.stays_until,
     )

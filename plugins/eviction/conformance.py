@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import ALLOW, Gang, Hooks, Reason, Verdict, View, wait
+from gpusched.plugin import ALLOW, DependsOn, Gang, Hooks, Reason, Verdict, View, wait
 
 SYSTEM_PRIORITY = 2_000_000_000
 """The priority of system-cluster-critical."""
@@ -30,6 +30,7 @@ class Conformance:
 
     name: ClassVar[str] = "conformance"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: ConformanceArgs = ConformanceArgs()
 
     def open(self, hooks: Hooks, _view: View) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import Hooks, Moving, View
+from gpusched.plugin import DependsOn, Hooks, Moving, View
 
 
 @attrs.frozen(kw_only=True)
@@ -30,6 +30,7 @@ class Consolidation:
 
     name: ClassVar[str] = "consolidation"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: ConsolidationArgs
 
     def open(self, hooks: Hooks, view: View) -> None:  # noqa: ARG002 - needs no view

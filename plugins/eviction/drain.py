@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import ALLOW, Gang, Hooks, QueueNode, Reason, Verdict, View, deny
+from gpusched.plugin import ALLOW, DependsOn, Gang, Hooks, QueueNode, Reason, Verdict, View, deny
 
 POLICY = "HoldAndDrain"
 
@@ -17,6 +17,7 @@ class Drain:
 
     name: ClassVar[str] = "drain"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
 
     def open(self, hooks: Hooks, view: View) -> None:
         """Register the check that stops gangs of draining queues."""

@@ -9,6 +9,7 @@ from attrs import validators as v
 
 from gpusched.plugin import (
     ALLOW,
+    DependsOn,
     Gang,
     Hooks,
     QueueNode,
@@ -55,6 +56,7 @@ class Lifetime:
 
     name: ClassVar[str] = "lifetime"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: LifetimeArgs = LifetimeArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
@@ -62,14 +64,14 @@ class Lifetime:
         hooks.longest_turn = self.args.longest_turn
 
         def check(gang: Gang) -> Verdict:
-            verdict = self._stale(gang, view.now)
+            verdict = self._stale(gang, view)
             return verdict if verdict.refuses else self._past_max_runtime(gang, view)
 
         hooks.stop_check(check, queues=lambda node: _max_runtime_on_path(node, view)[1] > 0)
 
-    def _stale(self, gang: Gang, now: float) -> Verdict:
+    def _stale(self, gang: Gang, view: View) -> Verdict:
         since, grace = broken_since(gang), self.args.stale_after_s
-        if not since or grace is None or now - since < grace:
+        if not since or grace is None or not view.is_past(since + grace):
             return ALLOW
         return deny(
             Reason.STALE_GANG,
@@ -77,7 +79,7 @@ class Lifetime:
             "so that it can start again as a whole",
             have=gang.ready_members,
             need=gang.min_member,
-            ran=int(now - since),
+            ran=int(view.now - since),
             grace=int(grace),
         )
 
@@ -89,13 +91,12 @@ class Lifetime:
         limit = turn_limit_s(
             gang.earlier_turns_s, -(-nanoseconds // SECOND), longest=self.args.longest_turn
         )
-        ran = view.now - gang.started_at
-        if not limit or ran < limit:
+        if not limit or not view.is_past(gang.started_at + limit):
             return ALLOW
         over = deny(
             Reason.PREEMPTED,
             "ran for {ran} s; queue {queue} lets {jobs} run for {limit} s",
-            ran=int(ran),
+            ran=int(view.now - gang.started_at),
             queue=queue,
             jobs="it" if gang.earlier_turns_s and self.args.longest_turn > 1 else "jobs",
             limit=limit,

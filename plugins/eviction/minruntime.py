@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import ALLOW, Gang, Hooks, Reason, Verdict, View, wait
+from gpusched.plugin import ALLOW, DependsOn, Gang, Hooks, Reason, Verdict, View, wait
 
 NANOSECONDS = 10**9
 
@@ -22,13 +22,14 @@ class MinRuntime:
 
     name: ClassVar[str] = "minruntime"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
 
     def open(self, hooks: Hooks, view: View) -> None:
         """Register the filter that keeps young gangs from being stopped."""
 
         def allows(_claimant: Gang, victim: Gang, _action: str) -> Verdict:
             least = victim.terms.min_runtime_ns or _queue_protects_ns(victim.queue, view)
-            if not is_protected(victim, least, view.now):
+            if not is_protected(victim, least, view):
                 return ALLOW
             return wait(
                 Reason.INSUFFICIENT_RESOURCES,
@@ -44,7 +45,7 @@ class MinRuntime:
             }
             return [
                 not is_protected(
-                    victim, victim.terms.min_runtime_ns or of_queue[victim.queue], view.now
+                    victim, victim.terms.min_runtime_ns or of_queue[victim.queue], view
                 )
                 for victim in victims
             ]
@@ -52,9 +53,11 @@ class MinRuntime:
         hooks.stop_filter(allows, for_all=each_allowed)
 
 
-def is_protected(gang: Gang, least: int, now: float) -> bool:
+def is_protected(gang: Gang, least: int, view: View) -> bool:
     """Whether a gang that started is safe for so many nanoseconds, and they are not over."""
-    return bool(least and gang.started_at) and _ran_ns(gang, now) < least
+    return bool(least and gang.started_at) and not view.is_past(
+        gang.started_at + least / NANOSECONDS
+    )
 
 
 def _ran_ns(gang: Gang, now: float) -> int:

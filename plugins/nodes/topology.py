@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import Gang, Hooks, View
+from gpusched.plugin import DependsOn, Gang, Hooks, View
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +43,7 @@ class TopologyPolicy:
 
     name: ClassVar[str] = "topology"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: TopologyArgs = TopologyArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

@@ -12,7 +12,17 @@ from typing import ClassVar
 
 import attrs
 
-from gpusched.plugin import PODS, Gang, Hooks, Key, KeyMeaning, QueueNode, Resources, View
+from gpusched.plugin import (
+    PODS,
+    DependsOn,
+    Gang,
+    Hooks,
+    Key,
+    KeyMeaning,
+    QueueNode,
+    Resources,
+    View,
+)
 
 SHARE_ONE = 10**9
 """Dominant share of a queue that holds all there is of a resource."""
@@ -31,6 +41,7 @@ class Drf:
 
     name: ClassVar[str] = "drf"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: DrfArgs = DrfArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 import attrs
 
+from gpusched.plugin import DependsOn, Hooks, Key, KeyMeaning, View
 from gpusched.plugin import Gang as GangOf
-from gpusched.plugin import Hooks, Key, KeyMeaning, View
 
 _MEANINGS: Final = (
     KeyMeaning("repair", "it holds GPUs that do no work until it is whole again"),
@@ -27,6 +27,7 @@ class Gang:
 
     name: ClassVar[str] = "gang"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
 
     def open(self, hooks: Hooks, _view: View) -> None:
         """Register the key of gangs by what they lack."""

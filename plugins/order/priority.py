@@ -10,6 +10,7 @@ import attrs
 from gpusched.plugin import (
     ALLOW,
     PREEMPT,
+    DependsOn,
     Gang,
     Hooks,
     Key,
@@ -46,6 +47,7 @@ class Priority:
 
     name: ClassVar[str] = "priority"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: PriorityArgs = PriorityArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

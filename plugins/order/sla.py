@@ -17,6 +17,7 @@ from gpusched.plugin import (
     ALLOW,
     PODS,
     PREEMPT,
+    DependsOn,
     Gang,
     Hooks,
     Key,
@@ -72,6 +73,7 @@ class Sla:
 
     name: ClassVar[str] = "sla"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: SlaArgs = SlaArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:
@@ -90,11 +92,12 @@ class Sla:
 
         def order(gang: Gang) -> tuple[int, int]:
             due = deadline(gang)
-            return (0, due) if due and due <= view.now else (1, 0)
+            return (0, due) if due and view.is_past(due) else (1, 0)
 
         def turn(node: QueueNode, gang: Gang) -> Key:
             due = deadline(gang)
-            return (not (0 < due <= view.now or _deserves(node.queue.name, gang, view)),)
+            over = due > 0 and view.is_past(due)
+            return (not (over or _deserves(node.queue.name, gang, view)),)
 
         def keeps_turn(claimant: Gang, victim: Gang, action: str) -> Verdict:
             return self._keeps_turn(claimant, victim, action, limit_of(victim) // _NS, view=view)
@@ -107,7 +110,7 @@ class Sla:
 
         def waits_too_long(gang: Gang) -> bool:
             due = deadline(gang)
-            return 0 < due <= view.now if due else self._keeps_room(gang, view.now)
+            return due > 0 and view.is_past(due) if due else self._keeps_room(gang, view)
 
         if any(node.queue.max_wait_ns for node in view.queues()):
             hooks.queue_turn(turn)
@@ -115,7 +118,7 @@ class Sla:
             hooks.stop_filter(keeps_turn, for_all=each_loses_turn)
             hooks.waits_too_long(waits_too_long)
         elif self.args.keep_room_for_native_s:
-            hooks.waits_too_long(lambda gang: self._keeps_room(gang, view.now))
+            hooks.waits_too_long(lambda gang: self._keeps_room(gang, view))
 
     def tell_gang_order(self, _gang: Gang, key: Key) -> tuple[KeyMeaning, ...]:
         """Whether it waits for longer than its queue's ``maxWait``, and when that was over."""
@@ -156,8 +159,8 @@ class Sla:
         started = victim.started_at
         if not limit or not started:
             return False
-        if int(started) < int(victim.waits_since) + limit or view.now >= started + _safe_s(
-            victim, limit
+        if int(started) < int(victim.waits_since) + limit or view.is_past(
+            started + _safe_s(victim, limit)
         ):
             return False
         return action == PREEMPT or not (
@@ -165,14 +168,14 @@ class Sla:
             or _claims_what_is_deserved(claimant, victim, view)
         )
 
-    def _keeps_room(self, gang: Gang, now: float) -> bool:
+    def _keeps_room(self, gang: Gang, view: View) -> bool:
         group = gang.pod_group
         return (
             group is not None
             and group.source == NATIVE
             and gang.min_member > 1
             and not gang.placed
-            and now - gang.waits_since < self.args.keep_room_for_native_s
+            and not view.is_past(gang.waits_since + self.args.keep_room_for_native_s)
         )
 
 

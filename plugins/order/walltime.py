@@ -42,6 +42,7 @@ class Walltime:
 
     name: ClassVar[str] = "walltime"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: WalltimeArgs
 
     def open(self, hooks: Hooks, view: View) -> None:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import attrs
 from attrs import validators as v
 
-from gpusched.plugin import Hooks, QueueUsage, View, accelerator
+from gpusched.plugin import DependsOn, Hooks, QueueUsage, View, accelerator
 
 ONE = 10**9
 BITS = 60
@@ -36,6 +36,7 @@ class DecayedUsage:
 
     name: ClassVar[str] = "usage"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: UsageArgs = UsageArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

@@ -462,7 +462,11 @@ def content(snapshot):
         fields["placed"] = [(each.pod.uid, each.node, each.confirmed) for each in gang.placed]
         gangs[gang.key] = fields
     return {
-        "nodes": [attrs.astuple(node, recurse=False) for node in nodes.nodes],
+        # A heartbeat leaves the row as it is: its version alone is another.
+        "nodes": [
+            attrs.astuple(attrs.evolve(node, resource_version=""), recurse=False)
+            for node in nodes.nodes
+        ],
         "columns": nodes.columns,
         "used": nodes.used.tolist(),
         "allocatable": nodes.allocatable.tolist(),

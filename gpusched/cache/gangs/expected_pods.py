@@ -7,7 +7,7 @@ held for them. Nothing of this is ever written as a pod.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
@@ -71,11 +71,17 @@ def job_parallelism(job: Job) -> int:
     return count
 
 
-def without_overdue_pods(gang: Gang, now: float, timeout_s: float) -> Gang:
-    """The gang without the pods that did not appear in time; itself when nothing is overdue."""
+def without_overdue_pods(gang: Gang, is_after: Callable[[float], bool], timeout_s: float) -> Gang:
+    """The gang without the pods that did not appear in time; itself when nothing is overdue.
+
+    Args:
+        gang: that may expect pods.
+        is_after: whether a moment is over, seconds since the epoch.
+        timeout_s: seconds from the start of a Job in which its pods are to appear.
+    """
     if not gang.expected_count or gang.job is None or gang.suspended:
         return gang
-    if now - gang.job.admitted <= timeout_s:
+    if not is_after(gang.job.admitted + timeout_s):
         return gang
     pod_sets = []
     for pod_set in gang.pod_sets:

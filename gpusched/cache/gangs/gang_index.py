@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from gpusched.api.foreign.kinds import WORKLOADS
@@ -118,13 +119,13 @@ class GangIndex:
         self._waiting: set[GangKey] = set()
         self._idle: dict[GangKey, str] = {}
         """Gangs for which nothing can be decided, with their queues; those shown last at the end."""
-        self._idle_counts: Counter[str] = Counter()
-        self._idle_unshown = 0
+        self._idle_counts, self._idle_unshown = Counter[str](), 0
         self._held: dict[str, ResourceSums] = {}
         self._leaving: dict[str, ResourceSums] = {}
         self._active: dict[GangKey, Gang] = {}
         self._active_shown: dict[GangKey, Gang] | None = None
         self._running: dict[str, set[GangKey]] = {}
+        self._shown: tuple[set[GangKey], tuple[Gang, ...]] = (set(), ())  # of the last snapshot
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
         self._queues = queues
@@ -303,8 +304,8 @@ class GangIndex:
 
     def gangs_to_show(
         self, now: float, moves: Iterable[tuple[GangKey, object]] = ()
-    ) -> Iterator[Gang]:
-        """Gangs that wait or were touched since the last call, counted anew; in any order.
+    ) -> tuple[Gang, ...]:
+        """Gangs that wait or were touched since the last call, counted anew; sorted by key.
 
         Of gangs without a pod that could get a place, which cost a session and come to nothing,
         only some are shown each time, in turn.
@@ -315,11 +316,14 @@ class GangIndex:
         """
         if self.held_times.begin_snapshot(self._queues.items.values(), now):
             self.mark_all_changed()
-        keys = self.rebuild_touched() | self._waiting
+        touched = self.rebuild_touched()
+        keys = touched | self._waiting
         keys.update(self._some_idle())
         keys.update(key for key, _ in moves if key in self._idle)
-        for key in keys:
-            yield from self._families.get(key, ())
+        if touched or keys != self._shown[0]:
+            gangs = (gang for key in keys for gang in self._families.get(key, ()))
+            self._shown = (keys, tuple(sorted(gangs, key=attrgetter("key"))))
+        return self._shown[1]
 
     def request_idle_gangs(self) -> None:
         """What is said of gangs may have changed: those that nothing can be decided for, too."""

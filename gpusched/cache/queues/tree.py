@@ -133,6 +133,29 @@ def build_tree(
     return QueueTree(nodes, below)
 
 
+class QueueTrees:
+    """Builds the tree of one snapshot after another: the same one, as long as it is made of the same."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[object, ...], QueueTree] | None = None
+
+    def build(
+        self,
+        queues: Iterable[Queue],
+        allocated: Mapping[str, Resources],
+        rejected: Iterable[Rejected] = (),
+        *,
+        leaving: Mapping[str, Resources],
+        capacity: Resources,
+    ) -> QueueTree:
+        """The tree; see ``build_tree``."""
+        made_of = ([*queues], allocated, [*rejected], leaving, capacity)
+        if self._known is None or self._known[0] != made_of:
+            tree = build_tree(made_of[0], allocated, made_of[2], leaving=leaving, capacity=capacity)
+            self._known = (made_of, tree)
+        return self._known[1]
+
+
 def _count_weightless(siblings: list[Queue]) -> int:
     """How many they are, if none of them has a weight."""
     return 0 if any(each.weight for each in siblings) else len(siblings)

@@ -16,7 +16,7 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.base.clock import Clock
-from gpusched.base.errors import Fenced
+from gpusched.base.errors import Fenced, InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_builder import count_error_message
 from gpusched.cache.snapshot import Snapshot
@@ -49,6 +49,7 @@ from gpusched.session.containment.set_aside import Containment
 from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
+from gpusched.session.state.order.round_progress import RoundProgress
 from gpusched.session.state.plan import (
     GangBind,
     GangStatus,
@@ -189,10 +190,7 @@ class SessionCycle:
         self._more: asyncio.TimerHandle | None = None
         self._changes = 0
         """Changes that a decision may depend on."""
-        self._round_since: int | None = None
-        """Changes that were known when the round began which goes on; None for no round."""
-        self._settled = -1
-        """Number of the change up to which every gang was looked at."""
+        self._rounds = RoundProgress()
         cache.on_change.append(self.wake)
         cache.on_echo.append(self._wake_for_status)
 
@@ -334,8 +332,7 @@ class SessionCycle:
                     self._only_look = False
                     self._wake_for_status()
                 return
-            self._cache.rounds = decision.rounds
-            self._continue_round(seen, unfinished=decision.unfinished)
+            self._follow_up(decision, seen, snapshot.now)
             for gang in decision.plan.binds:
                 committed = False
                 began = self._clock.now()
@@ -421,29 +418,19 @@ class SessionCycle:
         self._cache.show_again((gang,))
         self._wake_for_status()
 
-    def _continue_round(self, seen: int, *, unfinished: bool) -> None:
-        """Have the next session at once where gangs wait to be looked at.
-
-        What changed while a round went on may concern gangs looked at before: then
-        another round follows. A round that nothing but the time has begun goes more slowly.
-
-        Args:
-            seen: changes that the session knew of.
-            unfinished: whether a tenant has gangs that are still to be looked at.
-        """
+    def _follow_up(self, decision: Decision, changes: int, now: float) -> None:
+        """Have the next session at once, or soon, where gangs wait to be looked at."""
+        following = self._rounds.note_session(
+            changes, unfinished=decision.unfinished, stays_until=decision.stays_until, now=now
+        )
+        if following.goes_on:
+            self._cache.rounds = decision.rounds
         if self._more is not None:
             self._more.cancel()
             self._more = None
-        if unfinished:
-            if self._round_since is None:
-                self._round_since = seen
-            pause_s = limits.TENANT_ROUND_PAUSE_S if seen == self._settled else 0.0
-            self._more = asyncio.get_running_loop().call_later(pause_s, self._changed.set)
-            return
-        since, self._round_since = self._round_since, None
-        self._settled = seen if since is None else since
-        if self._settled != seen:
-            self._changed.set()
+        if following.after_s is not None:
+            loop = asyncio.get_running_loop()
+            self._more = loop.call_later(following.after_s, self._changed.set)
 
     async def _run(self, run: Callable[[], Decision]) -> Decision:
         """In the thread, or here, where it takes as long as we are told."""
@@ -456,8 +443,7 @@ class SessionCycle:
 
     async def _decide(self, snapshot: Snapshot) -> Decision:
         rules, clock = self.rules, self._clock
-        solver, placement = self._solver, self.rules.config.placement
-        mark = self._mark
+        solver, placement, mark = self._solver, self.rules.config.placement, self._mark
         self._begin_after_crashes(snapshot)
         search = solver if solver is not None else self._here
         tape = (
@@ -494,6 +480,7 @@ class SessionCycle:
                 containment=rules.containment,
                 on_gang=mark.mark_gang if mark is not None else _no_crash_mark,
                 began=mark.mark_stage if mark is not None else _no_crash_mark,
+                incremental=rules.config.cycle.incremental,
             )
             with self.faults.contain("GPU metrics"):
                 self.gpu_gauges.measure_gpus(decision.snapshot, rules.session_cache)
@@ -502,17 +489,25 @@ class SessionCycle:
         self._guard = rules.guard
         decision = await self._run(run)
         self._report_times(decision, took, session_s=clock.monotonic() - start, began=wall)
-        self.faults.report_session(decision, snapshot)
+        self._report_faults(decision, snapshot)
         if mark is not None:
             full = decision.degraded is None and not decision.set_aside
             mark.record_success(clock.monotonic(), full=full)
         self._report_plugins(rules.guard)
-        # A plainer session cannot be repeated from what it was made of.
-        if tape is not None and self._recorder is not None and decision.degraded is None:
+        # A plainer session cannot be repeated from what it was made of, and a kept one was recorded.
+        whole = decision.degraded is None and not decision.kept
+        if tape is not None and self._recorder is not None and whole:
             with self.faults.contain("decision file"):
                 own = attrs.evolve(decision, plan=decision.own)
                 self._recorder.record(decision.snapshot, rules.config, tape, decision=own)
         return decision
+
+    def _report_faults(self, decision: Decision, snapshot: Snapshot) -> None:
+        """Tell of what a session contained, and of what was kept and did not hold."""
+        self.faults.report_session(decision, snapshot)
+        with self.faults.contain("incremental"):
+            if decision.differs:
+                raise InvariantBroken(decision.differs)
 
     def _begin_after_crashes(self, snapshot: Snapshot) -> None:
         """Leave out, once, what earlier processes died of."""

@@ -35,7 +35,6 @@ from gpusched.io.workers.worker_thread import WorkerThread
 from gpusched.placement.model.problem import SearchJob, SearchRunner
 from gpusched.pluginhost.guard import FailingHook
 from gpusched.session.decide import Decision
-from gpusched.session.state.plan import Plan
 
 LAST: Final = 100
 """Files that are kept unless told."""
@@ -117,7 +116,7 @@ class DecisionRecorder:
         self, snapshot: Snapshot, config: Config, tape: SearchRecorder, *, decision: Decision
     ) -> None:
         """Write what was decided and what it was made of, unless nothing was decided."""
-        if not (self._recording.everything or plan_has_effects(decision.plan)):
+        if not (self._recording.everything or decision.plan.has_effects):
             return
         inputs = DecisionInputs(
             snapshot=snapshot,
@@ -194,8 +193,3 @@ class DecisionRecorder:
         if message != self._trouble:
             self._trouble = message
             _log.warning(message)
-
-
-def plan_has_effects(plan: Plan) -> bool:
-    """Whether the plan does something to pods or Jobs."""
-    return bool(plan.binds or plan.undos or plan.preemptions or plan.stops or plan.job_changes)

@@ -19,26 +19,26 @@ _REASON_KEPT_MAX: Final = 700
 
 def admission_age_verdict(session: Session, gang: Gang) -> Verdict:
     """Verdict on the time a gang has been admitted: what does not start in time gives its quota back."""
-    now = session.snapshot.now
+    snapshot = session.snapshot
     if gang.job is not None and gang.job.admitted:
-        return _job_admission_age_verdict(session, gang, now - gang.job.admitted)
+        return _job_admission_age_verdict(session, gang, gang.job.admitted)
     group = gang.pod_group
     condition = group.our_condition("Admitted") if group else None
     if group is None or condition is None:
         return ALLOW
     if holds_nothing(gang) and not gang.terms.schedule_timeout_ns:
         return ALLOW  # there is nothing to give back
-    age = now - condition.transition
+    since = condition.transition
     if condition.status == "True":
         limit = gang.terms.schedule_timeout_ns / 10**9
         if not limit and not gang.pending:
-            limit = session.snapshot.limits.admitted_timeout_s
-        if limit and age > limit and group.phase == "Inqueue":
-            return _back_off(limit, admission_pause_s(gang, now), _last_reason(group))
+            limit = snapshot.limits.admitted_timeout_s
+        if limit and group.phase == "Inqueue" and snapshot.is_after(since + limit):
+            return _back_off(limit, admission_pause_s(gang, snapshot.now), _last_reason(group))
     elif (
         condition.reason == Reason.BACK_OFF
         and condition.message.startswith(_GAVE_BACK)
-        and age < admission_pause_s(gang, condition.transition)
+        and not snapshot.is_past(since + admission_pause_s(gang, since))
     ):
         return wait(Reason.BACK_OFF, "{told}", told=condition.message)
     return ALLOW
@@ -80,14 +80,15 @@ def admission_pause_s(gang: Gang, returned_at: float) -> float:
     return pause_s
 
 
-def _job_admission_age_verdict(session: Session, gang: Gang, age: float) -> Verdict:
-    timeout_s = session.snapshot.limits.admitted_timeout_s
+def _job_admission_age_verdict(session: Session, gang: Gang, admitted: float) -> Verdict:
+    snapshot, timeout_s = session.snapshot, session.snapshot.limits.admitted_timeout_s
+    over = admitted + timeout_s
     if gang.suspended:
         # One that is younger was suspended by somebody else: its time to start was not over.
-        if timeout_s < age < timeout_s + limits.ADMIT_AGAIN_S:
+        if snapshot.is_after(over) and not snapshot.is_past(over + limits.ADMIT_AGAIN_S):
             return _back_off(timeout_s, limits.ADMIT_AGAIN_S)
         return ALLOW
-    if age > timeout_s and not gang.succeeded:
+    if not gang.succeeded and snapshot.is_after(over):
         session.outcomes.return_job(gang)
         return _back_off(timeout_s, limits.ADMIT_AGAIN_S)
     return ALLOW

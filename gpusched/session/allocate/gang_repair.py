@@ -194,7 +194,7 @@ def nominate_for_repair(session: Session, gang: Gang) -> None:
     """
     since = broken_since(gang)
     whole = with_stand_ins(gang)
-    if since and session.snapshot.now - since > session.snapshot.limits.repair_timeout_s:
+    if since and session.snapshot.is_after(since + session.snapshot.limits.repair_timeout_s):
         return
     if whole.pending < gang.missing_members or session.nominations.has_nomination(gang):
         return

@@ -80,13 +80,16 @@ def level_constraint_now(
         return Unschedulable(Reason.INVALID_SPEC, crossed)
     if not wish.required and not wish.preferred:
         return LevelConstraint()
-    at = session.snapshot.now if at is None else at
-    holds_out = at - gang.created < wish.max_wait_ns / 1e9
-    if wish.preferred and holds_out:
+    if wish.preferred and not _is_over(session, gang.created + wish.max_wait_ns / 1e9, at):
         narrower = names.index(wish.preferred) > names.index(wish.required or names[0])
         if narrower or not wish.required:
             return LevelConstraint(wish.preferred, waits=True)
     return LevelConstraint(wish.required)
+
+
+def _is_over(session: Session, moment: float, at: float | None) -> bool:
+    """Whether a moment has come by the time of a start, which is now where none is given."""
+    return session.snapshot.is_past(moment) if at is None else at >= moment
 
 
 def _unknown_level(session: Session, gang: Gang, names: Sequence[str]) -> Unschedulable | None:

@@ -328,10 +328,15 @@ class StartSearch:
         self._short = min((_missing_members(free, way.parts) for way in self._ways), default=1)
         if self._short:
             return None
-        begins = table.starts_between(time, self._end_of_start(time))
+        end = self._end_of_start(time)
+        begins = table.starts_between(time, end)
+        if time == self._profile.now and end < FOREVER:
+            later = bisect_left(table.begins, end)
+            if later < len(table.begins):  # the longer it waits, the later it would end
+                self._session.snapshot.changes_at(time + table.begins[later] - end + 1)
         if begins:
             self._work.left -= len(begins)
-            free = self._profile.free_between(time, self._end_of_start(time), table)
+            free = self._profile.free_between(time, end, table)
         return self._pack_members(free, time)
 
     def _pack_members(self, free: Ints, time: int) -> tuple[Ints, Ints] | None:
@@ -344,7 +349,10 @@ class StartSearch:
 
     def _start_areas(self, gang: Gang, time: int) -> Sequence[Bools | None]:
         """Rows of each area in which it may start then; they change when it stops holding out."""
-        key = tuple(time >= each for each in self._preference_expiries())
+        expiries = self._preference_expiries()
+        for each in expiries:
+            self._session.snapshot.changes_at(each)
+        key = tuple(time >= each for each in expiries)
         known = self._areas_known.get(key)
         if known is None:
             areas, refusal = candidate_node_sets(self._session, gang, at=float(time))
@@ -379,11 +387,15 @@ class StartSearch:
         return (-int(-(self._gang.created + wish.max_wait_ns / 1e9) // 1),)
 
     def _reservation_at(self, time: int, found: tuple[Ints, Ints]) -> Reservation:
-        session = self._session
+        session, end = self._session, self._end_of_start(time)
+        snapshot = session.snapshot
+        snapshot.changes_at(time if time > self._profile.now else time + 1)
+        if end < FOREVER:  # from then on it is among the moments that are looked at
+            snapshot.changes_at(end - int(snapshot.limits.reservation_window_s))
         return Reservation(
             gang=self._gang.key,
             start=time,
-            end=self._end_of_start(time),
+            end=end,
             rows=found[0],
             amounts=found[1],
             path=session.queue_path(self._gang),

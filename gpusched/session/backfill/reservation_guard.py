@@ -59,7 +59,7 @@ def reserved_for_other_message(
     length = reservations.walltimes.seconds_of(gang)
     runs = f"for {format_duration(length * NANOSECONDS)}" if length < UNKNOWN_WALLTIME else _UNTOLD
     count = _nodes_are_text(len(reserved.reservation.rows))
-    if reserved.due or reserved.reservation.start <= reservations.walltimes.now:
+    if reserved.due or reservations.walltimes.has_come(reserved.reservation.start):
         since = "now"
     else:
         since = format_time(reserved.reservation.start)
@@ -74,7 +74,7 @@ def own_reservation_message(reservations: Reservations, reserved: ReservedGang) 
     count = _nodes_are_text(len(reserved.reservation.rows))
     if reserved.due:
         return f"{count} held for it until preemption has decided"
-    if reserved.reservation.start <= reservations.walltimes.now:
+    if reservations.walltimes.has_come(reserved.reservation.start):
         return f"it is its turn, so {count} held for it until they suffice"
     basis = reserved.basis
     when = f"held for it from {format_time(reserved.reservation.start)} on"

@@ -92,6 +92,7 @@ class Reservations:
         """Room over time, made when it is first needed."""
         if self._profile is None:
             self._profile = self._forecast.build_profile()
+            self.walltimes.note_moments(self._profile.releases, self.window_s)
         return self._profile
 
     @property
@@ -294,7 +295,9 @@ class Reservations:
         given = self._preemptible.find_releases(gang, running)
         if not given:
             return None
-        with_evictions = self._start_search(gang, self.profile.with_release_times(given))
+        profile = self.profile.with_release_times(given)
+        self.walltimes.note_moments(profile.releases, self.window_s)
+        with_evictions = self._start_search(gang, profile)
         if with_evictions.lacks_room_or_quota_now(reservations):
             return with_evictions.find_earliest_start(reservations, until=until)
         known = bool(self.profile.releases) or has_published_start(gang)
@@ -313,6 +316,7 @@ class Reservations:
             return None
         rows, amounts = chosen
         path, requests = self.session.queue_path(gang), self.session.view.minimum(gang)
+        self.walltimes.changes_at(profile.now + 1)
         return Reservation(gang.key, profile.now, FOREVER, rows, amounts, path, requests)
 
     def _make_reserved_gang(
@@ -474,20 +478,21 @@ class Reservations:
         if not self.reserved_gangs:
             return
         turn = self._order.get(gang.key, _LAST_IN_ORDER)
-        end = self.walltimes.end_if_started_now(gang)
+        now = self.walltimes.now
         for reserved in self.reserved_gangs:
+            start = reserved.reservation.start
             if (
                 reserved.position >= turn
-                or reserved.reservation.start >= end
+                or not self.walltimes.would_run_at(gang, start)
                 or reserved.gang.key == gang.key
                 or self._is_in_its_own_window(gang, reserved)
             ):
                 continue
-            ready = self._preemptible.preemptible_from(
-                gang, reserved.gang, began=self.walltimes.now
-            )
-            if ready is None or ready > reserved.reservation.start or reserved.due:
+            ready = self._preemptible.preemptible_from(gang, reserved.gang, began=now)
+            if ready is None or ready > start or reserved.due:
                 yield reserved
+            else:
+                self.walltimes.changes_at(now + start - ready + 1)
 
     def _is_in_its_own_window(self, gang: Gang, reserved: ReservedGang) -> bool:
         """Whether a Reservation keeps reserved nodes now for the gang, and not for the reserved one.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.limits import WALLTIME_OVERRUN_MAX_S, WALLTIME_OVERRUN_STEP_S
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.backfill.running.release_order import FOREVER
+from gpusched.session.backfill.running.release_order import FOREVER, Release
 from gpusched.session.state.nodes.windows.reserved_windows import shortest_walltime_s
 from gpusched.session.state.session import Session
 
@@ -22,7 +24,9 @@ class Walltimes:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[tuple[GangKey, int], int] = {}
-        self.now = int(session.snapshot.now)
+        self.now = int(session.snapshot.unobserved_now)
+        """Whole seconds since the epoch; who uses it says by ``changes_at`` until when what comes of it stays."""
+        self.changes_at = session.snapshot.changes_at
         self.overruns: set[GangKey] = set()
         """Gangs that should have ended, as far as they were asked for."""
 
@@ -50,7 +54,12 @@ class Walltimes:
 
     def end_if_started_now(self, gang: Gang) -> int:
         """When what starts now will end: with its gang, where that runs already."""
-        return self.end_of_running(gang) if gang.placed else self._walltime_from(self.now, gang)
+        if gang.placed:
+            return self.end_of_running(gang)
+        end = self._walltime_from(self.now, gang)
+        if end < FOREVER:
+            self.changes_at(self.now + 1)
+        return end
 
     def end_of_running(self, gang: Gang) -> int:
         """When a gang that has members with a place will end; FOREVER when that is unknown.
@@ -62,12 +71,41 @@ class Walltimes:
         began = self.start_of_running(gang)
         end = self._walltime_from(self.now if began is None else int(began), gang)
         if end > self.now:
+            self.changes_at(self.now + 1 if began is None else end)
             return end
         late = self.now - end
         if late > max(WALLTIME_OVERRUN_MAX_S, self.seconds_of(gang)):
             return FOREVER
         self.overruns.add(gang.key)
+        self.changes_at(self.now + 1)
         return self.now + max(1, min(WALLTIME_OVERRUN_STEP_S, late))
+
+    def has_come(self, time: int) -> bool:
+        """Whether a moment has come, whole seconds since the epoch."""
+        if time > self.now:
+            self.changes_at(time)
+        return time <= self.now
+
+    def would_run_at(self, gang: Gang, time: int) -> bool:
+        """Whether a gang that runs, or starts now, will not have ended by then."""
+        if gang.placed:
+            return self.end_of_running(gang) > time
+        end = self._walltime_from(self.now, gang)
+        if end <= time:
+            self.changes_at(self.now + time - end + 1)
+        return end > time
+
+    def note_moments(self, releases: Sequence[Release], window_s: int) -> None:
+        """Note when others are the next moments ahead: the first is over, or one more is near enough.
+
+        Args:
+            releases: by time.
+            window_s: how far is looked ahead.
+        """
+        for ahead_s in (0, window_s):
+            first = bisect_right(releases, self.now + ahead_s, key=lambda each: each.time)
+            if first < len(releases):
+                self.changes_at(releases[first].time - ahead_s)
 
     def start_of_running(self, gang: Gang) -> float | None:
         """When a gang that has members with a place started; None where that is not told yet."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 import attrs
@@ -14,7 +15,7 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.cache.snapshot import ObservedSnapshot, Snapshot, TenantRound
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner
 from gpusched.session.allocate.suspended_jobs import job_suspend_changes
@@ -110,6 +111,8 @@ class AttemptResult:
         order: turns of the gangs that wait.
         reserved: room that is kept for some of them.
         estimates: when gangs that wait are expected to start.
+        stays_until: the moment from which on the same snapshot may be decided on otherwise, seconds since the
+            epoch; infinite for never.
     """
 
     snapshot: Snapshot
@@ -126,6 +129,7 @@ class AttemptResult:
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
     estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
+    stays_until: float = -inf
 
 
 def attempt_session(
@@ -190,10 +194,11 @@ def _run_session(
         placement = attrs.evolve(placement, solver="greedy")
     skipped: set[str] = set()
     faults: list[str] = []
+    observed = ObservedSnapshot.observing(snapshot)
     while True:
         stage.enter_stage(OPEN_STAGE)
         session = Session(
-            snapshot, policy.plugins, policy.capabilities, guard=setting.guard,
+            observed, policy.plugins, policy.capabilities, guard=setting.guard,
             session_cache=setting.session_cache, placement=placement, search=setting.search,
             on_gang=setting.on_gang,
         )  # fmt: skip
@@ -201,8 +206,7 @@ def _run_session(
         if STOPS_STAGE not in mode.skipped:
             stop_gangs(session)
             clear_windows(session)
-        failed = _run_actions(session, policy.actions, skipped, stage, setting.ended)
-        if not failed:
+        if not (failed := _run_actions(session, policy.actions, skipped, stage, setting.ended)):
             stage.enter_stage(LATE_CLAIMS_STAGE)
             if LATE_CLAIMS_STAGE not in mode.skipped:
                 late_claims(session).make()
@@ -237,6 +241,7 @@ def _run_session(
         order=session.outcomes.waiting_order,
         reserved=reserved,
         estimates=session.outcomes.estimates,
+        stays_until=observed.stays_until,
     )
     session.dissolve()
     return result

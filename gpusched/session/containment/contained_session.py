@@ -230,7 +230,7 @@ def _gang_by_gang(
                 break
             continue
         good = True
-        if _changes_anything(outcome.plan):
+        if outcome.plan.has_effects:
             plan, again = outcome.plan, True
             break
         statuses = [status for status in outcome.plan.gangs if status.gang == gang.key]
@@ -245,7 +245,7 @@ def _gang_by_gang(
     return ContainedResult(
         decided=attrs.evolve(base, plan=plan),
         contained=new,
-        again=again and _changes_anything(plan),
+        again=again and plan.has_effects,
     )
 
 
@@ -275,7 +275,3 @@ def _in_retry_order(waiting: list[Gang], memory: Containment) -> list[Gang]:
     keys = [gang.key for gang in order]
     begin = keys.index(memory.turn) + 1 if memory.turn in keys else 0
     return [*order[begin:], *order[:begin]][: limits.ONE_BY_ONE_MAX]
-
-
-def _changes_anything(plan: Plan) -> bool:
-    return bool(plan.binds or plan.preemptions or plan.stops or plan.job_changes)

@@ -181,6 +181,11 @@ class Containment:
         return tuple(each for _, each in sorted(self._aside.items()))
 
     @property
+    def is_clean(self) -> bool:
+        """Whether sessions are held in full, with all objects and hooks."""
+        return not (self._aside or self.degraded or self.blamed_hooks or self.closed)
+
+    @property
     def lasting_mode(self) -> SessionMode:
         """The mode of sessions before this one, unless each of them was tried in full first."""
         before = self._before

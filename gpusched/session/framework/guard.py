@@ -26,6 +26,8 @@ class DependsOn(enum.Flag):
     """``view.gpu_speed`` of the gang."""
     FINISHED_RUNS = enum.auto()
     """``view.finished_runs`` of its queue, for as many pods as its Job runs at a time."""
+    VIEW = enum.auto()
+    """Whatever a view or a session shows, and its arguments: nothing that it kept from an earlier call."""
 
 
 FOR_ALL = "for all"

@@ -213,8 +213,15 @@ class View:
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch; for ages, the same during the whole session."""
+        """Seconds since the epoch; for ages, the same during the whole session.
+
+        What is decided with it is decided anew in every session; ``is_past`` lets it stay.
+        """
         return self._snapshot.now
+
+    def is_past(self, moment: float) -> bool:
+        """Whether a moment has come, seconds since the epoch: until it does, what is decided may stay."""
+        return self._snapshot.is_past(moment)
 
     def queue(self, name: str) -> QueueNode | None:
         """The queue of that name."""

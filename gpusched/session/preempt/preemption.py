@@ -242,7 +242,7 @@ class Preemption:
         unstable = self._unstable.get(kind)
         if (
             unstable is not None
-            and self._may_chain_from(gang) <= self._session.snapshot.now
+            and self._session.snapshot.is_past(self._may_chain_from(gang))
             and not self._is_left_to_reclaim(gang)
         ):
             self._chains_for = gang.key  # in pools of its own: there the victim is not excluded

@@ -476,6 +476,11 @@ class Plan:
     reservations: tuple[ReservationStatus, ...] = ()
 
     @property
+    def has_effects(self) -> bool:
+        """Whether it does something to pods or Jobs."""
+        return bool(self.binds or self.undos or self.preemptions or self.stops or self.job_changes)
+
+    @property
     def plan_id(self) -> str:
         """Hash of the decisions (not of the snapshot's number): see invariant I12."""
         content = [bind.plan_id for bind in self.binds]

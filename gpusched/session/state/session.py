@@ -149,7 +149,9 @@ class Session:
         self._gangs = {
             gang.key: with_unknown_types_told(
                 resolve_level_names(
-                    without_overdue_pods(gang, snapshot.now, snapshot.limits.pod_arrival_timeout_s),
+                    without_overdue_pods(
+                        gang, snapshot.is_after, snapshot.limits.pod_arrival_timeout_s
+                    ),
                     lambda: session_cache.topology_levels(
                         snapshot.nodes, snapshot.topologies, snapshot.devices.slices
                     ),

@@ -83,13 +83,12 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
 
     All others stay with their last status.
     """
-    now = session.snapshot.now
     for gang in session.all_gangs if session.gang_selection.left_out else ():
         before = session.gang_selection.left_out.get(gang.key)
         if (
             before is None
-            or now - gang.created < limits.DEFERRED_REPORTED_S
             or _has_published_reason(gang)
+            or not session.snapshot.is_past(gang.created + limits.DEFERRED_REPORTED_S)
         ):
             continue
         reason = PendingReason(

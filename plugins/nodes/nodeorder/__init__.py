@@ -15,7 +15,7 @@ from attrs import validators as v
 from gpusched_plugins.nodes.nodeorder.fragmentation import Ints
 from gpusched_plugins.nodes.nodeorder.typical_requests import TypicalRequests
 
-from gpusched.plugin import DEVICE, Hooks, NodeRows, PodClass, View
+from gpusched.plugin import DEVICE, DependsOn, Hooks, NodeRows, PodClass, View
 
 FULL = 1000
 """Points of a node that is full (binpack) or empty (spread) in one resource."""
@@ -53,6 +53,7 @@ class NodeOrder:
 
     name: ClassVar[str] = "nodeorder"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: NodeOrderArgs = NodeOrderArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

@@ -22,7 +22,7 @@ from gpusched_plugins.nodes.predicates import (
     volumes,
 )
 
-from gpusched.plugin import Hooks, View
+from gpusched.plugin import DependsOn, Hooks, View
 
 
 @attrs.frozen
@@ -31,6 +31,7 @@ class Predicates:
 
     name: ClassVar[str] = "predicates"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
 
     def open(self, hooks: Hooks, view: View) -> None:
         """See the class. The first filter that refuses a node is the one it is counted under."""

@@ -13,6 +13,7 @@ from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules, keys_b
 from gpusched_plugins.queues.fairshare.shares import Shares, SurplusRule
 
 from gpusched.plugin import (
+    DependsOn,
     EvictionLimits,
     Gang,
     Hooks,
@@ -87,6 +88,7 @@ class FairShare:
 
     name: ClassVar[str] = "fairshare"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: FairShareArgs = FairShareArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

@@ -18,6 +18,7 @@ from gpusched_plugins.queues.quota.user_limits import check_user_limits
 
 from gpusched.plugin import (
     ALLOW,
+    DependsOn,
     EvictionLimits,
     Gang,
     Hooks,
@@ -71,6 +72,7 @@ class Quota:
 
     name: ClassVar[str] = "quota"
     api: ClassVar[int] = 1
+    depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: QuotaArgs = QuotaArgs()
 
     def open(self, hooks: Hooks, view: View) -> None:

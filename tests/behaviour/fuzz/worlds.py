@@ -39,6 +39,8 @@ from tests.behaviour.fuzz.objects import GANGS, FuzzedObjects, Obj
 
 EPOCH: Final = 1_800_000_000.0
 SESSIONS: Final = 4
+TIMES: Final = 3
+"""Looks at a cluster in which nothing but the time has changed, after each session."""
 _ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "consolidate", "backfill")
 _SMALL: Final = (
     "namespaces", "priorityclasses", "poddisruptionbudgets", "resourcequotas",
@@ -72,6 +74,7 @@ class FuzzCounts:
     objects: int = 0
     rejected: int = 0
     sessions: int = 0
+    kept: int = 0
     binds: int = 0
     claims: int = 0
     stops: int = 0
@@ -122,6 +125,7 @@ class FuzzedCluster:
             self._populate()
             for _ in range(SESSIONS):
                 self._session()
+                self._let_time_pass()
                 self._now += self._rng.choice((1, 30, 400, 4000, 100_000))
                 self._objects.now = self._now
                 for _ in range(self._rng.randrange(12)):
@@ -203,15 +207,7 @@ class FuzzedCluster:
         for _, error in self._cache.take_count_errors():
             self._find("contained while counting", error)
         next_wakeup(snapshot)
-        self._guard.begin_session()
-        decision = decide(
-            snapshot,
-            self._policy,
-            guard=self._guard,
-            session_cache=self._session_cache,
-            placement=self._config.placement,
-            containment=self._containment,
-        )
+        decision = self._decide_on(snapshot)
         self.tally.sessions += 1
         self._judge(decision)
         self._compare_with_nothing_kept(snapshot, decision)
@@ -223,6 +219,34 @@ class FuzzedCluster:
         version = self._version()
         carrying = PlanApplication(cache=self._cache, now=self._now, version=version)
         carrying.plan(plan, gone=self._rng.random() < 0.5)
+
+    def _let_time_pass(self) -> None:
+        """Nothing but the time changes, to moments before and after which decisions say that they stay."""
+        for _ in range(TIMES):
+            decision = self._decide_on(self._cache.take_snapshot(self._now))
+            left_s = decision.stays_until - self._now
+            if left_s > 0 and self._rng.random() < 0.7:
+                self._now += min(left_s, 10.0 ** self._rng.randrange(6)) * self._rng.random()
+            else:
+                self._now += self._rng.choice((0.5, 1.0, 7.0, 70.0))
+            self._objects.now = self._now
+            snapshot = self._cache.take_snapshot(self._now)
+            after = self._decide_on(snapshot)
+            self.tally.kept += after.kept
+            self._compare_with_nothing_kept(snapshot, after)
+
+    def _decide_on(self, snapshot: Snapshot) -> Decision:
+        self._guard.begin_session()
+        decision = decide(
+            snapshot,
+            self._policy,
+            guard=self._guard,
+            session_cache=self._session_cache,
+            placement=self._config.placement,
+            containment=self._containment,
+        )
+        self._cache.rounds = decision.rounds
+        return decision
 
     def _compare_with_nothing_kept(self, snapshot: Snapshot, decision: Decision) -> None:
         """What is kept from the sessions before must not change what is decided."""

@@ -17,7 +17,11 @@ from gpusched.base.limits import (
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import Reservation
 from gpusched.session.backfill.earliest_start import SearchBudget
-from gpusched.session.backfill.estimates.start_ranges import range_factors, start_range
+from gpusched.session.backfill.estimates.start_ranges import (
+    range_factors,
+    range_stays_until,
+    start_range,
+)
 from gpusched.session.backfill.reservations import Reservations
 from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.plan import StartEstimate
@@ -122,9 +126,12 @@ def _estimate(
     ends = by_row.last_ends(reservation)
     known_by = _known_by(reservations, gang, reservation, ends, by_row)
     start = _stable_estimate(gang, float(reservation.start), now=now)
+    reservations.walltimes.changes_at(start)
     path = session.queue_path(gang)
     factors = range_factors(session.snapshot.start_errors, path, known_by)
     earliest, latest = start_range(now, start, factors) if factors else (0.0, 0.0)
+    if factors:
+        reservations.walltimes.changes_at(range_stays_until(now, start, factors))
     return StartEstimate(
         start=start, known_by=known_by, earliest=earliest, latest=latest, ends=ends, ahead=ahead
     )

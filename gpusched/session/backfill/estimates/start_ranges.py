@@ -86,9 +86,36 @@ def start_range(now: float, start: float, factors: tuple[float, float]) -> tuple
         factors: as ``range_factors`` tells them.
     """
     ahead = max(1.0, start - now)
-    step = _GRID_S
-    while step * 2 <= ahead / _GRID_PARTS:
-        step *= 2
+    step = _grid_step(ahead)
     earliest = max(now, now + factors[0] * ahead)
     latest = now + factors[1] * ahead + _BIND_S
     return float(earliest // step * step), float(-(-latest // step) * step)
+
+
+def range_stays_until(now: int, start: float, factors: tuple[float, float]) -> float:
+    """A moment before which ``start_range`` tells the same; one or two seconds early, as floats are not exact.
+
+    Args:
+        now: whole seconds since the epoch.
+        start: expected.
+        factors: as ``range_factors`` tells them.
+    """
+    ahead = max(1.0, start - now)
+    step = _grid_step(ahead)
+    low, high = factors
+    moments = [start - 1.0, start - step * _GRID_PARTS if step > _GRID_S else start]
+    for bound, factor in ((now + low * ahead, low), (now + high * ahead + _BIND_S, high)):
+        speed = 1.0 - factor  # of the bound, in seconds a second
+        if speed:
+            edge = bound // step * step
+            edges = (edge, edge + step) if bound > edge else (edge - step, edge, edge + step)
+            moments += [now + (each - bound) / speed for each in edges]
+    return max(now + 1.0, min(each for each in moments if each > now - 1) // 1 - 1)
+
+
+def _grid_step(ahead: float) -> int:
+    """Seconds of the grid for a start that far ahead."""
+    step = _GRID_S
+    while step * 2 <= ahead / _GRID_PARTS:
+        step *= 2
+    return step

@@ -292,11 +292,11 @@ class PreemptibleReleases:
             reserved: gang that has, or would get, the reservation.
             running: gangs of its queue that run, each with what it leaves.
         """
-        found, now = [], int(self._session.snapshot.now)
+        found, snapshot = [], self._session.snapshot
         for gang, room in running:
             if gang.priority >= reserved.priority:
                 continue
-            began = int(gang.started_at) or now
+            began = int(gang.started_at) or int(snapshot.now)
             ready = self.preemptible_from(gang, reserved, began=began)
             if ready is not None:
                 found.append(

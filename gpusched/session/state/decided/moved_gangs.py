@@ -37,7 +37,7 @@ def assignments_held_for_move(
         move: its record.
         nominated: members with a nomination.
     """
-    if snapshot.now - move.at >= snapshot.limits.nomination_timeout_s:
+    if snapshot.is_past(move.at + snapshot.limits.nomination_timeout_s):
         return ()
     nodes = snapshot.nodes
     left = [

@@ -284,8 +284,8 @@ def _nominations_of_gang(gang: Gang, snapshot: Snapshot) -> tuple[Assignment, ..
             if not pod.nominated or pod.unschedulable_reason != Reason.PREEMPTION_IN_PROGRESS:
                 continue
             row = nodes.row.get(pod.nominated)
-            age_s = snapshot.now - pod.unschedulable_since
-            if row is None or age_s > snapshot.limits.nomination_timeout_s:
+            ends = pod.unschedulable_since + snapshot.limits.nomination_timeout_s
+            if row is None or snapshot.is_after(ends):
                 return ()
             request = pod_class_vector(pod_set.pod_class, nodes.columns)
             places.append(Assignment(pod, row, 0, request, is_nomination=True))

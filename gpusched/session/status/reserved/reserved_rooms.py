@@ -38,7 +38,7 @@ def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
         found[room.gang] = ReservedRoom(
             gang=room.gang,
             nodes=tuple(sorted(nodes[row].name for row in room.rows.tolist())),
-            begins=float(room.start) if room.start > session.snapshot.now else 0.0,
+            begins=0.0 if session.snapshot.is_past(room.start) else float(room.start),
             ends=float(room.end) if room.end < FOREVER else 0.0,
         )
     held = session.nominations.gang_keys()

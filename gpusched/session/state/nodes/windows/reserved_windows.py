@@ -93,9 +93,13 @@ class ReservedWindows:
         self._snapshot = snapshot
         self._walltime_s = walltime_s
         self._queue_path = queue_path
-        self._now = int(snapshot.now)
         self._known: dict[tuple[GangKey, bool, int], ClosedNodes | None] = {}
         self._held: dict[ReservationWindow, dict[int, int]] = {}
+
+    @cached_property
+    def _now(self) -> int:
+        """Whole seconds since the epoch; asked by those alone who have windows, or are told of them."""
+        return int(self._snapshot.now)
 
     @cached_property
     def windows(self) -> tuple[NodeWindow, ...]:
