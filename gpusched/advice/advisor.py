@@ -284,7 +284,9 @@ class _Advisor:
         if not waits_for:
             return None
         found = self._search.confirmed(self._around.ended(waits_for))
-        return found or (self._first_ends() if self._search.is_exact else None)
+        if not self._search.is_exact:
+            return found
+        return self._first_ends() if found is None else self._fewer_ends(found, waits_for)
 
     def _first_ends(self) -> Suggestion | None:
         """So many running gangs, those that end first, that it starts although others take room first."""
@@ -292,14 +294,22 @@ class _Advisor:
         found = self._search.smallest(
             lambda count: self._around.ended(running[:count]), most=len(running)
         )
-        if found is None:
-            return None
-        needed = running[: int(found.proposal.size)]
-        for each in [*needed][:_SINGLE_ENDS_MAX]:
-            fewer = [other for other in needed if other is not each]
-            answer = self._search.confirmed(self._around.ended(fewer)) if fewer else None
-            if answer is not None:
-                found, needed = answer, fewer
+        return found and self._fewer_ends(found, running[: int(found.proposal.size)])
+
+    def _fewer_ends(self, found: Suggestion, needed: list[Gang]) -> Suggestion:
+        """Those of the ends of which none can be left out beside the others that wait.
+
+        Fewer may do than alone, as others that wait may have gangs evicted; and one may be left out only
+        once another one is.
+        """
+        before: list[Gang] = []
+        while len(before) != len(needed) > 1:
+            before = needed
+            for each in before[:_SINGLE_ENDS_MAX]:
+                fewer = [other for other in needed if other is not each]
+                answer = self._search.confirmed(self._around.ended(fewer)) if fewer else None
+                if answer is not None:
+                    found, needed = answer, fewer
         return found
 
     def _awaited(self) -> list[Gang]:

@@ -185,9 +185,13 @@ def test_an_answer_whose_budget_is_spent_says_so():
 
 
 @pytest.mark.early
-def test_nothing_smaller_than_what_is_advised_is_enough():
-    """Given small clusters, then all smaller changes of a suggestion's kind leave its gang waiting."""
-    checked, larger = judge_smallness([2], gangs=2)
+@pytest.mark.parametrize(("seed", "gangs"), [(2, 2), (6001, 6)])
+def test_nothing_smaller_than_what_is_advised_is_enough(seed, gangs):
+    """Given small clusters, then all smaller changes of a suggestion's kind leave its gang waiting.
+
+    In the second one fewer ends do beside the others that wait than alone.
+    """
+    checked, larger = judge_smallness([seed], gangs=gangs)
     assert checked
     assert larger == []
 
