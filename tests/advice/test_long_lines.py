@@ -64,6 +64,7 @@ def test_a_gang_at_the_head_of_a_long_line_is_told_what_helps():
     assert found[Family.END_OF_OTHERS].proposal.message == "when team/run has ended"
 
 
+@pytest.mark.early
 def test_a_session_up_to_a_turn_gives_what_a_whole_one_gives():
     """Given a full cluster from which gangs end, then each start up to a turn is one of the whole session."""
     cluster = small_line(3)
@@ -80,11 +81,11 @@ def test_a_session_up_to_a_turn_gives_what_a_whole_one_gives():
             if answer.kind is StartKind.NOW:
                 started += 1
                 assert start_answer(whole, each.key) == answer
-        assert started >= 3
+        assert started >= 2
 
 
 @pytest.mark.early
-@pytest.mark.parametrize("seed", one_of(8, range(40)))
+@pytest.mark.parametrize("seed", one_of(10, range(40)))
 def test_what_is_advised_in_a_long_line_starts_the_gang(seed):
     """Given a full cluster with 80 to 90 gangs in line, then each suggestion, simulated, starts its gang."""
     judged = judge_advice([seed], gangs=3, make=small_line)

@@ -7,7 +7,11 @@ from typing import Final
 
 from gpusched.advice.submission.definition_rules import definition_faults
 from gpusched.advice.submission.expansion import RefusedDocument
-from gpusched.advice.submission.quota_rules import quota_faults
+from gpusched.advice.submission.namespace_limits import (
+    limit_faults,
+    quota_faults,
+    with_limit_defaults,
+)
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
@@ -22,18 +26,22 @@ _CHANGED_BY_APPLY: Final = frozenset(
 
 
 def admit_workloads(
-    trial: TrialCluster, workloads: Sequence[ExpandedWorkload]
+    trial: TrialCluster, workloads: Sequence[ExpandedWorkload], limit_ranges: Sequence[Obj] = ()
 ) -> tuple[list[ExpandedWorkload], list[RefusedDocument]]:
     """The workloads as the API server would keep them, and those that it would refuse.
 
     Args:
         trial: the cluster, without them.
         workloads: of one submission.
+        limit_ranges: of the namespaces, as far as they are known.
     """
     names = _SubmittedNames(trial, workloads)
+    by_name = sorted(limit_ranges, key=lambda each: str(each["metadata"]["name"]))
     admitted, refused = [], []
     for workload in workloads:
-        why = next(_faults(trial, workload, names), "")
+        ranges = [each for each in by_name if each["metadata"]["namespace"] == workload.namespace]
+        workload.objects = [_with_limit_defaults(each, ranges) for each in workload.objects]
+        why = next(_faults(trial, workload, names, ranges), "")
         if why:
             refused.append(RefusedDocument(workload.title, workload.place, why))
             continue
@@ -90,7 +98,7 @@ def with_class_priority(obj: Obj, classes: Mapping[str, Obj]) -> Obj:
 
 
 def _faults(
-    trial: TrialCluster, workload: ExpandedWorkload, names: _SubmittedNames
+    trial: TrialCluster, workload: ExpandedWorkload, names: _SubmittedNames, ranges: Sequence[Obj]
 ) -> Iterator[str]:
     space = workload.namespace
     if space and names.namespaces and space not in names.namespaces:
@@ -113,7 +121,33 @@ def _faults(
     pods = [
         with_class_priority(obj, names.classes) for obj in workload.objects if obj["kind"] == "Pod"
     ]
+    for pod in pods or _templates(workload):
+        for why in limit_faults(pod, ranges):
+            yield f"{why}: its pods are never made"
     yield from quota_faults(trial, pods)
+
+
+def _with_limit_defaults(obj: Obj, ranges: Sequence[Obj]) -> Obj:
+    """A pod with what the namespace gives it; a Job with that in the template of pods that come later."""
+    if obj["kind"] == "Pod":
+        return with_limit_defaults(obj, ranges)
+    template = _template(obj)
+    if template is None:
+        return obj
+    return {**obj, "spec": {**obj["spec"], "template": with_limit_defaults(template, ranges)}}
+
+
+def _template(obj: Obj) -> Obj | None:
+    """The template of a Job; None where there is none."""
+    spec = obj.get("spec")
+    if plural_of(obj) != "jobs" or not isinstance(spec, dict):
+        return None
+    template = spec.get("template")
+    return template if isinstance(template, dict) else None
+
+
+def _templates(workload: ExpandedWorkload) -> list[Obj]:
+    return [each for each in map(_template, workload.objects) if each is not None]
 
 
 def _exists(obj: Obj) -> str:

@@ -16,6 +16,7 @@ from gpusched.advice.submission.admission import admit_workloads
 from gpusched.advice.submission.expansion import RefusedDocument, expand_documents, kinds_with_pods
 from gpusched.advice.submission.forward import SESSIONS_MAX, TOGETHER_S, PlayedStart, play_forward
 from gpusched.advice.submission.manifests import SubmittedObject
+from gpusched.advice.submission.namespace_limits import LIMIT_RANGE
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.api.devices.slots import format_slots
@@ -149,7 +150,12 @@ def answer_submission(
     """
     before = trial.decisions
     expanded = expand_documents(documents, namespace=namespace)
-    workloads, refused = admit_workloads(trial, expanded.workloads)
+    ranges = [
+        {**each.obj, "metadata": {"namespace": namespace, **each.obj["metadata"]}}
+        for each in documents
+        if each.obj["kind"] == LIMIT_RANGE
+    ]
+    workloads, refused = admit_workloads(trial, expanded.workloads, ranges)
     seen = len(trial.objects.rejected)
     with submitted(trial, workloads):
         rejected = trial.objects.rejected[seen:]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
+from gpusched.advice.submission.manifests import SubmittedObject
+from gpusched.base.errors import Denied
 from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.command import add_config, add_kubeconfig
+from gpusched.cli.inspect.cluster_reader import list_objects
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import ViewClient
@@ -86,3 +90,29 @@ async def ask_when(
         return None
 
     return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+
+
+async def limit_ranges(
+    api: ApiClient, documents: Sequence[SubmittedObject], namespace: str
+) -> tuple[tuple[SubmittedObject, ...], list[str]]:
+    """LimitRanges of the namespaces of documents, read with the rights of who asks, and what could not be read.
+
+    Args:
+        api: of the cluster.
+        documents: that would be submitted.
+        namespace: of those that name none.
+    """
+    spaces = {str(each.obj["metadata"].get("namespace") or namespace) for each in documents}
+    found: list[SubmittedObject] = []
+    notes = []
+    for space in sorted(spaces):
+        path = f"/api/v1/namespaces/{quote(space, safe='')}/limitranges"
+        try:
+            items = await list_objects(api, path, what=f"LimitRanges of namespace {space}")
+        except Denied as error:
+            notes.append(f"LimitRanges of namespace {space} are not looked at: {error}")
+            continue
+        for each in items:
+            obj = {**each, "apiVersion": "v1", "kind": "LimitRange"}
+            found.append(SubmittedObject(obj, "the cluster"))
+    return tuple(found), notes

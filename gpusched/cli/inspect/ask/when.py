@@ -24,7 +24,7 @@ from gpusched.cli.command import (
     connection_choice,
     print_json,
 )
-from gpusched.cli.inspect.ask.ask_daemon import add_cluster_options, ask_when
+from gpusched.cli.inspect.ask.ask_daemon import add_cluster_options, ask_when, limit_ranges
 from gpusched.cli.inspect.ask.submission_text import submission_lines, variant_lines
 from gpusched.cli.inspect.cluster_reader import configuration, default_namespace, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes, print_yaml
@@ -115,7 +115,14 @@ def _answered(
     config = configuration(arguments.config)
     if arguments.snapshot and arguments.source == "daemon":
         raise UsageError("a file is not what the daemon tells: leave out --source daemon")
-    if not arguments.snapshot:
+    if arguments.snapshot:
+        print_notes(
+            ["LimitRanges are looked at as far as the files hold them: a snapshot has none"]
+        )
+    else:
+        ranges, unread = with_cluster(choice, lambda api: limit_ranges(api, documents, namespace))
+        print_notes(unread)
+        documents += ranges
         source = ViewSource(chosen=arguments.source, election=config.leader_election)
         raw = "\n---\n".join(json.dumps(each.obj) for each in documents).encode()
         told, notes = with_cluster(
