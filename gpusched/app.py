@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import is_defect
 from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
 from gpusched.commit.model import CommitPhase
 from gpusched.config.load import ConfigFiles, read_files
 from gpusched.config.model import Config, LimitsConfig
@@ -48,7 +49,10 @@ from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.history.told_starts import ComparedStart
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
+from gpusched.io.leader.lone_leader import LoneLeader
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
+from gpusched.io.leader.shard_board import BoardStore
+from gpusched.io.leader.shard_keeper import ShardKeeper
 from gpusched.io.observe.daemon_events import RESTORED
 from gpusched.io.observe.endpoints import HttpEndpoints
 from gpusched.io.observe.logs import Logger
@@ -67,11 +71,16 @@ from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.io.write.writers import WriterListeners, Writers, build_writers
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
+from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangStop, Plan
 from gpusched.session.status.foreign_names import hide_names
+from gpusched.shards.layout import ShardLayout
+from gpusched.shards.part import ShardPart, gang_family
 from gpusched.view.node_views import gpu_totals_view
 
 _LEASE_CONNECTIONS: Final = 2
+_SHARD_CONNECTIONS: Final = 2
+"""Beside one for each other shard."""
 _VIEW_CONNECTIONS: Final = 2
 _LEASE_FIRST_S: Final = 1.0
 """For which lists wait for a Lease that may be free."""
@@ -101,6 +110,8 @@ class AppOptions:
         search: runs searches of inline sessions.
         session_s: how long an inline session takes, in seconds of the clock.
         view: where a process of its own serves what people see; None serves nothing.
+        shards: that this daemon cares for, the one first that it leads before others; none for all of the
+            configuration, in its order.
     """
 
     config: Config
@@ -121,6 +132,7 @@ class AppOptions:
     search: SearchRunner = search_in_process
     session_s: Callable[[], float] = lambda: 0.0
     view: ViewAddress | None = None
+    shards: tuple[str, ...] = ()
 
 
 class App:
@@ -166,6 +178,9 @@ class App:
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
         self._rate_limiter: RateLimiter | None = None
+        self.keeper: ShardKeeper | None = None
+        """Of the shards of this term; None where the configuration has none."""
+        self._giving_back = False
         self.cycle: SessionCycle | None = None
         self.health: DaemonHealth | None = None
         self.view: ServedView | None = None
@@ -245,6 +260,9 @@ class App:
         part = "leader" if self.leadership.leading else "standby"
         degraded = self.health.degraded if self.health is not None else ""
         part = f"{part}; degraded: {degraded}" if degraded else part
+        if self.keeper is not None and self.leadership.leading:
+            held = ", ".join(sorted(self.keeper.part.held))
+            part = f"{part}; shards: {self.keeper.why or held}"
         missing = self.readers.not_installed if self.readers is not None else ""
         return True, f"{part}; not installed: {missing}" if missing else part
 
@@ -262,7 +280,11 @@ class App:
         return f"the lease cannot be read: {elector.error}" if late else ""
 
     def _may_decide(self) -> str:
-        return self.unready() or ("" if self._caught_up else "caches are being listed again")
+        if error := self.unready():
+            return error
+        if self.keeper is not None and self.keeper.why:
+            return self.keeper.why
+        return "" if self._caught_up else "caches are being listed again"
 
     def _config(self) -> Config:
         """The configuration in force: that of the start until a changed one is adopted."""
@@ -342,7 +364,9 @@ class App:
             ViewAnnouncement(
                 api,
                 namespace=election.lease_namespace,
-                lease=election.lease_name,
+                lease=f"{election.lease_name}-{self._shards[0]}"
+                if self._shards
+                else election.lease_name,
                 clock=options.clock,
                 create_if_missing=not api.in_cluster,
             ),
@@ -434,7 +458,39 @@ class App:
         self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
+        if options.config.shards:
+            self._begin_shards(cycle)
         return lambda: self._live(cycle, writers)
+
+    def _begin_shards(self, cycle: SessionCycle) -> None:
+        """The part of this term: nothing is held yet."""
+        cache, options = self.cache, self.options
+        part = ShardPart(
+            ShardLayout.from_config(options.config),
+            first=self._shards[0],
+            moved=lambda keys: self._gangs_moved(cycle, map(gang_family, keys)),
+            knows=cache.families.is_known,
+        )
+        part.take_effect(cache)
+
+        def decided(snapshot: Snapshot, plan: Plan, _decision: Decision) -> None:
+            part.note_decisions(snapshot, plan)
+            if self.keeper is not None:
+                self.keeper.nudge()
+
+        cycle.shown.append(decided)
+        cycle.tell_more = part.tell_shards
+
+    def _gangs_moved(self, cycle: SessionCycle, gangs: Iterable[GangKey]) -> None:
+        """These gangs came to the shards that are held here, or went away."""
+        if moved := list(gangs):
+            self.cache.show_again(moved)
+            cycle.wake()
+
+    @property
+    def _shards(self) -> tuple[str, ...]:
+        """Shards that this daemon cares for, the one first that it leads before others."""
+        return self.options.shards or tuple(each.name for each in self.options.config.shards)
 
     def _begin_history(self) -> HistoryKeeper:
         """Follow the gangs of this term; those of an earlier one go on."""
@@ -516,7 +572,7 @@ class App:
             checking_health.cancel()
             deciding.cancel()
             await writers.preemption_executor.drain()
-            if self._stop.is_set():
+            if self._stop.is_set() or self._giving_back:
                 if not await writers.volumes.drain(limits.SHUTDOWN_S):
                     _log.warning("some commits were left to whoever leads next")
                 await writers.status.flush(limits.SHUTDOWN_S)
@@ -524,6 +580,8 @@ class App:
                 # What is to be said was said of a cluster that is no longer known.
                 await writers.volumes.abandon()
             writer.cancel()
+            if self.keeper is not None:
+                await self.keeper.release()
             if self.leadership.elector is not None:
                 self.leadership.elector.stop()
             await candidate
@@ -536,7 +594,10 @@ class App:
     async def _run_candidate(self) -> None:
         """Stand for the lease, and lead for one term at most."""
         options = self.options
-        api = await self._connect(_LEASE_CONNECTIONS)
+        shards = len(self._shards)
+        api = await self._connect(
+            _LEASE_CONNECTIONS + (_SHARD_CONNECTIONS + shards if shards else 0)
+        )
         try:
             if not api.in_cluster:
                 # Before each term: the cluster may have been made anew in the meantime.
@@ -548,6 +609,80 @@ class App:
             self._lease_asked.set()
             await api.close()
 
+    def _elector(
+        self,
+        api: ApiClient,
+        identity: str,
+        copy: SealKeyCopy,
+        *,
+        shard: str = "",
+        patience_s: float = 0.0,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> Elector:
+        """A candidate for the Lease of a daemon without shards, or of a shard."""
+        options = self.options
+        election = options.config.leader_election
+        return Elector(
+            api,
+            identity=identity,
+            namespace=election.lease_namespace,
+            name=f"{election.lease_name}-{shard}" if shard else election.lease_name,
+            timing=lease_timing(election),
+            patience_s=patience_s,
+            clock=options.clock,
+            create_if_missing=not api.in_cluster,
+            on_restored=self._on_restored_store,
+            create_namespace=None
+            if api.in_cluster
+            else lambda: make_namespace(api, election.lease_namespace),
+            new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
+            known_key=self._seal_key,
+            key_copy=copy,
+            on_refused=on_refused,
+        )
+
+    def _shard_keeper(self, api: ApiClient, identity: str, copy: SealKeyCopy) -> ShardKeeper | None:
+        """Of this term; None where the configuration has no shards."""
+        part, options, readers = self.cache.part, self.options, self.readers
+        if not isinstance(part, ShardPart) or readers is None:
+            return None
+        part.identity = identity
+        election, cache = options.config.leader_election, self.cache
+        return ShardKeeper(
+            part=part,
+            store=BoardStore(
+                api,
+                namespace=election.lease_namespace,
+                name=f"{election.lease_name}-shards",
+                create_if_missing=not api.in_cluster,
+            ),
+            preferred=self._shards,
+            elector_of=lambda shard: self._elector(
+                api, identity, copy, shard=shard, patience_s=election.lease_duration_s
+            ),
+            leadership=self.leadership,
+            clock=options.clock,
+            relist=lambda least: readers.ask_relist(least)(),
+            use_part=lambda: part.take_effect(cache),
+            changed=lambda: self.cycle.wake() if self.cycle is not None else None,
+            lost=self._over.set,
+            give_back=self._give_back,
+            lone_leader=LoneLeader(
+                api,
+                election.lease_namespace,
+                election.lease_name,
+                election.lease_duration_s,
+                options.clock,
+            ),
+            measured=self.telemetry.set_shards,
+            failed=self.faults.report_failure,
+        )
+
+    def _give_back(self) -> None:
+        """End the term in order: a daemon asks for a shard that it leads before others."""
+        self._giving_back = True
+        self._over.set()
+
     async def _term(self, api: ApiClient) -> None:
         options = self.options
         election = options.config.leader_election
@@ -558,33 +693,31 @@ class App:
             clock=options.clock,
             create_if_missing=not api.in_cluster,
         )
-        elector = Elector(
+        shard = f"{self._shards[0]}:" if self._shards else ""  # terms of shards are counted apart
+        identity = f"{shard}{options.identity}_{options.rng.getrandbits(40):010x}"
+        self._giving_back = False
+        keeper = self.keeper = self._shard_keeper(api, identity, copy)
+        elector = self._elector(
             api,
-            identity=f"{options.identity}_{options.rng.getrandbits(40):010x}",
-            namespace=election.lease_namespace,
-            name=election.lease_name,
-            timing=lease_timing(election),
-            clock=options.clock,
-            create_if_missing=not api.in_cluster,
-            on_restored=self._on_restored_store,
-            create_namespace=None
-            if api.in_cluster
-            else lambda: make_namespace(api, election.lease_namespace),
-            new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
-            known_key=self._seal_key,
-            key_copy=copy,
+            identity,
+            copy,
+            shard=self._shards[0] if keeper else "",
             on_refused=self._lease_asked.set,
         )
-        self.leadership.elector = elector
+        self.leadership.elector, self.leadership.others = elector, []
         self._caught_up = False
         term = asyncio.create_task(elector.run(), name="elector")
         lead = asyncio.create_task(self._lead(elector, copy), name="lead")
+        asking = asyncio.create_task(keeper.stand_by(elector)) if keeper is not None else None
         try:
             why = await term
         finally:
             self._seal_key = elector.known_key
             lead.cancel()
             term.cancel()
+            if keeper is not None and asking is not None:
+                asking.cancel()
+                keeper.cancel()
             self.telemetry.set_leader(leading=False)
             with contextlib.suppress(asyncio.CancelledError):
                 await lead
@@ -613,15 +746,19 @@ class App:
             )  # fmt: skip
             self._restored = ""
         self.cycle.wake()
-        if elector.seal_key:
-            await copy.keep(elector.seal_key)
+        async with asyncio.TaskGroup() as group:
+            if elector.seal_key:
+                group.create_task(copy.keep(elector.seal_key))
+            if self.keeper is not None:
+                group.create_task(self.keeper.lead(), name="shards")
 
     def _daemon_event_object(self) -> ObjectRef:
         """Our own pod, else the Lease: where an operator looks for events about the daemon."""
         if self.options.pod is not None:
             return self.options.pod
         election, elector = self.options.config.leader_election, self.leadership.elector
-        key = ObjectKey(election.lease_namespace, election.lease_name)
+        shard = f"-{self._shards[0]}" if self._shards else ""
+        key = ObjectKey(election.lease_namespace, f"{election.lease_name}{shard}")
         return ObjectRef("Lease", key, UID(elector.lease_uid if elector is not None else ""))
 
     # -- faults ---------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from gpusched.cache.nodes.device_view import DeviceNodeRows
 from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others
 from gpusched.cache.nodes.rows import CapacitySum, unfit_for_binding
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
+from gpusched.cache.part import WHOLE_CLUSTER, ClusterPart
 from gpusched.cache.queues.tree import QueueTrees
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.cache.store import KindStore, ObservedStore
@@ -56,7 +57,12 @@ class Cache:
     Args:
         scheduler_names: pods of these are ours to place; all others are only charged.
         seal: by which records of ours are told from forged ones; the default believes all.
+
+    Attributes:
+        part: what is decided about here.
     """
+
+    part: ClusterPart = WHOLE_CLUSTER
 
     def __init__(self, scheduler_names: Collection[str], *, seal: Seal = NO_SEAL) -> None:
         self.limits = DEFAULT_LIMITS
@@ -103,7 +109,7 @@ class Cache:
             queues=(self.put_queue, self.drop_queue),
             changed=self._changed,
         )
-        self.families.held_times.find_node = self.rows.get
+        self.families.held_times.find_node = self.rows.find_any
         self.overlay = AssumedChanges()
         self.charges = PodCharges(self._is_ours, self.groups.items, self.devices.claims.items)
         self.rows.devices_only = self.charges.served.on_node
@@ -154,7 +160,7 @@ class Cache:
         if item.scheduler in self.schedulers:
             for listener in self.on_pod:
                 listener(item)
-            if not same_finished(known, pod):
+            if not same_finished(known, pod) and self._concerns(pod):
                 self._changed(echo=expected)
         elif known is None or pod_for_others(known) != pod_for_others(item):
             self._changed()
@@ -193,7 +199,12 @@ class Cache:
                 listener(pod.uid)
         elif pod.group:
             self.families.leave_other(pod)
-        self._changed()
+        if self._concerns(pod):
+            self._changed()
+
+    def _concerns(self, pod: Pod) -> bool:
+        """Whether a pod is on a node, or in a gang, that is decided about here."""
+        return self.rows.get(pod.node) is not None or self.families.takes_gang(gang_key_of(pod))
 
     def _put_rejected_pod(self, item: Rejected) -> None:
         self.drop_pod(item.key)
@@ -330,7 +341,8 @@ class Cache:
             self.rejected_nodes.pop(item.name, None)
             self.rows.put_node(item)
             self._update_charges(changed=self.charges.prices.put_node(item.name, item.labels))
-        self._changed()
+        if isinstance(item, Rejected) or item.name not in self.rows.other_nodes:
+            self._changed()
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
@@ -385,7 +397,8 @@ class Cache:
         self.groups.put(key, item)
         self._share_claims(key, known)
         self.families.mark_group_changed("PodGroup", key)
-        self._changed(echo=echo)
+        if self.families.takes_gang(GangKey("PodGroup", *key)):
+            self._changed(echo=echo)
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
@@ -500,14 +513,6 @@ class Cache:
         self.limits = limits
         self._changed()
 
-    def pod_keys(self) -> list[ObjectKey]:
-        """Of all pods, believed or not."""
-        return [*self.pods, *self.charged]
-
-    def node_keys(self) -> list[ObjectKey]:
-        """Of all nodes, believed or not."""
-        return [ObjectKey("", name) for name in (*self.rows.node_names(), *self.rejected_nodes)]
-
     def put_namespace(self, key: ObjectKey, item: Namespace | Rejected) -> None:
         """A namespace appeared or changed; its queue label holds for pods that name none, and
         queues may serve it or not.
@@ -558,16 +563,19 @@ class Cache:
         nodes = self.rows.rows_at(now).build_columns(self.ledger)
         moves = self.moves.recent_moves(now, self.limits.move_pause_s)
         gangs = self.families.gangs_to_show(now, moves)
+        kept_free = sorted(self.reservations.items.items()) if self.part.tells_cluster else ()
+        queues = self.queues.items.values()
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
             gangs=gangs,
             queues=self._trees.build(
-                self.queues.items.values(),
+                self.part.queue_shares(queues),
                 self.families.held_by_queue(),
                 self.queues.rejected.values(),
                 leaving=self.families.leaving_by_queue(),
                 capacity=self._capacity.sum_nodes(nodes).plus(self.charges.devices.everywhere),
+                elsewhere=self.part.held_elsewhere(queues),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),
@@ -587,7 +595,7 @@ class Cache:
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),
             gpu_resources=gpu_resources(),
-            reservations=tuple(item for _, item in sorted(self.reservations.items.items())),
+            reservations=tuple(item for _, item in kept_free),
             limits=self.limits,
             now=now,
         )

@@ -28,6 +28,7 @@ from gpusched.config.model import (
     Incremental,
     LimitsConfig,
     PluginChoice,
+    ShardConfig,
 )
 from gpusched.pluginhost.registry import load_policy
 from gpusched.pluginhost.rehearsal import rehearse, rehearse_on_pods
@@ -139,7 +140,26 @@ def _rows(config: Config, policy: Policy) -> list[tuple[str, str]]:
             "leaderElection",
             f"{lease} {terms}, given up after {_span(election.renew_deadline_s)}",
         ),
+        *[("shards", "; ".join(map(_shard_text, config.shards)))][: len(config.shards)],
     ]
+
+
+def _shard_text(shard: ShardConfig) -> str:
+    """A shard with the nodes that belong to it."""
+    rules = (
+        " ".join((rule.key, rule.operator, *[", ".join(rule.values)] * bool(rule.values)))
+        for rule in shard.selector.requirements
+    )
+    return f"{shard.name} (nodes with {' and '.join(rules)})"
+
+
+def _shard_json(shard: ShardConfig) -> dict[str, Any]:
+    rules = [
+        {"key": rule.key, "operator": rule.operator}
+        | ({"values": list(rule.values)} if rule.values else {})
+        for rule in shard.selector.requirements
+    ]
+    return {"name": shard.name, "nodeSelector": {"matchExpressions": rules}}
 
 
 def _history_text(history: HistoryConfig) -> str:
@@ -264,6 +284,7 @@ def _json(config: Config) -> dict[str, Any]:
             "renewDeadline": _span(election.renew_deadline_s),
             "retryPeriod": _span(election.retry_period_s),
         },
+        "shards": [_shard_json(each) for each in config.shards],
     }
 
 

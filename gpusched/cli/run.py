@@ -22,7 +22,7 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
 from gpusched.config.load import configuration_path, load_file
-from gpusched.config.model import DEFAULT, HistoryConfig
+from gpusched.config.model import DEFAULT, Config, HistoryConfig
 from gpusched.io.decisions.recorder import LAST, RecordingOptions
 from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.observe import logs, process_limits
@@ -80,6 +80,12 @@ def register(subparsers: Subparsers) -> None:
         help="remembers what a process died of, for the next one; 'none' for no file (default: one "
         "for this kubeconfig and configuration in the folder for temporary files)",
     )
+    parser.add_argument(
+        "--shard",
+        metavar="NAME[,NAME]",
+        help="shards of the configuration that this daemon cares for: the first is its own, the others it takes "
+        "over while nobody holds them (default: all, in the order of the configuration)",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info"
@@ -116,7 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
         view=_view_address(arguments.view, arguments.kubeconfig, history, path or ""),
         recording=_recording(arguments),
         history=history,
-        state_file=_state_file(arguments.state_file, arguments.kubeconfig, path),
+        state_file=_state_file(arguments.state_file, arguments.kubeconfig, path, arguments.shard),
+        shards=_shards(arguments.shard, config),
     )
     try:
         return asyncio.run(_serve(options))
@@ -166,6 +173,28 @@ def _history(named: str | None, config: HistoryConfig) -> HistoryOptions | None:
     if not file:
         return None
     return HistoryOptions(file=Path(file), keep_s=config.keep_s, rows_max=config.max_rows)
+
+
+def _shards(text: str | None, config: Config) -> tuple[str, ...]:
+    """Shards that this daemon cares for, in their order.
+
+    Raises:
+        UsageError: the configuration has no such shard, or it is named twice.
+    """
+    known = [each.name for each in config.shards]
+    if text is None:
+        return tuple(known)
+    if not known:
+        raise UsageError("--shard needs shards in the configuration: add the section shards to it")
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--shard: the configuration has no shard {name!r}, but {', '.join(known)}"
+            )
+    if len(set(names)) < len(names):
+        raise UsageError(f"--shard names a shard twice: {text}")
+    return names
 
 
 def _state_file(named: str | None, *of: str | None) -> str:

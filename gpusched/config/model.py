@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from gpusched.api.affinity.selector import Selector
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 from gpusched.base import limits
@@ -191,6 +192,18 @@ class LeaderElectionConfig:
     retry_period_s: float = 2.0
 
 
+@attrs.frozen
+class ShardConfig:
+    """Nodes that daemons which hold this shard's Lease decide about.
+
+    Attributes:
+        selector: of the labels of its nodes.
+    """
+
+    name: str
+    selector: Selector
+
+
 @attrs.frozen(kw_only=True)
 class Config:
     """Everything that ``conf/gpusched.yaml`` can say.
@@ -206,6 +219,7 @@ class Config:
             preemptible, where neither they nor the class say so; None for no such border.
         users: whether annotations that name who made an object count, or all are of one user without a name.
         gpu_resources: extended resources that are GPUs, the one that shares are of first.
+        shards: parts of the cluster, each with a Lease of its own; none where one daemon decides.
         actions: run in this order in each session.
         tiers: policies, the most important first.
         source: the file's name as the user gave it.
@@ -252,6 +266,7 @@ class Config:
     client_connection: ClientConnectionConfig = DEFAULT_CLIENT_CONNECTION
     history: HistoryConfig = HistoryConfig()
     leader_election: LeaderElectionConfig = LeaderElectionConfig()
+    shards: tuple[ShardConfig, ...] = ()
     source: str = attrs.field(default="built-in configuration", eq=False)
     action_lines: tuple[int, ...] = attrs.field(default=(), eq=False, repr=False)
     digest: str = attrs.field(default="", eq=False, repr=False)

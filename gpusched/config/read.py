@@ -37,6 +37,7 @@ from gpusched.config.read_gpu_resources import (
     read_type_weights,
 )
 from gpusched.config.read_limits import read_client_connection, read_history, read_limits
+from gpusched.config.read_shards import read_shards
 from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import (
     BadValueError,
@@ -98,7 +99,13 @@ def read_config(root: YamlNode, problems: ConfigProblems) -> Config | None:
         ),
         history=top.read("history", read_history, default=DEFAULT.history),
         leader_election=top.read("leaderElection", _election, default=DEFAULT.leader_election),
+        shards=top.read("shards", read_shards, default=DEFAULT.shards),
     )
+    if config.shards and config.gpu_resources.type_weights:
+        problems.add(
+            top.key_line("shards"),
+            "shards and gpuTypeWeights do not go together: grants of queues count GPUs without weights",
+        )
     top.finish()
     return config
 

@@ -32,6 +32,7 @@ _SECTIONS: Final = {
     "client_connection": "clientConnection",
     "history": "history",
     "leader_election": "leaderElection",
+    "shards": "shards",
 }
 _GPUS: Final = "gpuResources"
 _PARTS_OF_GPUS: Final = {
@@ -47,6 +48,7 @@ _NEED_A_START: Final = (
     *_PARTS_OF_GPUS.values(),
     "history",
     "leaderElection",
+    "shards",
 )
 """Whose pods are ours, what their amounts are counted in, and who may act must not change under
 decisions already taken; the file of the history is opened once."""

@@ -57,15 +57,19 @@ class LeaseMachine:
     Attributes:
         identity: of this process alone, new at each start.
         create_if_missing: whether a missing Lease may be made; in a cluster the manifest does.
+        patience_s: seconds for which a Lease that nobody holds is left to others.
     """
 
     identity: str
     timing: LeaseTiming
     create_if_missing: bool = False
+    patience_s: float = 0.0
 
     def first_state(self, now: ClockReading) -> LeaseState:
         """The state of a process that just started."""
-        return LeaseState(phase=LeasePhase.STANDBY, next_at=now.mono)
+        return LeaseState(
+            phase=LeasePhase.STANDBY, next_at=now.mono, others_until=now.mono + self.patience_s
+        )
 
     def fence(self, state: LeaseState) -> str:
         """``identity/transitions``: orders writers, as every acquisition counts one up."""
@@ -162,8 +166,9 @@ class LeaseMachine:
                 state = self._note_lost_holder(state)
             state = attrs.evolve(state, record=record, unchanged_since=at.mono)
         free = record.holder in {"", self.identity}
-        expires = (
-            state.others_until if free else max(state.others_until, self._expiry_of_holder(state))
+        expires = max(
+            state.others_until,
+            state.unchanged_since + self.patience_s if free else self._expiry_of_holder(state),
         )
         highest = max(state.highest, record.transitions)
         state = attrs.evolve(state, highest=highest)

@@ -18,7 +18,7 @@ from gpusched.config.read_limits import _FIELDS
 SHIPPED = Path(__file__).parents[2] / "conf" / "gpusched.yaml"
 TOP = (
     "schedulerNames, namesOfOtherNamespaces, podGroupPriority, nonPreemptibleFromPriority, users, gpuResources, gpuTypeWeights, prices, deviceQuota, actions, tiers, "
-    "placement, cycle, limits, clientConnection, history, leaderElection"
+    "placement, cycle, limits, clientConnection, history, leaderElection, shards"
 )
 
 

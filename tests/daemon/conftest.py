@@ -338,11 +338,12 @@ class World:
         identity: str = "",
         clock: Clock | None = None,
         history: HistoryOptions | None = None,
+        shards: tuple[str, ...] = (),
         **death: Any,
     ) -> Daemon:
         """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity.
 
-        With a ``config_file`` it runs what that says, and watches it.
+        With a ``config_file`` it runs what that says, and watches it; it cares for these ``shards``.
         """
         number = len(self.daemons)
         options = AppOptions(
@@ -355,6 +356,7 @@ class World:
             inline=True,
             history=history,
             opened=self._opened,
+            shards=shards,
         )
         daemon = Daemon(App(options), self.journal, self.used, **death)
         self.daemons.append(daemon)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
@@ -57,6 +57,10 @@ def gang_key_of(pod: Pod) -> GangKey:
 OnCounted = Callable[[GangKey, tuple[Gang, ...]], None]
 
 
+def _every_gang(_key: GangKey) -> bool:
+    return True
+
+
 class GangIndex:
     """All gangs by key.
 
@@ -68,9 +72,11 @@ class GangIndex:
     Attributes:
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can,
             or nobody has looked.
+        takes_gang: whether a gang is decided about here; others are as if they were not there.
     """
 
     users_doubt: str = ""
+    takes_gang: Callable[[GangKey], bool] = staticmethod(_every_gang)
 
     def __init__(
         self,
@@ -210,6 +216,19 @@ class GangIndex:
         """Whether pods of this Job are members of gangs that have other objects, such as a PodGroup."""
         return job in self._elsewhere
 
+    def is_known(self, key: GangKey) -> bool:
+        """Whether there is anything of a gang: members, a group, a Job or another controller."""
+        if key in self._members or key in self._families or key in self._dirty:
+            return True
+        store = self._stores().get(key.kind)
+        return store is not None and ObjectKey(key.namespace, key.name) in store.items
+
+    def _stores(self) -> dict[str, KindStore[Any]]:
+        """Objects that are gangs without pods, too, by kind."""
+        found: dict[str, KindStore[Any]] = {**self.workloads}
+        found |= {"PodGroup": self._groups, COMPOSITE: self._composites, "Job": self._jobs}
+        return found
+
     def is_active(self, key: GangKey) -> bool:
         """Whether a gang has members that run, wait, or are on their way out, or waits for its pods; as counted last."""
         family = self._families.get(key)
@@ -278,6 +297,12 @@ class GangIndex:
         """All gangs are counted again."""
         self._dirty.update(self._members)
         self._dirty.update(self._families)
+
+    def mark_all_seen(self) -> None:
+        """Other gangs than before are decided about: those without pods may be among them."""
+        self.mark_all_changed()
+        for kind, store in self._stores().items():
+            self._dirty.update(GangKey(kind, *key) for key in store.items)
 
     def mark_namespace_changed(self, namespace: str) -> None:
         """All gangs of a namespace are counted again."""
@@ -361,7 +386,7 @@ class GangIndex:
                 if self._active.pop(gang.key, None) is not None:
                     self._active_shown = None
             try:
-                family = self._builder.build_gangs(key)
+                family = self._builder.build_gangs(key) if self.takes_gang(key) else ()
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._build_failed(key, error)
             self._note_resting_job(key, family)
@@ -389,7 +414,8 @@ class GangIndex:
         return changed
 
     def _note_resting_job(self, key: GangKey, family: tuple[Gang, ...]) -> None:
-        if key.kind != "Job":
+        if key.kind != "Job" or not self.takes_gang(key):
+            self.resting_jobs.discard(ObjectKey(key.namespace, key.name))
             return
         name = ObjectKey(key.namespace, key.name)
         job = self._jobs.items.get(name)

@@ -102,6 +102,10 @@ class DeviceNodeRows(NodeColumnRows):
         self._layouts: dict[GpuLayout, GpuLayout] = {}
         self._offers: dict[Resources, Resources] = {}
         self._refusals = KubeletRefusals()
+        self._takes_node: Callable[[Node], bool] = lambda _node: True
+        self._forget_node: Callable[[str], None] = lambda _name: None
+        self.other_nodes: dict[str, Node] = {}
+        """Nodes on which nothing is placed here, as others decide about them."""
         self.devices_only: Callable[[Node], Resources] = _nothing
         """What a node has of extended resources as devices only."""
         self.slices: DeviceStore[DeviceSlice] = DeviceStore(
@@ -128,8 +132,32 @@ class DeviceNodeRows(NodeColumnRows):
             self.put_node(node)
         self._listener()
 
+    def all_names(self) -> list[str]:
+        """Names of all nodes, of others too, sorted."""
+        return sorted((*self.node_names(), *self.other_nodes))
+
+    def find_any(self, name: str) -> Node | None:
+        """The node of that name, whoever decides about it."""
+        return self.get(name) or self.other_nodes.get(name)
+
+    def use_part(self, takes: Callable[[Node], bool], forget: Callable[[str], None]) -> None:
+        """Other nodes than before are decided about here: those that are taken.
+
+        Args:
+            takes: whether a node is, as it is now.
+            forget: told of a node that is gone.
+        """
+        self._takes_node, self._forget_node = takes, forget
+        for node in [*self._plain.values(), *self.other_nodes.values()]:
+            self.put_node(node)
+
     def put_node(self, node: Node) -> None:
         """A node appeared or changed."""
+        if not self._takes_node(node):
+            self._drop_row(node.name)
+            self.other_nodes[node.name] = node
+            return
+        self.other_nodes.pop(node.name, None)
         self._plain[node.name] = node
         super().put_node(self._visible_node(node))
 
@@ -145,6 +173,11 @@ class DeviceNodeRows(NodeColumnRows):
 
     def drop_node(self, name: str) -> None:
         """A node is gone."""
+        self._forget_node(name)
+        self.other_nodes.pop(name, None)
+        self._drop_row(name)
+
+    def _drop_row(self, name: str) -> None:
         self._plain.pop(name, None)
         self._doubts.pop(name, None)
         super().drop_node(name)

@@ -40,6 +40,7 @@ class QueueNode:
         fault: what is wrong with it although nothing is frozen; empty for nothing.
         warning: what its owner should know; empty for nothing.
         rooted: whether its path leads to ``root``, so that it has a part in what there is.
+        elsewhere: the part of its capability that shards of other daemons may use.
     """
 
     queue: Queue
@@ -53,6 +54,7 @@ class QueueNode:
     fault: str = ""
     warning: str = ""
     rooted: bool = True
+    elsewhere: Resources = NOTHING
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -71,6 +73,11 @@ class QueueTree:
         """The queue of that name."""
         return self.queues.get(name)
 
+    def path(self, name: str) -> tuple[str, ...]:
+        """Names from a queue up to, and without, ``root``; none where there is no such queue."""
+        node = self.queues.get(name)
+        return node.path if node is not None else ()
+
 
 def build_tree(
     queues: Iterable[Queue],
@@ -79,6 +86,7 @@ def build_tree(
     *,
     leaving: Mapping[str, Resources] | None = None,
     capacity: Resources = NOTHING,
+    elsewhere: Mapping[str, Resources] | None = None,
 ) -> QueueTree:
     """Put queues in their places.
 
@@ -88,6 +96,7 @@ def build_tree(
         rejected: queues that cannot be believed; they keep their names, and nothing starts.
         leaving: the part of ``allocated`` that belongs to pods being deleted.
         capacity: allocatable of all nodes, for guarantees that exceed it.
+        elsewhere: capability that is not to be used here, by name.
     """
     known = {queue.name: queue for queue in queues if queue.name != ROOT_QUEUE}
     bad = {each.key.name: each for each in rejected if each.key.name != ROOT_QUEUE}
@@ -104,8 +113,7 @@ def build_tree(
     parents = {queue.parent for queue in known.values()}
     weightless = {name: _count_weightless(those) for name, those in children.items()}
     pools = node_pool_labels(known.values())
-    held = _up_the_tree(paths, allocated)
-    going = _up_the_tree(paths, leaving or {})
+    held, going = (_up_the_tree(paths, each) for each in (allocated, leaving or {}))
     nodes: dict[str, QueueNode] = {}
     for name, (path, astray) in paths.items():
         queue = known[name]
@@ -127,8 +135,8 @@ def build_tree(
             limit=limit,
             fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
             warning=odd[:TEXT_MAX],
-            rooted=not astray,
-        )
+            rooted=not astray, elsewhere=(elsewhere or {}).get(name, NOTHING),
+        )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
     return QueueTree(nodes, below)
 
@@ -147,11 +155,15 @@ class QueueTrees:
         *,
         leaving: Mapping[str, Resources],
         capacity: Resources,
+        elsewhere: Mapping[str, Resources],
     ) -> QueueTree:
         """The tree; see ``build_tree``."""
-        made_of = ([*queues], allocated, [*rejected], leaving, capacity)
+        made_of = ([*queues], allocated, [*rejected], leaving, capacity, elsewhere)
         if self._known is None or self._known[0] != made_of:
-            tree = build_tree(made_of[0], allocated, made_of[2], leaving=leaving, capacity=capacity)
+            tree = build_tree(
+                made_of[0], allocated, made_of[2], leaving=leaving, capacity=capacity,
+                elsewhere=elsewhere,
+            )  # fmt: skip
             self._known = (made_of, tree)
         return self._known[1]
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.quantity import format_quantity
-from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
@@ -82,6 +82,19 @@ def recheck_placements(
         if error:
             return error
     return ""
+
+
+def start_error(cache: Cache, gang: GangKey, path: tuple[str, ...], moves: Iterable[Move]) -> str:
+    """Why pods of a gang must not be bound by this daemon now; empty when their start is counted.
+
+    Args:
+        cache: as it is now.
+        gang: whose members they are.
+        path: names of its queue and the queues above it.
+        moves: what was decided, after ``recheck_placements``.
+    """
+    found = [pod for move in moves if (pod := cache.find_pod(move[1])) is not None]
+    return cache.part.start_gang(gang, path, total(pod.pod_class.charged for pod in found))
 
 
 def group_error(cache: Cache, gang: GangKey, generation: int) -> str:

@@ -20,7 +20,7 @@ from gpusched.base.errors import Fenced, InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_builder import count_error_message
 from gpusched.cache.snapshot import Snapshot
-from gpusched.cache.verify.placements import recheck_placements
+from gpusched.cache.verify.placements import recheck_placements, start_error
 from gpusched.commit.awaited_devices import told_with_awaited_devices
 from gpusched.commit.partial_gangs import PartialGangs, told_with_kept_pods
 from gpusched.commit.recover import plan_recoveries
@@ -183,6 +183,8 @@ class SessionCycle:
         self.shown: list[Callable[[Snapshot, Plan, Decision], None]] = []
         """Told what each session saw, of its plan with sentences and statuses as they are written, and of its
         decision."""
+        self.tell_more: Callable[[Plan], Plan] = lambda plan: plan
+        """Adds to statuses what no session knows."""
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
         self._guard: PluginGuard | None = None
@@ -379,7 +381,7 @@ class SessionCycle:
         gangs = told_with_awaited_devices(gangs, self._binder.awaited_devices)
         shown = self.rules.config.names_of_other_namespaces == "shown"
         return self._starts.note_told(
-            attrs.evolve(plan, gangs=gangs), estimates, snapshot, names_shown=shown
+            self.tell_more(attrs.evolve(plan, gangs=gangs)), estimates, snapshot, names_shown=shown
         )
 
     def _tell_listeners(self, decision: Decision, told: Plan, snapshot: Snapshot) -> None:
@@ -553,7 +555,7 @@ class SessionCycle:
             moves=moves,
             decided_on=snapshot.nodes,
             reservations=snapshot.reservations,
-        )
+        ) or start_error(self._cache, gang.gang, snapshot.queues.path(gang.queue), moves)
         if error:
             # What changed since the snapshot has woken the next session already.
             _log.info("a decision is out of date and is made again", gang=gang.gang, why=error)

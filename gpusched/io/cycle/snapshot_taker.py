@@ -41,7 +41,8 @@ def take_snapshot(
     seen: set[tuple[str, str, str]] = set()
     for _ in range(TRIES):
         try:
-            return cache.take_snapshot(now)
+            snapshot = cache.take_snapshot(now)
+            cache.part.note_snapshot(snapshot)
         except Fenced:
             raise
         except Exception as error:
@@ -56,6 +57,8 @@ def take_snapshot(
             seen.add(who)
             failed("snapshot", error, f"{who[0]} {who[2]}")
             _leave_out(cache, item, error)
+        else:
+            return snapshot
     return cache.take_snapshot(now)
 
 

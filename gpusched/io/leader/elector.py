@@ -91,6 +91,7 @@ class Elector:
         clock: monotonic, boot and wall time.
         create_if_missing: True only outside a cluster; inside, the manifest makes the Lease.
         on_restored: told in a sentence that the Lease went back in time.
+        patience_s: seconds for which a Lease that nobody holds is left to others.
         create_namespace: makes the namespace of the Lease, where it is missing.
         new_key: makes a key for ``api.serializer.seal``, as text; the first leader keeps it in the
             Lease, where all later leaders find it.
@@ -118,6 +119,7 @@ class Elector:
         key_copy: SealKeyCopy | None = None,
         create_namespace: Callable[[], Awaitable[None]] | None = None,
         on_refused: Callable[[], None] = lambda: None,
+        patience_s: float = 0.0,
     ) -> None:
         check_timing(timing)
         self._create_namespace = create_namespace
@@ -135,7 +137,10 @@ class Elector:
         self._collection = f"/apis/{_API_VERSION}/namespaces/{namespace}/leases"
         self._duration_s = math.ceil(timing.lease_s)
         self._logic = LeaseMachine(
-            identity=identity, timing=timing, create_if_missing=create_if_missing
+            identity=identity,
+            timing=timing,
+            create_if_missing=create_if_missing,
+            patience_s=patience_s,
         )
         self._state = self._logic.first_state(self._now())
         self._object: dict[str, Any] = {}
@@ -452,6 +457,8 @@ class Leadership:
 
     def __init__(self) -> None:
         self.elector: Elector | None = None
+        self.others: list[Elector] = []
+        """Of Leases that were taken in this term beside: one that is lost ends all writing."""
 
     @property
     def fence(self) -> str:
@@ -465,7 +472,9 @@ class Leadership:
 
     def may_act(self, now_mono: float, now_boot: float, needs_s: float) -> bool:
         """Whether a write that may last ``needs_s`` seconds can begin at this moment."""
-        return self.elector is not None and self.elector.may_act(now_mono, now_boot, needs_s)
+        return self.elector is not None and all(
+            each.may_act(now_mono, now_boot, needs_s) for each in (self.elector, *self.others)
+        )
 
     def doubt(self) -> None:
         """A write was refused: do nothing more until a renewal proves the lease."""

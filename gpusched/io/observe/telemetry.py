@@ -360,6 +360,15 @@ class Telemetry:
                 for rows in self._of_leader:
                     rows.clear()
 
+    def set_shards(self, held: Mapping[str, tuple[int, int]], strays: int) -> None:
+        """Nodes and waiting gangs of the shards that this daemon holds, and nodes that are in none or several."""
+        with self._lock:
+            for rows in (self._shard_nodes, self._shard_waiting, self._stray_nodes):
+                rows.clear()
+            self._shard_nodes.update({(name,): float(nodes) for name, (nodes, _) in held.items()})
+            self._shard_waiting.update({(name,): float(wait) for name, (_, wait) in held.items()})
+            self._stray_nodes[()] = float(strays)
+
     def render(self) -> bytes:
         """The Prometheus text of this moment."""
         return generate_latest(self._registry)
@@ -528,6 +537,7 @@ class Telemetry:
             lambda: self._fragmentation,
         )  # fmt: skip
         self._make_gauges_of_kinds()
+        self._make_shard_gauges()
         self._config_hash = ""
         self._config_good: dict[Row, float] = {}
         self._quarantined = self._leader_rows()
@@ -551,6 +561,25 @@ class Telemetry:
         rows: dict[Row, float] = {}
         self._of_leader.append(rows)
         return rows
+
+    def _make_shard_gauges(self) -> None:
+        self._shard_nodes = self._leader_rows()
+        self._shard_waiting = self._leader_rows()
+        self._stray_nodes = self._leader_rows()
+        self._gauge(
+            "shard_nodes",
+            "Nodes of a shard that is held here",
+            ("shard",),
+            lambda: self._shard_nodes,
+        )
+        self._gauge(
+            "shard_waiting_gangs", "Gangs that wait in a shard that is held here", ("shard",),
+            lambda: self._shard_waiting,
+        )  # fmt: skip
+        self._gauge(
+            "shard_stray_nodes", "Nodes that belong to no shard or to several", (),
+            lambda: self._stray_nodes,
+        )  # fmt: skip
 
     def _make_gpu_gauges(self) -> None:
         self._budgets = self._leader_rows()

@@ -342,16 +342,18 @@ def make_event_handlers(
     found["pods"] = KindEventHandler(
         lambda _key, item: cache.put_pod(item),
         cache.drop_pod,
-        keys=cache.pod_keys,
+        keys=lambda: [*cache.pods, *cache.charged],
         reject=reject_of_kind("pods"),
         find=lambda key: cache.pods.get(key) or cache.charged.get(key),
     )
     found["nodes"] = KindEventHandler(
         lambda _key, item: cache.put_node(item),
         lambda key: cache.drop_node(key.name),
-        keys=cache.node_keys,
+        keys=lambda: [
+            ObjectKey("", name) for name in (*cache.rows.all_names(), *cache.rejected_nodes)
+        ],
         reject=reject_of_kind("nodes"),
-        find=lambda key: cache.rows.get(key.name) or cache.rejected_nodes.get(key.name),
+        find=lambda key: cache.rows.find_any(key.name) or cache.rejected_nodes.get(key.name),
     )
     return found
 

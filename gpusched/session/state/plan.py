@@ -415,6 +415,10 @@ class QueueStatus:
     """None where it has none."""
     start_errors: StartErrors = NO_START_ERRORS
     """How gangs started beside what they were told, as it shall be remembered."""
+    shards: tuple[str, ...] = ()
+    """Those that these amounts and numbers are of; none where they are of the cluster."""
+    other_shards: tuple[str, ...] = ()
+    """Those whose daemons write their own."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from gpusched.testing.invariants.model import (
     Obj,
     annotation_value,
     binding_term,
+    fence_shard,
     is_ours,
     object_name,
     scheduled_at,
@@ -36,7 +37,7 @@ def check_journal(writes: Iterable[Write]) -> list[str]:
     wrong: list[str] = []
     bound: set[str] = set()
     last: dict[str, bytes] = {}
-    newest = -1
+    newest: dict[str, int] = {}
     for write in writes:
         if write.path.endswith("/binding"):
             said = json.loads(write.body)["metadata"]
@@ -45,9 +46,10 @@ def check_journal(writes: Iterable[Write]) -> list[str]:
             bound.add(said.get("uid"))
             fence = (said.get("annotations") or {}).get("gpusched.io/fence", "")
             term = binding_term(fence)
-            if term < newest:
+            shard = fence_shard(fence)
+            if term < newest.get(shard, -1):
                 wrong.append(f"I8: pod {said['name']} was bound under fence {fence}")
-            newest = max(newest, term)
+            newest[shard] = max(newest.get(shard, -1), term)
         elif write.method == "PATCH" and write.path.endswith("/status"):
             if last.get(write.path) == write.body:
                 wrong.append(f"{write.path} was written twice with the same content")
@@ -60,10 +62,17 @@ def fence_findings(pods: Sequence[Obj]) -> Iterator[Finding]:
 
     Times of bindings are whole seconds: within one of them the order is not known.
     """
+    ours = [pod for pod in pods if is_ours(pod) and scheduled_at(pod)]
+    for shard in sorted({fence_shard(annotation_value(pod, "fence")) for pod in ours}):
+        yield from _findings_of_shard(
+            [pod for pod in ours if fence_shard(annotation_value(pod, "fence")) == shard]
+        )
+
+
+def _findings_of_shard(pods: Sequence[Obj]) -> Iterator[Finding]:
     bound = sorted(
         (scheduled_at(pod), binding_term(annotation_value(pod, "fence")), object_name(pod))
         for pod in pods
-        if is_ours(pod) and scheduled_at(pod)
     )
     newest, before, at = -1, -1, 0.0
     for moment, term, name in bound:

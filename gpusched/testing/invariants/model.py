@@ -166,6 +166,11 @@ def binding_term(fence: str) -> int:
     return int(text) if text.isdecimal() else -1
 
 
+def fence_shard(fence: str) -> str:
+    """The shard by whose Lease a binding was made, whose terms are counted apart; empty without shards."""
+    return fence.partition(":")[0] if ":" in fence else ""
+
+
 def members_by_group(pods: Iterable[Obj]) -> dict[str, list[Obj]]:
     """Pods by the PodGroup that they name, as ``namespace/name``."""
     found: dict[str, list[Obj]] = {}

@@ -132,12 +132,16 @@ def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> V
             need = asked.get(resource)
             if not need:
                 continue
-            holds = holds or held(name)
+            holds = holds or held(name).plus(node.elsewhere)
             if holds.get(resource) + need <= cap:
                 continue
+            others = node.elsewhere.get(resource)
             words = {
                 "need": format_quantity(need, resource=resource),
                 "held": format_quantity(holds.get(resource), resource=resource),
+                "others": f", with {format_quantity(others, resource=resource)} that other shards may use"
+                if others
+                else "",
                 "cap": format_quantity(cap, resource=resource),
                 "resource": resource,
                 "devices": view.devices_text(gang, resource),
@@ -152,7 +156,7 @@ def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> V
                 )
             return wait(
                 Reason.WAITING_FOR_QUOTA,
-                "needs {need} {resource}{devices}; queue {queue} holds {held} of its capability of {cap}",
+                "needs {need} {resource}{devices}; queue {queue} holds {held} of its capability of {cap}{others}",
                 **words,
             )
     return ALLOW
@@ -162,7 +166,7 @@ def _over_capability(gang: Gang, view: View) -> Iterator[tuple[str, str, int]]:
     """Queues, resources, and how much must leave there so that the minimum is within the caps."""
     asked = view.minimum(gang)
     for node in _queues_on_path(gang, view):
-        held = view.staying(node.queue.name)
+        held = view.staying(node.queue.name).plus(node.elsewhere)
         for resource, cap in node.queue.capability.items:
             need = asked.get(resource)
             over = held.get(resource) + need - cap

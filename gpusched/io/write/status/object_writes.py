@@ -18,6 +18,7 @@ from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
+from gpusched.io.write.status.shard_rows import queue_fields_of_shards
 from gpusched.io.write.status.status_request import (
     StatusRequest,
     WrittenStatus,
@@ -183,23 +184,27 @@ class QueueWrite(_ClusterWideWrite):
         shown, version = last_status(written, queue.resource_version, queue.status)
         if queue.source:
             return _foreign_queue(cache, queue, status, shown, version=version)
+        fields: dict[str, object] = {
+            "state": status.state,
+            "allocated": status.allocated.quantities(),
+            "requested": status.requested.quantities(),
+            "borrowed": status.borrowed.quantities(),
+            "fairShare": status.fair_share.quantities(),
+            "usage": _usage(status.usage),
+            "nodePools": _pools(status.node_pools),
+            "budget": _budget(status.budget),
+            "startEstimates": _start_errors(status.start_errors),
+            "pending": status.pending,
+            "inqueue": status.inqueue,
+            "running": status.running,
+            "shards": None,
+        }
+        if status.shards:
+            fields |= queue_fields_of_shards(status, queue, fields, shown)
         body = requests.status_patch(
             status.uid,
             shown,
-            {
-                "state": status.state,
-                "allocated": status.allocated.quantities(),
-                "requested": status.requested.quantities(),
-                "borrowed": status.borrowed.quantities(),
-                "fairShare": status.fair_share.quantities(),
-                "usage": _usage(status.usage),
-                "nodePools": _pools(status.node_pools),
-                "budget": _budget(status.budget),
-                "startEstimates": _start_errors(status.start_errors),
-                "pending": status.pending,
-                "inqueue": status.inqueue,
-                "running": status.running,
-            },
+            fields,
             says=_queue_conditions(status, queue),
             now=now,
         )

@@ -1,0 +1,54 @@
+"""The part of the cluster that one daemon decides about: all of it, unless shards divide it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.api.node.node import Node
+from gpusched.api.queue.queue import Queue
+from gpusched.cache.snapshot import Snapshot
+
+
+class ClusterPart:
+    """The whole cluster; ``shards.part`` has the part of a daemon that holds some shards."""
+
+    def takes_node(self, _node: Node) -> bool:
+        """Whether pods may be placed on a node."""
+        return True
+
+    def forget_node(self, _name: str) -> None:
+        """A node is gone."""
+
+    def takes_gang(self, _key: GangKey) -> bool:
+        """Whether a gang is decided about here."""
+        return True
+
+    def queue_shares(self, queues: Collection[Queue]) -> Collection[Queue]:
+        """Queues with what they deserve and are guaranteed here."""
+        return queues
+
+    def held_elsewhere(self, _queues: Collection[Queue]) -> Mapping[str, Resources]:
+        """The parts of capabilities that are not to be used here, by queue."""
+        return {}
+
+    def note_snapshot(self, _snapshot: Snapshot) -> None:
+        """This is what a session will decide about."""
+
+    @property
+    def tells_cluster(self) -> bool:
+        """Whether what concerns the cluster as a whole is decided and told here: Reservations, Topologies."""
+        return True
+
+    def start_gang(self, _gang: GangKey, _path: tuple[str, ...], _requests: Resources) -> str:
+        """Count the start of a gang; why it must not start now, empty when it is counted.
+
+        Args:
+            _path: names of its queue and the queues above it.
+            _requests: of the pods that are bound.
+        """
+        return ""
+
+
+WHOLE_CLUSTER = ClusterPart()

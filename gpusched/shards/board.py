@@ -1,0 +1,123 @@
+"""The record that the daemons of all shards share: who holds what, grants of queues, gangs passed on.
+
+It stands in the ConfigMap ``NAME-shards`` beside the Leases, which no tenant may write, and is
+replaced as a whole by the version that was read. An entry is changed by the holder of its shard alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from gpusched.base.errors import GpuschedError
+
+FORMAT: Final = 1
+"""Of what is written here; a board of a later format is not touched."""
+KEY: Final = "board"
+Amounts = dict[str, int]
+
+
+class BoardUnreadable(GpuschedError):
+    """The board is of a later version, or no board."""
+
+
+class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the holder of a shard says of it.
+
+    Attributes:
+        holder: identity of the daemon.
+        first: the shard that this daemon leads before others.
+        layout: digest of the daemon's configuration of shards.
+        version: of the daemon's program.
+        settled: whether what queues use in it has been counted since the layout is in force.
+        wanted: identity of a daemon that leads this shard before others and asks for it.
+        nodes, waiting: numbers of nodes and of gangs that wait.
+        total, free: base units of the nodes, and of those that no pod has and no gang waits for.
+    """
+
+    holder: str = ""
+    first: str = ""
+    layout: str = ""
+    version: str = ""
+    settled: bool = False
+    wanted: str = ""
+    nodes: int = 0
+    waiting: int = 0
+    total: Amounts = {}
+    free: Amounts = {}
+
+
+class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What one shard has of a queue, in base units.
+
+    Attributes:
+        granted: the most that the queue and all below it may hold in the shard.
+        used: what they hold.
+        next: what they would hold with the first gang that waits for a grant.
+        wanted: what they would hold with all of them.
+        demand: what they would hold with every gang that waits, for whatever reason.
+        since: seconds since the epoch at which the first of these was made.
+    """
+
+    granted: Amounts = {}
+    used: Amounts = {}
+    next: Amounts = {}
+    wanted: Amounts = {}
+    demand: Amounts = {}
+    since: float = 0.0
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module.
+
+    Attributes:
+        layout: digest of the layout in force; nobody of another one decides.
+        shards: entries by shard.
+        grants: rows by queue and shard.
+        owners: shards of gangs that are not in the one where they began, by hash.
+    """
+
+    format: int = FORMAT
+    layout: str = ""
+    shards: dict[str, ShardEntry] = {}
+    grants: dict[str, dict[str, GrantRow]] = {}
+    owners: dict[str, str] = {}
+
+    def row(self, queue: str, shard: str) -> GrantRow:
+        """What a shard has of a queue."""
+        return self.grants.get(queue, {}).get(shard, _NO_ROW)
+
+
+_NO_ROW: Final = GrantRow()
+
+
+class _AnyFormat(msgspec.Struct):
+    format: int = 0
+
+
+def decode_board(text: str) -> Board:
+    """A board as it was read; an empty text is an empty board.
+
+    Raises:
+        BoardUnreadable: it is of a later format, or cannot be read.
+    """
+    if not text:
+        return Board()
+    try:
+        written = msgspec.json.decode(text, type=_AnyFormat).format
+        if written > FORMAT:
+            raise BoardUnreadable(
+                f"the board of shards has format {written}, and this daemon knows formats up to {FORMAT}: "
+                "upgrade it, as it does not take part until then"
+            )
+        return msgspec.json.decode(text, type=Board)
+    except msgspec.DecodeError as error:
+        raise BoardUnreadable(
+            f"the board of shards cannot be read ({error}): delete its ConfigMap while no daemon runs"
+        ) from None
+
+
+def encode_board(board: Board) -> str:
+    """The text of a board."""
+    return msgspec.json.encode(board).decode()

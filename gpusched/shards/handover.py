@@ -1,0 +1,102 @@
+"""Passes a gang on to another shard where it cannot start, or has waited while another has room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.framework.reasons import Reason
+from gpusched.shards.board import Amounts, Board
+from gpusched.shards.layout import ShardLayout
+
+PATIENCE_S: Final = 10.0
+"""For which a gang waits in one shard before another one is asked that has room for it."""
+LACKS_ROOM: Final = frozenset(
+    {
+        Reason.INSUFFICIENT_RESOURCES,
+        Reason.NO_FEASIBLE_NODE,
+        Reason.TOPOLOGY_UNSATISFIABLE,
+        Reason.WAITING_FOR_TOPOLOGY,
+        Reason.RESERVED,
+    }
+)
+LACKS_QUOTA: Final = frozenset({Reason.QUOTA_EXCEEDED, Reason.WAITING_FOR_QUOTA})
+
+
+def smallest_start(gang: Gang) -> Resources:
+    """What the members request, at most, that a gang starts with."""
+    left, asked = gang.members_at_start, Resources()
+    sets = sorted(gang.pod_sets, key=lambda each: each.pod_class.gpus, reverse=True)
+    for pod_set in sets:
+        count = min(left, len(pod_set.pods))
+        asked = asked.plus(pod_set.pod_class.charged, times=count) if count else asked
+        left -= count
+    return asked
+
+
+def fits_amounts(asked: Resources, amounts: Amounts) -> bool:
+    """Whether amounts cover what is asked for, by sums over nodes alone."""
+    return all(amount <= amounts.get(name, 0) for name, amount in asked.items)
+
+
+def next_shard(
+    gang: Gang,
+    here: str,
+    layout: ShardLayout,
+    board: Board,
+    *,
+    free: dict[str, Amounts],
+    waited_s: float,
+) -> str:
+    """The shard that a gang is passed on to; empty where it stays.
+
+    Args:
+        gang: that waits for room, and has no member with a place.
+        here: the shard that it is in.
+        layout: all shards.
+        board: as it was read last.
+        free: of each shard, in base units; what is promised to the gang is taken off.
+        waited_s: seconds for which it has waited here.
+    """
+    asked = smallest_start(gang)
+    classes = [each.pod_class for each in gang.pod_sets]
+    possible = _may_fit(here, asked, classes, layout=layout, board=board)
+    start = layout.names.index(here)
+    for shard in (*layout.names[start + 1 :], *layout.names[:start]):
+        if not board.shards.get(shard) or not board.shards[shard].holder:
+            continue
+        if not _may_fit(shard, asked, classes, layout=layout, board=board):
+            continue
+        if not possible:
+            return shard
+        if waited_s >= PATIENCE_S and fits_amounts(asked, free.get(shard, {})):
+            free[shard] = {name: amount - asked.get(name) for name, amount in free[shard].items()}
+            return shard
+    return ""
+
+
+def fits_nowhere(gang: Gang, layout: ShardLayout, board: Board) -> bool:
+    """Whether no shard could hold a gang even if it were empty; False while some shard is not known."""
+    if any(shard not in board.shards for shard in layout.names):
+        return False
+    asked, classes = smallest_start(gang), [each.pod_class for each in gang.pod_sets]
+    return not any(
+        _may_fit(shard, asked, classes, layout=layout, board=board) for shard in layout.names
+    )
+
+
+def _may_fit(
+    shard: str,
+    asked: Resources,
+    classes: Iterable[PodClass],
+    *,
+    layout: ShardLayout,
+    board: Board,
+) -> bool:
+    """Whether an empty shard could hold the gang, by its selectors and its sums."""
+    entry = board.shards.get(shard)
+    total = entry.total if entry is not None else {}
+    return fits_amounts(asked, total) and not layout.excludes(shard, classes)

@@ -1,0 +1,548 @@
+"""The part of a cluster that a daemon decides about which holds the Leases of some shards.
+
+Its nodes are those of these shards, its gangs those that the board says are in them, and of each queue it uses what
+these shards are granted. Whatever the daemon is about to write on the board binds it before the write is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+import attrs
+import msgspec
+import numpy as np
+
+from gpusched import __version__
+from gpusched.api.foreign.kinds import WORKLOADS
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.api.node.node import Node
+from gpusched.api.queue.queue import Queue
+from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.foreign.pod_grouper import STAGE
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.part import ClusterPart
+from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.reasons import truncate_message
+from gpusched.session.state.plan import PendingReason, Plan
+from gpusched.shards.board import Amounts, Board, GrantRow, ShardEntry
+from gpusched.shards.grants import divide_by_demand, settle_grants
+from gpusched.shards.handover import (
+    LACKS_QUOTA,
+    LACKS_ROOM,
+    fits_nowhere,
+    next_shard,
+    smallest_start,
+)
+from gpusched.shards.layout import ShardLayout, gang_hash
+
+FORGOTTEN_S: Final = 60.0
+"""After which a gang that is gone is taken off the board."""
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+def _nothing_moved(_keys: Iterable[GangKey]) -> None:
+    return
+
+
+def gang_family(key: GangKey) -> GangKey:
+    """The key of all stages of a gang: they are in one shard."""
+    if key.kind in WORKLOADS and STAGE in key.name:
+        return key._replace(name=key.name.partition(STAGE)[0])
+    return key
+
+
+@attrs.define(eq=False)
+class ShardPart(ClusterPart):
+    """See the module.
+
+    Attributes:
+        layout: of the configuration.
+        identity: of the daemon.
+        held: shards of which it holds the Leases, and that it decides about.
+        first: the shard that it leads before others.
+        board: as it was read last.
+        sent: boards of which it is not known whether they were written.
+        counted: shards in which what queues use was counted since the layout is in force.
+        strays: shards of nodes that belong to none or several, by name.
+        moved: told of gangs that came here or went away.
+        knows: whether a gang exists.
+    """
+
+    layout: ShardLayout
+    identity: str = ""
+    first: str = ""
+    held: frozenset[str] = _NONE
+    board: Board = attrs.Factory(Board)
+    sent: list[Board] = attrs.Factory(list)
+    counted: frozenset[str] = _NONE
+    strays: dict[str, tuple[str, ...]] = attrs.Factory(dict)
+    moved: Callable[[Iterable[GangKey]], None] = _nothing_moved
+    knows: Callable[[GangKey], bool] = lambda _key: True
+    _shard_of: dict[str, str] = attrs.Factory(dict)
+    _keys: dict[str, GangKey] = attrs.Factory(dict)
+    _hashes: dict[GangKey, str] = attrs.Factory(dict)
+    _used: dict[str, dict[str, Amounts]] = attrs.Factory(dict)
+    _rows: dict[str, dict[str, GrantRow]] = attrs.Factory(dict)
+    _entries: dict[str, ShardEntry] = attrs.Factory(dict)
+    _capabilities: dict[str, Amounts] = attrs.Factory(dict)
+    _undivided: set[str] = attrs.Factory(set)
+    _blocked: set[GangKey] = attrs.Factory(set)
+    _too_large: set[GangKey] = attrs.Factory(set)
+    _since: dict[GangKey, float] = attrs.Factory(dict)
+    _passed_on: dict[str, str] = attrs.Factory(dict)
+    _gone_since: dict[str, float] = attrs.Factory(dict)
+
+    # -- what the cache asks ----------------------------------------------------------------
+    def takes_node(self, node: Node) -> bool:
+        """Whether the node belongs to a shard that is held, and to no other."""
+        matching = self.layout.matching(node.labels)
+        self.forget_node(node.name)
+        if len(matching) != 1:
+            self.strays[node.name] = matching
+            return False
+        self._shard_of[node.name] = matching[0]
+        return matching[0] in self.held
+
+    def forget_node(self, name: str) -> None:
+        """A node is gone."""
+        self.strays.pop(name, None)
+        self._shard_of.pop(name, None)
+
+    def takes_gang(self, key: GangKey) -> bool:
+        """Whether the gang is in a shard that is held, and is not being passed on."""
+        return self._is_here(self._hash(key))
+
+    def _hash(self, key: GangKey) -> str:
+        key = gang_family(key)
+        digits = self._hashes.get(key)
+        if digits is None:
+            digits = self._hashes[key] = gang_hash(key)
+            self._keys[digits] = key
+        return digits
+
+    def _is_here(self, digits: str) -> bool:
+        if digits in self._passed_on:
+            return False
+        return all(self._owner(board, digits) in self.held for board in (self.board, *self.sent))
+
+    def _owner(self, board: Board, digits: str) -> str:
+        return board.owners.get(digits) or self.layout.first_owner(digits)
+
+    def _forget_gang(self, digits: str) -> None:
+        key = self._keys.pop(digits, None)
+        if key is not None:
+            del self._hashes[key]
+
+    def shard_of_gang(self, key: GangKey) -> str:
+        """The shard that a gang is in, as far as is known."""
+        return self._owner(self.board, self._hash(key))
+
+    @property
+    def tells_cluster(self) -> bool:
+        """Whether the first shard of the configuration is held."""
+        return self.layout.names[0] in self.held
+
+    def queue_shares(self, queues: Collection[Queue]) -> Collection[Queue]:
+        """Queues with what they deserve and are guaranteed in the shards that are held."""
+        return [self._share(queue) for queue in queues]
+
+    def _share(self, queue: Queue) -> Queue:
+        if not queue.deserved and not queue.guarantee:
+            return queue
+        return attrs.evolve(
+            queue,
+            deserved=self._divided(queue.name, queue.deserved),
+            guarantee=self._divided(queue.name, queue.guarantee),
+        )
+
+    def _divided(self, queue: str, amounts: Resources) -> Resources:
+        if not amounts:
+            return amounts
+        here: dict[str, int] = {}
+        for name, amount in amounts.items:
+            demand = {
+                shard: row.demand.get(name, 0)
+                for shard, row in self.board.grants.get(queue, {}).items()
+            }
+            room = {
+                shard: self.board.shards[shard].total.get(name, 0)
+                for shard in self.layout.names
+                if shard in self.board.shards
+            }
+            unit = 1000 if amount % 1000 == 0 else 1
+            parts = divide_by_demand(amount, demand, room, unit=unit)
+            here[name] = sum(part for shard, part in parts.items() if shard in self.held)
+        return Resources.of(here)
+
+    def held_elsewhere(self, queues: Collection[Queue]) -> Mapping[str, Resources]:
+        """The parts of capabilities that these shards are not granted, by queue."""
+        return {queue.name: self._elsewhere(queue) for queue in queues if queue.capability}
+
+    def _elsewhere(self, queue: Queue) -> Resources:
+        most = dict(queue.capability.items)
+        over = self._overcommitted(queue.name, most)
+        granted = {
+            name: sum(self._granted(queue.name, shard, name) for shard in self.held)
+            for name in most.keys() - over
+        }
+        return Resources.of(
+            {name: max(0, amount - granted.get(name, 0)) for name, amount in most.items()}
+        )
+
+    def _granted(self, queue: str, shard: str, name: str) -> int:
+        return min(
+            board.row(queue, shard).granted.get(name, 0) for board in (self.board, *self.sent)
+        )
+
+    def _overcommitted(self, queue: str, most: Amounts) -> frozenset[str]:
+        """Resources of which all shards together are granted more than there may be: it was lowered."""
+        rows = self.board.grants.get(queue, {}).values()
+        return frozenset(
+            name
+            for name, amount in most.items()
+            if sum(row.granted.get(name, 0) for row in rows) > amount
+        )
+
+    def note_snapshot(self, snapshot: Snapshot) -> None:
+        """Count what queues hold in each shard, before anything more is started."""
+        tree = snapshot.queues.queues
+        undivided = {name for name, node in tree.items() if _has_undivided_limits(node.queue)}
+        self._undivided = {name for name, node in tree.items() if undivided & {*node.path}}
+        limited = {
+            name: [each for each, _ in (*node.queue.capability.items, *node.queue.deserved.items)]
+            for name, node in tree.items()
+            if node.queue.capability or node.queue.deserved
+        }
+        self._capabilities = {
+            name: dict(node.queue.capability.items)
+            for name, node in tree.items()
+            if node.queue.capability
+        }
+        if len(self.held) == 1:
+            (shard,) = self.held
+            self._used = {
+                shard: {
+                    queue: {name: tree[queue].allocated.get(name) for name in names}
+                    for queue, names in limited.items()
+                }
+            }
+            return
+        used: dict[str, dict[str, Amounts]] = {shard: {} for shard in self.held}
+        for gang in snapshot.placed_gangs.values():
+            own = used.setdefault(self.shard_of_gang(gang.key), {})
+            for queue in snapshot.queues.path(gang.queue):
+                amounts = own.setdefault(queue, {})
+                for name in limited.get(queue, ()):
+                    amounts[name] = amounts.get(name, 0) + gang.allocated.get(name)
+        self._used = used
+
+    def start_gang(self, gang: GangKey, path: tuple[str, ...], requests: Resources) -> str:
+        """Count the start of a gang; why it must not start now, empty when it is counted."""
+        if not self.takes_gang(gang):
+            return f"{gang} is passed on to another shard"
+        shard = self.shard_of_gang(gang)
+        if shard != self.layout.names[0] and path and path[0] in self._undivided:
+            return f"gangs of queue {path[0]} start in shard {self.layout.names[0]} alone"
+        used = self._used.setdefault(shard, {})
+        for queue in path:
+            for name in self._capabilities.get(queue, ()):
+                need = requests.get(name)
+                if need and used.get(queue, {}).get(name, 0) + need > self._granted(
+                    queue, shard, name
+                ):
+                    return f"queue {queue} is not granted so much of {name} in shard {shard}"
+        for queue in path:
+            amounts = used.setdefault(queue, {})
+            for name, amount in requests.items:
+                amounts[name] = amounts.get(name, 0) + amount
+        return ""
+
+    def take_effect(self, cache: Cache) -> None:
+        """Have the cache decide about what is held now, which is more, or less, than before."""
+        cache.part = self
+        cache.families.takes_gang = self.takes_gang
+        cache.rows.use_part(self.takes_node, self.forget_node)
+        cache.families.mark_all_seen()
+
+    # -- after a session --------------------------------------------------------------------
+    def note_decisions(self, snapshot: Snapshot, plan: Plan) -> None:
+        """What queues lack in these shards, which gangs are passed on, and how the shards are."""
+        started = {each.gang for each in plan.binds}
+        waiting = [gang for gang in snapshot.gangs if gang.pod_sets and gang.key not in started]
+        self._note_reasons(waiting, plan)
+        self._note_needs(snapshot, waiting)
+        self._note_entries(snapshot, waiting)
+        self._pass_on(waiting, plan, snapshot.now)
+
+    def _note_reasons(self, waiting: list[Gang], plan: Plan) -> None:
+        self._blocked &= {gang.key for gang in waiting}
+        for status in plan.gangs:
+            reason = (status.pending_reason or status.scheduled).reason
+            if reason in LACKS_QUOTA:
+                self._blocked.add(status.gang)
+            else:
+                self._blocked.discard(status.gang)
+
+    def _note_needs(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
+        tree = snapshot.queues.queues
+        rows: dict[str, dict[str, GrantRow]] = {}
+        for name, node in tree.items():
+            names = {each for each, _ in (*node.queue.capability.items, *node.queue.deserved.items)}
+            for shard in self.held if names else ():
+                used = {
+                    each: self._used.get(shard, {}).get(name, {}).get(each, 0) for each in names
+                }
+                rows.setdefault(name, {})[shard] = GrantRow(
+                    used=used, next=used, wanted=used, demand=used
+                )
+        for gang in sorted(waiting, key=lambda each: (each.created, each.key)):
+            shard, least = self.shard_of_gang(gang.key), smallest_start(gang)
+            for name in snapshot.queues.path(gang.queue):
+                row = rows.get(name, {}).get(shard)
+                if row is not None:
+                    most = self._capabilities.get(name, {}) if gang.key in self._blocked else {}
+                    rows[name][shard] = _with_gang(row, gang, least, most)
+        self._rows = rows
+        self.counted = self.held
+
+    def _note_entries(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
+        columns = snapshot.nodes
+        several = len(self.held) > 1
+        shards = [self._shard_of.get(node.name, "") for node in columns.nodes] if several else []
+        for shard in self.held:
+            mine = (
+                np.array([each == shard for each in shards], dtype=bool)
+                if several
+                else np.ones(len(columns.nodes), dtype=bool)
+            )
+            total = columns.allocatable[mine].sum(axis=0)
+            free = total - columns.used[mine].sum(axis=0)
+            own = [gang for gang in waiting if self.shard_of_gang(gang.key) == shard]
+            asked = Resources()
+            for gang in own:
+                asked = asked.plus(gang.pending_requests)
+            names = columns.columns
+            self._entries[shard] = ShardEntry(
+                holder=self.identity,
+                first=self.first,
+                layout=self.layout.digest,
+                version=__version__,
+                nodes=int(mine.sum()),
+                waiting=len(own),
+                total={name: int(total[column]) for name, column in names.items()},
+                free={
+                    name: max(0, int(free[column]) - asked.get(name))
+                    for name, column in names.items()
+                },
+            )
+
+    def _pass_on(self, waiting: list[Gang], plan: Plan, now: float) -> None:
+        lacking = {
+            status.gang
+            for status in plan.gangs
+            if status.scheduled.reason in LACKS_ROOM and not status.nominated
+        }
+        self._since = {
+            gang.key: self._since.get(gang.key, now)
+            for gang in waiting
+            if gang.key in lacking or gang.key in self._since
+        }
+        free = {shard: dict(entry.free) for shard, entry in self.board.shards.items()}
+        board, moved = self._board_with_entries(), []
+        self._too_large = {
+            gang.key
+            for gang in waiting
+            if gang.key in lacking and fits_nowhere(gang, self.layout, board)
+        }
+        for gang in waiting:
+            here = self.shard_of_gang(gang.key)
+            if here not in self.held or not _may_move(gang):
+                continue
+            to = ""
+            if gang.queue in self._undivided:
+                to = self.layout.names[0] if here != self.layout.names[0] else ""
+            elif gang.key in lacking:
+                to = next_shard(
+                    gang, here, self.layout, board, free=free,
+                    waited_s=now - self._since[gang.key],
+                )  # fmt: skip
+            if to:
+                self._passed_on[self._hash(gang.key)] = to
+                moved.append(gang.key)
+        self.moved(moved)
+
+    def _board_with_entries(self) -> Board:
+        return msgspec.structs.replace(self.board, shards={**self.board.shards, **self._entries})
+
+    def tell_shards(self, plan: Plan) -> Plan:
+        """The plan with statuses that say of which shards they are, and where gangs wait for room."""
+        held = tuple(name for name in self.layout.names if name in self.held)
+        others = tuple(name for name in self.layout.names if name not in self.held)
+        return attrs.evolve(
+            plan,
+            topologies=plan.topologies if self.tells_cluster else (),
+            queues=tuple(
+                attrs.evolve(each, shards=held, other_shards=others) for each in plan.queues
+            ),
+            gangs=tuple(
+                attrs.evolve(each, scheduled=self._with_shard(each.gang, each.scheduled))
+                if each.scheduled.reason in LACKS_ROOM
+                else each
+                for each in plan.gangs
+            ),
+        )
+
+    def _with_shard(self, gang: GangKey, reason: PendingReason) -> PendingReason:
+        where = f"; in shard {self.shard_of_gang(gang)}"
+        if gang in self._too_large:
+            where = "; no shard has room for it: gangs do not span shards"
+        return attrs.evolve(reason, message=truncate_message(reason.message + where))
+
+    # -- the board --------------------------------------------------------------------------
+    @property
+    def in_force(self) -> bool:
+        """Whether the layout of this daemon is the one that counts."""
+        return self.board.layout == self.layout.digest
+
+    @property
+    def settled(self) -> bool:
+        """Whether what queues use has been counted in every shard."""
+        shards = self.board.shards
+        return all(name in shards and shards[name].settled for name in self.layout.names)
+
+    def read(self, board: Board) -> None:
+        """The board as it is now: gangs and grants follow it."""
+        before, self.board = self.board, board
+        if self.in_force and before.layout != board.layout:
+            self.counted = _NONE
+        changed = {
+            digits
+            for digits in {*before.owners, *board.owners}
+            if self._owner(before, digits) != self._owner(board, digits)
+        }
+        for digits in changed:
+            self._passed_on.pop(digits, None)
+        self.moved([self._keys[digits] for digits in sorted(changed) if digits in self._keys])
+
+    def claim(self, shard: str) -> ShardEntry:
+        """What is written when a shard was taken, before anything is decided about it."""
+        known = self.board.shards.get(shard, ShardEntry())
+        return msgspec.structs.replace(
+            known,
+            holder=self.identity,
+            first=self.first,
+            layout=self.layout.digest,
+            version=__version__,
+            settled=known.settled and known.layout == self.layout.digest and self.in_force,
+        )
+
+    def proposal(self, now: float) -> Board:
+        """The board as it should be; what was read where nothing is to be changed."""
+        board = self.board
+        shards = {**board.shards, **{name: self._entry(name) for name in self.held}}
+        if not self.in_force:
+            others = [each for each in shards.values() if each.layout != self.layout.digest]
+            if others:
+                return msgspec.structs.replace(board, shards=shards)
+            names = self.layout.names
+            owners = {digits: shard for digits, shard in board.owners.items() if shard in names}
+            return Board(layout=self.layout.digest, shards=shards, owners=owners)
+        if not self.counted:
+            return msgspec.structs.replace(board, shards=shards)
+        return msgspec.structs.replace(
+            board, shards=shards, grants=self._settled_grants(), owners=self._owners(now)
+        )
+
+    def _entry(self, shard: str) -> ShardEntry:
+        known = self.board.shards.get(shard, ShardEntry())
+        entry = self._entries.get(shard) or self.claim(shard)
+        return msgspec.structs.replace(
+            entry,
+            settled=self.in_force and (shard in self.counted or known.settled),
+            wanted="" if shard == self.first else known.wanted,
+        )
+
+    def _settled_grants(self) -> dict[str, dict[str, GrantRow]]:
+        board = self.board
+        grants = {
+            queue: {shard: row for shard, row in rows.items() if shard not in self.counted}
+            for queue, rows in board.grants.items()
+        }
+        for queue, own in self._rows.items():
+            rows = {**grants.get(queue, {})}
+            for shard, row in own.items():
+                used = {
+                    name: max(amount, self._used.get(shard, {}).get(queue, {}).get(name, 0))
+                    for name, amount in row.used.items()
+                }
+                granted = {name: self._granted(queue, shard, name) for name in used}
+                rows[shard] = msgspec.structs.replace(row, used=used, granted=granted)
+            capability = self._capabilities.get(queue, {})
+            new = settle_grants(capability, rows, own, may_raise=self.settled)
+            grants[queue] = rows | {
+                shard: msgspec.structs.replace(
+                    rows[shard], granted={name: new[shard].get(name, 0) for name in capability}
+                )
+                for shard in own
+            }
+        return {queue: rows for queue, rows in sorted(grants.items()) if rows}
+
+    def _owners(self, now: float) -> dict[str, str]:
+        owners = dict(self.board.owners)
+        owners.update(
+            {
+                digits: shard
+                for digits, shard in self._passed_on.items()
+                if self._owner(self.board, digits) in self.held
+            }
+        )
+        for digits, shard in self.board.owners.items():
+            key = self._keys.get(digits)
+            if shard not in self.held or (key is not None and self.knows(key)):
+                self._gone_since.pop(digits, None)
+            elif now - self._gone_since.setdefault(digits, now) >= FORGOTTEN_S:
+                del owners[digits], self._gone_since[digits]
+                self._forget_gang(digits)
+        return {
+            digits: shard
+            for digits, shard in owners.items()
+            if shard != self.layout.first_owner(digits)
+        }
+
+
+def _has_undivided_limits(queue: Queue) -> bool:
+    """Whether a queue limits what is counted over all gangs in it: its gangs are in one shard, where that is done."""
+    return queue.limits_users or queue.budget is not None or bool(queue.pool_capability)
+
+
+def _may_move(gang: Gang) -> bool:
+    """Whether nothing of a gang is placed, leaving or being started."""
+    started = gang.job is not None and not gang.suspended and gang.expected_count
+    return not (gang.placed or gang.leaving or started)
+
+
+def _with_gang(row: GrantRow, gang: Gang, least: Resources, most: Amounts) -> GrantRow:
+    """The row with a gang that waits, after those that came before it.
+
+    Args:
+        row: of its queue, or of one above.
+        gang: that waits.
+        least: what it starts with.
+        most: the queue's capability, where the gang waits for a part of it; else nothing.
+    """
+    asked = gang.pending_requests
+    row = msgspec.structs.replace(
+        row, demand={name: amount + asked.get(name) for name, amount in row.demand.items()}
+    )
+    if not most:
+        return row
+    wanted = {
+        name: max(amount, min(most.get(name, 0), amount + asked.get(name)))
+        for name, amount in row.wanted.items()
+    }
+    if row.since:
+        return msgspec.structs.replace(row, wanted=wanted)
+    reached = {name: amount + least.get(name) for name, amount in row.used.items()}
+    return msgspec.structs.replace(row, wanted=wanted, next=reached, since=gang.created)

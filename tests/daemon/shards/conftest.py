@@ -1,0 +1,148 @@
+"""Several daemons share one cluster: what each holds, and what all bind, is watched at every write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+CONFIGURATION = """
+shards:
+{shards}
+"""
+ONE = "- {{name: {name}, nodeSelector: {{matchLabels: {{pool: {name}}}}}}}"
+HOSTS = "nvidia.com/gpu"
+
+
+class WatchedJournal(list[Any]):
+    """Writes of all daemons; told of each binding when the server has done it."""
+
+    def __init__(self, bound: Callable[[], None]) -> None:
+        super().__init__()
+        self._bound = bound
+
+    def append(self, write: Any) -> None:
+        """One more write."""
+        super().append(write)
+        if write.path.endswith("/binding"):
+            self._bound()
+
+
+@attrs.define
+class Shards:
+    """A cluster in shards; ``config`` is what all daemons read."""
+
+    world: Any
+    config: str
+    names: tuple[str, ...]
+    capped: dict[str, tuple[int, tuple[str, ...]]] = attrs.Factory(dict)
+    """Capability of queues in GPUs, and the queues that count."""
+    exceeded: list[str] = attrs.Factory(list)
+    """What was above a capability at some binding."""
+
+    async def start(self, *, nodes: int = 2, gpus: int = 8) -> None:
+        """So many nodes in each shard."""
+        self.world.journal = WatchedJournal(self.check_capabilities)
+        await self.world.start(nodes=0)
+        for name in self.names:
+            for number in range(nodes):
+                self.world.node(f"{name}-{number}", gpus, pool=name)
+
+    def daemon(self, *shards: str, **options: Any) -> Any:
+        """A daemon that cares for these shards, the first before the others."""
+        return self.world.daemon(config_file=self.config, shards=shards, **options)
+
+    def queue(self, name: str, *, capability: int = 0, parent: str = "root", **spec: Any) -> None:
+        """A queue; its capability in GPUs."""
+        if capability:
+            spec["capability"] = {HOSTS: str(capability)}
+        self.world.client.create(
+            "queues.scheduling.gpusched.io",
+            {
+                "apiVersion": "scheduling.gpusched.io/v1alpha1",
+                "kind": "Queue",
+                "metadata": {"name": name},
+                "spec": {"parent": parent, **spec},
+            },
+        )
+
+    def gang(
+        self, name: str, pods: int, *, gpus: int = 8, queue: str = "default", **how: Any
+    ) -> None:
+        """A gang that starts with all its pods."""
+        self.world.group(name, queue=queue, minMember=pods)
+        self.world.job(name, pods, gpus=gpus, group=name, **how)
+
+    def cap(self, name: str, capability: int, *queues: str) -> None:
+        """A capability that is watched at every binding: of the queue, or of these together."""
+        self.capped[name] = (capability, queues or (name,))
+
+    def check_capabilities(self) -> None:
+        """Note every queue that holds more than it ever may."""
+        for name, (most, queues) in self.capped.items():
+            used = self.used(queues)
+            if used > most:
+                self.exceeded.append(f"{name} holds {used} of {most}")
+
+    def board(self) -> dict[str, Any]:
+        """What stands on the board; nothing where there is none."""
+        for found in self.world.client.list("configmaps", "gpusched-system"):
+            if found["metadata"]["name"] == "gpusched-shards":
+                return json.loads(found["data"]["board"])
+        return {}
+
+    def shards_of(self, gang: str) -> set[str]:
+        """Shards in whose nodes a gang has members."""
+        return {pod["spec"]["nodeName"].rpartition("-")[0] for pod in self.world.bound(gang)}
+
+    def holders(self) -> dict[str, str]:
+        """Who holds the Leases of the shards."""
+        found = {}
+        for lease in self.world.client.list("leases.coordination.k8s.io", "gpusched-system"):
+            name = lease["metadata"]["name"].removeprefix("gpusched-")
+            if name in self.names:
+                found[name] = (
+                    (lease["spec"].get("holderIdentity") or "").rpartition(":")[2].split("_")[0]
+                )
+        return found
+
+    def used(self, queues: Iterable[str]) -> int:
+        """GPUs that pods of these queues hold now."""
+        groups = {
+            group["metadata"]["name"]: group["spec"].get("queue", "default")
+            for group in self.world.groups()
+        }
+        held = 0
+        for pod in self.world.bound():
+            group = pod["metadata"].get("labels", {}).get("gpusched.io/pod-group", "")
+            if groups.get(group) in queues and pod["status"].get("phase") not in {
+                "Succeeded",
+                "Failed",
+            }:
+                limits = pod["spec"]["containers"][0]["resources"]["limits"]
+                held += int(limits[HOSTS])
+        return held
+
+
+def make_shards(world: Any, folder: Path, names: tuple[str, ...]) -> Shards:
+    """Write the configuration of all daemons."""
+    file = folder / "gpusched.yaml"
+    file.write_text(CONFIGURATION.format(shards="\n".join(ONE.format(name=each) for each in names)))
+    return Shards(world, str(file), names)
+
+
+@pytest.fixture
+def sharded(play, tmp_path):
+    """Run a scenario on a cluster in shards."""
+
+    def run(scenario: Any, *names: str, **how: Any) -> Any:
+        async def inner(world: Any) -> None:
+            await scenario(make_shards(world, tmp_path, names))
+
+        return play(inner, **how)
+
+    return run

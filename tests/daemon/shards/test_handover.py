@@ -1,0 +1,99 @@
+"""A gang is in one shard at a time, and is passed on where it cannot start, or another one has room."""
+
+from __future__ import annotations
+
+
+def test_gangs_go_where_they_fit(sharded):
+    async def story(shards):
+        # given a small shard and a large one
+        await shards.start(nodes=1)
+        for number in range(1, 5):
+            shards.world.node(f"b-{number}", 8, pool="b")
+        shards.daemon("a")
+        shards.daemon("b")
+
+        # when gangs come of which two are too large for the small one, and others name a pool
+        shards.gang("large1", 2)
+        shards.gang("large2", 2)
+        shards.world.pod("named-a", spec={"nodeSelector": {"pool": "a"}})
+        shards.world.pod("named-b", spec={"nodeSelector": {"pool": "b"}})
+
+        # then all run, each gang in one shard
+        await shards.world.until(lambda: len(shards.world.bound()) == 6, 60)
+        assert shards.shards_of("large1") == shards.shards_of("large2") == {"b"}
+
+    sharded(story, "a", "b")
+
+
+def test_a_gang_that_waits_is_passed_on_when_another_shard_has_room(sharded):
+    async def story(shards):
+        # given two shards that are full
+        await shards.start(nodes=2)
+        shards.daemon("a")
+        shards.daemon("b")
+        for pool in ("a", "b"):
+            for number in range(2):
+                shards.world.pod(f"full-{pool}-{number}", spec={"nodeSelector": {"pool": pool}})
+        await shards.world.until(lambda: len(shards.world.bound()) == 4, 60)
+
+        # when gangs wait in both, and only one shard gets room
+        for number in range(6):
+            shards.gang(f"g{number}", 1, run_for="1s")
+        await shards.world.clock.sleep(20)
+        assert len(shards.world.bound()) == 4
+        shards.world.client.delete("pods", "default", "full-b-0")
+
+        # then all of them run there, one after the other
+        await shards.world.until(lambda: len(shards.world.running()) == 9, 300)
+        assert {
+            pod["spec"]["nodeName"][0]
+            for pod in shards.world.bound()
+            if not pod["metadata"]["name"].startswith("full")
+        } == {"b"}
+
+    sharded(story, "a", "b")
+
+
+def test_a_gang_too_large_for_every_shard_stays_and_is_told_so(sharded):
+    async def story(shards):
+        # given two shards of two nodes
+        await shards.start(nodes=2)
+        shards.daemon("a")
+        shards.daemon("b")
+
+        # when a gang needs three
+        shards.gang("g", 3)
+        await shards.world.until(lambda: shards.world.condition("g"), 60)
+        await shards.world.clock.sleep(40)
+
+        # then it waits, and is told which shard it is in and that gangs do not span shards
+        assert shards.world.bound() == []
+        told = shards.world.condition("g")["message"]
+        assert "no shard has room for it: gangs do not span shards" in told
+
+    sharded(story, "a", "b")
+
+
+def test_a_gang_is_bound_by_one_daemon_alone(sharded):
+    async def story(shards):
+        # given two daemons, and gangs of which each takes one node of the two of a shard
+        await shards.start(nodes=3)
+        shards.daemon("a")
+        shards.daemon("b")
+
+        # when gangs of several sizes come and go
+        for number in range(12):
+            shards.gang(f"g{number}", 1 + number % 3, run_for="20s")
+        await shards.world.until(
+            lambda: len(shards.world.running()) == len(shards.world.pods()) == 24, 600
+        )
+
+        # then each had all its members from one of them
+        for number in range(12):
+            fences = {
+                pod["metadata"]["annotations"]["gpusched.io/fence"]
+                for pod in shards.world.pods(f"g{number}")
+            }
+            assert len(fences) == 1
+
+    sharded(story, "a", "b", limit_s=2000)

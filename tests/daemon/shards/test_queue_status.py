@@ -1,0 +1,54 @@
+"""A queue that spans shards shows what it holds in all of them; limits that cannot be divided are kept in one."""
+
+from __future__ import annotations
+
+
+def test_a_queue_shows_the_sum_of_its_shards(sharded):
+    async def story(shards):
+        # given gangs of one queue in two shards
+        await shards.start(nodes=2)
+        shards.queue("team", deserved={"nvidia.com/gpu": "8"})
+        shards.daemon("a")
+        shards.daemon("b")
+        for pool in ("a", "b"):
+            shards.world.pod(
+                f"in-{pool}",
+                labels={"gpusched.io/queue": "team"},
+                spec={"nodeSelector": {"pool": pool}},
+            )
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+        await shards.world.clock.sleep(15)
+
+        # then its status has the sum, and the part of each
+        status = shards.world.client.get("queues.scheduling.gpusched.io", None, "team")["status"]
+        assert status["allocated"]["nvidia.com/gpu"] == "16"
+        assert status["borrowed"]["nvidia.com/gpu"] == "8"
+        assert status["running"] == 2
+        assert [(row["name"], row["allocated"]["nvidia.com/gpu"]) for row in status["shards"]] == [
+            ("a", "8"),
+            ("b", "8"),
+        ]
+
+    sharded(story, "a", "b")
+
+
+def test_gangs_of_a_queue_with_limits_of_users_are_in_the_first_shard(sharded):
+    async def story(shards):
+        # given a queue in which each user may have 16 GPUs
+        await shards.start(nodes=3)
+        shards.queue("team", userLimits={"perUser": {"resources": {"nvidia.com/gpu": "16"}}})
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+
+        # when a user wants more
+        for number in range(6):
+            shards.gang(f"g{number}", 1, queue="team")
+
+        # then two gangs run, both where users are counted
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+        await shards.world.clock.sleep(30)
+        assert {pod["spec"]["nodeName"][0] for pod in shards.world.bound()} == {"a"}
+        assert len(shards.world.bound()) == 2
+
+    sharded(story, "a", "b")

@@ -1,0 +1,79 @@
+"""A shard whose daemon is gone is taken over, and given back when that daemon is there again."""
+
+from __future__ import annotations
+
+
+async def wait_for_holders(shards, within=90, **holders):
+    await shards.world.until(lambda: shards.holders() == holders, within)
+
+
+def test_a_shard_is_taken_over_when_its_daemon_is_killed(sharded):
+    async def story(shards):
+        # given two daemons that care for each other's shards
+        await shards.start(nodes=2)
+        shards.daemon("a", "b")
+        second = shards.daemon("b", "a")
+        await wait_for_holders(shards, a="d-0", b="d-1")
+        for number in range(2):
+            shards.gang(f"early{number}", 1)
+        await shards.world.until(lambda: len(shards.world.bound()) == 2)
+
+        # when one is killed, and gangs come for the rest of both shards
+        second.kill()
+        await wait_for_holders(shards, a="d-0", b="d-0")
+        for number in range(2):
+            shards.gang(f"late{number}", 1)
+
+        # then the other places them in both
+        await shards.world.until(lambda: len(shards.world.bound()) == 4)
+
+        # when it comes back
+        shards.daemon("b", "a", identity="back")
+
+        # then it gets its shard back
+        await wait_for_holders(shards, a="d-0", b="back")
+
+    sharded(story, "a", "b")
+
+
+def test_a_shard_that_nobody_else_cares_for_waits_for_its_daemon(sharded):
+    async def story(shards):
+        # given two daemons of one shard each, and gangs that no one shard has room for alone
+        await shards.start(nodes=1)
+        shards.daemon("a")
+        second = shards.daemon("b")
+        await wait_for_holders(shards, a="d-0", b="d-1")
+
+        # when one is killed
+        second.kill()
+        for number in range(2):
+            shards.gang(f"g{number}", 1)
+        await shards.world.clock.sleep(60)
+
+        # then the other decides about its own shard alone
+        assert {pod["spec"]["nodeName"] for pod in shards.world.bound()} <= {"a-0"}
+
+        # when the daemon is there again, all is placed
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.world.bound()) == 2)
+
+    sharded(story, "a", "b")
+
+
+def test_a_daemon_that_is_stopped_leaves_its_shard_to_its_own_standby(sharded):
+    async def story(shards):
+        # given a standby of the same shard, and a neighbour that cares for it as well
+        await shards.start(nodes=1)
+        first = shards.daemon("a")
+        shards.daemon("b", "a")
+        await wait_for_holders(shards, a="d-0", b="d-1")
+        shards.daemon("a")
+        await shards.world.clock.sleep(5)
+
+        # when the daemon is stopped in order
+        await first.stop()
+
+        # then the standby has the shard, not the neighbour
+        await wait_for_holders(shards, a="d-2", b="d-1")
+
+    sharded(story, "a", "b")
