@@ -564,18 +564,17 @@ class Cache:
         moves = self.moves.recent_moves(now, self.limits.move_pause_s)
         gangs = self.families.gangs_to_show(now, moves)
         kept_free = sorted(self.reservations.items.items()) if self.part.tells_cluster else ()
-        queues = self.queues.items.values()
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
             gangs=gangs,
             queues=self._trees.build(
-                self.part.queue_shares(queues),
+                self.part.queue_shares(self.queues.items.values()),
                 self.families.held_by_queue(),
                 self.queues.rejected.values(),
                 leaving=self.families.leaving_by_queue(),
                 capacity=self._capacity.sum_nodes(nodes).plus(self.charges.devices.everywhere),
-                elsewhere=self.part.held_elsewhere(queues),
+                elsewhere=self.part.held_elsewhere(self.queues.items.values()),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),

@@ -284,7 +284,7 @@ def _json(config: Config) -> dict[str, Any]:
             "renewDeadline": _span(election.renew_deadline_s),
             "retryPeriod": _span(election.retry_period_s),
         },
-        "shards": [_shard_json(each) for each in config.shards],
+        **({"shards": [_shard_json(each) for each in config.shards]} if config.shards else {}),
     }
 
 

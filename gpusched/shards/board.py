@@ -33,7 +33,10 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         settled: whether what queues use in it has been counted since the layout is in force.
         wanted: identity of a daemon that leads this shard before others and asks for it.
         nodes, waiting: numbers of nodes and of gangs that wait.
-        total, free: base units of the nodes, and of those that no pod has and no gang waits for.
+        total, used, free: base units of the nodes, those that pods have, and those that no pod has and no
+            gang waits for.
+        strays, stray_nodes: number of nodes that belong to no shard or to several, as its holder sees them,
+            and sentences about some of them.
     """
 
     holder: str = ""
@@ -45,7 +48,10 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     nodes: int = 0
     waiting: int = 0
     total: Amounts = {}
+    used: Amounts = {}
     free: Amounts = {}
+    strays: int = 0
+    stray_nodes: list[str] = []
 
 
 class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -35,10 +35,12 @@ from gpusched.shards.handover import (
     next_shard,
     smallest_start,
 )
-from gpusched.shards.layout import ShardLayout, gang_hash
+from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
 
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
+STRAYS_TOLD: Final = 4
+"""Nodes that belong to no shard or to several, of which the board has a sentence each."""
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -317,8 +319,7 @@ class ShardPart(ClusterPart):
                 if several
                 else np.ones(len(columns.nodes), dtype=bool)
             )
-            total = columns.allocatable[mine].sum(axis=0)
-            free = total - columns.used[mine].sum(axis=0)
+            total, used = (each[mine].sum(axis=0) for each in (columns.allocatable, columns.used))
             own = [gang for gang in waiting if self.shard_of_gang(gang.key) == shard]
             asked = Resources()
             for gang in own:
@@ -332,10 +333,15 @@ class ShardPart(ClusterPart):
                 nodes=int(mine.sum()),
                 waiting=len(own),
                 total={name: int(total[column]) for name, column in names.items()},
+                used={name: int(used[column]) for name, column in names.items()},
                 free={
-                    name: max(0, int(free[column]) - asked.get(name))
+                    name: max(0, int(total[column] - used[column]) - asked.get(name))
                     for name, column in names.items()
                 },
+                strays=len(self.strays),
+                stray_nodes=[
+                    stray_node_message(*each) for each in sorted(self.strays.items())[:STRAYS_TOLD]
+                ],
             )
 
     def _pass_on(self, waiting: list[Gang], plan: Plan, now: float) -> None:

@@ -1,4 +1,4 @@
-"""``gpusched get jobs|nodes|queues|reservations|priority|history|podgroups|devices``: what there is, one line each, as kubectl would print it."""
+"""``gpusched get jobs|nodes|queues|reservations|priority|history|podgroups|devices|shards``: what there is, one line each, as kubectl would print it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from gpusched.cli.inspect.listing.changes import follow
 from gpusched.cli.inspect.listing.group_table import group_rows
 from gpusched.cli.inspect.listing.label_selector import parse_label_selector
 from gpusched.cli.inspect.listing.printed_listing import Listing, print_listing
+from gpusched.cli.inspect.listing.shard_list import read_shards
 from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames, queue_views
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource, gangs_of_daemon
 from gpusched.cli.inspect.listing.view_table import (
@@ -60,9 +61,15 @@ _KINDS: Final = {
     "priority": "priority",
     "podgroups": "podgroups", "podgroup": "podgroups", "gpg": "podgroups",
     "devices": "devices", "device": "devices",
+    "shards": "shards", "shard": "shards",
 }  # fmt: skip
 _OF_VIEW: Final = ("jobs", "nodes", "queues")
 """What is read from the view."""
+_NO_OBJECTS: Final = {
+    "devices": "pools have no labels and no objects",
+    "history": "it is over",
+    "shards": "they have no labels and no objects",
+}
 _CRDS: Final = ("queues", "podgroups", "reservations")
 _GROUP: Final = API_VERSION.partition("/")[0]
 _Part = TypeVar("_Part", GangView, NodeView, QueueView)
@@ -74,14 +81,15 @@ def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "get",
-        description="List gangs, nodes, queues, Reservations, pod groups or pools of devices, as kubectl would.",
+        description="List gangs, nodes, queues, Reservations, pod groups, pools of devices or shards, as kubectl would.",
     )
     parser.add_argument(
         "kind",
         choices=tuple(_KINDS),
         metavar="KIND",
         help="jobs (every gang that waits or runs, whatever made it), nodes, queues (gq), reservations "
-        "(gres), priority (where gangs that wait are in the order), history (what became of gangs), podgroups (gpg) or devices",
+        "(gres), priority (where gangs that wait are in the order), history (what became of gangs), podgroups (gpg), devices "
+        "or shards (which daemon decides about which part of the cluster)",
     )
     parser.add_argument(
         "about",
@@ -134,7 +142,8 @@ class Question:
     """What is asked for.
 
     Attributes:
-        kind: ``jobs``, ``nodes``, ``queues``, ``reservations``, ``priority``, ``podgroups`` or ``devices``.
+        kind: ``jobs``, ``nodes``, ``queues``, ``reservations``, ``priority``, ``podgroups``,
+            ``devices`` or ``shards``.
         scope: ``/namespaces/NAME``, or empty for all of them.
         schedulers: names of schedulers whose pods are ours.
         source: of what is listed: the daemon's view, or the API.
@@ -249,11 +258,10 @@ def _refuse_options_of_others(arguments: argparse.Namespace, kind: str) -> None:
         raise UsageError(f"--source is for {', '.join(_OF_VIEW)}")
     if kind == "jobs" and order is not None and order not in SORT_KEYS:
         raise UsageError(f"jobs are sorted by {', '.join(SORT_KEYS)}, not by {order}")
-    if kind in {"devices", "history"} and (
+    if kind in {"devices", "history", "shards"} and (
         arguments.selector or arguments.watch or arguments.output == "name"
     ):
-        why = "pools have no labels and no objects" if kind == "devices" else "it is over"
-        raise UsageError(f"-l, -w and -o name are not for {kind}: {why}")
+        raise UsageError(f"-l, -w and -o name are not for {kind}: {_NO_OBJECTS[kind]}")
     if kind != "history":
         history_list.refuse_history_options(arguments)
 
@@ -450,6 +458,10 @@ async def _read_pools(api: ApiClient, question: Question) -> Listing:
     )
 
 
+async def _read_shards(api: ApiClient, question: Question) -> Listing:
+    return await read_shards(api, question.source.election, SystemClock().now())
+
+
 _READERS: Final[dict[str, Callable[[ApiClient, Question], Awaitable[Listing]]]] = {
     "jobs": _read_jobs,
     "nodes": _read_nodes,
@@ -458,6 +470,7 @@ _READERS: Final[dict[str, Callable[[ApiClient, Question], Awaitable[Listing]]]] 
     "podgroups": _read_groups,
     "reservations": _read_reservations,
     "devices": _read_pools,
+    "shards": _read_shards,
 }
 
 

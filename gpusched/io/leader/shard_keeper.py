@@ -22,11 +22,10 @@ from gpusched.io.leader.shard_board import BoardStore
 from gpusched.io.observe.logs import Logger
 from gpusched.shards.board import Board
 from gpusched.shards.layout import stray_node_message
-from gpusched.shards.part import ShardPart
+from gpusched.shards.part import STRAYS_TOLD, ShardPart
 
 READ_EVERY_S: Final = 1.0
 WRITES_APART_S: Final = 0.1
-STRAYS_TOLD: Final = 8
 _log = Logger(__name__)
 
 

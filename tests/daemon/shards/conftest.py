@@ -44,10 +44,10 @@ class Shards:
     exceeded: list[str] = attrs.Factory(list)
     """What was above a capability at some binding."""
 
-    async def start(self, *, nodes: int = 2, gpus: int = 8) -> None:
+    async def start(self, *, nodes: int = 2, gpus: int = 8, **options: Any) -> None:
         """So many nodes in each shard."""
         self.world.journal = WatchedJournal(self.check_capabilities)
-        await self.world.start(nodes=0)
+        await self.world.start(nodes=0, **options)
         for name in self.names:
             for number in range(nodes):
                 self.world.node(f"{name}-{number}", gpus, pool=name)

@@ -41,8 +41,8 @@ def rules() -> Iterator[dict[str, Any]]:
 
 
 _FOLDERS_OF_POLICIES = ("policies", "policies-other-projects", "policies-stamp")
-_APART = {"examples", "helm", "monitoring", *_FOLDERS_OF_POLICIES}
-"""Folders that are applied by themselves; helm and monitoring have their own tests."""
+_APART = {"examples", "helm", "monitoring", "shards", *_FOLDERS_OF_POLICIES}
+"""Folders that are applied by themselves; helm, monitoring and shards have their own tests."""
 
 
 def test_kustomization_names_every_manifest():

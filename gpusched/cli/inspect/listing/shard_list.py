@@ -1,0 +1,129 @@
+"""Shards as the board and their Leases show them, one line each."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.api.meta.quantity import format_quantity
+from gpusched.base import limits
+from gpusched.base.errors import NotFound
+from gpusched.cli.command import clean_cell
+from gpusched.cli.inspect.listing.printed_listing import Listing
+from gpusched.config.model import LeaderElectionConfig
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.client.responses import api_error
+from gpusched.shards.board import KEY, Board, ShardEntry, decode_board
+
+_HEADER: Final = ("NAME", "HOLDER", "NODES", "GPUS", "USED", "WAITING", "VERSION", "REMARK")
+NO_SHARDS: Final = "There are no shards: one daemon decides about the whole cluster (docs/shards.md says how to divide it)."
+
+
+async def read_shards(api: ApiClient, election: LeaderElectionConfig, now: float) -> Listing:
+    """The shards of a cluster.
+
+    Args:
+        api: of the cluster.
+        election: where Leases and the board are.
+        now: seconds since the epoch.
+
+    Raises:
+        Denied: this user may not read the board, or a Lease.
+        BoardUnreadable: a later version wrote it.
+    """
+    try:
+        board = await _read_board(api, election)
+    except NotFound:
+        board = Board()
+    items = [
+        _shard_item(name, entry, board, await _holder(api, election, name, now))
+        for name, entry in sorted(board.shards.items())
+    ]
+    strays = max((each.strays for each in board.shards.values()), default=0)
+    told = next((each.stray_nodes for each in board.shards.values() if each.stray_nodes), [])
+    more = strays - len(told)
+    return Listing(
+        items=tuple(items),
+        names=tuple(f"shard/{each['metadata']['name']}" for each in items),
+        header=_HEADER,
+        lines=tuple(map(_line, items)),
+        empty=NO_SHARDS,
+        notes=(
+            *told,
+            *([f"{more} more nodes belong to no shard or to several"] if more > 0 else []),
+        ),
+    )
+
+
+async def _read_board(api: ApiClient, election: LeaderElectionConfig) -> Board:
+    name = f"{election.lease_name}-shards"
+    path = f"/api/v1/namespaces/{election.lease_namespace}/configmaps/{name}"
+    found = await _read_object(api, path, f"ConfigMap {election.lease_namespace}/{name}")
+    return decode_board(str((found.get("data") or {}).get(KEY) or ""))
+
+
+async def _read_object(api: ApiClient, path: str, what: str) -> Any:
+    answer = await api.request("GET", path, timeout_s=limits.REQUEST_TIMEOUT_S)
+    if not answer.ok:
+        raise api_error(answer, doing=f"read {what}")
+    return json.loads(answer.body)
+
+
+async def _holder(api: ApiClient, election: LeaderElectionConfig, shard: str, now: float) -> str:
+    """Who holds the Lease of a shard; empty for nobody, or for one who has not renewed it in time."""
+    name = f"{election.lease_name}-{shard}"
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{election.lease_namespace}/leases/{name}"
+    try:
+        lease = await _read_object(api, path, f"Lease {election.lease_namespace}/{name}")
+    except NotFound:
+        return ""
+    spec = lease.get("spec") or {}
+    try:
+        renewed = datetime.fromisoformat(str(spec.get("renewTime"))).astimezone(UTC).timestamp()
+    except ValueError:
+        renewed = 0.0
+    gone = now - renewed > float(spec.get("leaseDurationSeconds") or 0)
+    return "" if gone else str(spec.get("holderIdentity") or "")
+
+
+def _shard_item(name: str, entry: ShardEntry, board: Board, holder: str) -> dict[str, Any]:
+    """A shard in the form of ``-o json``."""
+    return {
+        "metadata": {"name": name},
+        "holder": holder,
+        "version": entry.version,
+        "nodes": entry.nodes,
+        "gpus": _gpus(entry.total),
+        "gpusUsed": _gpus(entry.used),
+        "waitingGangs": entry.waiting,
+        "remark": _remark(name, entry, board, holder),
+    }
+
+
+def _gpus(amounts: dict[str, int]) -> str:
+    own = {each.name for each in gpu_resources().listed}
+    amount = sum(amount for name, amount in amounts.items() if name in own)
+    return format_quantity(amount, resource=gpu_resources().listed[0].name)
+
+
+def _remark(name: str, entry: ShardEntry, board: Board, holder: str) -> str:
+    if not holder:
+        return "no daemon holds it: it waits for its own, or for one that names it in --shard"
+    if entry.layout != board.layout:
+        return "its daemon has another configuration of shards, and stands still"
+    if entry.wanted:
+        return "is being given back to the daemon whose own it is"
+    if entry.first != name:
+        return f"taken over by the daemon of shard {entry.first}"
+    return "" if entry.settled else "what queues use in it is being counted"
+
+
+def _line(item: dict[str, Any]) -> tuple[str, ...]:
+    holder = str(item["holder"]).partition(":")[2].partition("_")[0]
+    cells = (
+        item["metadata"]["name"], holder or "-", item["nodes"], item["gpus"], item["gpusUsed"],
+        item["waitingGangs"], item["version"], item["remark"],
+    )  # fmt: skip
+    return tuple(clean_cell(cell) for cell in cells)
