@@ -47,6 +47,7 @@ class LayoutEvents:
 
 
 UNTRUSTED: Final = "UntrustedSlots"
+_LOGGED_EACH: Final = 100
 _FIELD: Final = f"metadata.annotations[{SLOTS}]"
 
 
@@ -61,11 +62,21 @@ class SlotEvents:
     def __init__(self, events: EventSink, count: Callable[[str, str], None]) -> None:
         self._events = events
         self._count = count
+        self._told = 0
 
     def record(self, pod: Pod, why: str) -> None:
-        """A bound pod says of its slots what does not count."""
+        """A bound pod says of its slots what does not count.
+
+        Where the key of the seal was lost, each of 100,000 pods does: the log names the first
+        hundred, then one whenever their number has doubled, and a metric counts all.
+        """
         self._count("pods", _FIELD)
-        _log.warning("slots of a pod cannot be believed", pod=pod.key, node=pod.node, why=why)
+        self._told += 1
+        if self._told <= _LOGGED_EACH or self._told.bit_count() == 1:
+            _log.warning(
+                "slots of a pod cannot be believed", pod=pod.key, node=pod.node, why=why,
+                so_far=self._told,
+            )  # fmt: skip
         wanted = 1 if pod.pod_class.share is not None else pod.pod_class.gpus
         charged = f"{wanted} GPU{'s' * (wanted != 1)}" if wanted else "no GPU"
         self._events.record(
