@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -23,9 +24,14 @@ _OWN: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "
 
 @attrs.frozen(kw_only=True)
 class AddedNodes:
-    """New nodes and what is said of them."""
+    """New nodes and what is said of them.
+
+    Attributes:
+        like: name of the node that they are like.
+    """
 
     nodes: tuple[Obj, ...]
+    like: str
     message: str
 
 
@@ -60,7 +66,30 @@ def read_added_nodes(text: str, cluster: NodeSelection) -> AddedNodes:
             made.append(_copy(template, name, named))
     where = "".join(f", {key}={value}" for key, value in sorted(labels.items()))
     plural = "node is" if count == 1 else "nodes are"
-    return AddedNodes(nodes=tuple(made), message=f"{count} {plural} added like {like}{where}")
+    return AddedNodes(
+        nodes=tuple(made), like=like, message=f"{count} {plural} added like {like}{where}"
+    )
+
+
+def copied_slices(objects: Iterable[Obj], like: str, name: str) -> Iterator[Obj]:
+    """ResourceSlices of a new node: those of the node that it is like, so that it has its devices.
+
+    Args:
+        objects: of the cluster.
+        like: name of the node that there is.
+        name: of the new one.
+    """
+    for obj in objects:
+        spec = obj.get("spec") or {}
+        if obj.get("kind") != "ResourceSlice" or spec.get("nodeName") != like:
+            continue
+        metadata = {key: value for key, value in obj["metadata"].items() if key not in _OWN}
+        pool = {**(spec.get("pool") or {}), "name": name}
+        yield {
+            **obj,
+            "metadata": {**metadata, "name": f"{metadata['name']}-{name}"},
+            "spec": {**spec, "nodeName": name, "pool": pool},
+        }
 
 
 def _parts(text: str) -> tuple[int, str, dict[str, str]]:

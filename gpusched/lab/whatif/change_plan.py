@@ -22,7 +22,7 @@ from gpusched.engine.timed_changes import (
     MarkNodes,
     TimedChange,
 )
-from gpusched.lab.whatif.added_nodes import read_added_nodes
+from gpusched.lab.whatif.added_nodes import copied_slices, read_added_nodes
 from gpusched.lab.whatif.field_changes import read_field_change
 from gpusched.lab.whatif.moments import DAY_S, parse_moment, parse_span
 from gpusched.lab.whatif.node_selection import NodeSelection
@@ -198,9 +198,13 @@ class _ChangePlanner:
             obj["metadata"]["name"]
             for each in self.changes if isinstance(each, CreateObjects) for obj in each.objects
         }  # fmt: skip
-        self.changes.append(
-            CreateObjects(at=at, objects=tuple(_renamed(each, earlier) for each in added.nodes))
-        )
+        nodes = [_renamed(each, earlier) for each in added.nodes]
+        slices = [
+            made
+            for each in nodes
+            for made in copied_slices(self._objects, added.like, each["metadata"]["name"])
+        ]
+        self.changes.append(CreateObjects(at=at, objects=(*nodes, *slices)))
 
     def _change_type(self, request: ChangeRequest, at: float) -> None:
         selector, is_set, product = request.words.rpartition("=")

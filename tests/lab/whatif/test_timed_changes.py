@@ -18,7 +18,14 @@ from gpusched.engine.timed_changes import (
 from gpusched.engine.world import SimulatedDelays
 from gpusched.io.recordings.snapshot_file import read_snapshot
 from gpusched.lab.report.statistics.over_time import offered_amounts
+from gpusched.lab.whatif.change_plan import ChangeRequest, plan_changes
 from tests.advice.clusters import NOW, node, queue, write_file
+from tests.advice.submission.device_manifests import (
+    claim_template,
+    claiming_job,
+    device_class,
+    slice_of,
+)
 from tests.engine.engine_cases import QUICK
 from tests.lab.whatif.cases import SPACE, job
 
@@ -93,3 +100,32 @@ def test_a_lost_node_takes_gangs_along_that_their_controllers_make_anew(play):
     assert [pod.node for pod in record.pods] == ["gpu-0", "gpu-0", "gpu-1", "gpu-1"]
     assert [pod.gone for pod in record.pods[:2]] == [HOUR_S, HOUR_S]
     assert all(pod.end == "Succeeded" for pod in record.pods[2:])
+
+
+def test_an_added_node_has_the_devices_of_the_node_that_it_is_like():
+    """Given a Job whose two pods claim a device each and one node with one, then it starts when another one comes."""
+    # Given
+    objects = [
+        SPACE, queue("a"), node("n0", gpus=0), device_class(), slice_of("n0", 1),
+        *(with_namespace(each) for each in (claim_template(), claiming_job(2, suspend=True))),
+    ]  # fmt: skip
+    added = ChangeRequest(option="--add-nodes", words="1:like=n0", since="+1h")
+    # When
+    plan = plan_changes([added], objects, now=NOW)
+    unchanged, changed = (
+        run_simulation(
+            SimulationCase(
+                name="played", config=QUICK, objects=objects, until=2 * HOUR_S, epoch=NOW,
+                changes=changes,
+            )
+        )
+        for changes in ((), plan.changes)
+    )  # fmt: skip
+    # Then
+    assert [each.started for each in unchanged.jobs] == [None]
+    assert [each.started for each in changed.jobs] == [pytest.approx(HOUR_S, abs=60)]
+
+
+def with_namespace(obj):
+    """The manifest in namespace ``team``."""
+    return {**obj, "metadata": {**obj["metadata"], "namespace": "team"}}
