@@ -148,6 +148,22 @@ class ClassFit:
         fits = self.fits if within is None else np.where(within, self.fits, 0)
         return int(np.minimum(fits, most).sum())
 
+    def count_fitting_by_domain(
+        self, domain: Ints, count: int, *, most: int, within: Bools | None = None
+    ) -> list[int]:
+        """How many pods fit in each domain, counted up to ``most`` a node.
+
+        Args:
+            domain: number of each row's domain, int64, shape (nodes,); negative for none.
+            count: of domains.
+            most: pods of a node that are counted.
+            within: only these rows, bool, shape (nodes,); None for all.
+        """
+        rows = np.flatnonzero(domain >= 0 if within is None else (domain >= 0) & within)
+        found = np.zeros(count, dtype=np.int64)
+        np.add.at(found, domain[rows], np.minimum(self.fits[rows], most))
+        return [int(each) for each in found]
+
     def _count_rows(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
         if self.request.missing:
             return np.zeros(allowed.shape[0], dtype=np.int64)

@@ -389,23 +389,25 @@ def sub_group_rows(
         fixed = {int(level.domain[row]) for row in homes}
         numbers = sorted(fixed) if fixed else list(range(len(level.names)))
         found: list[tuple[int, int, Bools]] = []
+        class_fits = [
+            (session.class_info(pod_set.pod_class).class_fit, count) for pod_set, count in chosen
+        ]
+        fitting = [
+            class_fit.count_fitting_by_domain(
+                level.domain, len(level.names), most=2**20, within=rows
+            )
+            for class_fit, _ in class_fits
+        ]
         for number in numbers if len(fixed) <= 1 else []:
+            enough = all(
+                room[number] >= count for room, (_, count) in zip(fitting, class_fits, strict=True)
+            )
+            if not enough:
+                continue
             inside = level.domain == number
             inside = inside if rows is None else inside & rows
-            class_fits = [
-                (session.class_info(pod_set.pod_class).class_fit, count)
-                for pod_set, count in chosen
-            ]
-            if not chosen and not _room_inside(session, gang, part, inside):
-                continue
-            if all(
-                class_fit.count_fitting(inside, most=count) >= count
-                for class_fit, count in class_fits
-            ):
-                spare = sum(
-                    class_fit.count_fitting(inside, most=2**20) for class_fit, _ in class_fits
-                )
-                found.append((spare, number, inside))
+            if chosen or _room_inside(session, gang, part, inside):
+                found.append((sum(room[number] for room in fitting), number, inside))
         for _, _, inside in sorted(found, key=lambda each: each[:2]):
             yield inside
     if not wish.required:

@@ -506,10 +506,8 @@ def _pods_that_fit_by_domain(
 ) -> list[int]:
     """How many of so many members of a pod set each domain of a level takes, with nothing else new in it."""
     class_fit = session.class_info(pod_set.pod_class).class_fit
-    return [
-        min(count, class_fit.count_fitting(level.domain == number, most=count))
-        for number in range(len(level.names))
-    ]
+    found = class_fit.count_fitting_by_domain(level.domain, len(level.names), most=count)
+    return [min(count, each) for each in found]
 
 
 def explain_shortage(
