@@ -21,6 +21,7 @@ from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gpu_sizes import GpuSizes
 from gpusched.cache.gangs.counting.held_times import HeldTimes
+from gpusched.cache.gangs.counting.placed_gangs import PlacedLog
 from gpusched.cache.gangs.counting.resource_sums import ResourceSums
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS, GroupSpecs
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
@@ -126,10 +127,10 @@ class GangIndex:
         self._idle: dict[GangKey, str] = {}
         """Gangs for which nothing can be decided, with their queues; those shown last at the end."""
         self._idle_counts, self._idle_unshown = Counter[str](), 0
-        self._held: dict[str, ResourceSums] = {}
-        self._leaving: dict[str, ResourceSums] = {}
+        self._held, self._leaving = dict[str, ResourceSums](), dict[str, ResourceSums]()
         self._active: dict[GangKey, Gang] = {}
-        self._active_shown: dict[GangKey, Gang] | None = None
+        self._placed_log, self._active_touched = PlacedLog(), set[GangKey]()
+        self._active_shown = self._placed_log.show({}, ())
         self._running: dict[str, set[GangKey]] = {}
         self._shown: tuple[set[GangKey], tuple[Gang, ...]] = (set(), ())  # of the last snapshot
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
@@ -319,8 +320,9 @@ class GangIndex:
 
     def active_gangs(self) -> dict[GangKey, Gang]:
         """Every gang of which a member has a place. Not to be changed: it is kept until one is."""
-        if self._active_shown is None:
-            self._active_shown = dict(self._active)
+        if self._active_touched:
+            self._active_shown = self._placed_log.show(self._active, self._active_touched)
+            self._active_touched.clear()
         return self._active_shown
 
     def running_by_queue(self) -> dict[str, int]:
@@ -384,7 +386,7 @@ class GangIndex:
                     self._leaving[gang.queue].drop_part(gang.key)
                     self._running[gang.queue].discard(gang.key)
                 if self._active.pop(gang.key, None) is not None:
-                    self._active_shown = None
+                    self._active_touched.add(gang.key)
             try:
                 family = self._builder.build_gangs(key) if self.takes_gang(key) else ()
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
@@ -482,4 +484,4 @@ class GangIndex:
         if not gang.missing_members:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang
-        self._active_shown = None
+        self._active_touched.add(gang.key)

@@ -271,21 +271,44 @@ def pack_first_rows(
         Rows, ascending, and what is taken of each, shape (len(rows), resources); None when
         there is too little.
     """
+    if len(parts) == 1:  # as most have: nothing is to be taken off for the parts before
+        found = _first_rows_of_part(free, parts[0], within)
+        if found is None:
+            return None
+        rows, take = found
+        amounts: Ints = np.zeros((len(rows), free.shape[1]), dtype=np.int64)
+        amounts[:, parts[0].request.columns] = take[:, np.newaxis] * parts[0].request.amounts
+        some = amounts.any(axis=1)
+        return rows[some], amounts[some]
     taken = np.zeros_like(free)
-    for index, part in enumerate(parts):
-        ask = part.request
-        if ask.missing:
+    for part in parts:
+        found = _first_rows_of_part(free - taken, part, within)
+        if found is None:
             return None
-        left = free[:, ask.columns] - (taken[:, ask.columns] if index else 0)
-        allowed = part.allowed if within is None else part.allowed & within
-        fits = np.where(allowed, np.minimum(how_many_fit(left, ask.amounts), part.count), 0)
-        before = np.cumsum(fits) - fits
-        take = np.minimum(fits, np.maximum(part.count - before, 0))
-        if int(take.sum()) < part.count:
-            return None
-        taken[:, ask.columns] += take[:, np.newaxis] * ask.amounts
+        rows, take = found
+        columns = part.request.columns
+        taken[np.ix_(rows, columns)] += take[:, np.newaxis] * part.request.amounts
     rows = np.flatnonzero(taken.any(axis=1))
     return rows, taken[rows]
+
+
+def _first_rows_of_part(
+    free: Ints, part: EqualMembers, within: Bools | None
+) -> tuple[Ints, Ints] | None:
+    """The first rows that take all members of a part, ascending, and how many each; None for too little room."""
+    ask = part.request
+    if ask.missing:
+        return None
+    allowed = np.flatnonzero(part.allowed if within is None else part.allowed & within)
+    fits = np.minimum(how_many_fit(free[np.ix_(allowed, ask.columns)], ask.amounts), part.count)
+    some = np.flatnonzero(fits)
+    total = np.cumsum(fits[some])
+    last = int(np.searchsorted(total, part.count))
+    if last == len(total):
+        return None
+    take = fits[some[: last + 1]]
+    take[-1] -= total[last] - part.count
+    return allowed[some[: last + 1]], take
 
 
 TIMELINE_NUMBERS_MAX: Final = 2**18

@@ -265,13 +265,20 @@ class StartSearch:
         if self._windows:
             return times[0] if times else None  # room comes and goes with them: nothing to halve
         nobody = ReservationTable((), self._profile.staying.shape[1])
-        if not times or self._pack_at(times[-1], (), nobody) is None:
+        if not times or not self._could_start_at(times[-1], nobody):
             return None
         # Without the holds of others there is only ever more room: halve up to where it suffices.
-        first = bisect_left(
-            times, True, key=lambda time: self._pack_at(time, (), nobody) is not None
-        )
+        first = bisect_left(times, True, key=lambda time: self._could_start_at(time, nobody))
         return times[first] if first < len(times) else None
+
+    def _could_start_at(self, time: int, nobody: ReservationTable) -> bool:
+        """Whether the gang could start then, were nothing reserved; ``_pack_at`` says where."""
+        if not self.simple or self._start_areas(self._gang, time) != [None]:
+            return self._pack_at(time, (), nobody) is not None
+        # On rows of its filters, whichever these are: it suffices to count them.
+        self._work.left -= 1
+        self._short = _missing_members(self._profile.free_at(time, nobody), self._ways[0].parts)
+        return not self._short and self._within_quota(time, ())
 
     def _members_gained(self, times: Sequence[int], table: ReservationTable) -> Ints:
         """How many more members at most fit by each time than before all of them; ascending.

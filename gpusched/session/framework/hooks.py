@@ -28,6 +28,7 @@ A veto is explicit. Tiers order keys and reasons; they never decide whether a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
 
 import attrs
@@ -140,12 +141,19 @@ class Filter:
     allows: NodeFilter
     failed: str = ""
     """Error of a filter that gave no answer, so that no node is accepted; empty for none."""
+    reads: tuple[str, ...] | None = None
+    """Fields of a class that its answers depend on: classes equal in these share them. None for all."""
     detail: FilterDetail | None = None
 
     def refusal_text(self, pod_class: PodClass, refused: Sequence[Node]) -> str:
         """The reason with what is in the way of the pods on these nodes, which it refuses."""
         told = self.detail(pod_class, refused[:_DETAIL_NODES_MAX]) if self.detail else ""
         return f"{self.reason} ({told})" if told else self.reason
+
+
+def _fields_of(pod_class: PodClass, fields: tuple[str, ...] | None) -> Any:
+    """Some fields of a class and no others: whoever reads more than was declared fails."""
+    return SimpleNamespace(**{name: getattr(pod_class, name) for name in fields or ()})
 
 
 _DETAIL_NODES_MAX = 100
@@ -226,7 +234,12 @@ class Hooks(HookCalls):
         self.pod_orders.append(self._wrap_key("pod_order", key))
 
     def node_filter(
-        self, reason: str, allows: NodeFilter, *, detail: FilterDetail | None = None
+        self,
+        reason: str,
+        allows: NodeFilter,
+        *,
+        detail: FilterDetail | None = None,
+        reads: Sequence[str] | None = None,
     ) -> None:
         """Which nodes may take a pod of a class.
 
@@ -238,8 +251,12 @@ class Hooks(HookCalls):
                 changes.
             detail: given a class and nodes that it is refused, a few words that name what is in
                 the way, such as ``dedicated=team-x:NoSchedule``; asked when a sentence is made.
+            reads: fields of a class that ``allows`` reads, such as ``("tolerations",)``: it is asked once for
+                classes that are equal in these. None where it may read any.
         """
         number = len(self.filters)
+        fields = None if reads is None else tuple(reads)
+        shows_all = fields is None or not self.guard.compares_lists
 
         def refuse_all(
             fault: PluginFault, pod_class: PodClass, nodes: Sequence[Node]
@@ -254,7 +271,7 @@ class Hooks(HookCalls):
         def sound(
             pod_class: PodClass, nodes: Sequence[Node]
         ) -> Sequence[bool] | npt.NDArray[np.bool_] | None:
-            answer = allows(pod_class, nodes)
+            answer = allows(pod_class if shows_all else _fields_of(pod_class, fields), nodes)
             if answer is None:
                 return None
             mask = np.asarray(answer)
@@ -271,7 +288,7 @@ class Hooks(HookCalls):
             self._detail_untold,
             part=f"{number} detail",
         )
-        self.filters.append(Filter(self.plugin, reason, wrapped, detail=told))
+        self.filters.append(Filter(self.plugin, reason, wrapped, detail=told, reads=fields))
 
     def _detail_untold(
         self, fault: PluginFault, _pod_class: PodClass, _nodes: Sequence[Node]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from gpusched.api.devices.dynamic.slices import ResourceSlice
-from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
@@ -33,21 +32,24 @@ from gpusched.topology.levels import (
 from gpusched.topology.published_domains import PublishedDomains
 from gpusched.topology.topology_verdicts import TopologyVerdict, topology_verdicts
 
+_ClassKey = tuple[int, tuple[Hashable, ...]]
+"""Number of a filter, and what of a class its answers depend on."""
 StatusInputs = tuple[PendingReason | None, PendingReason | None, int, float, str]
 """Admission, reason why a gang waits, place in its queue, expected start, and who holds what it lacks."""
-CLASSES_CACHED_MAX = 2048
-"""Classes whose filter results are cached: a few kilobytes each at a thousand nodes."""
+FILTER_RESULTS_CACHED_MAX = 8192
+"""Results of one filter for classes that are equal in what it reads: a kilobyte each at a thousand nodes."""
 
 SORT_KEYS_CACHED_MAX = 4096
 
 
 @attrs.define
 class _CachedFilterResults:
-    """Rows that each filter refuses pods of a class, as nodes were at a generation."""
+    """Rows that a filter refuses pods of a class, as nodes were at a generation; see ``Filter.reads``."""
 
     epoch: int
     generation: Ints
-    refused: list[Bools]
+    refused: Bools
+    reads: tuple[str, ...] | None
 
 
 class SessionCache:
@@ -61,7 +63,7 @@ class SessionCache:
 
     def forget_all(self) -> None:
         """Drop everything: a session that broke off may have left half of something here."""
-        self._refusals: OrderedDict[str, _CachedFilterResults] = OrderedDict()
+        self._refusals: OrderedDict[_ClassKey, _CachedFilterResults] = OrderedDict()
         self.pod_counts = PodCountCache()
         """Counts of pods by node, and domains of node labels."""
         self.node_pools = NodePoolCache()
@@ -97,22 +99,27 @@ class SessionCache:
         self, pod_class: PodClass, nodes: NodeColumns, filters: Sequence[Filter]
     ) -> list[Bools]:
         """Rows that each filter refuses, bool, shape (nodes,), read-only."""
-        known = self._refusals.get(pod_class.digest)
-        if known is None or known.epoch != nodes.epoch or len(known.refused) != len(filters):
-            known = _CachedFilterResults(
-                nodes.epoch,
-                nodes.generation,
-                [_refused_rows(each, pod_class, nodes, None) for each in filters],
-            )
+        return [
+            self._rows_refused_by(number, each, pod_class, nodes)
+            for number, each in enumerate(filters)
+        ]
+
+    def _rows_refused_by(
+        self, number: int, each: Filter, pod_class: PodClass, nodes: NodeColumns
+    ) -> Bools:
+        key = _class_key(number, each.reads, pod_class)
+        known = self._refusals.get(key)
+        if known is None or known.epoch != nodes.epoch:
+            refused = _refused_rows(each, pod_class, nodes, None)
+            known = _CachedFilterResults(nodes.epoch, nodes.generation, refused, each.reads)
         elif known.generation is not nodes.generation:
             rows = np.flatnonzero(known.generation != nodes.generation).tolist()
             if rows:
-                for mask, each in zip(known.refused, filters, strict=True):
-                    mask[rows] = _refused_rows(each, pod_class, nodes, rows)
+                known.refused[rows] = _refused_rows(each, pod_class, nodes, rows)
             known.generation = nodes.generation
-        self._refusals[pod_class.digest] = known
-        self._refusals.move_to_end(pod_class.digest)
-        if len(self._refusals) > CLASSES_CACHED_MAX:
+        self._refusals[key] = known
+        self._refusals.move_to_end(key)
+        if len(self._refusals) > FILTER_RESULTS_CACHED_MAX:
             self._refusals.popitem(last=False)
         return known.refused
 
@@ -184,7 +191,20 @@ class SessionCache:
 
     def forget(self, pod_class: PodClass) -> None:
         """Call the filters for the class again next time."""
-        self._refusals.pop(pod_class.digest, None)
+        keys = [
+            key
+            for key, known in self._refusals.items()
+            if key == _class_key(key[0], known.reads, pod_class)
+        ]
+        for key in keys:
+            del self._refusals[key]
+
+
+def _class_key(number: int, reads: tuple[str, ...] | None, pod_class: PodClass) -> _ClassKey:
+    """What of a class the answers of a filter depend on."""
+    if reads is None:
+        return number, (pod_class.digest,)
+    return number, tuple(getattr(pod_class, name) for name in reads)
 
 
 def _refused_rows(
@@ -195,12 +215,3 @@ def _refused_rows(
     if allows is None:
         return np.zeros(len(chosen), dtype=np.bool_)
     return ~np.asarray(allows, dtype=np.bool_)
-
-
-def changed_keys(before: Mapping[GangKey, Gang], now: Mapping[GangKey, Gang]) -> set[GangKey]:
-    """Keys of gangs that came, went, or are other objects, for what follows gangs between sessions."""
-    if before is now:
-        return set()
-    changed = {key for key, gang in now.items() if before.get(key) is not gang}
-    changed.update(before.keys() - now.keys())
-    return changed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from heapq import nsmallest
 from typing import Final
@@ -13,6 +15,7 @@ from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Bools
+from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.backfill.walltimes import Walltimes
@@ -27,6 +30,8 @@ _GANGS_MAX: Final = 64
 """Gangs that are told in one session, in the order of their keys."""
 _LOOKED_AT_MAX: Final = 50
 """Gangs with the most GPUs in the cluster that are looked at for one sentence."""
+_RANKED_ANEW_FROM: Final = 8
+"""Where an eighth of all gangs are others, they are ranked anew."""
 
 
 @attrs.frozen(eq=False)
@@ -36,6 +41,44 @@ class _Holding:
     key: GangKey
     rows: Counter[int]
     ends: int
+
+
+class HolderRanking:
+    """Gangs that run, by how much of a resource they hold: kept between sessions, changed where gangs changed."""
+
+    def __init__(self) -> None:
+        self._placed: Mapping[GangKey, Gang] = {}
+        self._ranked: dict[str, list[tuple[int, GangKey]]] = {}
+
+    def rank_holders(
+        self, placed: Mapping[GangKey, Gang], gpu: str
+    ) -> Sequence[tuple[int, GangKey]]:
+        """Amounts, negative, and gangs that hold some of a resource: the most first, equal ones by key.
+
+        Args:
+            placed: all gangs of which a member has a place.
+            gpu: the resource.
+        """
+        changed = changed_keys(self._placed, placed)
+        if len(changed) * _RANKED_ANEW_FROM > len(placed):
+            self._ranked.clear()
+        for name, ranked in self._ranked.items():
+            for key in sorted(changed):
+                if (entry := _entry(self._placed, key, name)) is not None:
+                    del ranked[bisect_left(ranked, entry)]
+                if (entry := _entry(placed, key, name)) is not None:
+                    insort(ranked, entry)
+        self._placed = placed
+        if gpu not in self._ranked:
+            found = (_entry(placed, key, gpu) for key in placed)
+            self._ranked[gpu] = sorted(entry for entry in found if entry is not None)
+        return self._ranked[gpu]
+
+
+def _entry(placed: Mapping[GangKey, Gang], key: GangKey, gpu: str) -> tuple[int, GangKey] | None:
+    gang = placed.get(key)
+    amount = gang.allocated.get(gpu) if gang is not None else 0
+    return (-amount, key) if amount else None
 
 
 class GpuHolders:
@@ -74,17 +117,18 @@ class GpuHolders:
         """Gangs with the most of a resource in the cluster; those that started in this session count."""
         known = self._largest.get(gpu)
         if known is None:
-            sums = Counter(
-                {
-                    key: amount
-                    for key, gang in self._session.snapshot.placed_gangs.items()
-                    if (amount := gang.allocated.get(gpu))
-                }
-            )
-            for key, (_, rows) in self._started.items():
-                sums[key] += sum(rows[gpu].values()) if gpu in rows else 0
-            ranked = nsmallest(_LOOKED_AT_MAX, sums, key=lambda key: (-sums[key], key))
-            known = [self._holding(key, gpu) for key in ranked]
+            placed = self._session.snapshot.placed_gangs
+            more = {
+                key: sum(rows[gpu].values()) if gpu in rows else 0
+                for key, (_, rows) in self._started.items()
+            }
+            ranking = self._session.cache.kept.get_or_make(HolderRanking, HolderRanking)
+            ranked = ranking.rank_holders(placed, gpu)[: _LOOKED_AT_MAX + len(more)]
+            found = [each for each in ranked if each[1] not in more]
+            for key, amount in more.items():
+                held = placed[key].allocated.get(gpu) if key in placed else 0
+                found.append((-amount - held, key))
+            known = [self._holding(key, gpu) for _, key in nsmallest(_LOOKED_AT_MAX, found)]
             self._largest[gpu] = known
         return known
 

@@ -16,11 +16,13 @@ NAMED_MAX = 2
 
 def register_node_rules(hooks: Hooks) -> None:
     """The first filter that refuses a node is the one it is counted under."""
-    hooks.node_filter("are not ready", _ready)
-    hooks.node_filter("are cordoned", _not_cordoned)
-    hooks.node_filter("have a taint that it does not tolerate", _tolerated, detail=_taints_text)
-    hooks.node_filter("do not match its node selector", _selected, detail=_selector_text)
-    hooks.node_filter("do not match its node affinity", _node_affinity, detail=_affinity_text)
+    hooks.node_filter("are not ready", _ready, reads=())
+    hooks.node_filter("are cordoned", _not_cordoned, reads=("tolerations",))
+    taints, selector = "have a taint that it does not tolerate", "do not match its node selector"
+    hooks.node_filter(taints, _tolerated, detail=_taints_text, reads=("tolerations",))
+    hooks.node_filter(selector, _selected, detail=_selector_text, reads=("node_selector",))
+    affinity = "do not match its node affinity"
+    hooks.node_filter(affinity, _node_affinity, detail=_affinity_text, reads=("affinity",))
 
 
 def _ready(_pod: PodClass, nodes: Sequence[Node]) -> list[bool]:

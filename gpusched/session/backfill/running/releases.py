@@ -49,6 +49,8 @@ class ReleaseForecast:
         if self._keeps:
             self._running = session.cache.kept.get_or_make(RunningGangs, RunningGangs)
         self._fresh = False
+        self._leaving_known: tuple[int, set[GangKey]] = (0, set())
+        """Number of pods that are evicted, and their gangs."""
 
     @property
     def _devices(self) -> WaitingDevices:
@@ -111,13 +113,16 @@ class ReleaseForecast:
     def _leaving(self) -> set[GangKey]:
         """Gangs with members that this session evicts."""
         evicted, placed = self._session.nominations.evicted, self._session.snapshot.placed_gangs
-        if not evicted:
-            return set()
-        return {
-            key
-            for key, gang in placed.items()
-            if any(each.pod.uid in evicted for each in gang.placed)
-        }
+        if len(evicted) != self._leaving_known[0]:  # they only become more
+            self._leaving_known = (
+                len(evicted),
+                {
+                    key
+                    for key, gang in placed.items()
+                    if any(each.pod.uid in evicted for each in gang.placed)
+                },
+            )
+        return self._leaving_known[1]
 
     def _look_at(self, gang: Gang) -> KnownRelease | None:
         """What is to be known of a gang; None where it changes with time, or with its neighbours."""

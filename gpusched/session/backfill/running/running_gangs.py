@@ -13,11 +13,11 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.queue import Queue, same_spec
+from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
 from gpusched.session.state.session import Session
-from gpusched.session.state.session_cache import changed_keys
 
 
 @attrs.frozen(slots=True, eq=False)

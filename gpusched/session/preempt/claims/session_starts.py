@@ -15,9 +15,9 @@ import msgspec
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import total
+from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.state.session import Session
-from gpusched.session.state.session_cache import changed_keys
 from gpusched.session.state.statement import Assignment
 
 

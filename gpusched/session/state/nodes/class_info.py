@@ -337,5 +337,7 @@ def _not_refused_lately(pod_class: PodClass, nodes: Sequence[Node]) -> list[bool
 
 
 _OTHER_GPU_TYPE: Final = Filter("", "have GPUs of another type", _refuse_nothing)
-REFUSED_LATELY: Final = Filter("", "refused such a pod lately", _not_refused_lately)
+REFUSED_LATELY: Final = Filter(
+    "", "refused such a pod lately", _not_refused_lately, reads=("requests",)
+)
 """The session's own filter, which holds whatever policies are configured."""
