@@ -30,6 +30,7 @@ from benchmarks import (
     remembers,
     report,
     restart,
+    shards,
     victims,
     view,
     virtual_hour,
@@ -55,6 +56,7 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "report": report.measure,
     "restart": restart.measure,
     "devcluster": devcluster.measure,
+    "shards": shards.measure,
     "devcluster-fanout": fanout.measure,
     "victims": victims.measure,
     "view": view.measure,
@@ -83,10 +85,10 @@ PARTS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "placement-openb": openb.measure,
 }
 ONLY_WHEN_NAMED: Final = (
-    "advice", "placement-openb", "history", "page", "month", "what-if", "when-promises",
+    "advice", "placement-openb", "history", "page", "month", "what-if", "when-promises", "shards",
 )  # fmt: skip
 """A quarter of an hour; the same, and a trace that is not part of this repository; a million runs; a browser;
-a month of 100,000 jobs; two months of 1,000 nodes; hours of 200 clusters."""
+a month of 100,000 jobs; two months of 1,000 nodes; hours of 200 clusters; five clusters of 20,000 nodes."""
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ these shards are granted. Whatever the daemon is about to write on the board bin
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -16,7 +17,7 @@ import numpy as np
 from gpusched import __version__
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.meta.identity import GangKey
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.resources import Resources, total
 from gpusched.api.node.node import Node
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.cache import Cache
@@ -31,6 +32,7 @@ from gpusched.shards.grants import divide_by_demand, settle_grants
 from gpusched.shards.handover import (
     LACKS_QUOTA,
     LACKS_ROOM,
+    fits_amounts,
     fits_nowhere,
     next_shard,
     smallest_start,
@@ -39,6 +41,10 @@ from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
 
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
+LOOKED_AT: Final = 256
+"""Gangs that wait, the oldest of a shard, whose starts are not counted as free for gangs of other shards."""
+REST_S: Final = 30.0
+"""For which nothing is placed on a node that came from another shard: what was decided there before is seen by then."""
 STRAYS_TOLD: Final = 4
 """Nodes that belong to no shard or to several, of which the board has a sentence each."""
 _NONE: Final[frozenset[str]] = frozenset()
@@ -83,6 +89,8 @@ class ShardPart(ClusterPart):
     moved: Callable[[Iterable[GangKey]], None] = _nothing_moved
     knows: Callable[[GangKey], bool] = lambda _key: True
     _shard_of: dict[str, str] = attrs.Factory(dict)
+    _resting: dict[str, float] = attrs.Factory(dict)
+    _now: float = 0.0
     _keys: dict[str, GangKey] = attrs.Factory(dict)
     _hashes: dict[GangKey, str] = attrs.Factory(dict)
     _used: dict[str, dict[str, Amounts]] = attrs.Factory(dict)
@@ -95,22 +103,37 @@ class ShardPart(ClusterPart):
     _since: dict[GangKey, float] = attrs.Factory(dict)
     _passed_on: dict[str, str] = attrs.Factory(dict)
     _gone_since: dict[str, float] = attrs.Factory(dict)
+    _looked: float = 0.0
 
     # -- what the cache asks ----------------------------------------------------------------
     def takes_node(self, node: Node) -> bool:
         """Whether the node belongs to a shard that is held, and to no other."""
-        matching = self.layout.matching(node.labels)
-        self.forget_node(node.name)
+        name, matching = node.name, self.layout.matching(node.labels)
+        self.strays.pop(name, None)
         if len(matching) != 1:
-            self.strays[node.name] = matching
+            self.strays[name] = matching
             return False
-        self._shard_of[node.name] = matching[0]
-        return matching[0] in self.held
+        before, self._shard_of[name] = self._shard_of.get(name, matching[0]), matching[0]
+        if before != matching[0]:
+            self._resting[name] = self._now + REST_S
+        return matching[0] in self.held and name not in self._resting
 
     def forget_node(self, name: str) -> None:
         """A node is gone."""
-        self.strays.pop(name, None)
-        self._shard_of.pop(name, None)
+        for known in (self.strays, self._shard_of, self._resting):
+            known.pop(name, None)
+
+    def end_rests(self, now: float) -> bool:
+        """Whether nodes may be used from now on that came from other shards; ``take_effect`` takes them.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        self._now = now
+        over = [name for name, until in self._resting.items() if until <= now]
+        for name in over:
+            del self._resting[name]
+        return bool(over)
 
     def takes_gang(self, key: GangKey) -> bool:
         """Whether the gang is in a shard that is held, and is not being passed on."""
@@ -212,11 +235,7 @@ class ShardPart(ClusterPart):
         tree = snapshot.queues.queues
         undivided = {name for name, node in tree.items() if _has_undivided_limits(node.queue)}
         self._undivided = {name for name, node in tree.items() if undivided & {*node.path}}
-        limited = {
-            name: [each for each, _ in (*node.queue.capability.items, *node.queue.deserved.items)]
-            for name, node in tree.items()
-            if node.queue.capability or node.queue.deserved
-        }
+        limited = {name: _divided_resources(node.queue) for name, node in tree.items()}
         self._capabilities = {
             name: dict(node.queue.capability.items)
             for name, node in tree.items()
@@ -288,24 +307,29 @@ class ShardPart(ClusterPart):
                 self._blocked.discard(status.gang)
 
     def _note_needs(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
-        tree = snapshot.queues.queues
-        rows: dict[str, dict[str, GrantRow]] = {}
-        for name, node in tree.items():
-            names = {each for each, _ in (*node.queue.capability.items, *node.queue.deserved.items)}
-            for shard in self.held if names else ():
-                used = {
-                    each: self._used.get(shard, {}).get(name, {}).get(each, 0) for each in names
-                }
-                rows.setdefault(name, {})[shard] = GrantRow(
-                    used=used, next=used, wanted=used, demand=used
-                )
-        for gang in sorted(waiting, key=lambda each: (each.created, each.key)):
-            shard, least = self.shard_of_gang(gang.key), smallest_start(gang)
+        asked: dict[tuple[str, str], list[Resources]] = {}
+        for gang in waiting:
+            shard = self.shard_of_gang(gang.key)
             for name in snapshot.queues.path(gang.queue):
-                row = rows.get(name, {}).get(shard)
-                if row is not None:
-                    most = self._capabilities.get(name, {}) if gang.key in self._blocked else {}
-                    rows[name][shard] = _with_gang(row, gang, least, most)
+                asked.setdefault((name, shard), []).append(gang.pending_requests)
+        rows: dict[str, dict[str, GrantRow]] = {}
+        for name, node in snapshot.queues.queues.items():
+            names = _divided_resources(node.queue)
+            for shard in self.held if names else ():
+                held = self._used.get(shard, {}).get(name, {})
+                used = {each: held.get(each, 0) for each in names}
+                more = total(asked.get((name, shard), ()))
+                demand = {each: amount + more.get(each) for each, amount in used.items()}
+                rows.setdefault(name, {})[shard] = GrantRow(
+                    used=used, next=used, wanted=used, demand=demand
+                )
+        blocked = [gang for gang in waiting if gang.key in self._blocked]
+        for gang in sorted(blocked, key=lambda each: (each.created, each.key)):
+            shard = self.shard_of_gang(gang.key)
+            for name in snapshot.queues.path(gang.queue):
+                row, most = rows.get(name, {}).get(shard), self._capabilities.get(name)
+                if row is not None and most is not None:
+                    rows[name][shard] = _with_gang(row, gang, most)
         self._rows = rows
         self.counted = self.held
 
@@ -319,12 +343,16 @@ class ShardPart(ClusterPart):
                 if several
                 else np.ones(len(columns.nodes), dtype=bool)
             )
-            total, used = (each[mine].sum(axis=0) for each in (columns.allocatable, columns.used))
+            total_of, used = (
+                each[mine].sum(axis=0) for each in (columns.allocatable, columns.used)
+            )
             own = [gang for gang in waiting if self.shard_of_gang(gang.key) == shard]
-            asked = Resources()
-            for gang in own:
-                asked = asked.plus(gang.pending_requests)
             names = columns.columns
+            left = {name: int(total_of[column] - used[column]) for name, column in names.items()}
+            for gang in heapq.nsmallest(LOOKED_AT, own, key=lambda each: (each.created, each.key)):
+                asked = smallest_start(gang)
+                if fits_amounts(asked, left):
+                    left = {name: amount - asked.get(name) for name, amount in left.items()}
             self._entries[shard] = ShardEntry(
                 holder=self.identity,
                 first=self.first,
@@ -332,12 +360,9 @@ class ShardPart(ClusterPart):
                 version=__version__,
                 nodes=int(mine.sum()),
                 waiting=len(own),
-                total={name: int(total[column]) for name, column in names.items()},
+                total={name: int(total_of[column]) for name, column in names.items()},
                 used={name: int(used[column]) for name, column in names.items()},
-                free={
-                    name: max(0, int(total[column] - used[column]) - asked.get(name))
-                    for name, column in names.items()
-                },
+                free=left,
                 strays=len(self.strays),
                 stray_nodes=[
                     stray_node_message(*each) for each in sorted(self.strays.items())[:STRAYS_TOLD]
@@ -496,6 +521,10 @@ class ShardPart(ClusterPart):
         return {queue: rows for queue, rows in sorted(grants.items()) if rows}
 
     def _owners(self, now: float) -> dict[str, str]:
+        if now - self._looked >= FORGOTTEN_S:
+            self._looked = now
+            for digits in [digits for digits, key in self._keys.items() if not self.knows(key)]:
+                self._forget_gang(digits)
         owners = dict(self.board.owners)
         owners.update(
             {
@@ -523,32 +552,33 @@ def _has_undivided_limits(queue: Queue) -> bool:
     return queue.limits_users or queue.budget is not None or bool(queue.pool_capability)
 
 
+def _divided_resources(queue: Queue) -> frozenset[str]:
+    """Resources of which a queue has amounts that are divided between shards."""
+    amounts = (queue.capability, queue.deserved, queue.guarantee)
+    return frozenset(name for each in amounts for name, _ in each.items)
+
+
 def _may_move(gang: Gang) -> bool:
     """Whether nothing of a gang is placed, leaving or being started."""
     started = gang.job is not None and not gang.suspended and gang.expected_count
     return not (gang.placed or gang.leaving or started)
 
 
-def _with_gang(row: GrantRow, gang: Gang, least: Resources, most: Amounts) -> GrantRow:
-    """The row with a gang that waits, after those that came before it.
+def _with_gang(row: GrantRow, gang: Gang, most: Amounts) -> GrantRow:
+    """The row with a gang that waits for a part of the capability, after those that came before it.
 
     Args:
         row: of its queue, or of one above.
         gang: that waits.
-        least: what it starts with.
-        most: the queue's capability, where the gang waits for a part of it; else nothing.
+        most: the queue's capability.
     """
     asked = gang.pending_requests
-    row = msgspec.structs.replace(
-        row, demand={name: amount + asked.get(name) for name, amount in row.demand.items()}
-    )
-    if not most:
-        return row
     wanted = {
         name: max(amount, min(most.get(name, 0), amount + asked.get(name)))
         for name, amount in row.wanted.items()
     }
     if row.since:
         return msgspec.structs.replace(row, wanted=wanted)
+    least = smallest_start(gang)
     reached = {name: amount + least.get(name) for name, amount in row.used.items()}
     return msgspec.structs.replace(row, wanted=wanted, next=reached, since=gang.created)

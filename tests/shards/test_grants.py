@@ -106,8 +106,11 @@ def test_no_order_of_steps_lets_a_queue_hold_more_than_its_capability(steps, cap
         own = rows[shard]
         if step == "sync":
             own = msgspec.structs.replace(own, used={GPU: used[shard]})
+            before = sum(each.granted.get(GPU, 0) for each in rows.values())
             granted = settle(capability, {**rows, shard: own}, shard)[shard]
             rows[shard] = msgspec.structs.replace(own, granted={GPU: granted})
+            after = sum(each.granted.get(GPU, 0) for each in rows.values())
+            assert after <= max(before, capability)
         elif step == "start":
             over = sum(each.granted.get(GPU, 0) for each in rows.values()) > capability
             if not over and used[shard] + amount <= own.granted.get(GPU, 0):

@@ -257,7 +257,11 @@ class ShardKeeper:
             self.why = ""
             self.use_part()
             self.changed()
+            self.part.end_rests(self.clock.now())
             _log.info("deciding about shards", shards=", ".join(sorted(self.part.held)))
+        elif self.part.end_rests(self.clock.now()):
+            self.use_part()
+            self.changed()
         wanted = [
             name
             for name in sorted(self.part.held - {self.part.first})

@@ -80,6 +80,8 @@ def test_a_gang_is_bound_by_one_daemon_alone(sharded):
         await shards.start(nodes=3)
         shards.daemon("a")
         shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        await shards.world.clock.sleep(10)
 
         # when gangs of several sizes come and go
         for number in range(12):
@@ -88,12 +90,13 @@ def test_a_gang_is_bound_by_one_daemon_alone(sharded):
             lambda: len(shards.world.running()) == len(shards.world.pods()) == 24, 600
         )
 
-        # then each had all its members from one of them
+        # then each had all its members from one of them, and the other tried none
         for number in range(12):
             fences = {
                 pod["metadata"]["annotations"]["gpusched.io/fence"]
                 for pod in shards.world.pods(f"g{number}")
             }
             assert len(fences) == 1
+        assert {status for each in shards.world.daemons for status in each.bindings} == {201}
 
     sharded(story, "a", "b", limit_s=2000)

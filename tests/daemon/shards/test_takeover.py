@@ -77,3 +77,53 @@ def test_a_daemon_that_is_stopped_leaves_its_shard_to_its_own_standby(sharded):
         await wait_for_holders(shards, a="d-2", b="d-1")
 
     sharded(story, "a", "b")
+
+
+def test_a_node_that_comes_from_another_shard_rests_before_it_is_used(sharded):
+    async def story(shards):
+        # given two daemons, of which one has all nodes in use
+        await shards.start(nodes=1)
+        shards.daemon("a")
+        shards.daemon("b")
+        await wait_for_holders(shards, a="d-0", b="d-1")
+        shards.world.pod("first", spec={"nodeSelector": {"pool": "a"}})
+        await shards.world.until(shards.world.bound)
+
+        # when its shard gets the node of the other, and pods wait for it
+        shards.world.client.patch("nodes", None, "b-0", {"metadata": {"labels": {"pool": "a"}}})
+        shards.world.pod("second", spec={"nodeSelector": {"pool": "a"}})
+
+        # then it is used after half a minute, when all that was decided about it before is known
+        await shards.world.clock.sleep(25)
+        assert len(shards.world.bound()) == 1
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 30)
+
+    sharded(story, "a", "b")
+
+
+def test_gangs_that_run_on_a_node_that_changes_its_shard_stay_charged_once(sharded):
+    async def story(shards):
+        # given a queue that may hold 16 GPUs, 8 of them on a node
+        await shards.start(nodes=2)
+        shards.queue("team", capability=16)
+        shards.cap("team", 16)
+        shards.daemon("a")
+        shards.daemon("b")
+        shards.gang("first", 1, queue="team")
+        await shards.world.until(lambda: shards.world.bound("first"), 60)
+
+        # when the node goes over to the other shard, and more gangs come
+        (pod,) = shards.world.bound("first")
+        to = {"a": "b", "b": "a"}[pod["spec"]["nodeName"][0]]
+        shards.world.client.patch(
+            "nodes", None, pod["spec"]["nodeName"], {"metadata": {"labels": {"pool": to}}}
+        )
+        for number in range(4):
+            shards.gang(f"g{number}", 1, queue="team")
+        await shards.world.clock.sleep(60)
+
+        # then the queue holds its capability
+        assert len(shards.world.bound()) == 2
+        assert shards.exceeded == []
+
+    sharded(story, "a", "b")
