@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
@@ -41,9 +42,11 @@ def config(*, usage: bool, evicts: bool) -> Config:
     Decayed usage does, and what an eviction would cost.
     """
     tiers = list(DEFAULT.tiers)
-    if usage:
-        plugins = (*tiers[-1].plugins, PluginChoice("usage"))
-        tiers[-1] = attrs.evolve(tiers[-1], plugins=plugins)
+    known = {each.name for tier in tiers for each in tier.plugins}
+    others = sorted(each.name for each in entry_points(group="gpusched.plugins"))
+    more = [name for name in others if name not in known and (usage or name != "usage")]
+    plugins = (*tiers[-1].plugins, *map(PluginChoice, more))
+    tiers[-1] = attrs.evolve(tiers[-1], plugins=plugins)
     actions = tuple(name for name in ACTIONS if evicts or name not in EVICTING)
     return attrs.evolve(DEFAULT, actions=actions, placement=GREEDY, tiers=tuple(tiers))
 

@@ -6,13 +6,15 @@ import attrs
 import pytest
 
 from gpusched.api.pod.pod import GangAnnotations
+from gpusched.pluginhost.registry import load_policy
 from gpusched.session.backfill.estimates.start_ranges import range_stays_until, start_range
+from gpusched.session.containment.kept_sessions import undeclared_parts
 from gpusched.session.decide import decide
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import wait
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
-from tests.session.state.kept_histories import KeptHistory
+from tests.session.state.kept_histories import KeptHistory, config
 
 HISTORIES = 6
 STEPS = 3
@@ -87,6 +89,11 @@ def test_a_policy_that_does_not_say_what_it_depends_on_is_asked_each_time(given)
         given.when.one_session()
         assert not given.decision.kept
     assert Counting.opened == 3
+
+
+def test_every_shipped_policy_and_action_says_what_it_depends_on():
+    """Given all of them, then sessions may be answered by earlier ones."""
+    assert undeclared_parts(load_policy(config(usage=True, evicts=True))) == ()
 
 
 def test_what_differs_from_a_decision_made_anew_is_told_and_not_used(given):
