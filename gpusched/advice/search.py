@@ -48,6 +48,8 @@ _LIKELY_MAX: Final = 6
 """Gangs that are looked at first, of those that could take what a change gives."""
 _TURN_KEPT: Final = OWN_FAMILIES - {Family.QUEUE}
 """Changes by which nothing is different for gangs before it: whom there is nothing for gets nothing by them."""
+_ALL_MAX: Final = 150
+"""Gangs of which all are looked at even so, before a change is told."""
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
 """Changes of which others may need a part, so that it is said for whom they are enough."""
 
@@ -76,6 +78,9 @@ class Competitors:
         waiting = {each.key: each for each in snapshot.gangs if each.pod_sets}
         self._gang = waiting.get(gang)
         self._line = [waiting[key] for key in turns[: self.before] if key not in self.acting]
+        idle = (key for key in turns if key not in self.acting)
+        self.next_acting = self.acting | {*islice(idle, _LIKELY_MAX)}
+        """With those for whom room is kept where one of the others needs none any more."""
         self.layout_price = len(snapshot.nodes) // _NODES_A_DECISION
         """Decisions that one costs more in which there are other nodes."""
 
@@ -271,7 +276,9 @@ class ChangeSearch:
         if alone is None:
             return None
         acting = self._competitors.acting
-        among: set[GangKey] | None = acting
+        among: set[GangKey] | None = self._competitors.next_acting
+        if self._competitors.count <= _ALL_MAX:
+            among = None
         if proposal.family not in _TURN_KEPT or self._trial.standing:
             with self._trial.changed(proposal.edits):
                 likely = self._competitors.likely_takers(self._trial.take_snapshot(), evict=evict)

@@ -85,6 +85,23 @@ def test_a_session_up_to_a_turn_gives_what_a_whole_one_gives():
 
 
 @pytest.mark.early
+def test_room_that_is_kept_for_the_next_one_is_looked_at():
+    """Given a gang that needs no reservation any more, then that of the next in line may keep its room.
+
+    A class was told there that did not start it: the next one had nothing without the change.
+    """
+    cluster = make_large_cluster(9, nodes=60, waiting=100)
+    with gpu_resources_in_force(DEFAULT.gpu_resources):
+        trial = trial_of_cluster(cluster)
+        asked = waiting_gang(trial, "g142")
+        suggestions = advise_gang(trial, asked).suggestions
+        assert suggestions
+        for each in suggestions:
+            with trial.changed(each.proposal.edits):
+                assert start_answer(trial.decide(), asked.key).starts, each.proposal.message
+
+
+@pytest.mark.early
 @pytest.mark.parametrize("seed", one_of(10, range(40)))
 def test_what_is_advised_in_a_long_line_starts_the_gang(seed):
     """Given a full cluster with 80 to 90 gangs in line, then each suggestion, simulated, starts its gang."""
