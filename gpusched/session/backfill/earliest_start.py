@@ -273,7 +273,8 @@ class StartSearch:
 
     def _could_start_at(self, time: int, nobody: ReservationTable) -> bool:
         """Whether the gang could start then, were nothing reserved; ``_pack_at`` says where."""
-        if not self.simple or self._start_areas(self._gang, time) != [None]:
+        areas = self._start_areas(self._gang, time) if self.simple else ()
+        if len(areas) != 1 or areas[0] is not None:
             return self._pack_at(time, (), nobody) is not None
         # On rows of its filters, whichever these are: it suffices to count them.
         self._work.left -= 1
