@@ -165,9 +165,9 @@ class DeviceNodeRows(NodeColumnRows):
         """Whether nothing but its version is another than before, which is taken: rows stay as they are."""
         known = self._plain.get(node.name)
         version = node.resource_version
-        if known is None or node != attrs.evolve(known, resource_version=version):
+        if known is None or node != (same := attrs.evolve(known, resource_version=version)):
             return False
-        self._plain[node.name] = node
+        self._plain[node.name] = same  # which shares its labels with the row
         self._nodes[node.name] = attrs.evolve(self._nodes[node.name], resource_version=version)
         return True
 
