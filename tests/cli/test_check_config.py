@@ -10,6 +10,7 @@ from gpusched.base import installed_files
 from gpusched.base.errors import ConfigError
 from gpusched.cli import check_config
 from gpusched.cli.main import main
+from gpusched.session.state.policy import Policy
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def file(tmp_path):
 @pytest.fixture
 def loadable(monkeypatch):
     """Every action and plugin exists."""
-    monkeypatch.setattr(check_config, "load_policy", lambda config: config)
+    monkeypatch.setattr(check_config, "load_policy", lambda _config: Policy(actions=(), tiers=()))
     monkeypatch.setattr(check_config, "rehearse", lambda *_args, **_how: ())
     monkeypatch.setattr(check_config, "rehearse_on_pods", lambda *_args, **_how: ())
 
@@ -49,7 +50,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
             "walltime (reservations: 8), drf, topology (compact: gangs), nodeorder (strategy: binpack)"
         ),
         "  placement                cpsat, budget 500ms, workers 1, seed 1",
-        "  cycle                    5ms after a change, at least every 10s",
+        "  cycle                    5ms after a change, at least every 10s; incremental: always",
         "  limits                   as by default",
         "  clientConnection         4000 requests a second, 96 connections",
         "  history                  no file; in one of --history for 720h, 1,000,000 runs at most",
@@ -79,7 +80,7 @@ def test_all_problems_and_status_78(capsys, file):
     assert captured.err.splitlines() == [
         (
             f'gpusched: {file}:1: unknown key "debounse" in cycle: '
-            'known keys are debounce, maxPeriod; did you mean "debounce"?'
+            'known keys are debounce, maxPeriod, incremental; did you mean "debounce"?'
         ),
         f"gpusched: {file}:2: workers must be a whole number from 1 to 64, not 0",
     ]
