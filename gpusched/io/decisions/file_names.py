@@ -102,6 +102,7 @@ from gpusched.config.model import (
     PlacementConfig,
     PluginChoice,
     PluginTier,
+    ShardConfig,
 )
 from gpusched.placement.admission.solver_model import AdmissionJob, PoolSearchResult
 from gpusched.placement.cpsat.gang_search import GangSearchJob
@@ -234,6 +235,7 @@ TAGS: Final[dict[type[Any], str]] = {
     LimitsConfig: "limits",
     ClientConnectionConfig: "client-connection",
     HistoryConfig: "history",
+    ShardConfig: "shard",
     GpuResources: "gpu-resources",
     GpuResource: "gpu-resource",
     DeviceQuota: "device-quota",
@@ -327,7 +329,7 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
             "estimate_change",
         }
     ),
-    QueueStatus: frozenset({"budget", "start_errors"}),
+    QueueStatus: frozenset({"budget", "start_errors", "shards", "other_shards"}),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
 so that its bytes are those of before."""

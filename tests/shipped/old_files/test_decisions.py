@@ -152,6 +152,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "gpu-hold",
         "start-errors",
         "start-tally",
+        "shard",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {
