@@ -131,7 +131,7 @@ def test_a_module_missing_from_what_is_installed_is_a_bug(monkeypatch, capsys, c
             ["get", "weather"],
             (
                 'unknown kind "weather": known are jobs, job, gangs, gang, nodes, node, queues, queue, gq, reservations, reservation, gres, history, priority, podgroups, '
-                "podgroup, gpg, devices, device; see gpusched get --help"
+                "podgroup, gpg, devices, device, shards, shard; see gpusched get --help"
             ),
         ),
         (
