@@ -25,8 +25,8 @@ def test_each_deployment_is_that_of_one_daemon_but_for_its_shard():
         expected = copy.deepcopy(one)
         expected["metadata"]["name"] = f"gpusched-{shard}"
         expected["spec"]["replicas"] = 1
-        expected["spec"]["selector"]["matchLabels"]["gpusched.io/shard"] = shard
-        expected["spec"]["template"]["metadata"]["labels"]["gpusched.io/shard"] = shard
+        expected["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] = shard
+        expected["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/instance"] = shard
         arguments = expected["spec"]["template"]["spec"]["containers"][0]["args"]
         arguments[3:3] = ["--shard", f"{shard},{other}"]
         assert found == expected
