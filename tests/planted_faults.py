@@ -94,7 +94,7 @@ FAULTS = [
         ("gpusched/io/workers/rate_limiter.py", "if self._tokens < 1.0 or now < self._paused_until:", "if self._tokens < 1.0 and now < self._paused_until:", "io/test_pace.py"),
         ("gpusched/cli/inspect/explaining/explanation.py", "        if minimum > 1\n", "        if minimum < 1\n", "cli/test_explain.py"),
         ("gpusched/testing/invariants/gangs.py", "if len(domains) > 1:", "if len(domains) > 2:", "lab/chaos/test_invariants_of_objects.py"),
-        ("gpusched/app.py", 'degraded: {degraded}" if degraded else part', 'degraded: {degraded}" if not degraded else part', "daemon/containment/test_broken_plugins.py"),
+        ("gpusched/app/daemon.py", 'degraded: {degraded}" if degraded else part', 'degraded: {degraded}" if not degraded else part', "daemon/containment/test_broken_plugins.py"),
         ("gpusched/devcluster/controllers/jobs/sync.py", "if self.newly_failed and self.failed > limit:", "if self.newly_failed and self.failed >= limit:", "devcluster/controllers"),
         ("plugins/eviction/conformance.py", "_highest_priority(victim) >= SYSTEM", "_highest_priority(victim) > SYSTEM", "session/preempt/test_victim_rules.py"),
         ("plugins/eviction/lifetime.py", "if not limit or not view.is_past(", "if not limit or view.is_past(", "session/allocate/test_gang_life.py"),

@@ -14,7 +14,6 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 
 LONG_FILES = {
-    "gpusched/app.py": "puts the whole daemon together",
     "gpusched/io/observe/telemetry.py": "one metric after the other",
     "tests/io/commit/test_status_writer.py": "one writer, one scripted server",
     "tests/lab/chaos/planted.py": "the list of faults that can be planted",

@@ -21,12 +21,12 @@ import attrs
 import gpusched_plugins.queues.quota as quota_plugin
 import msgspec
 
-from gpusched import app
 from gpusched.actions import preempt
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.pod.pod import Pod
+from gpusched.app.candidate import Candidate
 from gpusched.base import limits
 from gpusched.cache import ledger
 from gpusched.cache.cache import Cache
@@ -501,16 +501,16 @@ def sessions_end_with_the_first_exception():
 @plant
 def nobody_leads_after_a_loss():
     """Who lost the lease never stands for it again."""
-    original = app.App._term
+    original = Candidate._stand
     begun = set()
 
-    async def term(self, api):
+    async def stand(self, api, term):
         if id(self) in begun:
             await asyncio.get_running_loop().create_future()
         begun.add(id(self))
-        await original(self, api)
+        await original(self, api, term)
 
-    yield (app.App, "_term", term)
+    yield (Candidate, "_stand", stand)
 
 
 # -- claims for devices ------------------------------------------------------------------------

@@ -13,46 +13,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from gpusched.api.meta.codec import DEFECT
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.requests import ObjectRef
-from gpusched.api.serializer.seal import KEY_BYTES, UNKNOWN_SEAL, parse_seal
+from gpusched.api.serializer.seal import UNKNOWN_SEAL, parse_seal
+from gpusched.app.candidate import Candidate, TermParts
+from gpusched.app.options import AppOptions
+from gpusched.app.rejections import Rejections
+from gpusched.app.view import VIEW_CONNECTIONS, follow_sessions, hide_foreign_names, make_view
 from gpusched.base import limits
-from gpusched.base.clock import Clock
 from gpusched.base.errors import is_defect
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
 from gpusched.commit.model import CommitPhase
-from gpusched.config.load import ConfigFiles, read_files
 from gpusched.config.model import Config, LimitsConfig
 from gpusched.io.client.api_client import ApiClient
-from gpusched.io.client.credentials import CredentialSource
 from gpusched.io.client.server_clock import ServerClock
-from gpusched.io.client.transport import Open, over_http
 from gpusched.io.cycle.crash_marker import CrashMarker
 from gpusched.io.cycle.fault_report import FaultReport
 from gpusched.io.cycle.health import DaemonHealth
 from gpusched.io.cycle.policy_loader import PolicyLoader
 from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
 from gpusched.io.decisions.decision_log import DecisionLog
-from gpusched.io.decisions.recorder import DecisionRecorder, RecordingOptions
+from gpusched.io.decisions.recorder import DecisionRecorder
 from gpusched.io.history.history_keeper import HistoryKeeper
-from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.history.told_starts import ComparedStart
-from gpusched.io.leader.elector import Elector, Leadership, lease_timing
-from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
-from gpusched.io.leader.lone_leader import LoneLeader
+from gpusched.io.leader.elector import Elector
+from gpusched.io.leader.lease_namespace import run_unless_ending
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
-from gpusched.io.leader.shard_board import BoardStore
-from gpusched.io.leader.shard_keeper import ShardKeeper
 from gpusched.io.observe.daemon_events import RESTORED
 from gpusched.io.observe.endpoints import HttpEndpoints
 from gpusched.io.observe.logs import Logger
@@ -60,8 +54,6 @@ from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.observe.text import one_line
 from gpusched.io.observe.tracing import Tracing
 from gpusched.io.observe.watchdog import Watchdog
-from gpusched.io.serve.announcement import ViewAnnouncement
-from gpusched.io.serve.publisher import ViewAddress
 from gpusched.io.serve.served_view import ServedView, end_task
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.watch.informer_factory import InformerFactory
@@ -69,70 +61,15 @@ from gpusched.io.workers.rate_limiter import RateLimiter
 from gpusched.io.write.binder import SettledGang
 from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.io.write.writers import WriterListeners, Writers, build_writers
-from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangStop, Plan
-from gpusched.session.status.foreign_names import hide_names
 from gpusched.shards.layout import ShardLayout
 from gpusched.shards.part import ShardPart, gang_family
-from gpusched.view.node_views import gpu_totals_view
 
-_LEASE_CONNECTIONS: Final = 2
-_SHARD_CONNECTIONS: Final = 2
-"""Beside one for each other shard."""
-_VIEW_CONNECTIONS: Final = 2
 _LEASE_FIRST_S: Final = 1.0
 """For which lists wait for a Lease that may be free."""
 _log = Logger(__name__)
-
-
-@attrs.frozen(kw_only=True)
-class AppOptions:
-    """How one daemon is run.
-
-    Attributes:
-        kubeconfig: None for in-cluster configuration, else the default places; or credentials.
-        identity: of the process; a random part is added for each term as candidate.
-        listen: hosts and ports for the endpoints, of which the first free one is taken; none
-            for no endpoints.
-        config_file: to be watched for changes; empty when the configuration is built in.
-        read_config: reads the configuration file.
-        pod: our own, for events about ourselves; None outside a cluster.
-        inline: sessions run in the event loop, searches with them, and no watchdog is started
-            (virtual time).
-        recording: of decisions; None keeps none.
-        history: where runs of gangs are kept; None keeps none.
-        state_file: shows the next process what this one died of; empty for none.
-        secret: makes so many secret bytes; None draws them from ``rng``, which only serves where
-            nothing is forged.
-        opened: makes what carries requests to the API server and answers back.
-        search: runs searches of inline sessions.
-        session_s: how long an inline session takes, in seconds of the clock.
-        view: where a process of its own serves what people see; None serves nothing.
-        shards: that this daemon cares for, the one first that it leads before others; none for all of the
-            configuration, in its order.
-    """
-
-    config: Config
-    clock: Clock
-    rng: random.Random
-    kubeconfig: str | CredentialSource | None = None
-    identity: str = "gpusched"
-    listen: tuple[tuple[str, int], ...] = ()
-    config_file: str = ""
-    read_config: Callable[[str], ConfigFiles] = read_files
-    pod: ObjectRef | None = None
-    inline: bool = False
-    recording: RecordingOptions | None = None
-    history: HistoryOptions | None = None
-    state_file: str = ""
-    secret: Callable[[int], bytes] | None = None
-    opened: Open = over_http
-    search: SearchRunner = search_in_process
-    session_s: Callable[[], float] = lambda: 0.0
-    view: ViewAddress | None = None
-    shards: tuple[str, ...] = ()
 
 
 class App:
@@ -152,7 +89,6 @@ class App:
         self._mark: CrashMarker | None = None
         self._broken_with: GangKey | None = None
         """The gang whose commit broke first; the next process is told."""
-        self.leadership = Leadership()
         self.readers: InformerFactory | None = None
         self.port = 0
         self.on_plan: list[Callable[[Plan], None]] = []
@@ -166,21 +102,21 @@ class App:
         self._history: HistoryKeeper | None = None
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
-        self._lease_asked = asyncio.Event()
-        """The Lease of this term was taken or is another's, or could not be asked for."""
+        self.candidate = Candidate(
+            options,
+            self.telemetry,
+            over=self._over,
+            on_restored=self._on_restored_store,
+            on_failed=self.faults.report_failure,
+        )
+        self.leadership = self.candidate.leadership
         self._restored = ""
-        self._unbelieved: dict[tuple[str, ObjectKey], str] = {}
-        """What was logged last of objects that cannot be believed."""
-        self._seal_key = ""
-        """The key of the seal as this process saw it last."""
+        self._rejections = Rejections(self.telemetry)
         self._recorder: DecisionRecorder | None = None
         self._fault: BaseException | None = None
         self._caught_up = False
         self._lease_read = options.clock.monotonic()
         self._rate_limiter: RateLimiter | None = None
-        self.keeper: ShardKeeper | None = None
-        """Of the shards of this term; None where the configuration has none."""
-        self._giving_back = False
         self.cycle: SessionCycle | None = None
         self.health: DaemonHealth | None = None
         self.view: ServedView | None = None
@@ -260,9 +196,10 @@ class App:
         part = "leader" if self.leadership.leading else "standby"
         degraded = self.health.degraded if self.health is not None else ""
         part = f"{part}; degraded: {degraded}" if degraded else part
-        if self.keeper is not None and self.leadership.leading:
-            held = ", ".join(sorted(self.keeper.part.held))
-            part = f"{part}; shards: {self.keeper.why or held}"
+        keeper = self.candidate.keeper
+        if keeper is not None and self.leadership.leading:
+            held = ", ".join(sorted(keeper.part.held))
+            part = f"{part}; shards: {keeper.why or held}"
         missing = self.readers.not_installed if self.readers is not None else ""
         return True, f"{part}; not installed: {missing}" if missing else part
 
@@ -282,8 +219,9 @@ class App:
     def _may_decide(self) -> str:
         if error := self.unready():
             return error
-        if self.keeper is not None and self.keeper.why:
-            return self.keeper.why
+        keeper = self.candidate.keeper
+        if keeper is not None and keeper.why:
+            return keeper.why
         return "" if self._caught_up else "caches are being listed again"
 
     def _config(self) -> Config:
@@ -344,7 +282,22 @@ class App:
         """Begin what outlasts terms: endpoints, the view and the watchdog."""
         options = self.options
         if options.view is not None:
-            await self._start_view(stack, options.view)
+            api = await self._connect(VIEW_CONNECTIONS)
+            stack.push_async_callback(api.close)
+            view = self.view = make_view(
+                options.view,
+                api,
+                options,
+                self.candidate,
+                ready=lambda: self.readiness()[1] or "ok",
+                hide=lambda text, reader: hide_foreign_names(
+                    text, reader, self._config(), self.cache
+                ),
+            )
+            self._decision_log.followers.append(view.decided)
+            self._follow_with_view()
+            serving = asyncio.create_task(view.run(), name="view")
+            stack.push_async_callback(end_task, serving)
         if options.listen:
             endpoints = HttpEndpoints(ready=self.readiness, metrics=self.telemetry.render)
             self.port = await endpoints.start_on_first(options.listen)
@@ -354,59 +307,10 @@ class App:
             watchdog.start()
             stack.callback(watchdog.stop)
 
-    async def _start_view(self, stack: contextlib.AsyncExitStack, address: ViewAddress) -> None:
-        options = self.options
-        election = options.config.leader_election
-        api = await self._connect(_VIEW_CONNECTIONS)
-        stack.push_async_callback(api.close)
-        self.view = ServedView(
-            address,
-            ViewAnnouncement(
-                api,
-                namespace=election.lease_namespace,
-                lease=f"{election.lease_name}-{self._shards[0]}"
-                if self._shards
-                else election.lease_name,
-                clock=options.clock,
-                create_if_missing=not api.in_cluster,
-            ),
-            clock=options.clock,
-            daemon=options.identity,
-            leading=lambda: self.leadership.leading,
-            ready=lambda: self.readiness()[1] or "ok",
-            scheduler_names=options.config.scheduler_names,
-            hide=self._hide_names,
-        )
-        self._decision_log.followers.append(self.view.decided)
-        self._follow_with_view()
-        serving = asyncio.create_task(self.view.run(), name="view")
-        stack.push_async_callback(end_task, serving)
-
-    def _hide_names(self, text: str, reader: str) -> str:
-        """A sentence as users of one namespace may read it."""
-        config = self.options.config if self.cycle is None else self.cycle.rules.config
-        if config.names_of_other_namespaces == "shown":
-            return text
-        known = self.cache.namespaces.items
-        return hide_names(text, reader, lambda name: ObjectKey("", name) in known)
-
     def _follow_with_view(self) -> None:
         """Have the view follow the sessions of this term."""
-        cycle, view = self.cycle, self.view
-        if cycle is not None and view is not None:
-            view.forget()
-            view.gpu_totals = lambda: gpu_totals_view(cycle.gpu_gauges.counts)
-            cache = self.cache
-            cycle.shown.append(
-                lambda snapshot, plan, decision: view.session(
-                    snapshot,
-                    plan,
-                    decision,
-                    cache=cache,
-                    policy=cycle.rules.policy,
-                    session_cache=cycle.rules.session_cache,
-                )
-            )
+        if self.cycle is not None and self.view is not None:
+            follow_sessions(self.view, self.cycle, self.cache)
 
     def _build(self, api: ApiClient, rules: SessionRules) -> Callable[[], Awaitable[None]]:
         """Everything of one term, which knows nothing yet; what lives it."""
@@ -421,7 +325,9 @@ class App:
             clock=options.clock,
             rng=options.rng,
             telemetry=self.telemetry,
-            reject=lambda kind, rejected: self._rejected(status, kind, rejected),
+            reject=lambda kind, rejected: self._rejections.report(
+                self.cache, status, kind, rejected
+            ),
             restored=self._on_restored_store,
             leading=lambda: self.leadership.leading and self._caught_up,
             refused=self._unread,
@@ -467,7 +373,7 @@ class App:
         cache, options = self.cache, self.options
         part = ShardPart(
             ShardLayout.from_config(options.config),
-            first=self._shards[0],
+            first=self.candidate.shards[0],
             moved=lambda keys: self._gangs_moved(cycle, map(gang_family, keys)),
             knows=cache.families.is_known,
         )
@@ -475,8 +381,8 @@ class App:
 
         def decided(snapshot: Snapshot, plan: Plan, _decision: Decision) -> None:
             part.note_decisions(snapshot, plan)
-            if self.keeper is not None:
-                self.keeper.nudge()
+            if self.candidate.keeper is not None:
+                self.candidate.keeper.nudge()
 
         cycle.shown.append(decided)
         cycle.tell_more = part.tell_shards
@@ -486,11 +392,6 @@ class App:
         if moved := list(gangs):
             self.cache.show_again(moved)
             cycle.wake()
-
-    @property
-    def _shards(self) -> tuple[str, ...]:
-        """Shards that this daemon cares for, the one first that it leads before others."""
-        return self.options.shards or tuple(each.name for each in self.options.config.shards)
 
     def _begin_history(self) -> HistoryKeeper:
         """Follow the gangs of this term; those of an earlier one go on."""
@@ -559,11 +460,14 @@ class App:
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None
             writer = group.create_task(writers.status.run(), name="status")
-            self._lease_asked.clear()
-            candidate = group.create_task(self._run_candidate(), name="lease")
+            self.candidate.lease_asked.clear()
+            self._caught_up = False
+            standing = group.create_task(self._stand(cycle, self.readers), name="lease")
             # What a leader lists before it leads is listed again: where the Lease is free, once is
             # enough.
-            await run_unless_ending(self._lease_asked, self.options.clock.sleep(_LEASE_FIRST_S))
+            await run_unless_ending(
+                self.candidate.lease_asked, self.options.clock.sleep(_LEASE_FIRST_S)
+            )
             readers = self.readers.start(group)
             deciding = group.create_task(cycle.run(), name="cycle")
             assert self.health is not None
@@ -572,7 +476,7 @@ class App:
             checking_health.cancel()
             deciding.cancel()
             await writers.preemption_executor.drain()
-            if self._stop.is_set() or self._giving_back:
+            if self._stop.is_set() or self.candidate.gives_back:
                 if not await writers.volumes.drain(limits.SHUTDOWN_S):
                     _log.warning("some commits were left to whoever leads next")
                 await writers.status.flush(limits.SHUTDOWN_S)
@@ -580,160 +484,28 @@ class App:
                 # What is to be said was said of a cluster that is no longer known.
                 await writers.volumes.abandon()
             writer.cancel()
-            if self.keeper is not None:
-                await self.keeper.release()
+            if self.candidate.keeper is not None:
+                await self.candidate.keeper.release()
             if self.leadership.elector is not None:
                 self.leadership.elector.stop()
-            await candidate
+            await standing
             if self._recorder is not None:
                 await self._recorder.wait_for_rest(limits.SHUTDOWN_S)
             for reader in readers:
                 reader.cancel()
 
     # -- leading ---------------------------------------------------------------------------
-    async def _run_candidate(self) -> None:
-        """Stand for the lease, and lead for one term at most."""
-        options = self.options
-        shards = len(self._shards)
-        api = await self._connect(
-            _LEASE_CONNECTIONS + (_SHARD_CONNECTIONS + shards if shards else 0)
-        )
-        try:
-            if not api.in_cluster:
-                # Before each term: the cluster may have been made anew in the meantime.
-                namespace = options.config.leader_election.lease_namespace
-                await run_unless_ending(self._over, ensure_namespace(api, namespace, options.clock))
-            if not self._over.is_set():
-                await self._term(api)
-        finally:
-            self._lease_asked.set()
-            await api.close()
-
-    def _elector(
-        self,
-        api: ApiClient,
-        identity: str,
-        copy: SealKeyCopy,
-        *,
-        shard: str = "",
-        patience_s: float = 0.0,
-        on_refused: Callable[[], None] = lambda: None,
-    ) -> Elector:
-        """A candidate for the Lease of a daemon without shards, or of a shard."""
-        options = self.options
-        election = options.config.leader_election
-        return Elector(
-            api,
-            identity=identity,
-            namespace=election.lease_namespace,
-            name=f"{election.lease_name}-{shard}" if shard else election.lease_name,
-            timing=lease_timing(election),
-            patience_s=patience_s,
-            clock=options.clock,
-            create_if_missing=not api.in_cluster,
-            on_restored=self._on_restored_store,
-            create_namespace=None
-            if api.in_cluster
-            else lambda: make_namespace(api, election.lease_namespace),
-            new_key=lambda: (options.secret or options.rng.randbytes)(KEY_BYTES).hex(),
-            known_key=self._seal_key,
-            key_copy=copy,
-            on_refused=on_refused,
-        )
-
-    def _shard_keeper(self, api: ApiClient, identity: str, copy: SealKeyCopy) -> ShardKeeper | None:
-        """Of this term; None where the configuration has no shards."""
-        part, options, readers = self.cache.part, self.options, self.readers
-        if not isinstance(part, ShardPart) or readers is None:
-            return None
-        part.identity = identity
-        election, cache = options.config.leader_election, self.cache
-        return ShardKeeper(
-            part=part,
-            store=BoardStore(
-                api,
-                namespace=election.lease_namespace,
-                name=f"{election.lease_name}-shards",
-                create_if_missing=not api.in_cluster,
-            ),
-            preferred=self._shards,
-            elector_of=lambda shard: self._elector(
-                api, identity, copy, shard=shard, patience_s=election.lease_duration_s
-            ),
-            leadership=self.leadership,
-            clock=options.clock,
-            relist=lambda least: readers.ask_relist(least)(),
-            use_part=lambda: part.take_effect(cache),
-            changed=lambda: self.cycle.wake() if self.cycle is not None else None,
-            lost=self._over.set,
-            give_back=self._give_back,
-            lone_leader=LoneLeader(
-                api,
-                election.lease_namespace,
-                election.lease_name,
-                election.lease_duration_s,
-                options.clock,
-            ),
-            measured=self.telemetry.set_shards,
-            failed=self.faults.report_failure,
-        )
-
-    def _give_back(self) -> None:
-        """End the term in order: a daemon asks for a shard that it leads before others."""
-        self._giving_back = True
-        self._over.set()
-
-    async def _term(self, api: ApiClient) -> None:
-        options = self.options
-        election = options.config.leader_election
-        copy = SealKeyCopy(
-            api,
-            namespace=election.lease_namespace,
-            lease=election.lease_name,
-            clock=options.clock,
-            create_if_missing=not api.in_cluster,
-        )
-        shard = f"{self._shards[0]}:" if self._shards else ""  # terms of shards are counted apart
-        identity = f"{shard}{options.identity}_{options.rng.getrandbits(40):010x}"
-        self._giving_back = False
-        keeper = self.keeper = self._shard_keeper(api, identity, copy)
-        elector = self._elector(
-            api,
-            identity,
-            copy,
-            shard=self._shards[0] if keeper else "",
-            on_refused=self._lease_asked.set,
-        )
-        self.leadership.elector, self.leadership.others = elector, []
-        self._caught_up = False
-        term = asyncio.create_task(elector.run(), name="elector")
-        lead = asyncio.create_task(self._lead(elector, copy), name="lead")
-        asking = asyncio.create_task(keeper.stand_by(elector)) if keeper is not None else None
-        try:
-            why = await term
-        finally:
-            self._seal_key = elector.known_key
-            lead.cancel()
-            term.cancel()
-            if keeper is not None and asking is not None:
-                asking.cancel()
-                keeper.cancel()
-            self.telemetry.set_leader(leading=False)
-            with contextlib.suppress(asyncio.CancelledError):
-                await lead
-        if not self._over.is_set():
-            _log.warning("leadership ended; all is read again and this process stands by", why=why)
-            self.telemetry.cache_reset("leadership")
-            self._over.set()
+    async def _stand(self, cycle: SessionCycle, readers: InformerFactory) -> None:
+        api = await self._connect(self.candidate.connections)
+        term = TermParts(cache=self.cache, readers=readers, wake=cycle.wake, lead=self._lead)
+        await self.candidate.run(api, term)
 
     async def _lead(self, elector: Elector, copy: SealKeyCopy) -> None:
         """What a new leader does first: look again at everything, then decide."""
-        await elector.acquired()
-        self.telemetry.set_leader(leading=True)
         self.cache.use_seal(parse_seal(elector.seal_key))
         assert self.readers is not None
         listed = self.readers.ask_relist(elector.version)
-        self._lease_asked.set()
+        self.candidate.lease_asked.set()
         await listed()
         self._caught_up = True
         assert self.cycle is not None
@@ -749,16 +521,15 @@ class App:
         async with asyncio.TaskGroup() as group:
             if elector.seal_key:
                 group.create_task(copy.keep(elector.seal_key))
-            if self.keeper is not None:
-                group.create_task(self.keeper.lead(), name="shards")
+            if self.candidate.keeper is not None:
+                group.create_task(self.candidate.keeper.lead(), name="shards")
 
     def _daemon_event_object(self) -> ObjectRef:
         """Our own pod, else the Lease: where an operator looks for events about the daemon."""
         if self.options.pod is not None:
             return self.options.pod
         election, elector = self.options.config.leader_election, self.leadership.elector
-        shard = f"-{self._shards[0]}" if self._shards else ""
-        key = ObjectKey(election.lease_namespace, f"{election.lease_name}{shard}")
+        key = ObjectKey(election.lease_namespace, self.candidate.first_lease)
         return ObjectRef("Lease", key, UID(elector.lease_uid if elector is not None else ""))
 
     # -- faults ---------------------------------------------------------------------------
@@ -806,17 +577,3 @@ class App:
             self._fault = error
             _log.error("gpusched ends because of a fault of its own", why=str(error))
         self.stop()
-
-    def _rejected(self, status: StatusWriter, kind: str, rejected: Rejected) -> None:
-        self.telemetry.rejected(kind, rejected.field)
-        if rejected.field == DEFECT:
-            self.telemetry.contained(rejected.kind, "reading")
-        who = (kind, rejected.key)
-        if self._unbelieved.get(who) != rejected.message:  # each change shows it again, ours too
-            _log.warning("an object cannot be believed", kind=kind, why=rejected.message)
-            self._unbelieved.pop(who, None)
-            self._unbelieved[who] = rejected.message
-            if len(self._unbelieved) > limits.REPORTED_OBJECTS_MAX:
-                del self._unbelieved[next(iter(self._unbelieved))]
-        ours = rejected.ours or rejected.scheduler in self.cache.schedulers
-        status.report_rejected(attrs.evolve(rejected, ours=ours))

@@ -1,0 +1,72 @@
+"""What people see of a daemon, wired to its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusched.api.meta.identity import ObjectKey
+from gpusched.app.candidate import Candidate
+from gpusched.app.options import AppOptions
+from gpusched.cache.cache import Cache
+from gpusched.config.model import Config
+from gpusched.io.client.api_client import ApiClient
+from gpusched.io.cycle.session_cycle import SessionCycle
+from gpusched.io.serve.announcement import ViewAnnouncement
+from gpusched.io.serve.publisher import ViewAddress
+from gpusched.io.serve.served_view import ServedView
+from gpusched.session.status.foreign_names import HideNames, hide_names
+from gpusched.view.node_views import gpu_totals_view
+
+VIEW_CONNECTIONS = 2
+
+
+def make_view(
+    address: ViewAddress,
+    api: ApiClient,
+    options: AppOptions,
+    candidate: Candidate,
+    *,
+    ready: Callable[[], str],
+    hide: HideNames,
+) -> ServedView:
+    """The view that a daemon serves at an address, announced beside its Lease."""
+    return ServedView(
+        address,
+        ViewAnnouncement(
+            api,
+            namespace=options.config.leader_election.lease_namespace,
+            lease=candidate.first_lease,
+            clock=options.clock,
+            create_if_missing=not api.in_cluster,
+        ),
+        clock=options.clock,
+        daemon=options.identity,
+        leading=lambda: candidate.leadership.leading,
+        ready=ready,
+        scheduler_names=options.config.scheduler_names,
+        hide=hide,
+    )
+
+
+def follow_sessions(view: ServedView, cycle: SessionCycle, cache: Cache) -> None:
+    """Have a view show the sessions of a new term, and nothing of terms before."""
+    view.forget()
+    view.gpu_totals = lambda: gpu_totals_view(cycle.gpu_gauges.counts)
+    cycle.shown.append(
+        lambda snapshot, plan, decision: view.session(
+            snapshot,
+            plan,
+            decision,
+            cache=cache,
+            policy=cycle.rules.policy,
+            session_cache=cycle.rules.session_cache,
+        )
+    )
+
+
+def hide_foreign_names(text: str, reader: str, config: Config, cache: Cache) -> str:
+    """A sentence as users of one namespace may read it."""
+    if config.names_of_other_namespaces == "shown":
+        return text
+    known = cache.namespaces.items
+    return hide_names(text, reader, lambda name: ObjectKey("", name) in known)
