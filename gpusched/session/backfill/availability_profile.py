@@ -20,7 +20,12 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.base.limits import COLUMN_MAX
-from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
+from gpusched.session.backfill.running.release_order import (
+    FlatReleases,
+    Release,
+    ReleaseOrder,
+    RowReleases,
+)
 
 _FREE_NUMBERS_KEPT_MAX: Final = 2**20
 """Numbers in tables of one profile that are kept: eight megabytes."""
@@ -107,6 +112,12 @@ class ReservationTable:
         """Ends, rows and amounts of all reservations."""
         return self.ends, self.rows, self.amounts
 
+    def on_rows(self, index: Ints, columns: Ints) -> ReservationTable:
+        """This table for a choice of columns, on rows that have other numbers; each of its rows must have one."""
+        other = copy(self)
+        other.rows, other.amounts = index[self.rows], self.amounts[:, columns]
+        return other
+
     def starts_between(self, start: int, end: int) -> list[int]:
         """Moments at which reservations begin between two moments, ascending."""
         low = bisect_right(self.begins, start)
@@ -133,6 +144,7 @@ class AvailabilityProfile:
         self._table = ReservationTable((), staying.shape[1])
         self._times: tuple[tuple[int, int], list[int]] = ((-1, 0), [])
         self._timeline: AvailabilityTimeline | None = None
+        self._by_row: RowReleases | None = None
         self.version = 0
         """Number of changes so far."""
 
@@ -155,6 +167,7 @@ class AvailabilityProfile:
     def _moved(self) -> None:
         self._free.clear()
         self._timeline = None
+        self._by_row = None
         self.version += 1
 
     def with_release_times(self, releases: Iterable[Release]) -> AvailabilityProfile:
@@ -228,21 +241,43 @@ class AvailabilityProfile:
     def free_between(self, start: int, end: int, reservations: ReservationTable) -> Ints:
         """The least that is free in the whole of a span, its start included and its end not."""
         free = self.free_at(start, reservations)
-        least = free.copy()
-        times, rows, amounts = self.flatten_releases()
-        here, seen = start, int(np.searchsorted(times, start, side="right"))
-        for time in reservations.starts_between(start, end):
-            count = int(np.searchsorted(times, time, side="right"))
-            if count > seen:
-                np.add.at(free, rows[seen:count], amounts[seen:count])
-            reservations.go_on(free, here, time)
-            np.minimum(least, free, out=least)
-            here, seen = time, count
-        return least
+        return least_free_between(free, self.flatten_releases(), start, end, reservations)
 
-    def flatten_releases(self) -> tuple[Ints, Ints, Ints]:
+    def flatten_releases(self) -> FlatReleases:
         """Times, rows and amounts of all that ends, by time."""
         return self._order.arrays(self.staying.shape[1])
+
+    def releases_by_row(self) -> RowReleases:
+        """What is free on its row after each release, beside no reservations."""
+        if self._by_row is None:
+            free = self.allocatable - self.staying
+            self._by_row = RowReleases(free, self.flatten_releases())
+        return self._by_row
+
+
+def least_free_between(
+    free: Ints, releases: FlatReleases, start: int, end: int, reservations: ReservationTable
+) -> Ints:
+    """The least that is free in the whole of a span, its start included and its end not.
+
+    Args:
+        free: at the start beside the reservations, shape (rows, resources); it is changed.
+        releases: on these rows.
+        start: of the span.
+        end: of the span.
+        reservations: on these rows.
+    """
+    times, rows, amounts = releases
+    least = free.copy()
+    here, seen = start, int(np.searchsorted(times, start, side="right"))
+    for time in reservations.starts_between(start, end):
+        count = int(np.searchsorted(times, time, side="right"))
+        if count > seen:
+            np.add.at(free, rows[seen:count], amounts[seen:count])
+        reservations.go_on(free, here, time)
+        np.minimum(least, free, out=least)
+        here, seen = time, count
+    return least
 
 
 @attrs.frozen(slots=True, eq=False)

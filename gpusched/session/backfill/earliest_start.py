@@ -26,6 +26,7 @@ from gpusched.session.backfill.availability_profile import (
     ReservationTable,
     pack_first_rows,
 )
+from gpusched.session.backfill.running.fit_counts import CountsBesideReservations, FitCounts
 from gpusched.session.backfill.running.release_order import FOREVER, Release
 from gpusched.session.backfill.running.waiting_devices import waiting_devices
 from gpusched.session.backfill.start_sweep import StartSweep, SweepLostError
@@ -92,6 +93,8 @@ class StartSearch:
         self._ways = _start_options(session, gang)
         self._path = frozenset(session.queue_path(gang))
         self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
+        self._counts: tuple[int, FitCounts] | None = None
+        """Made when first needed, with the version of the profile that they are of."""
 
     def for_equal_gang(self, gang: Gang) -> StartSearch:
         """This search for an equal gang of the same walltime, as long as nothing has moved."""
@@ -175,6 +178,10 @@ class StartSearch:
         first = bisect_left(times, before.alone)
         here = max(first, bisect_left(times, before.start))
         last = min(len(times), first + _MOMENTS_MAX)
+        counts = self._fit_counts()
+        if counts is not None:
+            beside = CountsBesideReservations(counts, table, times[here:last])
+            return self._first_start_counted(beside, reservations, table, before)
         gains: Ints | None = None
         looks = 0
         while here < last and self._work.left > 0:
@@ -190,11 +197,54 @@ class StartSearch:
                 here = max(here, int(np.searchsorted(gains, gains[here - 1] + self._short)))
         return None
 
+    def _first_start_counted(
+        self,
+        beside: CountsBesideReservations,
+        reservations: Sequence[Reservation],
+        table: ReservationTable,
+        before: EarlierResult,
+    ) -> Reservation | None:
+        """The first of some moments at which so many members fit as there are, and quotas allow it."""
+        here, gains = 0, beside.gains
+        while here < len(beside.times) and self._work.left > 0:
+            self._work.left -= 1
+            time = beside.times[here]
+            missing = beside.missing_at(here)
+            if not missing:
+                end = self._end_of_start(time)
+                self._work.left -= len(table.starts_between(time, end))
+                missing = beside.missing_until(here, end)
+            found = None if missing else self._pack_at(time, reservations, table)
+            if found is not None:
+                before.start = time
+                return self._reservation_at(time, found)
+            # So many more must fit: go on where what ended until then could make that true.
+            here = max(here + 1, int(np.searchsorted(gains, gains[here] + missing)))
+        return None
+
+    def _fit_counts(self) -> FitCounts | None:
+        """Its members on all rows that they may use; None where members or areas are of several kinds."""
+        if not self.simple or self._preference_expiries():
+            return None
+        version = self._profile.version
+        if self._counts is None or self._counts[0] != version:
+            part, areas = self._ways[0].parts[0], self._start_areas(self._gang, self._profile.now)
+            if len(areas) != 1 or part.request.missing:
+                return None
+            allowed = part.allowed if areas[0] is None else part.allowed & areas[0]
+            counts = FitCounts(self._profile.releases_by_row(), part, allowed)
+            self._counts = (version, counts)
+        return self._counts[1]
+
     def _candidate_times(self, reservations: Sequence[Reservation], until: int) -> list[int]:
         """Moments at which there may be more room than before, ascending."""
         moments = {*self._preference_expiries(), *(reservation.end for reservation in reservations)}
-        later = {time for time in moments if self._profile.now < time <= until}
-        return sorted(later.union(self._profile.release_times(until)))
+        times = self._profile.release_times(until).copy()
+        for time in sorted(moments):
+            index = bisect_left(times, time)
+            if self._profile.now < time <= until and times[index : index + 1] != [time]:
+                times.insert(index, time)
+        return times
 
     def _search_timeline(
         self,
@@ -264,22 +314,32 @@ class StartSearch:
         """The first of these times at which the gang could start, were nothing reserved."""
         if self._windows:
             return times[0] if times else None  # room comes and goes with them: nothing to halve
+        counts = self._fit_counts()
+        if counts is not None:
+            return self._first_time_counted(counts, times)
         nobody = ReservationTable((), self._profile.staying.shape[1])
-        if not times or not self._could_start_at(times[-1], nobody):
+
+        def can_start(time: int) -> bool:
+            return self._pack_at(time, (), nobody) is not None
+
+        if not times or not can_start(times[-1]):
             return None
         # Without the holds of others there is only ever more room: halve up to where it suffices.
-        first = bisect_left(times, True, key=lambda time: self._could_start_at(time, nobody))
-        return times[first] if first < len(times) else None
+        return times[bisect_left(times, True, key=can_start)]
 
-    def _could_start_at(self, time: int, nobody: ReservationTable) -> bool:
-        """Whether the gang could start then, were nothing reserved; ``_pack_at`` says where."""
-        areas = self._start_areas(self._gang, time) if self.simple else ()
-        if len(areas) != 1 or areas[0] is not None:
-            return self._pack_at(time, (), nobody) is not None
-        # On rows of its filters, whichever these are: it suffices to count them.
+    def _first_time_counted(self, counts: FitCounts, times: Sequence[int]) -> int | None:
+        """The same where it is known when there is room: halve up to where quotas allow it, too."""
         self._work.left -= 1
-        self._short = _missing_members(self._profile.free_at(time, nobody), self._ways[0].parts)
-        return not self._short and self._within_quota(time, ())
+        with_room = counts.first_time
+        if with_room is None or not times or times[-1] < with_room:
+            return None
+        first = bisect_left(times, with_room)
+        if self._within_quota(times[first], ()):
+            return times[first]
+        if not self._within_quota(times[-1], ()):
+            return None
+        allowed = bisect_left(times, True, first, key=lambda time: self._within_quota(time, ()))
+        return times[allowed]
 
     def _members_gained(self, times: Sequence[int], table: ReservationTable) -> Ints:
         """How many more members at most fit by each time than before all of them; ascending.

@@ -19,6 +19,10 @@ _REBUILT_FROM: Final = 8
 """A list of which an eighth changes is sorted anew."""
 
 
+FlatReleases = tuple[Ints, Ints, Ints]
+"""Times, rows and amounts of what ends, by time; int64, shapes (members,), (members,) and (members, resources)."""
+
+
 @attrs.frozen(slots=True, eq=False)
 class Release:
     """At ``time`` so much becomes free on some rows.
@@ -57,7 +61,7 @@ class ReleaseOrder:
 
     def __init__(self, releases: Iterable[Release]) -> None:
         self.releases: list[Release] = sorted(releases, key=_turn)
-        self._flat: tuple[Ints, Ints, Ints] | None = None
+        self._flat: FlatReleases | None = None
         self._counts: Ints | None = None
 
     def with_changes(self, gone: Collection[Release], more: Collection[Release]) -> ReleaseOrder:
@@ -122,7 +126,7 @@ class ReleaseOrder:
 
     def _changed_arrays(
         self, gone: list[int], added: list[Release], before: list[int]
-    ) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+    ) -> tuple[FlatReleases, Ints]:
         """Arrays without the releases at some positions, and with others before some of what is left."""
         assert self._flat is not None
         assert self._counts is not None
@@ -141,7 +145,7 @@ class ReleaseOrder:
         )
         return (times, rows, amounts), np.insert(counts, before, sizes)
 
-    def arrays(self, width: int) -> tuple[Ints, Ints, Ints]:
+    def arrays(self, width: int) -> FlatReleases:
         """Times, rows and amounts of all members that end, by time.
 
         Args:
@@ -163,6 +167,31 @@ class ReleaseOrder:
                 ),
             )
         return self._flat
+
+
+class RowReleases:
+    """What is free on its row after each release.
+
+    Args:
+        free: before the first of them, int64, shape (rows, resources).
+        flat: releases by time.
+    """
+
+    def __init__(self, free: Ints, flat: FlatReleases) -> None:
+        self.free, self.flat = free, flat
+        _, rows, amounts = flat
+        self.order: Ints = np.argsort(rows, kind="stable")
+        """Numbers of releases by row, and by time on each row."""
+        self.rows: Ints = rows[self.order]
+        """Their rows."""
+        self.first: Ints = np.flatnonzero(np.diff(self.rows, prepend=-1))
+        """Positions among these of the first release of each row."""
+        sums = np.cumsum(amounts[self.order], axis=0)
+        before = sums[self.first] - amounts[self.order[self.first]]
+        counts = np.diff(self.first, append=len(rows))
+        after = sums - np.repeat(before, counts, axis=0) + free[self.rows]
+        self.after: Ints = np.ascontiguousarray(after.T).T
+        """Free amounts after each of them, a column after the other in memory."""
 
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
