@@ -52,3 +52,32 @@ def test_gangs_of_a_queue_with_limits_of_users_are_in_the_first_shard(sharded):
         assert len(shards.world.bound()) == 2
 
     sharded(story, "a", "b")
+
+
+def test_a_queue_names_all_shards_of_a_daemon_that_took_one_over(sharded):
+    async def story(shards):
+        # given two daemons that care for each other's shards, and a queue in which nothing happens
+        await shards.start(nodes=1)
+        shards.queue("idle", deserved={"nvidia.com/gpu": "8"})
+        shards.daemon("a", "b")
+        second = shards.daemon("b", "a")
+        await shards.world.until(lambda: shards.holders() == {"a": "d-0", "b": "d-1"}, 90)
+        await shards.world.clock.sleep(30)
+
+        # when one daemon is gone and the other has taken its shard over
+        second.kill()
+        await shards.world.until(lambda: shards.holders() == {"a": "d-0", "b": "d-0"}, 90)
+        await shards.world.clock.sleep(60)
+
+        # then the queue's status names both shards with what it has in them
+        status = shards.world.client.get("queues.scheduling.gpusched.io", None, "idle")["status"]
+        assert [row["name"] for row in status["shards"]] == ["a,b"]
+
+        # when that daemon is there again, each has a row
+        shards.daemon("b", "a", identity="back")
+        await shards.world.until(lambda: shards.holders() == {"a": "d-0", "b": "back"}, 90)
+        await shards.world.clock.sleep(60)
+        status = shards.world.client.get("queues.scheduling.gpusched.io", None, "idle")["status"]
+        assert [row["name"] for row in status["shards"]] == ["a", "b"]
+
+    sharded(story, "a", "b")

@@ -14,6 +14,8 @@ from gpusched.session.state.plan import QueueStatus
 
 _AMOUNTS: Final = ("allocated", "requested", "fairShare")
 _NUMBERS: Final = ("pending", "inqueue", "running")
+_AND: Final = ","
+"""Between names of shards that one daemon holds."""
 
 
 def queue_fields_of_shards(
@@ -30,10 +32,10 @@ def queue_fields_of_shards(
     rows = [
         row
         for row in msgspec.json.decode(shown).get("shards") or ()
-        if row.get("name") in status.other_shards
+        if set(str(row.get("name")).split(_AND)) <= set(status.other_shards)
     ]
     rows.append(
-        {"name": status.shards[0]} | {each: fields[each] for each in (*_AMOUNTS, *_NUMBERS)}
+        {"name": _AND.join(status.shards)} | {each: fields[each] for each in (*_AMOUNTS, *_NUMBERS)}
     )
     rows.sort(key=lambda row: str(row["name"]))
     sums = {name: _sum_amounts(row.get(name) for row in rows) for name in _AMOUNTS}
