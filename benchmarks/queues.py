@@ -1,49 +1,24 @@
-"""Full cycles of clusters that many queues share: reclaim for thousands, racks and a deep tree."""
+"""Full cycles of clusters that many queues share: racks, and a deep tree. ``cycles`` has those that evict thousands."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from benchmarks.figures import Figure, middle
-from benchmarks.shared_cluster import (
-    GPUS_A_NODE,
-    many_queues,
-    one_reclaims,
-    racks_reclaimed,
-    session_s,
-    unlike_gangs,
-)
+from benchmarks.shared_cluster import many_queues, racks_reclaimed, session_s
 from gpusched.base.limits import PLAN_BINDS_MAX
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.testing.given import Given
 
 RUNS: Final = 3
-RECLAIM_MAX_S: Final = 0.8
-UNLIKE_MAX_S: Final = 0.2
 TREE_MAX_S: Final = 1.5
 QUIET_MAX_S: Final = 0.1
 
 
 def measure() -> list[Figure]:
-    """CPU seconds of a session: queues reclaim, a tree is served, nothing has changed, all are unlike."""
+    """CPU seconds of a session: gangs take racks, a tree is served, nothing has changed."""
     collect_garbage_rarely()  # as the daemon does
-    return [_reclaim(), _racks(), *_tree(), _unlike()]
-
-
-def _reclaim() -> Figure:
-    nodes = 500
-    runs = []
-    for _ in range(RUNS):
-        c = one_reclaims(nodes=nodes)
-        runs.append(session_s(c))
-        leave = _evicted(c)
-        if not 0 < leave <= nodes * GPUS_A_NODE // 2:
-            raise RuntimeError(f"{leave} pods are evicted, so that something else was measured")
-    return _figure(
-        f"one cycle, {nodes} nodes, 4,000 running and 4,000 pending jobs, {leave:,} evicted",
-        runs,
-        RECLAIM_MAX_S,
-    )
+    return [_racks(), *_tree()]
 
 
 def _racks() -> Figure:
@@ -62,37 +37,20 @@ def _racks() -> Figure:
     )  # fmt: skip
 
 
-def _unlike() -> Figure:
-    gangs, nodes, runs = 1000, 500, []
-    for _ in range(RUNS):
-        c = unlike_gangs(nodes=nodes, gangs=gangs)
-        runs.append(session_s(c))
-        placed = sum(len(each.binds) for each in c.then.plan.binds)
-        if placed != gangs:
-            raise RuntimeError(f"{placed} pods were placed, so that something else was measured")
-    return _figure(f"one cycle, {gangs:,} unlike gangs start, {nodes} nodes", runs, UNLIKE_MAX_S)
-
-
 def _evicted(c: Given) -> int:
     return sum(len(stop.evictions) for each in c.then.plan.preemptions for stop in each.stops)
 
 
 def _tree() -> list[Figure]:
     shape = "1,000 nodes, 200 queues in 4 levels, 10,000 pods in 1,000 gangs"
-    first, quiet, full, leave = [], [], [], 0
+    first, quiet = [], []
     for _ in range(RUNS):
-        busy = many_queues(nodes=1000, queues=200, gangs=1000, size=10, free=1)
-        full.append(session_s(busy))
-        leave = _evicted(busy)
         c = many_queues(nodes=1000, queues=200, gangs=1000, size=10)
         first.append(session_s(c) + _bind_s(c))
         _come_to_rest(c)
         quiet.append(session_s(c, kept=True))
     return [
         _figure(f"cycles until 5,000 are placed, empty cluster, {shape}", first, TREE_MAX_S),
-        _figure(
-            f"one cycle, cluster seven eighths full, {leave} evicted, {shape}", full, TREE_MAX_S
-        ),
         _figure(f"a cycle in which nothing changed, {shape}", quiet, QUIET_MAX_S),
     ]
 

@@ -31,6 +31,7 @@ from gpusched.api.devices.slots import slot_mask, slot_numbers, slot_ranges
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
+from gpusched.arrays.alike_rows import AlikeRows
 from gpusched.arrays.columns import Ints, NodeColumns, RequestVector
 from gpusched.arrays.shared_gpus import GpuShareRoom, SharedGpus
 from gpusched.base.errors import InvariantBroken
@@ -124,6 +125,7 @@ class NodeUsage:
         self._parts: dict[GpuShare, Ints] = {}
         self._counted: dict[int, dict[tuple[int, int, bool], int]] = {}
         self._counted_to = 0
+        self._alike: AlikeRows | None = None
 
     # -- looking ---------------------------------------------------------------------------
     def show_usage(self, *, later: bool) -> None:
@@ -317,7 +319,9 @@ class NodeUsage:
             known[key] = self._shared[row].count(part, spare, later=self.later)
         return known[key]
 
-    def write_gpu_room_left(self, share: GpuShare, rows: Sequence[int] | slice, left: Ints) -> None:
+    def write_gpu_room_left(
+        self, share: GpuShare, rows: Sequence[int] | Ints | slice, left: Ints
+    ) -> None:
         """Write what the GPU that a share would join has left then, where it would join one.
 
         Args:
@@ -413,13 +417,22 @@ class NodeUsage:
             parts = self._gpu_parts[gpu] = FreeGpuParts(self, gpu)
         return parts.free_parts()
 
-    def free_amounts(self, rows: Sequence[int] | slice, columns: Ints) -> Ints:
+    def free_amounts(self, rows: Sequence[int] | Ints | slice, columns: Ints) -> Ints:
         """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
-        if not isinstance(rows, slice) and len(rows) == 1:
+        if isinstance(rows, slice):
+            return self.nodes.allocatable[rows].take(columns, 1) - self.used[rows].take(columns, 1)
+        if len(rows) == 1:
             return self.free_on(rows[0], columns)[np.newaxis]
         allocatable: Ints = self.nodes.allocatable[rows][:, columns]
         used: Ints = self.used[rows][:, columns]
         return allocatable - used
+
+    @property
+    def alike(self) -> AlikeRows:
+        """Nodes that offer and hold the same, as one looks at them."""
+        if self._alike is None:
+            self._alike = AlikeRows(self)
+        return self._alike
 
     def free_on(self, row: int, columns: Ints) -> Ints:
         """The same of one row, shape (columns,)."""

@@ -14,8 +14,15 @@ import numpy as np
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.arrays.node_usage import NodeUsage
 
-Score = Callable[[Sequence[int] | None], Ints]
-"""Scores of some rows (None: of all), int64, larger is better."""
+
+class Scores(Protocol):
+    """Scores of nodes for one class, int64, larger is better; ties go to the lower row."""
+
+    def of_rows(self, rows: Sequence[int]) -> Ints:
+        """Scores of some rows."""
+
+    def of_fitting(self, fit: Bools) -> Ints:
+        """Scores of all rows, shape (nodes,); rows that do not fit may have any."""
 
 
 Caps = Callable[[Sequence[int] | slice, Ints], None]
@@ -53,7 +60,7 @@ class ClassFit:
         node_usage: moves under it.
         request: of one pod.
         allowed: bool, shape (nodes,): what filters allow.
-        score: rates rows; ties go to the lower row, which is the smaller node name.
+        scores: rate rows; a lower row is a smaller node name.
         gate: for pods with rules about other pods: what these allow on top.
         caps: lowers how many fit some rows (None: all), in place, by what amounts do not say.
     """
@@ -64,7 +71,7 @@ class ClassFit:
         ask: RequestVector,
         *,
         allowed: Bools,
-        score: Score,
+        scores: Scores,
         gate: PodDependentRules | None = None,
         caps: Caps | None = None,
     ) -> None:
@@ -76,10 +83,12 @@ class ClassFit:
         self._gate = gate
         self._passed = None if gate is None else gate.version
         self._node_usage = node_usage
-        self._score = score
+        self._scores = scores
         self._seen = len(node_usage.touched_rows)
         self.fits: Ints = self._count_rows(slice(None), self.allowed)
-        self._rank: Ints = self._rank_rows()
+        self._rank: Ints = np.full_like(self.fits, _NEVER)
+        self._unranked: set[int] | None = None
+        """Rows to be scored when somebody asks who is best; None for all."""
 
     def refresh(self) -> None:
         """Take in what happened on the bench since the last look."""
@@ -92,13 +101,11 @@ class ClassFit:
         few = max(_FEW, len(self.fits) // _PART)
         if len(rows) > few or (self._gate is not None and self._gate.row_points() is not None):
             self.fits = self._count_rows(slice(None), self.allowed)
-            self._rank = self._rank_rows()
+            self._unranked = None
             return
-        fits = self._count_rows(rows, self.allowed[rows])
-        self.fits[rows] = fits
-        # A row that is full now, as most are after a whole-node pod, needs no score.
-        some = bool(fits.any())
-        self._rank[rows] = np.where(fits > 0, self._score(rows), _NEVER) if some else _NEVER
+        self.fits[rows] = self._count_rows(rows, self.allowed[rows])
+        if self._unranked is not None:
+            self._unranked.update(rows)
 
     def _changed_gate_rows(self) -> list[int]:
         """Rows on which the gate has changed its mind."""
@@ -110,12 +117,29 @@ class ClassFit:
         self.allowed = allowed
         return turned
 
+    def _ranked(self) -> Ints:
+        """Scores of all rows that fit, and less than any for the others.
+
+        Rows are scored when somebody asks, and only those that fit: most nodes of a full cluster
+        are full, and most classes of many are asked for once.
+        """
+        if self._unranked is None:
+            self._rank = self._rank_rows()
+        elif self._unranked:
+            rows = sorted(self._unranked)
+            fits = self.fits[rows] > 0
+            self._rank[rows] = _NEVER
+            open_rows = [row for row, fit in zip(rows, fits.tolist(), strict=True) if fit]
+            if open_rows:
+                self._rank[open_rows] = self._scores.of_rows(open_rows)
+        self._unranked = set()
+        return self._rank
+
     def _rank_rows(self) -> Ints:
-        if not self.fits.any():  # most classes of a full cluster: nobody is asked for scores
-            return np.full_like(self.fits, _NEVER)
-        score = self._score(None)
+        fit = self.fits > 0
+        scores = self._scores.of_fitting(fit)
         points = None if self._gate is None else self._gate.row_points()
-        return np.where(self.fits > 0, score if points is None else score + points, _NEVER)
+        return np.where(fit, scores if points is None else scores + points, _NEVER)
 
     def best_row(self, within: Bools | None = None) -> int:
         """The row where the next pod goes, -1 when it fits nowhere.
@@ -123,17 +147,18 @@ class ClassFit:
         Args:
             within: only these rows, shape (nodes,).
         """
-        if self._rank.size == 0:
-            return -1
-        rank = self._rank if within is None else np.where(within, self._rank, _NEVER)
-        row = int(rank.argmax())
-        return row if rank[row] > _NEVER else -1
+        fit = self.fits > 0 if within is None else within & (self.fits > 0)
+        count = int(np.count_nonzero(fit))
+        if count < 2:  # nothing to compare
+            return int(fit.argmax()) if count else -1
+        rank = self._ranked()
+        return int((rank if within is None else np.where(within, rank, _NEVER)).argmax())
 
     def by_rank(self, within: Bools | None = None) -> list[int]:
         """All rows where the next pod may go, best first."""
         fit = self.fits > 0 if within is None else within & (self.fits > 0)
         rows = np.flatnonzero(fit)
-        ordered: list[int] = rows[np.argsort(-self._rank[rows], kind="stable")].tolist()
+        ordered: list[int] = rows[np.argsort(-self._ranked()[rows], kind="stable")].tolist()
         return ordered
 
     def row_scores(self) -> Ints:
@@ -141,7 +166,7 @@ class ClassFit:
 
         A row that takes none may have any.
         """
-        return np.where(self.fits > 0, self._rank, 0)
+        return np.where(self.fits > 0, self._ranked(), 0)
 
     def count_fitting(self, within: Bools | None = None, *, most: int) -> int:
         """How many pods fit in all, counted up to ``most`` a node so that sums stay small."""
@@ -167,8 +192,7 @@ class ClassFit:
     def _count_rows(self, rows: Sequence[int] | slice, allowed: Bools) -> Ints:
         if self.request.missing:
             return np.zeros(allowed.shape[0], dtype=np.int64)
-        free = self._node_usage.free_amounts(rows, self.request.columns)
-        fits = how_many_fit(free, self.request.amounts)
+        fits = self._count_by_amounts(rows)
         if self.request.share is not None:
             fits = np.minimum(fits, self._node_usage.shares_fit(rows, self.request))
         if self._gate is not None and self._gate.once:
@@ -177,3 +201,12 @@ class ClassFit:
         if self._caps is not None:
             self._caps(rows, fits)
         return fits
+
+    def _count_by_amounts(self, rows: Sequence[int] | slice) -> Ints:
+        """How many fit some rows as far as amounts tell: of nodes that are alike one is counted."""
+        usage, ask = self._node_usage, self.request
+        alike = usage.alike.few_groups() if isinstance(rows, slice) else None
+        if alike is None:
+            return how_many_fit(usage.free_amounts(rows, ask.columns), ask.amounts)
+        firsts, group = alike
+        return how_many_fit(usage.free_amounts(firsts, ask.columns), ask.amounts)[group]

@@ -290,7 +290,10 @@ def _place_all(
     start = statement.checkpoint()
     for pod_set, count in pod_sets:
         info = session.class_info(pod_set.pod_class)
-        for pod in in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]:
+        pods = in_pod_order(pod_set.pods, session.hooks.pod_orders)[:count]
+        for number, pod in enumerate(pods):
+            if number:
+                info.class_fit.refresh()
             row = info.class_fit.best_row(area.rows)
             while row >= 0 and not statement.try_assign(pod, row, info.request):
                 info.class_fit.refresh()
@@ -298,7 +301,6 @@ def _place_all(
             if row < 0:
                 statement.rollback(start)
                 return explain_shortage(session, pod_set, count, area, pod=pod)
-            info.class_fit.refresh()
     return None
 
 

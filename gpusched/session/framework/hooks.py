@@ -40,7 +40,6 @@ from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.queue.queue import QueueUsage
-from gpusched.arrays.columns import Ints
 from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX
 from gpusched.cache.gangs.gang import Gang
@@ -49,6 +48,8 @@ from gpusched.session.framework.guard import DependsOn, Guard
 from gpusched.session.framework.hook_calls import (
     NO_EVICTION,
     HookCalls,
+    NodeScore,
+    NodeScoreHook,
     VictimFilter,
     VictimOrder,
     VictimsFilter,
@@ -73,7 +74,6 @@ from gpusched.session.framework.proposal import (
 from gpusched.session.framework.reasons import shorten
 from gpusched.session.framework.sort_keys import Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict
-from gpusched.session.framework.view import NodeRows
 
 CompactCheck = Callable[[Gang], bool]
 
@@ -110,9 +110,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-SCORE_MAX = 1_000_000
-"""One plugin's score of one node lies within plus and minus this."""
-
 _RETRIED = "it is tried again"
 QueueOrder = Callable[[QueueNode], Key]
 QueueTurn = Callable[[QueueNode, Gang], Key]
@@ -120,7 +117,6 @@ GangOrder = Callable[[Gang], Key]
 PodOrder = Callable[[Pod], Key]
 NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
 FilterDetail = Callable[[PodClass, Sequence[Node]], str]
-NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 Check = Callable[[Gang], Verdict]
 GrowthCheck = Callable[[Gang, Resources], Verdict]
 LimitsOf = Callable[[Gang, str, Sequence[str]], EvictionLimits | None]
@@ -177,7 +173,7 @@ class Hooks(HookCalls):
         self.gang_orders: list[SortKeyHook] = []
         self.pod_orders: list[PodOrder] = []
         self.filters: list[Filter] = []
-        self.scores: list[NodeScore] = []
+        self.scores: list[NodeScoreHook] = []
         self.pairs = PairHooks(guard, self.faults)
         self.enqueue_checks: list[Check] = []
         self.quota_checks: list[Check] = []
@@ -297,33 +293,14 @@ class Hooks(HookCalls):
         self.faults.append(str(fault))
         return ""
 
-    def node_score(self, score: NodeScore, *, weight: int = 1) -> None:
+    def node_score(self, score: NodeScore, *, weight: int = 1, alike: bool = False) -> None:
         """Which nodes are better for a class: larger is better, ``weight`` times as much.
 
-        None from ``score`` means no opinion on any node, and costs nothing.
+        None from ``score`` means no opinion on any node, and costs nothing. ``alike``: nodes that
+        offer and hold the same amounts get the same points, so that one of them is asked about;
+        for classes that ask for a share of a GPU each is.
         """
-
-        def weighed(pod_class: PodClass, rows: NodeRows) -> Ints | None:
-            answer = score(pod_class, rows)
-            if answer is None:
-                return None
-            points = np.asarray(answer)
-            if points.shape != (len(rows),) or (
-                len(rows) and not np.can_cast(points.dtype, np.int64)
-            ):
-                found = f"{points.dtype} of shape {points.shape}"
-                raise PluginFault(self_plugin, "node_score", f"{found}, not {len(rows)} ints")
-            points = points.astype(np.int64, copy=False)
-            # Two ufuncs: np.clip costs ten times as much on the few rows of a placed pod.
-            clamped: Ints = np.minimum(np.maximum(points, -SCORE_MAX), SCORE_MAX)
-            return clamped * weight if weight != 1 else clamped
-
-        def neutral(fault: PluginFault, _pod: PodClass, _rows: NodeRows) -> Ints | None:
-            self.faults.append(str(fault))
-            return None
-
-        self_plugin = self.plugin
-        self.scores.append(self._wrap_hook("node_score", weighed, neutral))
+        self.scores.append(self._wrap_score(score, weight=weight, alike=alike))
 
     def pair_filter(self, reason: str, rule: RuleOf, *, concerns: Concerns) -> None:
         """Which nodes may take a pod, where that depends on where other pods are.

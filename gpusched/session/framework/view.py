@@ -48,9 +48,9 @@ _OWN_MEMBERS: Final = "other members of the gang"
 class NodeRows:
     """Columns of some nodes, one row for each, as they stand in the session now."""
 
-    def __init__(self, node_usage: NodeUsage, rows: Sequence[int] | None) -> None:
+    def __init__(self, node_usage: NodeUsage, rows: Sequence[int] | Ints | None) -> None:
         self._node_usage = node_usage
-        self._rows: Sequence[int] | slice = slice(None) if rows is None else rows
+        self._rows: Sequence[int] | Ints | slice = slice(None) if rows is None else rows
         self._length = len(node_usage.nodes) if rows is None else len(rows)
 
     def __len__(self) -> int:
@@ -76,6 +76,17 @@ class NodeRows:
         amounts: Ints = self._node_usage.used[self._rows, column]
         amounts.setflags(write=False)  # it may be the session's own array
         return amounts
+
+    def unlike_pair(self, rated: Callable[[NodeRows], Ints | None]) -> tuple[Node, Node] | None:
+        """Two nodes that offer and hold the same amounts and are not rated alike; None for none."""
+        every = NodeRows(self._node_usage, None)
+        points = rated(every)
+        if points is None:
+            return None
+        firsts, group = self._node_usage.alike.groups()
+        differing = np.flatnonzero(points != points[firsts][group]).tolist()
+        nodes = every.nodes()
+        return (nodes[firsts[group[differing[0]]]], nodes[differing[0]]) if differing else None
 
     def gpus(self) -> Ints:
         """Whole GPUs of any kind that the nodes offer, in pieces, shape (rows,)."""

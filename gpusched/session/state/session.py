@@ -174,7 +174,8 @@ class Session:
         )
 
     def _open(self, plugins: Sequence[Plugin]) -> None:
-        self.hooks.filters.append(REFUSED_LATELY)
+        if any(node.avoided for node in self.snapshot.nodes.nodes):
+            self.hooks.filters.append(REFUSED_LATELY)
         for plugin in plugins:
             self.hooks.plugin = plugin.name
             opened = self.hooks.guard.wrap_hook(plugin.name, "open", plugin.open, self._not_opened)

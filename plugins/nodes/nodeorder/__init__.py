@@ -77,7 +77,7 @@ class NodeOrder:
         if self.args.strategy == "fragmentation":
             hooks.node_score(_score_fragmentation(view, self.args.look_ahead))
         else:
-            hooks.node_score(partial(_score_fullness, sign=sign))
+            hooks.node_score(partial(_score_fullness, sign=sign), alike=True)
         hooks.node_score(preference)
 
 

@@ -16,7 +16,8 @@ import yaml
 
 from gpusched.base import limits
 from gpusched.config.load import load_config
-from gpusched.session.framework.hooks import SCORE_MAX, Hooks
+from gpusched.session.framework.hook_calls import SCORE_MAX
+from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.plugin import TellsOrder
 from gpusched.session.framework.view import View
 from gpusched.testing.given import Given, Then, When

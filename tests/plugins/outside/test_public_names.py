@@ -100,7 +100,7 @@ def test_the_room_left_on_a_gpu_is_found_under_its_old_name() -> None:
 
             hooks.node_score(score)
 
-    c = cluster_under(Score()).nodes(1, gpus=2).queue("a")
+    c = cluster_under(Score()).nodes(2, gpus=2).queue("a")
     c.gang("g", pods=1, gpus=1, queue="a")
     c.when.one_session()
     assert c.then.faults() == ()

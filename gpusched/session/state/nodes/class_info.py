@@ -29,8 +29,8 @@ from gpusched.session.framework.inter_pod_rules import (
     PairScorer,
 )
 from gpusched.session.framework.pod_counts import PodCounts
-from gpusched.session.framework.view import NodeRows
 from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.nodes.class_scores import ClassScores
 from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import make_numa_limit
 from gpusched.session.state.nodes.windows.reserved_windows import ClosedNodes
@@ -255,25 +255,15 @@ class PodClassInfos:
         confining, masks = self._confining_filters(pod_class)
         refused = [*refused, *masks]
         allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
-        scores = self._hooks.scores
         node_usage = self._node_usage
-
-        def score(rows: Sequence[int] | None) -> Ints:
-            chosen = NodeRows(node_usage, rows)
-            points: Ints = np.zeros(len(chosen), dtype=np.int64)
-            for each in scores:
-                opinion = each(pod_class, chosen)
-                if opinion is not None:
-                    points += opinion
-            return points
-
         caps = make_numa_limit(node_usage, pod_class)
         if pod_class.share is not None:
             caps = _lower_by_both(caps, _shares_need_slots(nodes))
         if pod_class.claims:
             caps = _lower_by_both(caps, self._devices().class_caps(pod_class))
+        scores = ClassScores(node_usage, self._hooks.scores, pod_class)
         class_fit = ClassFit(
-            node_usage, request, allowed=allowed, score=score, gate=gate, caps=caps
+            node_usage, request, allowed=allowed, scores=scores, gate=gate, caps=caps
         )
         return PodClassInfo(pod_class.digest, request, refused, class_fit, gate, confining)
 

@@ -1,0 +1,84 @@
+"""Nodes that offer and hold the same amounts, in groups: what is true of one is worked out once.
+
+A cluster of thousands of nodes has few kinds of them, and most of a kind are empty or full. Groups
+follow the log of touched rows, so that a placement moves one row.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from gpusched.arrays.columns import Ints, NodeColumns
+
+
+class UsedNodes(Protocol):
+    """Node usage, as far as it is read here."""
+
+    nodes: NodeColumns
+    used: Ints
+    touched_rows: list[int]
+
+
+class AlikeRows:
+    """See the module. Groups are numbered from 0 without gaps; a number may mean another later.
+
+    Args:
+        node_usage: moves under it.
+    """
+
+    def __init__(self, node_usage: UsedNodes) -> None:
+        self._node_usage = node_usage
+        self._offers = [row.tobytes() for row in node_usage.nodes.allocatable]
+        self._seen = len(node_usage.touched_rows)
+        self._number: dict[tuple[bytes, bytes], int] = {}
+        self._keys: list[tuple[bytes, bytes]] = []
+        self._members: list[set[int]] = []
+        self._group: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
+        self._first: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
+        for row in range(len(node_usage.nodes)):
+            self._enter(row)
+
+    def groups(self) -> tuple[Ints, Ints]:
+        """One row of each group, shape (groups,), and the group of each row, shape (nodes,); read-only."""
+        touched = self._node_usage.touched_rows
+        if self._seen < len(touched):
+            for row in set(touched[self._seen :]):
+                self._leave(row)
+                self._enter(row)
+            self._seen = len(touched)
+        return self._first[: len(self._keys)], self._group
+
+    def few_groups(self) -> tuple[Ints, Ints] | None:
+        """The same; None where most nodes are unlike, so that groups save nothing."""
+        firsts, group = self.groups()
+        return (firsts, group) if 2 * len(firsts) <= len(group) else None
+
+    def _enter(self, row: int) -> None:
+        key = (self._offers[row], self._node_usage.used[row].tobytes())
+        number = self._number.get(key)
+        if number is None:
+            number = self._number[key] = len(self._keys)
+            self._keys.append(key)
+            self._members.append(set())
+            self._first[number] = row
+        self._members[number].add(row)
+        self._group[row] = number
+
+    def _leave(self, row: int) -> None:
+        number = int(self._group[row])
+        members = self._members[number]
+        members.remove(row)
+        if members:
+            if self._first[number] == row:
+                self._first[number] = next(iter(members))
+            return
+        # The last group takes the number of the one that has no rows any more.
+        del self._number[self._keys[number]]
+        last, moved = self._keys.pop(), self._members.pop()
+        if number < len(self._keys):
+            self._keys[number], self._members[number] = last, moved
+            self._number[last] = number
+            self._first[number] = self._first[len(self._keys)]
+            self._group[list(moved)] = number

@@ -1,0 +1,71 @@
+"""Scores of nodes for one class of pods: what policies say, summed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import Bools, Ints
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.session.framework.hook_calls import NodeScoreHook
+from gpusched.session.framework.view import NodeRows
+
+_FEW: Final = 16
+"""Up to so many rows are rated as they are: groups would save nothing."""
+
+
+class ClassScores:
+    """See the module.
+
+    Args:
+        node_usage: moves under it.
+        hooks: what plugins registered.
+        pod_class: of the pods.
+    """
+
+    def __init__(
+        self, node_usage: NodeUsage, hooks: Sequence[NodeScoreHook], pod_class: PodClass
+    ) -> None:
+        self._node_usage = node_usage
+        self._pod_class = pod_class
+        # Amounts of a node do not say how its GPUs are shared.
+        grouped = pod_class.share is None
+        self._alike = [each for each in hooks if each.alike and grouped]
+        self._each = [each for each in hooks if not (each.alike and grouped)]
+
+    def of_rows(self, rows: Sequence[int]) -> Ints:
+        """Scores of these rows, int64, larger is better."""
+        return self._points_of([*self._alike, *self._each], NodeRows(self._node_usage, rows))
+
+    def of_fitting(self, fit: Bools) -> Ints:
+        """Scores of all rows, int64, shape (nodes,); rows that do not fit may have any."""
+        groups = self._node_usage.alike.few_groups() if self._alike else None
+        rows = np.flatnonzero(fit)
+        if len(rows) <= _FEW or groups is None:
+            return self._of_ungrouped(fit, rows)
+        firsts, group = groups
+        asked = np.zeros(len(firsts), dtype=np.bool_)
+        asked[group[rows]] = True
+        points: Ints = np.zeros(len(firsts), dtype=np.int64)
+        points[asked] = self._points_of(self._alike, NodeRows(self._node_usage, firsts[asked]))
+        return points[group] + self._points_of(self._each, NodeRows(self._node_usage, None))
+
+    def _of_ungrouped(self, fit: Bools, rows: Ints) -> Ints:
+        hooks = [*self._alike, *self._each]
+        if len(rows) > len(fit) // 4:
+            return self._points_of(hooks, NodeRows(self._node_usage, None))
+        points: Ints = np.zeros(len(fit), dtype=np.int64)
+        if len(rows):  # most classes of a full cluster: nobody is asked for scores
+            points[rows] = self._points_of(hooks, NodeRows(self._node_usage, rows))
+        return points
+
+    def _points_of(self, hooks: Sequence[NodeScoreHook], rows: NodeRows) -> Ints:
+        points: Ints = np.zeros(len(rows), dtype=np.int64)
+        for each in hooks:
+            opinion = each.score(self._pod_class, rows)
+            if opinion is not None:
+                points += opinion
+        return points

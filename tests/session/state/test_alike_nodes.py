@@ -1,0 +1,115 @@
+"""Nodes that offer and hold the same amounts are counted and rated once, and decisions stay what they are."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+import pytest
+
+from gpusched.arrays.alike_rows import AlikeRows
+from gpusched.arrays.columns import RequestVector
+from gpusched.arrays.node_usage import NodeUsage
+from gpusched.config.model import DEFAULT
+from gpusched.pluginhost.registry import load_policy
+from gpusched.testing import entities
+from gpusched.testing.authors import cluster_under
+from gpusched.testing.given import Given
+
+NODES = 60
+
+
+def cluster(seed: int) -> Given:
+    """Nodes of three kinds, some in use, and gangs of which no two ask for the same."""
+    rng = random.Random(seed)
+    c = Given(policy=load_policy(DEFAULT)).queue("q")
+    for number in range(NODES):
+        c.node(f"node-{number}", gpus=rng.choice((0, 4, 8)), cpu=16_000, memory=64 * entities.GIB)
+    for number in range(20):
+        c.pod(f"runs-{number}", cpu=1000, node=f"node-{rng.randrange(NODES)}", queue="q")
+    for number in range(40):
+        asks = {"gpus": rng.randrange(3), "cpu": 500 + number, "memory": entities.GIB + number}
+        c.gang(f"waits-{number}", pods=rng.choice((1, 1, 2)), queue="q", **asks)
+    return c
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_follow_usage(seed):
+    """Whatever is added, removed, released and looked at: rows of a group are equal, of two are not."""
+    rng = random.Random(seed)
+    usage = NodeUsage(cluster(seed).cache.take_snapshot(0.0).nodes)
+    ask = RequestVector(np.array([0, 1]), np.array([1000, 2000]), "")
+    added: list[int] = []
+    for step in range(80):
+        usage.show_usage(later=rng.random() < 0.5)
+        if added and rng.random() < 0.5:
+            row = added.pop(rng.randrange(len(added)))
+            usage.release_later(row, ask) if rng.random() < 0.3 else usage.remove_pod(
+                row, ask, slots=0
+            )
+        else:
+            added.append(rng.randrange(NODES))
+            usage.add(added[-1], ask, slots=0)
+        if step % 3:
+            continue
+        firsts, group = usage.alike.groups()
+        amounts = np.hstack([usage.nodes.allocatable, usage.used])
+        assert (amounts[firsts[group]] == amounts).all()
+        assert len(np.unique(amounts, axis=0)) == len(firsts)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_plans_are_those_of_nodes_looked_at_one_by_one(seed, monkeypatch):
+    """Given unlike gangs on many nodes, then groups change neither places nor sentences."""
+    grouped = cluster(seed).when.one_session()
+    monkeypatch.setattr(AlikeRows, "few_groups", lambda _self: None)
+    assert cluster(seed).when.one_session() == grouped
+    assert grouped.binds
+
+
+def rating(asked: list[int], rate: Any) -> Any:
+    """A policy whose score says that it is alike, and notes how many nodes it is asked about."""
+
+    @attrs.frozen
+    class Rating:
+        name: ClassVar[str] = "rating"
+        api: ClassVar[int] = 1
+
+        def open(self, hooks, _view):
+            def score(_pod_class, rows):
+                asked.append(len(rows))
+                return rate(rows)
+
+            hooks.node_score(score, alike=True)
+
+    return Rating()
+
+
+def test_one_node_of_each_group_is_rated():
+    """Given equal nodes, then a score that is alike is asked about one of them."""
+    asked: list[int] = []
+    c = Given(policy=load_policy(DEFAULT))
+    rates = rating(asked, lambda rows: rows.used("nvidia.com/gpu"))
+    c.policy = attrs.evolve(c.policy, tiers=((rates,), *c.policy.tiers))
+    c.queue("q").nodes(NODES, gpus=8).gang("g", pods=1, gpus=1, queue="q")
+    assert c.when.one_session().binds
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [
+        (lambda rows: rows.used("nvidia.com/gpu"), ""),
+        (lambda rows: np.arange(len(rows)), "rates node-0 and node-1 unlike"),
+    ],
+)
+def test_a_score_that_is_not_alike_fails_where_it_is_tried(rate, told):
+    """Given equal nodes that a score rates differently, then trials for authors find it."""
+    c = cluster_under(rating([], rate)).queue("q")
+    c.nodes(4, gpus=8).gang("g", pods=1, gpus=1, queue="q")
+    c.when.one_session()
+    faults = " ".join(c.then.faults())
+    assert told in faults
+    assert bool(faults) == bool(told)
