@@ -38,15 +38,15 @@ class AlikeRows:
         self._group: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._first: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         for row in range(len(node_usage.nodes)):
-            self._enter(row)
+            self._add_row(row)
 
     def groups(self) -> tuple[Ints, Ints]:
         """One row of each group, shape (groups,), and the group of each row, shape (nodes,); read-only."""
         touched = self._node_usage.touched_rows
         if self._seen < len(touched):
             for row in set(touched[self._seen :]):
-                self._leave(row)
-                self._enter(row)
+                self._remove_row(row)
+                self._add_row(row)
             self._seen = len(touched)
         return self._first[: len(self._keys)], self._group
 
@@ -55,7 +55,7 @@ class AlikeRows:
         firsts, group = self.groups()
         return (firsts, group) if 2 * len(firsts) <= len(group) else None
 
-    def _enter(self, row: int) -> None:
+    def _add_row(self, row: int) -> None:
         key = (self._offers[row], self._node_usage.used[row].tobytes())
         number = self._number.get(key)
         if number is None:
@@ -66,7 +66,7 @@ class AlikeRows:
         self._members[number].add(row)
         self._group[row] = number
 
-    def _leave(self, row: int) -> None:
+    def _remove_row(self, row: int) -> None:
         number = int(self._group[row])
         members = self._members[number]
         members.remove(row)
