@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 import attrs
@@ -99,12 +100,17 @@ def _evicted_gangs(session: Session) -> _EvictedGangs:
             gone.add(each.member.pod.uid)
             lost[key] = lost.get(key, 0) + _lost_gpu_seconds(session, each)
         for key, gang in {each.gang.key: each.gang for each in draft.evictions}.items():
-            left = remade_gang(gang, [each for each in gang.placed if each.pod.uid in gone])
-            if not left.placed or left.missing_members:
-                ended_by.setdefault(key, draft)
+            if key not in ended_by and _ends_without(gang, gone):
+                ended_by[key] = draft
     return _EvictedGangs(
         ended_by, lost, lru_cache(maxsize=1)(lambda: recent_evictions(session.snapshot))
     )
+
+
+def _ends_without(gang: Gang, gone: AbstractSet[UID]) -> bool:
+    """Whether a gang is left without its minimum by these members' leaving."""
+    leaving = [each for each in gang.placed if each.pod.uid in gone]
+    return len(leaving) == len(gang.placed) or bool(remade_gang(gang, leaving).missing_members)
 
 
 def _lost_gpu_seconds(session: Session, each: EvictOperation) -> int:

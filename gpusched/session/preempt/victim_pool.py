@@ -482,6 +482,9 @@ def in_giving_order(
     What makes the largest step in a queue goes last there, as a queue that holds too much before
     a step may hold less than it is due after it.
     """
+    parts = list(parts)
+    if len(parts) < 2:
+        return parts
     queues = session.snapshot.queues
     node = queues.get(claimant.queue)
     own = set(node.path) if node is not None else set()

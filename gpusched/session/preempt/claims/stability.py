@@ -91,7 +91,7 @@ class ChainCheck:
         by_key = {each.gang.key: each for each in asked}
         with ExitStack() as supposed:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
-            for gang in in_queue_order(session, [each.gang for each in asked]):
+            for gang in self._in_turn([each.gang for each in asked]):
                 each = by_key[gang.key]
                 rules = claim_rules(session, self._lowest) if each.ends else ()
                 if each.ends and not any(rule.allow(gang) for rule in rules):
@@ -121,14 +121,19 @@ class ChainCheck:
         if not claimant.terms.preemptible:
             return None
         session = self._session
+        waiting = [
+            gang
+            for gang in self._waiting_gangs()
+            if gang.key != claimant.key and not session.nominations.has_nomination(gang)
+        ]
+        if not waiting:
+            return None
         there = gang_with_starts(session, claimant, statement.assignments)
         victims = Victims(session, only=there)
         rules = claim_rules(session, victims)
         with ExitStack() as supposed:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
-            for gang in self._waiting_gangs():
-                if gang.key == claimant.key or session.nominations.has_nomination(gang):
-                    continue
+            for gang in waiting:
                 taking = [each for each in rules if self._may_take(each, gang, there)]
                 if not taking or self._finds_room(gang, supposed) is not None:
                     continue
@@ -141,6 +146,14 @@ class ChainCheck:
                     ):
                         return gang  # it has no other victims
         return None
+
+    def _in_turn(self, gangs: Sequence[Gang]) -> Iterator[Gang]:
+        """Gangs in their turn; most claims end one gang, which nobody comes before."""
+        if len(gangs) > 1:
+            return in_queue_order(self._session, gangs)
+        for gang in gangs:
+            self._session.on_gang(gang.key)
+        return iter(gangs)
 
     def _may_take(self, rules: ClaimRules, gang: Gang, victim: Gang) -> bool:
         """Whether a gang may have a victim evicted, as far as that can be told without a search."""
