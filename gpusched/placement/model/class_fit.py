@@ -90,6 +90,11 @@ class ClassFit:
         self._unranked: set[int] | None = None
         """Rows to be scored when somebody asks who is best; None for all."""
 
+    @property
+    def has_caps(self) -> bool:
+        """Whether how many fit a node depends on more than amounts."""
+        return self._caps is not None
+
     def refresh(self) -> None:
         """Take in what happened on the bench since the last look."""
         touched = self._node_usage.touched_rows

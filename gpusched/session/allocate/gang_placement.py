@@ -34,6 +34,7 @@ from gpusched.session.allocate.placement_problem import (
 )
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules, place_pod_by_pod
 from gpusched.session.allocate.refusals.device_claims import claims_not_ready
+from gpusched.session.allocate.refusals.kept_refusals import KeptRefusals
 from gpusched.session.allocate.refusals.unschedulable import (
     certainty_text,
     explain_split_placement,
@@ -130,7 +131,20 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
     Lone pods, gangs that no policy wants compact, members with rules about other pods and those
     that share GPUs freely take their places one by one; all others as one problem, whose answer
     is proven best where it can be. Gangs of several classes that find no place one by one get the search as well.
+    What equal gangs were told before is told again as long as it follows from the room on nodes.
     """
+    kept = session.cache.kept.get_or_make(KeptRefusals, KeptRefusals)
+    key, known = kept.find(session, gang)
+    if known is not None:
+        return known
+    before = session.work_budget.spent
+    refusal = _place_anew(session, gang, statement)
+    if key is not None and refusal is not None:
+        kept.keep(session, gang, key, refusal, units=session.work_budget.spent - before)
+    return refusal
+
+
+def _place_anew(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
     confines = level_constraint_now(session, gang)
     if isinstance(confines, Unschedulable):
         return confines

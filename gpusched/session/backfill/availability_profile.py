@@ -310,11 +310,7 @@ def pack_first_rows(
         found = _first_rows_of_part(free, parts[0], within)
         if found is None:
             return None
-        rows, take = found
-        amounts: Ints = np.zeros((len(rows), free.shape[1]), dtype=np.int64)
-        amounts[:, parts[0].request.columns] = take[:, np.newaxis] * parts[0].request.amounts
-        some = amounts.any(axis=1)
-        return rows[some], amounts[some]
+        return amounts_on_rows(*found, parts[0].request, width=free.shape[1])
     taken = np.zeros_like(free)
     for part in parts:
         found = _first_rows_of_part(free - taken, part, within)
@@ -336,14 +332,30 @@ def _first_rows_of_part(
         return None
     allowed = np.flatnonzero(part.allowed if within is None else part.allowed & within)
     fits = np.minimum(how_many_fit(free[np.ix_(allowed, ask.columns)], ask.amounts), part.count)
+    chosen = take_first_rows(fits, part.count)
+    return None if chosen is None else (allowed[chosen[0]], chosen[1])
+
+
+def take_first_rows(fits: Ints, count: int) -> tuple[Ints, Ints] | None:
+    """The first positions that take so many, ascending, and how many each; None where all take fewer."""
     some = np.flatnonzero(fits)
     total = np.cumsum(fits[some])
-    last = int(np.searchsorted(total, part.count))
+    last = int(np.searchsorted(total, count))
     if last == len(total):
         return None
     take = fits[some[: last + 1]]
-    take[-1] -= total[last] - part.count
-    return allowed[some[: last + 1]], take
+    take[-1] -= total[last] - count
+    return some[: last + 1], take
+
+
+def amounts_on_rows(
+    rows: Ints, take: Ints, request: RequestVector, *, width: int
+) -> tuple[Ints, Ints]:
+    """Rows on which equal members take anything, and what they take of each, shape (rows, width)."""
+    amounts: Ints = np.zeros((len(rows), width), dtype=np.int64)
+    amounts[:, request.columns] = take[:, np.newaxis] * request.amounts
+    some = amounts.any(axis=1)
+    return rows[some], amounts[some]
 
 
 TIMELINE_NUMBERS_MAX: Final = 2**18

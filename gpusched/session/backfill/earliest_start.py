@@ -38,6 +38,9 @@ from gpusched.session.state.session import Session
 _MOMENTS_MAX: Final = 512
 """Moments looked at one by one beside reservations; before them the search halves."""
 
+_MOMENTS_COUNTED_MIN: Final = 16
+"""Moments that are counted at first where most gangs find their start; then four times as many."""
+
 
 @attrs.define(slots=True)
 class SearchBudget:
@@ -128,6 +131,10 @@ class StartSearch:
         if line is not None and not line.has_room_now([way.parts for way in self._ways]):
             self._work.left -= 1
             return True
+        counts = self._fit_counts() if line is None else None
+        if counts is not None and not counts.has_room_at(self._profile.now):
+            self._work.left -= 1
+            return True
         return (
             self._pack_at(
                 self._profile.now, reservations, self._profile.reservation_table(reservations)
@@ -180,8 +187,9 @@ class StartSearch:
         last = min(len(times), first + _MOMENTS_MAX)
         counts = self._fit_counts()
         if counts is not None:
-            beside = CountsBesideReservations(counts, table, times[here:last])
-            return self._first_start_counted(beside, reservations, table, before)
+            start = self._first_start_counted(counts, times[here:last], reservations)
+            before.start = before.start if start is None else start.start
+            return start
         gains: Ints | None = None
         looks = 0
         while here < last and self._work.left > 0:
@@ -198,28 +206,28 @@ class StartSearch:
         return None
 
     def _first_start_counted(
-        self,
-        beside: CountsBesideReservations,
-        reservations: Sequence[Reservation],
-        table: ReservationTable,
-        before: EarlierResult,
+        self, counts: FitCounts, times: Sequence[int], reservations: Sequence[Reservation]
     ) -> Reservation | None:
-        """The first of some moments at which so many members fit as there are, and quotas allow it."""
-        here, gains = 0, beside.gains
-        while here < len(beside.times) and self._work.left > 0:
-            self._work.left -= 1
-            time = beside.times[here]
-            missing = beside.missing_at(here)
-            if not missing:
-                end = self._end_of_start(time)
-                self._work.left -= len(table.starts_between(time, end))
-                missing = beside.missing_until(here, end)
-            found = None if missing else self._pack_at(time, reservations, table)
-            if found is not None:
-                before.start = time
-                return self._reservation_at(time, found)
-            # So many more must fit: go on where what ended until then could make that true.
-            here = max(here + 1, int(np.searchsorted(gains, gains[here] + missing)))
+        """A start at the first of some moments at which all members fit and quotas allow it."""
+        table, low, size = self._profile.reservation_table(reservations), 0, _MOMENTS_COUNTED_MIN
+        while low < len(times):
+            beside = CountsBesideReservations(counts, table, times[low : low + size])
+            low, size, here = low + size, size * 4, 0
+            while here < len(beside.times):
+                if self._work.left <= 0:
+                    return None
+                self._work.left -= 1
+                time = beside.times[here]
+                missing, end = beside.missing_at(here), self._end_of_start(time)
+                if not missing:
+                    self._work.left -= len(table.starts_between(time, end))
+                    missing = beside.missing_until(here, end)
+                if not missing and self._within_quota(time, reservations):
+                    places = beside.first_rows(here, end)
+                    return None if places is None else self._reservation_at(time, places)
+                # So many more must fit: go on where what ended until then could make that true.
+                gains = beside.gains
+                here = max(here + 1, int(np.searchsorted(gains, gains[here] + missing)))
         return None
 
     def _fit_counts(self) -> FitCounts | None:

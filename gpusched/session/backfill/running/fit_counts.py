@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.session.backfill.availability_profile import (
     EqualMembers,
     ReservationTable,
+    amounts_on_rows,
     least_free_between,
+    take_first_rows,
 )
 from gpusched.session.backfill.running.release_order import FlatReleases, RowReleases
 
@@ -31,22 +34,32 @@ class FitCounts:
 
     def __init__(self, releases: RowReleases, part: EqualMembers, allowed: Bools) -> None:
         self.releases, self.part, self.allowed = releases, part, allowed
-        self.at_first: Ints = self.fits_on(releases.free, allowed)
+        self.at_first: Ints = self._fits_on(releases.free, allowed)
         """How many fit each row before anything has ended, shape (rows,)."""
-        after = self.fits_on(releases.after, allowed[releases.rows])
-        gained = np.diff(after, prepend=0)
-        gained[releases.first] = (
-            after[releases.first] - self.at_first[releases.rows[releases.first]]
-        )
-        self.gained = np.empty(len(gained), dtype=np.int32)
-        """How many more fit by each release, in the order of time."""
-        self.gained[releases.order] = gained
+        self._gained: Ints = np.zeros(0, dtype=np.int64)
 
-    def fits_on(self, free: Ints, allowed: Bools) -> Ints:
-        """How many members fit, up to all of them, where so much is free."""
+    def _fits_on(self, free: Ints, allowed: Bools) -> Ints:
         ask = self.part.request
         fits = np.minimum(how_many_fit(free[:, ask.columns], ask.amounts), self.part.count)
         return np.where(allowed, fits, 0)
+
+    def gained(self, count: int) -> Ints:
+        """How many more members fit by each of the first so many releases, by time."""
+        known = len(self._gained)
+        if known < count:
+            upto = slice(known, max(count, 2 * known, _RELEASES_COUNTED_MIN))
+            releases = self.releases
+            allowed = self.allowed[releases.flat[1][upto]]
+            more = self._fits_on(releases.after[upto], allowed)
+            more -= self._fits_on(releases.before[upto], allowed)
+            self._gained = np.concatenate([self._gained, more])
+        return self._gained[:count]
+
+    def has_room_at(self, time: int) -> bool:
+        """Whether all members have room at a moment, were nothing reserved."""
+        ended = int(np.searchsorted(self.releases.flat[0], time, side="right"))
+        there = int(self.at_first.sum()) + int(self.gained(ended).sum())
+        return there >= self.part.count
 
     @cached_property
     def first_time(self) -> int | None:
@@ -55,11 +68,21 @@ class FitCounts:
         It is not after the first look where nothing has to end.
         """
         lacking = self.part.count - int(self.at_first.sum())
-        times = self.releases.flat[0]
         if lacking <= 0:
             return 0
-        last = int(np.searchsorted(np.cumsum(self.gained, dtype=np.int64), lacking))
-        return int(times[last]) if last < len(times) else None
+        times = self.releases.flat[0]
+        count = _RELEASES_COUNTED_MIN
+        while True:
+            last = int(np.searchsorted(np.cumsum(self.gained(count)), lacking))
+            if last < min(count, len(times)):
+                return int(times[last])
+            if count >= len(times):
+                return None
+            count *= 4
+
+
+_RELEASES_COUNTED_MIN: Final = 1024
+"""Releases that are counted at once: most gangs start long before all have ended."""
 
 
 class CountsBesideReservations:
@@ -75,48 +98,71 @@ class CountsBesideReservations:
         self.times = times
         self._counts = counts
         columns = counts.part.request.columns
-        ends, rows, amounts = counts.releases.flat
+        self._moments: Ints = np.array(times, dtype=np.int64)
+        ended = np.searchsorted(counts.releases.flat[0], self._moments, side="right")
+        count = int(ended.max(initial=0))
+        ends, rows, amounts = (each[:count] for each in counts.releases.flat)
         reserved = np.unique(table.rows)
         index = np.full(len(counts.allowed), -1, dtype=np.int64)
         index[reserved] = np.arange(len(reserved))
         here = index[rows] >= 0
-        self._moments: Ints = np.array(times, dtype=np.int64)
-        sums = np.cumsum(np.where(here, 0, counts.gained), dtype=np.int64)
+        sums = np.cumsum(np.where(here, 0, counts.gained(count)))
         sums = np.concatenate([np.zeros(1, dtype=np.int64), sums])
-        self._elsewhere: Ints = (
-            int(counts.at_first[index < 0].sum())
-            + sums[np.searchsorted(ends, self._moments, side="right")]
-        )
+        self._elsewhere: Ints = int(counts.at_first[index < 0].sum()) + sums[ended]
         """Members that fit rows on which nothing is reserved, at each moment."""
+        self._ended, self._reserved = ended, reserved
         some = np.flatnonzero(here)
         self._flat: FlatReleases = (ends[some], index[rows[some]], amounts[some][:, columns])
+        self._by_row = np.argsort(self._flat[1], kind="stable")
+        self._first_of_row = np.searchsorted(self._flat[1][self._by_row], np.arange(len(reserved)))
+        self._after: Ints = counts.releases.after[some][:, columns]
         self._free: Ints = counts.releases.free[reserved][:, columns]
         self._allowed: Bools = counts.allowed[reserved]
         self._table = table.on_rows(index, columns)
 
     def missing_at(self, moment: int) -> int:
         """How many members lack room at a moment; the moment is given by its number."""
-        return self._missing(moment, self._free_at(self.times[moment]))
+        return self._missing(moment, self._fits_at(moment))
 
     def missing_until(self, moment: int, end: int) -> int:
         """How many members lack room somewhere between a moment and a later time."""
+        return self._missing(moment, self._fits_until(moment, end))
+
+    def first_rows(self, moment: int, end: int) -> tuple[Ints, Ints] | None:
+        """The first rows that take all members until a later time, and what of each; None for too few."""
+        counts, ended = self._counts, int(self._ended[moment])
+        fits = counts.at_first.copy()
+        np.add.at(fits, counts.releases.flat[1][:ended], counts.gained(ended))
+        fits[self._reserved] = self._fits_until(moment, end)
+        chosen = take_first_rows(fits, counts.part.count)
+        width = counts.releases.free.shape[1]
+        return chosen and amounts_on_rows(*chosen, counts.part.request, width=width)
+
+    def _missing(self, moment: int, fits: Ints) -> int:
+        found = int(fits.sum()) + int(self._elsewhere[moment])
+        return max(0, self._counts.part.count - found)
+
+    def _fits_at(self, moment: int) -> Ints:
+        return self._fits_in(self._free_at(self.times[moment]))
+
+    def _fits_until(self, moment: int, end: int) -> Ints:
         time = self.times[moment]
         free = self._free_at(time)
-        return self._missing(moment, least_free_between(free, self._flat, time, end, self._table))
+        return self._fits_in(least_free_between(free, self._flat, time, end, self._table))
 
-    def _free_at(self, time: int) -> Ints:
-        ends, rows, amounts = self._flat
-        ended = int(np.searchsorted(ends, time, side="right"))
-        free = self._free.copy()
-        np.add.at(free, rows[:ended], amounts[:ended])
-        self._table.subtract_reserved(free, time)
-        return free
-
-    def _missing(self, moment: int, free: Ints) -> int:
+    def _fits_in(self, free: Ints) -> Ints:
         part = self._counts.part
         fits = np.minimum(how_many_fit(free, part.request.amounts), part.count)
-        found = int(fits[self._allowed].sum()) + int(self._elsewhere[moment])
-        return max(0, part.count - found)
+        return np.where(self._allowed, fits, 0)
+
+    def _free_at(self, time: int) -> Ints:
+        """What is free on the rows on which something is reserved."""
+        ended = int(np.searchsorted(self._flat[0], time, side="right"))
+        count = np.bincount(self._flat[1][:ended], minlength=len(self._free))
+        free, some = self._free.copy(), np.flatnonzero(count)
+        free[some] = self._after[self._by_row[self._first_of_row[some] + count[some] - 1]]
+        self._table.subtract_reserved(free, time)
+        return free
 
     @cached_property
     def gains(self) -> Ints:

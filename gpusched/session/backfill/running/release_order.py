@@ -170,7 +170,7 @@ class ReleaseOrder:
 
 
 class RowReleases:
-    """What is free on its row after each release.
+    """What is free on its row before and after each release.
 
     Args:
         free: before the first of them, int64, shape (rows, resources).
@@ -180,18 +180,24 @@ class RowReleases:
     def __init__(self, free: Ints, flat: FlatReleases) -> None:
         self.free, self.flat = free, flat
         _, rows, amounts = flat
-        self.order: Ints = np.argsort(rows, kind="stable")
-        """Numbers of releases by row, and by time on each row."""
-        self.rows: Ints = rows[self.order]
-        """Their rows."""
-        self.first: Ints = np.flatnonzero(np.diff(self.rows, prepend=-1))
-        """Positions among these of the first release of each row."""
-        sums = np.cumsum(amounts[self.order], axis=0)
-        before = sums[self.first] - amounts[self.order[self.first]]
-        counts = np.diff(self.first, append=len(rows))
-        after = sums - np.repeat(before, counts, axis=0) + free[self.rows]
-        self.after: Ints = np.ascontiguousarray(after.T).T
-        """Free amounts after each of them, a column after the other in memory."""
+        order = np.argsort(rows, kind="stable")
+        of_row = rows[order]
+        first = np.flatnonzero(np.diff(of_row, prepend=-1))
+        sums = np.cumsum(amounts[order], axis=0)
+        before_row = sums[first] - amounts[order[first]]
+        counts = np.diff(first, append=len(rows))
+        after = np.empty_like(amounts, order="F")  # each resource is looked at by itself
+        after[order] = sums - np.repeat(before_row, counts, axis=0) + free[of_row]
+        self.after: Ints = after
+        """Free amounts after each release, in the order of time, shape (members, resources)."""
+        self.before: Ints = after - amounts
+        self._order, self._of_row = order, of_row
+
+    def of_row(self, row: int) -> Ints:
+        """Numbers of the releases on a row, by time."""
+        low, high = np.searchsorted(self._of_row, (row, row + 1))
+        found: Ints = self._order[low:high]
+        return found
 
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)

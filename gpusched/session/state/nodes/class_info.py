@@ -128,6 +128,11 @@ class PodClassInfos:
         """Types that pods with GPUs are confined to now; None for all."""
         return self._gpu_types
 
+    @property
+    def is_confined(self) -> bool:
+        """Whether pods are confined to types of GPUs now, or kept from nodes that Reservations close."""
+        return self._gpu_types is not None or self._closed is not None
+
     @contextmanager
     def close_nodes(self, closed: ClosedNodes | None) -> Iterator[None]:
         """Inside, pods fit no node that Reservations close to their gang, and all others."""

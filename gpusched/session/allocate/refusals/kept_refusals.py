@@ -1,0 +1,265 @@
+"""Refusals that are kept from attempt to attempt, in a session and from one session to the next.
+
+A gang of equal members is refused where the nodes have room for too few of them. What it is told then follows from
+how many fit each node and from what full nodes lack, and from nothing else. So it is refused again, in the same
+words, as long as both stay on every node: only nodes whose use changed since are looked at.
+
+Kept is nothing that rests on more: members of several kinds, topologies, rules between pods, devices, shares of
+GPUs, NUMA nodes, nodes that are spared or closed, filters that failed or that tell more than their reason. All of
+it is forgotten when a node, a filter or the effort of searches is another.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final
+
+import attrs
+import numpy as np
+
+from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import Ints, NodeColumns, RequestVector, how_many_fit
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.equivalence_cache import equivalence_class_of
+from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.equivalence import EquivalenceClass
+from gpusched.session.state.nodes.class_info import PodClassInfo
+from gpusched.session.state.session import Session
+
+KEPT_NUMBERS_MAX: Final = 2**22
+"""Nodes times refusals that are kept: sixteen megabytes."""
+_MEMBERS_MAX: Final = 255
+_RESOURCES_MAX: Final = 15
+"""Both so that the state of a node is one number of 32 bits."""
+_REFUSED: Final = -(2**31)
+"""State of nodes that filters refuse: whatever is free there."""
+
+ClassKey = tuple[EquivalenceClass, bool]
+"""Equal gangs, and whether policies want them compact."""
+
+
+@attrs.define(eq=False)
+class _KeptRefusal:
+    """What equal gangs were told, and what it rests on.
+
+    Attributes:
+        units: of work that the attempt was charged for.
+        request: of one member.
+        most: members of the gang.
+        gpus: that one member requests.
+        states: of all nodes, int32, shape (nodes,); see ``_node_states``.
+        seen: the moment at which the nodes had these, as ``KeptRefusals`` counts.
+    """
+
+    refusal: Unschedulable
+    units: int
+    request: RequestVector
+    most: int
+    gpus: int
+    states: Ints
+    seen: int
+
+
+class KeptRefusals:
+    """Refusals by equivalence class, for one session after another under one configuration."""
+
+    def __init__(self) -> None:
+        self._by_class: OrderedDict[ClassKey, _KeptRefusal] = OrderedDict()
+        self._rests_on: tuple[Hashable, ...] = ()
+        self._nodes: NodeColumns | None = None
+        self._moment = 0
+        self._last_changed: Ints = np.zeros(0, dtype=np.int64)
+        """The moment at which the use of each node may have changed last, shape (nodes,)."""
+        self._touched: list[int] = []
+        """Nodes that this session touched, in order; of the first of them it is known."""
+        self._known_touched = 0
+
+    def find(self, session: Session, gang: Gang) -> tuple[ClassKey | None, Unschedulable | None]:
+        """The key of gangs that are refused alike, None where that cannot be said; and what they are told.
+
+        Where they are told something their tenant is charged for the attempt that is saved.
+        """
+        key = _class_key(session, gang)
+        if key is None:
+            return None, None
+        self._follow(session)
+        kept = self._by_class.get(key)
+        if kept is None or not self._holds(session, kept):
+            return key, None
+        self._by_class.move_to_end(key)
+        session.work_budget.spend_units(kept.units)
+        return key, kept.refusal
+
+    def keep(
+        self, session: Session, gang: Gang, key: ClassKey, refusal: Unschedulable, *, units: int
+    ) -> None:
+        """Keep why a gang was refused just now, if that follows from the room on nodes.
+
+        Args:
+            session: in which it was.
+            gang: all of whose members are alike.
+            key: of gangs that are refused alike.
+            refusal: what it is told.
+            units: of work that the attempt was charged for.
+        """
+        pod_set = gang.pod_sets[0]
+        if refusal.reason not in _ROOM or session.hooks.faults:
+            return
+        info = session.class_info(pod_set.pod_class)
+        if info.class_fit.has_caps or _tells_more(session, info):
+            return
+        most, gpus = len(pod_set.pods), pod_set.pod_class.gpus
+        left = session.cluster_map.pods_by_free_slots(gpus) if gpus else None
+        fits = np.minimum(info.class_fit.fits, most)
+        places = fits if left is None else np.minimum(fits, left)
+        if int(places.sum()) >= gang.members_at_start:
+            return  # something else was in the way
+        self._note_touched()
+        states = _node_states(session, info.request, most, gpus, None)
+        states[~info.class_fit.allowed] = _REFUSED
+        self._by_class[key] = _KeptRefusal(
+            refusal, units, info.request, most, gpus, states, self._moment
+        )
+        self._by_class.move_to_end(key)
+        if len(self._by_class) * len(states) > KEPT_NUMBERS_MAX:
+            self._by_class.popitem(last=False)
+
+    def _follow(self, session: Session) -> None:
+        """Take in what changed since the session before, when this is another."""
+        usage = session.node_usage
+        if self._touched is usage.touched_rows:
+            return
+        before, nodes = self._nodes, usage.nodes
+        rests_on = (
+            nodes.epoch, session.effort, session.snapshot.gpu_resources,
+            tuple((each.plugin, each.reason, each.reads) for each in session.hooks.filters),
+        )  # fmt: skip
+        if before is None or rests_on != self._rests_on or not _same_nodes(before, nodes):
+            self._by_class.clear()
+            self._last_changed = np.zeros(len(nodes), dtype=np.int64)
+        else:
+            # What the session before did may not have come about: then nodes are again what they were.
+            self._moment += 1
+            self._last_changed[self._touched] = self._moment
+            self._last_changed[_rows_used_otherwise(before, nodes)] = self._moment
+        self._nodes, self._rests_on = nodes, rests_on
+        self._touched, self._known_touched = usage.touched_rows, 0
+
+    def _note_touched(self) -> None:
+        """Take in what this session touched since the last look."""
+        if self._known_touched < len(self._touched):
+            self._moment += 1
+            self._last_changed[self._touched[self._known_touched :]] = self._moment
+            self._known_touched = len(self._touched)
+
+    def _holds(self, session: Session, kept: _KeptRefusal) -> bool:
+        """Whether every node is to these gangs what it was."""
+        self._note_touched()
+        rows = np.flatnonzero((self._last_changed > kept.seen) & (kept.states != _REFUSED))
+        if len(rows):
+            states = _node_states(session, kept.request, kept.most, kept.gpus, rows)
+            if not np.array_equal(states, kept.states[rows]):
+                return False
+        kept.seen = self._moment
+        return True
+
+
+_ROOM: Final = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_FEASIBLE_NODE)
+
+
+def _class_key(session: Session, gang: Gang) -> ClassKey | None:
+    if not _is_plain(gang) or session.class_infos.is_confined or session.node_usage.later:
+        return None
+    if session.hooks.faults or session.cluster_map.spared_rows(gang) is not None:
+        return None
+    kind = equivalence_class_of(session, gang)
+    if kind is None:
+        return None
+    compact = gang.members_at_start > 1 and session.hooks.topology.wants_compact(gang)
+    if gang.members_at_start > 1 and not compact:
+        return None  # one by one: where the first of them go is a matter of scores
+    return kind.timeless, compact
+
+
+def _is_plain(gang: Gang) -> bool:
+    """Whether its members are alike and ask for amounts on single nodes alone."""
+    if len(gang.pod_sets) != 1 or gang.placed or gang.suspended or gang.expected_count:
+        return False
+    wish, pod_set = gang.topology, gang.pod_sets[0]
+    return (
+        0 < gang.members_at_start <= len(pod_set.pods) <= _MEMBERS_MAX
+        and not (wish.required or wish.preferred or gang.sub_groups or gang.parent_groups)
+        and not gang.min_roles
+        and _asks_for_amounts(pod_set.pod_class)
+    )
+
+
+def _asks_for_amounts(pod_class: PodClass) -> bool:
+    return (
+        not pod_class.unsupported
+        and not pod_class.claims
+        and pod_class.share is None
+        and len(pod_class.requests.items) <= _RESOURCES_MAX
+    )
+
+
+def _tells_more(session: Session, info: PodClassInfo) -> bool:
+    """Whether a filter that refuses some node says more about it than its reason."""
+    filters, refused = session.class_infos.refusal_causes(info)
+    return any(
+        (each.detail is not None or each.failed) and rows.any()
+        for each, rows in zip(filters, refused, strict=True)
+    )
+
+
+def _same_nodes(one: NodeColumns, other: NodeColumns) -> bool:
+    return (
+        (one.generation is other.generation or np.array_equal(one.generation, other.generation))
+        and (
+            one.allocatable is other.allocatable
+            or np.array_equal(one.allocatable, other.allocatable)
+        )
+        and one.columns == other.columns
+    )
+
+
+def _rows_used_otherwise(one: NodeColumns, other: NodeColumns) -> list[int]:
+    """Nodes of which other amounts or other slots are used."""
+    rows: list[int] = []
+    if one.used is not other.used:
+        rows = np.flatnonzero((one.used != other.used).any(axis=1)).tolist()
+    if one.free_slots is not other.free_slots:
+        pairs = zip(one.free_slots, other.free_slots, strict=True)
+        rows += [row for row, (before, after) in enumerate(pairs) if before != after]
+    return rows
+
+
+def _node_states(
+    session: Session, request: RequestVector, most: int, gpus: int, rows: Ints | None
+) -> Ints:
+    """What nodes are to a class: how many of ``most`` members fit, or what is lacking; and what slots suffice for.
+
+    Args:
+        session: whose nodes they are.
+        request: of one member.
+        most: members that count.
+        gpus: that one member requests.
+        rows: of nodes that no filter refuses; None for all, of which those that are refused are to be marked.
+
+    Returns:
+        int32, shape (rows,).
+    """
+    chosen = slice(None) if rows is None else rows.tolist()
+    free = session.node_usage.free_amounts(chosen, request.columns)
+    lacking = free < request.amounts
+    bits = np.left_shift(1, np.arange(lacking.shape[1], dtype=np.int64))
+    fits = np.minimum(how_many_fit(free, request.amounts), most)
+    states = np.where(fits > 0, fits, -1 - lacking @ bits)
+    left = session.cluster_map.pods_by_free_slots(gpus) if gpus else None
+    if left is not None:
+        states = states * (_MEMBERS_MAX + 1) + np.minimum(
+            left if rows is None else left[rows], most
+        )
+    return states.astype(np.int32)
