@@ -12,11 +12,18 @@ out tells the field the new free amounts of the rows it touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any
 
 from gpusched.placement.victims.free_amounts import FreeAmounts
-from gpusched.placement.victims.loss_limits import NO_LIMITS, LossLimits, is_freed, is_stricter
+from gpusched.placement.victims.loss_limits import (
+    NO_LIMITS,
+    LossLimits,
+    is_freed,
+    is_stricter,
+    looser_parts,
+)
 from gpusched.placement.victims.model import (
     BundleEntry,
     BundleIndex,
@@ -65,6 +72,8 @@ class VictimSearchState(FreeAmounts):
         self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
         self._heaps: dict[int, list[BundleEntry]] = {}
         self._offered = False
+        self._outdated: set[int] = set()
+        """Rows whose moves are known to be wrong, until limits become looser."""
         self._refresh_moves()
 
     def set_free(self, row: int, free: Sequence[int]) -> None:
@@ -74,14 +83,15 @@ class VictimSearchState(FreeAmounts):
         self.free[row] = list(free)
         self._recount_row(row)
         self._offer_moves(row)
+        self._outdate_others(self._of_row.get(row, ()))
 
     def remove_evicted(self, members: Iterable[int]) -> None:
         """These members have left for good; ``set_free`` tells what came of their rooms."""
         left = list(members)
         self._gone |= dict.fromkeys(left, -1)
-        self._lower_limits(
-            left, sorted({n for m in left for n in self._index.of_member.get(m, ())})
-        )
+        touched = sorted({n for m in left for n in self._index.of_member.get(m, ())})
+        self._lower_limits(left, touched)
+        self._outdate_others(touched)
 
     def drop_bundles(self, bundles: Iterable[int]) -> None:
         """These bundles are out of the question from now on."""
@@ -97,9 +107,50 @@ class VictimSearchState(FreeAmounts):
         """Take over what queues may lose now."""
         known, self.loss_limits = self.loss_limits, limits
         self._losable.clear()
-        if known != limits and not is_stricter(limits, known):
-            for row in sorted(self._of_row):
-                self._offer_moves(row)
+        if not self._offered or known == limits or is_stricter(limits, known):
+            return
+        for row in self._rows_with_more_allowed(known):
+            self._offer_moves(row)
+        self._outdated.clear()
+
+    def _rows_with_more_allowed(self, known: LossLimits) -> list[int]:
+        """Rows on which other moves may be found than under known limits."""
+        parts = looser_parts(self.loss_limits, known, self._reach) if self._reach else None
+        if parts is None:
+            return sorted(self._of_row)
+        rows = set(self._outdated)
+        if parts.sides or parts.accounts:
+            for (side, accounts), some in self._rows_of_losses.items():
+                if side in parts.sides or any(
+                    (-1, account) in parts.accounts or (side, account) in parts.accounts
+                    for account in accounts
+                ):
+                    rows |= some
+        return sorted(rows.intersection(self._of_row))
+
+    @cached_property
+    def _reach(self) -> tuple[int, ...]:
+        """No more than this is lost by all bundles of one row together, by column."""
+        amounts = {each.loss.taken for each in self.bundles if each.loss.taken}
+        most = max(map(len, self._of_row.values()), default=0)
+        return tuple(most * max(column) for column in zip(*amounts, strict=True))
+
+    @cached_property
+    def _rows_of_losses(self) -> dict[tuple[int, tuple[int, ...]], set[int]]:
+        """Rows with bundles of a side that are charged to some accounts."""
+        rows: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+        for row, numbers in self._of_row.items():
+            for number in numbers:
+                loss = self.bundles[number].loss
+                rows.setdefault((loss.side, loss.accounts), set()).add(row)
+        return rows
+
+    def _outdate_others(self, numbers: Iterable[int]) -> None:
+        """Bundles of several rows cost or free something else now, wherever they are."""
+        for number in numbers:
+            rows = self._index.rows_of[number]
+            if len(rows) > 1:
+                self._outdated.update(rows)
 
     def bundles_of(self, group: int) -> Sequence[int]:
         """Bundles of one group."""
@@ -134,6 +185,7 @@ class VictimSearchState(FreeAmounts):
                     self._offer_moves(
                         row
                     )  # what was freed inside a department lets it take elsewhere
+                self._outdated.update(self._of_row)
             for row in sorted({r for number in move.bundles for r in self.rows_of(number)}):
                 self._offer_moves(row)
         self.reach = self.room
@@ -234,7 +286,10 @@ class VictimSearchState(FreeAmounts):
         return (self.rank_of(number), self.cost_of(number), self.bundles[number].order)
 
     def _refresh_moves(self) -> None:
+        before = self._keys
         self._keys = {source: self._source_key(source) for source in self._sources}
+        if self._offered and self._keys != before:
+            self._outdated.update(self._of_row)
 
     def rank_of(self, number: int) -> VictimRank:
         """Where a bundle stands now: its source's key, then its own rank."""

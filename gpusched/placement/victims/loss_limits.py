@@ -176,6 +176,66 @@ def is_stricter(limits: LossLimits, known: LossLimits) -> bool:
     return True
 
 
+@attrs.frozen(slots=True)
+class LooserParts:
+    """Parts of limits that may allow more than before.
+
+    Attributes:
+        sides: all whose victims may be taken by a right that they were not taken by.
+        accounts: of a side, or of any (-1), in which more may be lost.
+    """
+
+    sides: frozenset[int]
+    accounts: frozenset[tuple[int, int]]
+
+
+def looser_parts(limits: LossLimits, known: LossLimits, reach: Sequence[int]) -> LooserParts | None:
+    """What limits may allow, of losses of one node, that known ones did not; None where all may differ.
+
+    Args:
+        limits: that hold now.
+        known: that held before.
+        reach: no more than this can be lost on one node, by column. What is further away than this
+            allows as much as it did.
+    """
+    if _names_of(limits) != _names_of(known):
+        return None
+    accounts = {
+        (-1, account)
+        for (account, column, amount), (_, _, was) in zip(limits.most, known.most, strict=True)
+        if was < min(amount, reach[column])
+    }
+    sides = set[int]()
+    for side, (rights, before) in enumerate(zip(limits.sides, known.sides, strict=True)):
+        for right, old in zip(rights, before, strict=True):
+            if any(
+                max(0, amount) < min(was, reach[column] + 1)
+                for (_, column, amount), (_, _, was) in zip(right.frees, old.frees, strict=True)
+            ):
+                sides.add(side)
+            for (account, over), (_, was_over) in zip(right.above, old.above, strict=True):
+                if over != was_over and any(
+                    was <= most and was < amount
+                    for amount, was, most in zip(over, was_over, reach, strict=True)
+                ):
+                    accounts.add((side, account))
+    return LooserParts(frozenset(sides), frozenset(accounts))
+
+
+def _names_of(limits: LossLimits) -> tuple[object, ...]:
+    """What limits are about, whatever their amounts."""
+    return (
+        [each[:2] for each in limits.most],
+        [
+            [
+                ([each[:2] for each in right.frees], [each[0] for each in right.above])
+                for right in side
+            ]
+            for side in limits.sides
+        ],
+    )
+
+
 def _amounts_within(some: Sequence[Amount], others: Sequence[Amount]) -> bool:
     return [each[:2] for each in some] == [each[:2] for each in others] and all(
         one[2] <= other[2] for one, other in zip(some, others, strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 import attrs
 
@@ -103,6 +104,12 @@ class Nominations:
     def nominated_keys(self) -> AbstractSet[GangKey]:
         """Keys of gangs with a nomination."""
         return self._nominated.keys()
+
+    def nominated_after(self, seen: int) -> list[GangKey]:
+        """Keys of gangs with a nomination, in the order of their first one, without so many at the beginning."""
+        # From the end: thousands of claims are made, and each asks for what came since the last.
+        newest = list(islice(reversed(self._nominated), len(self._nominated) - seen))
+        return newest[::-1]
 
     @property
     def plans(self) -> Mapping[GangKey, PreemptionDraft]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 
 import attrs
 
@@ -101,7 +100,7 @@ class Placements:
 
     def nominated_after(self, seen: int) -> Iterator[Gang]:
         """Gangs with a nomination, in the order of their first one, without so many at the beginning."""
-        return (self._gangs[key] for key in islice(self._nominations.nominated_keys(), seen, None))
+        return map(self._gangs.__getitem__, self._nominations.nominated_after(seen))
 
     def variant(self, gang: Gang) -> NodePoolVariant:
         """The node pool in which the gang was placed; without a pool when none was chosen."""
