@@ -103,6 +103,8 @@ NOTHING = Resources()
 def total(parts: Iterable[Resources]) -> Resources:
     """The sum of many, saturating at ``COLUMN_MAX``; the same object many times costs little."""
     all_parts = list(parts)
+    if len(all_parts) < 2:  # most gangs are single pods
+        return all_parts[0] if all_parts else NOTHING
     by_id = dict(zip(map(id, all_parts), all_parts, strict=True))
     amounts: dict[str, int] = {}
     for number, count in Counter(map(id, all_parts)).items():

@@ -244,6 +244,41 @@ class VictimSearchState(FreeAmounts):
             self._ascending.pop()
         return 0
 
+    def costs_least(self, choice: VictimChoice, need: int) -> bool:
+        """Whether a choice is seen at a glance to be of the smallest rank and the least cost.
+
+        Where each bundle is of one pod, as many must leave as there are places missing, each giving
+        the most that one gives, and no such number costs less than the cheapest together.
+        """
+        if not choice.picks or not self._index.only_pods:
+            return False
+        if choice.rank != min((self._keys[source], rank) for source, rank in self._index.kinds):
+            return False
+        fewest = -(-(need - self.room) // self._most_gained)
+        cheapest: list[int] = []
+        for number in reversed(self._ascending):
+            if len(cheapest) >= fewest:
+                break
+            if number not in self.dead and self.bundles[number].members[0] not in self._gone:
+                cheapest.append(self._index.costs[number])
+        return len(cheapest) >= fewest and choice.cost <= sum(cheapest)
+
+    @cached_property
+    def _most_gained(self) -> int:
+        """So many claimants more find room at most for each pod that leaves."""
+        frees = {member.frees for member in self.members}
+        return max(
+            1,
+            max(
+                (
+                    -(-amount // ask)
+                    for freed in frees
+                    for amount, ask in zip(freed, self.request, strict=True)
+                ),
+                default=1,
+            ),
+        )
+
     def possible_ranks(self) -> list[VictimRank]:
         """Where bundles stand that may be chosen, smallest first."""
         return sorted({self.rank_of(number) for number in self.possible_bundles()})

@@ -67,21 +67,6 @@ class VictimBundle:
     part: bool = False
 
 
-def with_order(bundle: VictimBundle, order: int) -> VictimBundle:
-    """The bundle with its place among equals; ``attrs.evolve`` would take ten times as long."""
-    return VictimBundle(
-        bundle.members,
-        order,
-        bundle.group,
-        bundle.extra,
-        bundle.draws,
-        bundle.source,
-        bundle.rank,
-        bundle.loss,
-        bundle.part,
-    )
-
-
 class BundleIndex:
     """Members and bundles, and which belong together: the same wherever the claimants may run.
 
@@ -107,6 +92,9 @@ class BundleIndex:
         """Whether a bundle takes anything from a limit."""
         for number, bundle in enumerate(bundles):
             self.of_group.setdefault(bundle.group, []).append(number)
+            if len(bundle.members) == 1:  # thousands of single pods
+                self._index_pod(number, bundle)
+                continue
             for m in bundle.members:
                 self.of_member.setdefault(m, []).append(number)
             rows = tuple(sorted({members[m].row for m in bundle.members} - {-1}))
@@ -115,9 +103,25 @@ class BundleIndex:
                 self.of_row.setdefault(row, []).append(number)
             self.draws.append(bool(bundle.draws) or any(members[m].draws for m in bundle.members))
             self.costs.append(sum(members[m].cost for m in bundle.members) + bundle.extra)
+        self.only_pods = all(len(bundle.members) == 1 for bundle in bundles)
+        """Whether each bundle is of one pod."""
+        self.kinds = {(bundle.source, bundle.rank) for bundle in bundles}
+        """Sources and ranks of bundles."""
         self.wholes = [number for number, bundle in enumerate(bundles) if not bundle.part]
         """Numbers of bundles of which nothing of the group stays."""
         self.dearest_first = sorted(range(len(bundles)), key=self.costs.__getitem__, reverse=True)
+
+    def _index_pod(self, number: int, bundle: VictimBundle) -> None:
+        m = bundle.members[0]
+        member = self.members[m]
+        self.of_member.setdefault(m, []).append(number)
+        if member.row >= 0:
+            self.rows_of.append((member.row,))
+            self.of_row.setdefault(member.row, []).append(number)
+        else:
+            self.rows_of.append(())
+        self.draws.append(bool(bundle.draws or member.draws))
+        self.costs.append(member.cost + bundle.extra)
 
 
 @attrs.frozen(slots=True, eq=False)

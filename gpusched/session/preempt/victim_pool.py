@@ -7,7 +7,7 @@ node usage and evictions, so that a claim costs what it touches and not what the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -20,6 +20,7 @@ from gpusched.arrays.columns import Bools, RequestVector
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.placement.victims.greedy_choice import VictimSearchState
+from gpusched.placement.victims.loss_limits import NO_LOSS, BundleLoss
 from gpusched.placement.victims.lower_bound import (
     VictimLowerBound,
     claimants_that_fit_at_most,
@@ -31,7 +32,6 @@ from gpusched.placement.victims.model import (
     VictimBundle,
     VictimChoice,
     VictimRank,
-    with_order,
 )
 from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
 from gpusched.session.framework.proposal import Chunk, allowed_victims, victim_sort_keys
@@ -76,6 +76,19 @@ def rank_of_loss(
     freed = sum(seat.member.pod.pod_class.gpu_thousandths for seat in seats)
     lost = sum(seat.cost for seat in seats) + gangs * COST_OF_GANG
     return (max(lanes, default=((), 0, False)), lost, freed, gangs, len(seats))
+
+
+class _BundleDraft(NamedTuple):
+    """A bundle before its place among equals is known; see ``VictimBundle``."""
+
+    members: tuple[int, ...]
+    group: int
+    source: int
+    rank: VictimRank
+    extra: int = 0
+    draws: tuple[int, ...] = ()
+    loss: BundleLoss = NO_LOSS
+    part: bool = False
 
 
 class VictimTable:
@@ -123,7 +136,7 @@ class VictimTable:
         self._first: dict[int, Gang] = {}
         self._frees: dict[str, tuple[int, ...]] = {}
         self._of_columns: dict[tuple[int, ...], BundleIndex] = {}
-        self._bundles: list[VictimBundle] = []
+        self._drafts: list[_BundleDraft] = []
         self._ties: list[tuple[Any, ...]] = []
         self._enter_gangs(victims, list(gangs))
         ranked = sorted(range(len(self._ties)), key=self._ties.__getitem__)
@@ -132,7 +145,20 @@ class VictimTable:
             order[index] = rank
         self.index = BundleIndex(
             self.members,
-            [with_order(each, order[index]) for index, each in enumerate(self._bundles)],
+            [
+                VictimBundle(
+                    draft.members,
+                    order[index],
+                    draft.group,
+                    draft.extra,
+                    draft.draws,
+                    draft.source,
+                    draft.rank,
+                    draft.loss,
+                    draft.part,
+                )
+                for index, draft in enumerate(self._drafts)
+            ],
         )
 
     # -- gangs -------------------------------------------------------------------------------
@@ -194,21 +220,18 @@ class VictimTable:
         for seat in running.seats:
             self._enter_member(gang, seat)
         if running.surplus:
-            made = VictimBundle(
-                (), 0, group, source=source, rank=(gang.priority, _RANK_SPARE), part=True
-            )
+            made = _BundleDraft((), group, source, (gang.priority, _RANK_SPARE), part=True)
             self._enter_spare_members(running, made, first, tie=tie)
         if ends:
             members = self.members[first:]
             self._enter_bundle(
                 running,
-                VictimBundle(
+                _BundleDraft(
                     tuple(range(first, first + len(members))),
-                    0,
                     group,
+                    source,
+                    (gang.priority, _RANK_WHOLE_GANG),
                     extra=COST_OF_GANG,
-                    source=source,
-                    rank=(gang.priority, _RANK_WHOLE_GANG),
                     loss=self._accounts.bundle_loss(gang, self._bundle_steps(running, members)),
                 ),
                 (*tie, -1),
@@ -224,15 +247,15 @@ class VictimTable:
         self.members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
 
     def _enter_bundle(
-        self, running: RunningGang, bundle: VictimBundle, tie: tuple[Any, ...]
+        self, running: RunningGang, draft: _BundleDraft, tie: tuple[Any, ...]
     ) -> None:
         self.of_queue.setdefault(running.gang.queue, []).append(len(self.parts))
         self.parts.append(running)
-        self._bundles.append(bundle)
+        self._drafts.append(draft)
         self._ties.append(tie)
 
     def _enter_spare_members(
-        self, running: RunningGang, made: VictimBundle, first: int, *, tie: tuple[Any, ...]
+        self, running: RunningGang, made: _BundleDraft, first: int, *, tie: tuple[Any, ...]
     ) -> None:
         """Members above the minimum one by one, and sub-groups for which others stand in."""
         roles = {
@@ -246,7 +269,7 @@ class VictimTable:
             pod = seat.member.pod
             draws = (total, *_limit_of(roles, pod.role), *_limit_of(parts, pod.sub_group))
             loss = self._accounts.bundle_loss(running.gang, [[self.members[first + place].taken]])
-            bundle = attrs.evolve(made, members=(first + place,), draws=draws, loss=loss)
+            bundle = made._replace(members=(first + place,), draws=draws, loss=loss)
             self._enter_bundle(running, bundle, (*tie, place))
         if any(running.spare_sub_groups.values()):
             self._enter_sub_groups(running, made, (total, roles), tie=tie)
@@ -256,6 +279,8 @@ class VictimTable:
         running: RunningGang, members: Sequence[EvictablePod]
     ) -> list[list[tuple[int, ...]]]:
         """Amounts of the steps in which a gang ends: spare members one by one, then the rest."""
+        if len(members) == 1:
+            return [[members[0].taken]]
         spare = min(len(members) - 1, running.single_steps)
         steps = [[each.taken] for each in members[:spare]]
         return [*steps, [each.taken for each in members[spare:]]]
@@ -263,7 +288,7 @@ class VictimTable:
     def _enter_sub_groups(
         self,
         running: RunningGang,
-        made: VictimBundle,
+        made: _BundleDraft,
         limits: tuple[int, dict[str, int]],
         *,
         tie: tuple[Any, ...],
@@ -282,7 +307,7 @@ class VictimTable:
             members = tuple(sorted(self.number[seat.member.pod.uid] for seat in seats))
             steps = [[self._accounts.taken_with(seat)] for seat in seats]
             loss = self._accounts.bundle_loss(running.gang, steps)
-            bundle = attrs.evolve(made, members=members, draws=tuple(draws), loss=loss)
+            bundle = made._replace(members=members, draws=tuple(draws), loss=loss)
             self._enter_bundle(running, bundle, (*tie, len(running.seats) + place))
 
     def _limit_bundles(self, count: int) -> int:

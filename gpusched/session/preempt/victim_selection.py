@@ -364,6 +364,8 @@ class VictimSelector:
             or (len(best.picks) == 1 and best.cost <= pool.search_state.cheapest_cost())
         ):
             return None
+        if best is not None and pool.search_state.costs_least(best, need):
+            return None
         budget_s = self._budget if alone else min(self._budget, limits.VICTIM_MODEL_S)
         try:
             answer = find_cheaper_victims(

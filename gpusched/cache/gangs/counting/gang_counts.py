@@ -175,8 +175,11 @@ def _gang_queue(origin: GangSpec, pods: Sequence[Pod]) -> str:
 
 
 def _sum_requests(classes: Iterable[PodClass]) -> Resources:
+    all_of = list(classes)
+    if len(all_of) < 2:  # most gangs are single pods, and have a place or wait for one
+        return all_of[0].charged if all_of else NOTHING
     counts: dict[str, tuple[PodClass, int]] = {}
-    for pod_class in classes:
+    for pod_class in all_of:
         known = counts.get(pod_class.digest)
         counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
     return _multiply_requests(
