@@ -37,6 +37,7 @@ class AlikeRows:
         self._members: list[set[int]] = []
         self._group: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._first: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
+        self._free: Ints = np.zeros_like(node_usage.nodes.allocatable)
         for row in range(len(node_usage.nodes)):
             self._add_row(row)
 
@@ -55,6 +56,10 @@ class AlikeRows:
         firsts, group = self.groups()
         return (firsts, group) if 2 * len(firsts) <= len(group) else None
 
+    def free_amounts(self, columns: Ints) -> Ints:
+        """What nodes of each group of the last look have free, shape (groups, columns)."""
+        return self._free[: len(self._keys)].take(columns, 1)
+
     def _add_row(self, row: int) -> None:
         key = (self._offers[row], self._node_usage.used[row].tobytes())
         number = self._number.get(key)
@@ -63,6 +68,9 @@ class AlikeRows:
             self._keys.append(key)
             self._members.append(set())
             self._first[number] = row
+            self._free[number] = (
+                self._node_usage.nodes.allocatable[row] - self._node_usage.used[row]
+            )
         self._members[number].add(row)
         self._group[row] = number
 
@@ -81,4 +89,5 @@ class AlikeRows:
             self._keys[number], self._members[number] = last, moved
             self._number[last] = number
             self._first[number] = self._first[len(self._keys)]
+            self._free[number] = self._free[len(self._keys)]
             self._group[list(moved)] = number

@@ -419,13 +419,10 @@ class NodeUsage:
 
     def free_amounts(self, rows: Sequence[int] | Ints | slice, columns: Ints) -> Ints:
         """Free amounts, shape (rows, columns); negative where a node is over its allocatable."""
-        if isinstance(rows, slice):
-            return self.nodes.allocatable[rows].take(columns, 1) - self.used[rows].take(columns, 1)
-        if len(rows) == 1:
-            return self.free_on(rows[0], columns)[np.newaxis]
-        allocatable: Ints = self.nodes.allocatable[rows][:, columns]
-        used: Ints = self.used[rows][:, columns]
-        return allocatable - used
+        if not isinstance(rows, slice) and len(rows) == 1:
+            return self.free_on(int(rows[0]), columns)[np.newaxis]
+        allocatable: Ints = self.nodes.allocatable[rows].take(columns, 1)
+        return allocatable - self.used[rows].take(columns, 1)
 
     @property
     def alike(self) -> AlikeRows:

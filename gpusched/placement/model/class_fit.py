@@ -24,6 +24,9 @@ class Scores(Protocol):
     def of_fitting(self, fit: Bools) -> Ints:
         """Scores of all rows, shape (nodes,); rows that do not fit may have any."""
 
+    def of_alike(self, rows: Sequence[int] | Ints) -> Ints | None:
+        """Scores of some rows, which are those of all rows that are alike; None where they are not."""
+
 
 Caps = Callable[[Sequence[int] | slice, Ints], None]
 """Some rows and how many pods fit each, int64, to be lowered."""
@@ -49,6 +52,8 @@ class PodDependentRules(Protocol):
 
 _NEVER = np.int64(-(2**62))
 _FEW = 64
+_GROUPS_TRIED = 4
+"""Groups of nodes in the order of their scores, of which filters may refuse all."""
 _PART = 4
 """Up to so many rows, or this part of all, are refreshed alone; beyond, all at once is cheaper."""
 
@@ -84,11 +89,21 @@ class ClassFit:
         self._passed = None if gate is None else gate.version
         self._node_usage = node_usage
         self._scores = scores
-        self._seen = len(node_usage.touched_rows)
-        self.fits: Ints = self._count_rows(slice(None), self.allowed)
-        self._rank: Ints = np.full_like(self.fits, _NEVER)
+        self._seen = 0
+        self._fits: Ints | None = None
+        self._first_look = True
+        """Whether nobody asked who is best: most classes of many are asked for one place."""
+        self._rank: Ints = np.full(0, _NEVER)
         self._unranked: set[int] | None = None
         """Rows to be scored when somebody asks who is best; None for all."""
+
+    @property
+    def fits(self) -> Ints:
+        """How many fit each row, int64, shape (nodes,); counted when somebody asks first."""
+        if self._fits is None:
+            self._seen = len(self._node_usage.touched_rows)
+            self._fits = self._count_rows(slice(None), self.allowed)
+        return self._fits
 
     @property
     def has_caps(self) -> bool:
@@ -99,16 +114,17 @@ class ClassFit:
         """Take in what happened on the bench since the last look."""
         touched = self._node_usage.touched_rows
         turned = self._changed_gate_rows()
-        if self._seen == len(touched) and not turned:
+        fits = self._fits
+        if fits is None or (self._seen == len(touched) and not turned):
             return
         rows = sorted({*touched[self._seen :], *turned})
         self._seen = len(touched)
-        few = max(_FEW, len(self.fits) // _PART)
+        few = max(_FEW, len(fits) // _PART)
         if len(rows) > few or (self._gate is not None and self._gate.row_points() is not None):
-            self.fits = self._count_rows(slice(None), self.allowed)
+            self._fits = self._count_rows(slice(None), self.allowed)
             self._unranked = None
             return
-        self.fits[rows] = self._count_rows(rows, self.allowed[rows])
+        fits[rows] = self._count_rows(rows, self.allowed[rows])
         if self._unranked is not None:
             self._unranked.update(rows)
 
@@ -152,12 +168,42 @@ class ClassFit:
         Args:
             within: only these rows, shape (nodes,).
         """
+        if within is None and self._first_look:
+            self._first_look = False
+            row = self._best_of_groups() if self._fits is None else None
+            if row is not None:
+                return row
         fit = self.fits > 0 if within is None else within & (self.fits > 0)
         count = int(np.count_nonzero(fit))
         if count < 2:  # nothing to compare
             return int(fit.argmax()) if count else -1
         rank = self._ranked()
         return int((rank if within is None else np.where(within, rank, _NEVER)).argmax())
+
+    def _best_of_groups(self) -> int | None:
+        """The same where nodes that are alike are equally good; None where that is not known."""
+        alike = self._node_usage.alike.few_groups()
+        special = self._gate is not None or self._caps is not None or self.request.share is not None
+        if alike is None or special:
+            return None
+        firsts, group = alike
+        if self.request.missing:
+            return -1
+        free = self._node_usage.alike.free_amounts(self.request.columns)
+        left = np.flatnonzero((free >= self.request.amounts).all(axis=1))
+        points = self._scores.of_alike(firsts[left])
+        if points is None:
+            return None
+        for _ in range(_GROUPS_TRIED):
+            if not left.size:
+                return -1
+            best = points == points.max()
+            rows = self.allowed & _in_groups(group, left[best].tolist())
+            row = int(rows.argmax())
+            if rows[row]:
+                return row
+            left, points = left[~best], points[~best]
+        return None
 
     def by_rank(self, within: Bools | None = None) -> list[int]:
         """All rows where the next pod may go, best first."""
@@ -213,5 +259,12 @@ class ClassFit:
         alike = usage.alike.few_groups() if isinstance(rows, slice) else None
         if alike is None:
             return how_many_fit(usage.free_amounts(rows, ask.columns), ask.amounts)
-        firsts, group = alike
-        return how_many_fit(usage.free_amounts(firsts, ask.columns), ask.amounts)[group]
+        return how_many_fit(usage.alike.free_amounts(ask.columns), ask.amounts)[alike[1]]
+
+
+def _in_groups(group: Ints, numbers: Sequence[int]) -> Bools:
+    """Rows of some groups, of which there are few as a rule."""
+    rows: Bools = group == numbers[0]
+    for number in numbers[1:]:
+        rows |= group == number
+    return rows

@@ -58,6 +58,8 @@ def test_groups_follow_usage(seed):
         amounts = np.hstack([usage.nodes.allocatable, usage.used])
         assert (amounts[firsts[group]] == amounts).all()
         assert len(np.unique(amounts, axis=0)) == len(firsts)
+        free = usage.free_amounts(firsts, ask.columns)
+        assert (usage.alike.free_amounts(ask.columns) == free).all()
 
 
 @pytest.mark.parametrize("seed", range(6))

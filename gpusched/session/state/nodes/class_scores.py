@@ -35,6 +35,8 @@ class ClassScores:
         grouped = pod_class.share is None
         self._alike = [each for each in hooks if each.alike and grouped]
         self._each = [each for each in hooks if not (each.alike and grouped)]
+        self._known: tuple[int, Ints | None] | None = None
+        """What hooks that look at each node say of all, and how much had happened then."""
 
     def of_rows(self, rows: Sequence[int]) -> Ints:
         """Scores of these rows, int64, larger is better."""
@@ -51,7 +53,25 @@ class ClassScores:
         asked[group[rows]] = True
         points: Ints = np.zeros(len(firsts), dtype=np.int64)
         points[asked] = self._points_of(self._alike, NodeRows(self._node_usage, firsts[asked]))
-        return points[group] + self._points_of(self._each, NodeRows(self._node_usage, None))
+        others = self._of_each()
+        return points[group] if others is None else points[group] + others
+
+    def of_alike(self, rows: Sequence[int] | Ints) -> Ints | None:
+        """Scores of some rows, which are those of all rows that are alike; None where they are not."""
+        if not self._alike or self._of_each() is not None:
+            return None
+        return self._points_of(self._alike, NodeRows(self._node_usage, rows))
+
+    def _of_each(self) -> Ints | None:
+        """What hooks say that look at each node, of all nodes; None where they have no opinion."""
+        now = len(self._node_usage.touched_rows)
+        if self._known is None or self._known[0] != now:
+            rows = NodeRows(self._node_usage, None)
+            said = [each.score(self._pod_class, rows) for each in self._each]
+            opinions = [each for each in said if each is not None]
+            total: Ints | None = np.sum(opinions, axis=0, dtype=np.int64) if opinions else None
+            self._known = (now, total)
+        return self._known[1]
 
     def _of_ungrouped(self, fit: Bools, rows: Ints) -> Ints:
         hooks = [*self._alike, *self._each]
