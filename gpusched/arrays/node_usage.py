@@ -152,7 +152,7 @@ class NodeUsage:
     def _show_row(self, row: int) -> None:
         back = self._back.get(row)
         if back is not None:
-            self.used[row] = np.maximum(self._seen_usage(row), self.holdings_on_row(row) + back)
+            self.used[row] = np.maximum(self._seen_usage(row), self.holdings_on(row) + back)
         elif row in self._split:
             self.used[row] = self._seen_usage(row)
         self.touched_rows.append(row)
@@ -164,9 +164,13 @@ class NodeUsage:
             amounts: by row, shape (resources,); far below zero where nothing is held back.
         """
         before, self._back = self._back, dict(amounts)
-        for row in sorted({*before, *amounts}):
-            self.used[row] = self._seen_usage(row)
-            self._show_row(row)
+        rows = sorted({*before, *amounts})
+        self.used[rows] = self._seen_usage(rows)
+        if amounts:
+            held = sorted(amounts)
+            back = self._real[held] + self._reserved[held] + [amounts[row] for row in held]
+            self.used[held] = np.maximum(self.used[held], back)
+        self.touched_rows.extend(rows)
 
     @property
     def staying(self) -> Ints:
@@ -174,9 +178,9 @@ class NodeUsage:
         staying: Ints = self._real - self._releasing + self._reserved
         return staying
 
-    def holdings_on_row(self, row: int) -> Ints:
-        """Amounts held and nominated on a row, by leaving pods too; int64, shape (resources,)."""
-        held: Ints = self._real[row] + self._reserved[row]
+    def holdings_on(self, rows: int | slice | Ints) -> Ints:
+        """Amounts held and nominated on a row or on several, by leaving pods too; int64."""
+        held: Ints = self._real[rows] + self._reserved[rows]
         return held
 
     # -- moving ----------------------------------------------------------------------------

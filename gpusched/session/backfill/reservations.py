@@ -419,28 +419,25 @@ class Reservations:
         if not self.reserved_gangs and not self._strict:
             yield
             return
-        back: dict[int, Ints] = {}
         node_usage = self.session.node_usage
         allocatable = node_usage.nodes.allocatable
         width = allocatable.shape[1]  # of devices only the conflict tells
+        back = np.full_like(allocatable, _NOTHING_HELD)
+        kept = np.zeros(len(back), dtype=bool)
         for reserved in self._binding_gangs(gang):
-            left = (
-                self._amounts_left_by_evictions(statement, reserved.reservation.start)
-                if statement
-                else {}
-            )
-            for row, number in reserved.index.items():
-                slack = reserved.slack[number][:width]
-                held = allocatable[row] - slack - node_usage.holdings_on_row(row)
-                if row in left:
-                    held = held - left[row][:width]
-                held = np.where(reserved.requested_columns[number][:width], held, _NOTHING_HELD)
-                known = back.get(row)
-                back[row] = held if known is None else np.maximum(known, held)
+            rows = reserved.reservation.rows
+            held = allocatable[rows] - reserved.slack[:, :width] - node_usage.holdings_on(rows)
+            if statement:
+                left = self._amounts_left_by_evictions(statement, reserved.reservation.start)
+                for row in reserved.index.keys() & left:
+                    held[reserved.index[row]] -= left[row][:width]
+            held[~reserved.requested_columns[:, :width]] = _NOTHING_HELD
+            back[rows] = np.maximum(back[rows], held)
+            kept[rows] = True
         for strict in self._strict_heads_before(gang):
-            for row in np.flatnonzero(strict.usable).tolist():
-                back[row] = allocatable[row]
-        node_usage.count_as_used(back)
+            back[strict.usable] = allocatable[strict.usable]
+            kept |= strict.usable
+        node_usage.count_as_used(dict(zip(np.flatnonzero(kept).tolist(), back[kept], strict=True)))
         try:
             yield
         finally:
@@ -461,13 +458,9 @@ class Reservations:
         node_usage = self.session.node_usage
         allocatable = node_usage.nodes.allocatable
         reserved = reservation.amounts[:, : allocatable.shape[1]]
-        kept = dict(zip(reservation.rows.tolist(), reserved, strict=True))
-        node_usage.count_as_used(
-            {
-                row: allocatable[row] - kept.get(row, 0) - node_usage.holdings_on_row(row)
-                for row in range(len(allocatable))
-            }
-        )
+        back = allocatable - node_usage.holdings_on(slice(None))
+        back[reservation.rows] -= reserved
+        node_usage.count_as_used(dict(enumerate(back)))
         try:
             yield True
         finally:

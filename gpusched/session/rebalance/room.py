@@ -23,7 +23,7 @@ def all_but(session: Session, own: Room) -> dict[int, Ints]:
     usage = session.node_usage
     allocatable = usage.nodes.allocatable
     return {
-        row: allocatable[row] - usage.holdings_on_row(row) - own[row]
+        row: allocatable[row] - usage.holdings_on(row) - own[row]
         if row in own
         else np.full(allocatable.shape[1], _MORE_THAN_ANY_NODE, dtype=np.int64)
         for row in range(len(allocatable))
