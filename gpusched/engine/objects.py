@@ -6,7 +6,8 @@ daemon could not read from the API.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -26,6 +27,8 @@ from gpusched.io.watch.informers import (
 )
 
 Obj: TypeAlias = dict[str, Any]
+OWN_METADATA: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink")
+"""What an object that is like another one does not get from it."""
 _json = msgspec.json.Encoder()
 
 _FOREIGN: Final = {(each.group, each.kind): each for each in kinds.ALL}
@@ -62,6 +65,27 @@ def key_of(obj: Obj) -> ObjectKey:
     metadata = obj["metadata"]
     plain = plural_of(obj) in _CLUSTER
     return ObjectKey("" if plain else metadata.get("namespace") or "default", metadata["name"])
+
+
+def copied_slices(objects: Iterable[Obj], like: str, name: str) -> Iterator[Obj]:
+    """ResourceSlices of a new node: those of the node that it is like, so that it has its devices.
+
+    Args:
+        objects: of the cluster.
+        like: name of the node that there is.
+        name: of the new one.
+    """
+    for obj in objects:
+        spec = obj.get("spec") or {}
+        if obj.get("kind") != "ResourceSlice" or spec.get("nodeName") != like:
+            continue
+        metadata = {key: value for key, value in obj["metadata"].items() if key not in OWN_METADATA}
+        pool = {**(spec.get("pool") or {}), "name": name}
+        yield {
+            **obj,
+            "metadata": {**metadata, "name": f"{metadata['name']}-{name}"},
+            "spec": {**spec, "nodeName": name, "pool": pool},
+        }
 
 
 class SimulatedObjects:
@@ -113,9 +137,8 @@ class SimulatedObjects:
         if plural not in _CLUSTER:
             metadata.setdefault("namespace", "default")
         self._made += 1
-        # Objects may come from a simulation that began earlier.
-        part = int(self.epoch) & 0xFFFF
-        metadata.setdefault("uid", f"{self._made:08x}-{part:04x}-4000-8000-{self._made:012x}")
+        metadata.setdefault("uid", self._uid(self._made))
+        self._pass_number_of(metadata["uid"])
         metadata.setdefault("creationTimestamp", format_time(self.epoch + now))
         metadata.setdefault("generation", 1)
         made = {**obj, "metadata": metadata}
@@ -123,6 +146,17 @@ class SimulatedObjects:
             self._create_other(made)
             return made
         return self._store(plural, made, "ADDED")
+
+    def _uid(self, number: int) -> str:
+        # Objects may come from a simulation that began earlier.
+        part = int(self.epoch) & 0xFFFF
+        return f"{number:08x}-{part:04x}-4000-8000-{number:012x}"
+
+    def _pass_number_of(self, uid: str) -> None:
+        """Give no UID to a new object that one from another simulation of this epoch may have."""
+        number = int(uid[:8], 16) if re.fullmatch("[0-9a-f]{8}-.*", uid) else 0
+        if uid == self._uid(number):
+            self._made = max(self._made, number)
 
     def _create_other(self, made: Obj) -> None:
         """A kind of another project, which is read and not written; or one that nothing reads."""

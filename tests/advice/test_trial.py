@@ -7,7 +7,7 @@ import random
 import pytest
 
 from benchmarks.advice.large_cluster import make_large_cluster
-from benchmarks.advice.random_clusters import make_node
+from benchmarks.advice.random_clusters import RandomCluster, make_node
 from benchmarks.advice.share_started import trial_of
 from gpusched.advice.trial import edit_away, edit_to
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
@@ -53,6 +53,17 @@ def test_each_change_is_decided_as_on_a_copy_made_for_it(seed):
                     assert (getattr(kept, name) == getattr(made, name)).all(), name
                 assert said(trial.decide()) == said(anew.decide())
         assert trial.decide().plan.binds == first.binds
+
+
+def test_pods_that_are_made_later_are_none_of_those_that_there_are():
+    """Given objects of a simulation of the same epoch, most of them gone, then a new one has a UID of its own."""
+    cluster = make_large_cluster(0, nodes=10, waiting=20)
+    with gpu_resources_in_force(DEFAULT.gpu_resources):
+        last = [*trial_of(cluster).objects.all("pods")][-1]
+        few = trial_of(RandomCluster((last,), cluster.now)).objects
+    made = [few.create(make_node(each), now=0.0) for each in range(3000)]
+    uids = {each["metadata"]["uid"] for each in (last, *made)}
+    assert len(uids) == len(made) + 1
 
 
 def trial_of_edited(cluster, edits):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
 
 from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import did_you_mean, quoted
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import OWN_METADATA, Obj
 from gpusched.lab.whatif.node_selection import NodeSelection
 from gpusched.topology.levels import HOST
 
@@ -19,7 +18,6 @@ NODES_MAX: Final = 10_000
 _WHOLE: Final = re.compile(r"[0-9]{1,30}")
 _TIMES: Final = re.compile(r"([0-9]{1,30})[*x](.+)")
 _FORM: Final = "--add-nodes takes COUNT:like=NODE, and LABEL=VALUE where they stand, such as 4:like=gpu-0:rack=r9"
-_OWN: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink")
 
 
 @attrs.frozen(kw_only=True)
@@ -71,27 +69,6 @@ def read_added_nodes(text: str, cluster: NodeSelection) -> AddedNodes:
     )
 
 
-def copied_slices(objects: Iterable[Obj], like: str, name: str) -> Iterator[Obj]:
-    """ResourceSlices of a new node: those of the node that it is like, so that it has its devices.
-
-    Args:
-        objects: of the cluster.
-        like: name of the node that there is.
-        name: of the new one.
-    """
-    for obj in objects:
-        spec = obj.get("spec") or {}
-        if obj.get("kind") != "ResourceSlice" or spec.get("nodeName") != like:
-            continue
-        metadata = {key: value for key, value in obj["metadata"].items() if key not in _OWN}
-        pool = {**(spec.get("pool") or {}), "name": name}
-        yield {
-            **obj,
-            "metadata": {**metadata, "name": f"{metadata['name']}-{name}"},
-            "spec": {**spec, "nodeName": name, "pool": pool},
-        }
-
-
 def _parts(text: str) -> tuple[int, str, dict[str, str]]:
     words = [word for word in re.split(r"[:\s]+", text.strip()) if word]
     count: int | None = None
@@ -118,7 +95,9 @@ def _parts(text: str) -> tuple[int, str, dict[str, str]]:
 
 
 def _copy(template: Obj, name: str, labels: dict[str, str]) -> Obj:
-    metadata = {key: value for key, value in template["metadata"].items() if key not in _OWN}
+    metadata = {
+        key: value for key, value in template["metadata"].items() if key not in OWN_METADATA
+    }
     spec = {
         key: value for key, value in (template.get("spec") or {}).items()
         if key not in ("unschedulable", "providerID")

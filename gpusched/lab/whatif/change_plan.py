@@ -13,7 +13,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import ObjectKey, format_time
 from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import list_names
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, copied_slices
 from gpusched.engine.timed_changes import (
     CreateObjects,
     EditObject,
@@ -22,7 +22,7 @@ from gpusched.engine.timed_changes import (
     MarkNodes,
     TimedChange,
 )
-from gpusched.lab.whatif.added_nodes import copied_slices, read_added_nodes
+from gpusched.lab.whatif.added_nodes import read_added_nodes
 from gpusched.lab.whatif.field_changes import read_field_change
 from gpusched.lab.whatif.moments import DAY_S, parse_moment, parse_span
 from gpusched.lab.whatif.node_selection import NodeSelection
