@@ -13,10 +13,11 @@ from gpusched.advice.contradiction import Contradiction, find_contradiction
 from gpusched.advice.forbidden_search import ForbiddenSearch
 from gpusched.advice.proposals.cluster_proposals import ClusterProposals
 from gpusched.advice.proposals.forbidden_evictions import EvictionRule, ForbiddenEvictions
+from gpusched.advice.proposals.in_the_way import what_is_in_the_way
 from gpusched.advice.proposals.own_proposals import OwnProposals
 from gpusched.advice.proposals.proposal import ChangeProposal, Family, Suggestion, joined
 from gpusched.advice.search import ChangeSearch, Competitors, bisected
-from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
+from gpusched.advice.start_answer import StartAnswer, start_answer
 from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import find_workload
 from gpusched.api.meta.identity import GangKey
@@ -57,6 +58,7 @@ class Advice:
         unchanged: its start if nothing is changed.
         contradiction: why it never starts; None where it may.
         suggestions: the cheapest first; none contains another.
+        in_the_way: where there is none, what keeps changes from helping, one sentence each.
         decisions: sessions that were run for the answer.
         is_cut: whether some changes were not tried, as the budget of decisions was spent.
     """
@@ -66,6 +68,7 @@ class Advice:
     unchanged: StartAnswer
     contradiction: Contradiction | None
     suggestions: tuple[Suggestion, ...]
+    in_the_way: tuple[str, ...] = ()
     decisions: int
     is_cut: bool = False
 
@@ -86,6 +89,7 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
     unchanged = start_answer(line.decision, gang.key)
     contradiction = None
     suggestions: list[Suggestion] = []
+    in_the_way: tuple[str, ...] = ()
     is_cut = False
     if not unchanged.starts:
         if budget is None:
@@ -98,12 +102,16 @@ def advise_gang(trial: TrialCluster, gang: Gang, *, budget: int | None = None) -
         if not advisor.waits_for_others:
             contradiction = find_contradiction(trial, gang)
         is_cut = search.is_cut
+        if not suggestions and contradiction is None:
+            turns = [turn.gang for turn in line.decision.order.turns]
+            in_the_way = tuple(what_is_in_the_way(gang, snapshot, turns, search.taken.values()))
     return Advice(
         gang=gang.key,
         as_of=trial.now,
         unchanged=unchanged,
         contradiction=contradiction,
         suggestions=_cheapest(suggestions),
+        in_the_way=in_the_way,
         decisions=trial.decisions - before,
         is_cut=is_cut,
     )
@@ -135,6 +143,7 @@ class _Advisor:
             self._first(self._own.preemptible()),
             self._priority(),
             self._first(self._own.other_queues()),
+            self._out_of_line(),
             self._ends(),
             self._quota(),
         ]
@@ -154,6 +163,7 @@ class _Advisor:
     def _pairs(self) -> list[Suggestion]:
         """Two changes at once: one of where it may run or what pays for it, and one more."""
         firsts = [
+            *self._barriers.other_orderings(),
             *list(self._own.other_levels())[-1:],
             *list(self._own.other_node_labels())[-1:],
             *list(self._own.tolerated_taints())[-1:],
@@ -167,7 +177,8 @@ class _Advisor:
                     continue
                 snapshot = self._trial.take_snapshot()
                 beside = _Advisor(self._trial, changed, snapshot, self._search)
-                second = beside._fewer_members() or beside._quota() or beside._nodes()
+                tries = (beside._fewer_members, beside._priority, beside._quota, beside._nodes)
+                second = next(filter(None, (each() for each in tries)), None)
             if second is not None:
                 found.append(attrs.evolve(second, proposal=joined(first, second.proposal)))
         return found
@@ -177,6 +188,11 @@ class _Advisor:
         if not self._search.is_exact:
             helping = islice(helping, _CONFIRMED_MAX)
         return next(filter(None, map(self._search.confirmed, helping)), None)
+
+    def _out_of_line(self) -> Suggestion | None:
+        """Its queue not served in line, where room is free; that others leave then is told as a permission."""
+        found = self._first(self._barriers.other_orderings())
+        return None if found is None or found.start.evicted else found
 
     def _fewer_members(self) -> Suggestion | None:
         if not self._own.may_have_fewer_members:
@@ -190,6 +206,8 @@ class _Advisor:
         classes = self._own.higher_classes()
         if not classes or not self._search.starts_alone(classes[-1], evict=True):
             return None
+        if not self._search.may_start_beside_others(classes[-1], evict=True):
+            return None  # no lower one is enough then
         return self._search.smallest(lambda size: classes[size - 1], most=len(classes), evict=True)
 
     def _nodes(self) -> Suggestion | None:
@@ -267,7 +285,7 @@ class _Advisor:
         """A suggestion by which others are evicted, with what forbids that now."""
         proposal, start = suggestion.proposal, suggestion.start
         rule = _RULES_CHANGED.get(proposal.family)
-        if start.kind is not StartKind.AFTER_EVICTIONS or rule is None:
+        if not start.evicted or rule is None:
             return suggestion
         changed = {(edit.plural, edit.key) for edit in proposal.edits}
         evicted = self._barriers.gangs_of(start.evicted)

@@ -15,7 +15,7 @@ from gpusched.advice.proposals.forbidden_evictions import (
 )
 from gpusched.advice.proposals.proposal import Suggestion
 from gpusched.advice.search import ChangeSearch
-from gpusched.advice.start_answer import StartKind, start_answer
+from gpusched.advice.start_answer import start_answer
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
 
@@ -133,7 +133,7 @@ class ForbiddenSearch:
 
     def _confirmed(self, obstacles: Sequence[Obstacle]) -> Suggestion | None:
         found = self._search.confirmed(self._forbidden.without(obstacles), evict=True)
-        if found is None or found.start.kind is not StartKind.AFTER_EVICTIONS:
+        if found is None or not found.start.evicted:
             return None  # a higher priority may help by its turn alone
         evicted = self._forbidden.gangs_of(found.start.evicted)
         return attrs.evolve(found, proposal=self._forbidden.without(obstacles, evicted))

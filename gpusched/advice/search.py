@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from gpusched.advice.proposals.in_the_way import TakenChange
 from gpusched.advice.proposals.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
 from gpusched.advice.start_answer import (
     StartAnswer,
@@ -36,12 +37,16 @@ _EVICTING_PRICE: Final = 4
 """How many decisions more one costs in which victims are sought."""
 _EVICTING_GANGS_MAX: Final = 30
 """Gangs that seek victims where many wait, each as dear as a decision: most are refused before."""
+_PLAYED_PRICE: Final = 30
+"""Decisions that it is worth to play a few gangs forward, on as many nodes as are laid out in one."""
 _NODES_A_DECISION: Final = 300
 """Nodes that are laid out anew in the time of a decision, where some are added."""
-_LARGER_IN_LONG_LINES: Final = 4
+_LARGER_IN_LONG_LINES: Final = 16
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
 _VICTIMS_FREE: Final = 25_000
 """Gangs that are looked at in all domains in the time of a decision."""
+_ENDS_A_DECISION: Final = 10
+"""Ended gangs by whose room a decision with all gangs costs as much again."""
 _TAKERS_MAX: Final = 12
 """Gangs that are known to take what changes give, in a long line."""
 _LIKELY_MAX: Final = 6
@@ -169,6 +174,8 @@ class ChangeSearch:
         """What was decided about a change: several searches ask about the same one."""
         self._takers: list[GangKey] = []
         """Gangs that took what was there for it, in a long line."""
+        self.taken: dict[Family, TakenChange] = {}
+        """The first change of each family that helps the gang alone, and not beside the others."""
         self.is_cut = False
         """Whether something was not tried, as the budget was spent."""
 
@@ -214,7 +221,7 @@ class ChangeSearch:
         for others, decision in known:
             if others == edits:
                 return decision
-        price = self._price(proposal.family, among, evict=evict, to_turn=to_turn)
+        price = self._price(proposal, among, evict=evict, to_turn=to_turn)
         if not self._may_spend(price, last=last):
             return None
         with self._trial.changed(proposal.edits):
@@ -228,7 +235,12 @@ class ChangeSearch:
         return decision
 
     def _price(
-        self, family: Family | None, among: set[GangKey] | None, *, evict: bool, to_turn: bool
+        self,
+        proposal: ChangeProposal | None,
+        among: set[GangKey] | None,
+        *,
+        evict: bool,
+        to_turn: bool,
     ) -> int:
         """Decisions about one gang that one decision is worth."""
         competitors = self._competitors
@@ -242,7 +254,11 @@ class ChangeSearch:
             return price
         if evict:
             price += _EVICTING_PRICE + min(gangs, _EVICTING_GANGS_MAX)
-        return price + competitors.layout_price * (family is Family.NODES)
+        if proposal is None:
+            return price
+        if proposal.family is Family.END_OF_OTHERS and among is None:
+            price += price * int(proposal.size) // _ENDS_A_DECISION
+        return price + competitors.layout_price * (proposal.family is Family.NODES)
 
     def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided as the daemon does; None where it does not start it.
@@ -258,7 +274,10 @@ class ChangeSearch:
         if decision is None:
             return None
         answer = start_answer(decision, self.gang)
-        if not answer.starts or not self._is_kept(proposal, decision, answer, evict=evict):
+        if not answer.starts:
+            self._note_taken(proposal, decision, alone=None)
+            return None
+        if not self._is_kept(proposal, decision, answer, evict=evict):
             return None
         others = starting_gangs(decision) - self._competitors.starting - {self.gang}
         if others and proposal.family in _SHARED_ROOM:
@@ -273,26 +292,33 @@ class ChangeSearch:
         Free room is given in the gang's turn, so that what comes after it is left out at first.
         """
         alone = self.decided_alone(proposal, evict=evict)
-        if alone is None:
+        if alone is None or not self.may_start_beside_others(proposal, evict=evict):
             return None
-        acting = self._competitors.acting
-        among: set[GangKey] | None = self._competitors.next_acting
-        if self._competitors.count <= _ALL_MAX:
-            among = None
-        if proposal.family not in _TURN_KEPT or self._trial.standing:
-            with self._trial.changed(proposal.edits):
-                likely = self._competitors.likely_takers(self._trial.take_snapshot(), evict=evict)
-            few = {self.gang, *self._takers, *likely} | (set() if evict else acting)
-            if self._decided_to_turn(proposal, few, alone, evict=evict) is None:
-                return None
-            among = None
-        if self._decided_to_turn(proposal, among, alone, evict=evict) is None:
+        is_kept = proposal.family in _TURN_KEPT and not self._trial.standing
+        few = is_kept and self._competitors.count > _ALL_MAX
+        among = self._competitors.next_acting if few else None
+        if not evict and self._decided_to_turn(proposal, among, alone, evict=False) is None:
             return None
         # What it was given in its turn may be taken again for one that may have it evicted.
         decision = self._decided(proposal, among, evict=True, last=True)
         if decision is not None and not start_answer(decision, self.gang).starts:
-            self._learn_takers(decision, alone)
+            self._note_taken(proposal, decision, alone=alone)
         return decision
+
+    def may_start_beside_others(self, proposal: ChangeProposal, *, evict: bool = False) -> bool:
+        """Whether the gang starts beside those few that are most likely to take what a change gives."""
+        if self.is_exact:
+            return True
+        alone = self.decided_alone(proposal, evict=evict)
+        if alone is None:
+            return False
+        among = self._competitors.next_acting
+        if proposal.family not in _TURN_KEPT or self._trial.standing:
+            with self._trial.changed(proposal.edits):
+                likely = self._competitors.likely_takers(self._trial.take_snapshot(), evict=evict)
+            acting = set() if evict else self._competitors.acting
+            among = {self.gang, *self._takers, *likely} | acting
+        return self._decided_to_turn(proposal, among, alone, evict=evict) is not None
 
     def _decided_to_turn(
         self, proposal: ChangeProposal, among: set[GangKey] | None, alone: Decision, *, evict: bool
@@ -310,41 +336,54 @@ class ChangeSearch:
             return None
         if start_answer(decision, self.gang).starts:
             return decision
-        self._learn_takers(decision, alone)
+        self._note_taken(proposal, decision, alone=alone)
         return None
 
-    def _learn_takers(self, decision: Decision, alone: Decision) -> None:
-        """Remember who had what the gang would have alone: by a start, or by room that is kept."""
-        nodes = {name for name, _ in start_answer(alone, self.gang).nodes}
-        kept = {
-            room.gang for room in decision.reserved if not nodes or not nodes.isdisjoint(room.nodes)
-        }
-        found = starting_gangs(decision) - self._competitors.starting | kept
-        for key in sorted(found - {self.gang, *self._takers}):
-            if len(self._takers) < _TAKERS_MAX:
+    def _note_taken(
+        self, proposal: ChangeProposal, decision: Decision, *, alone: Decision | None
+    ) -> None:
+        """Remember which gangs had what the gang would have alone: by a start, or by room that is kept."""
+        found = starting_gangs(decision) - self._competitors.starting
+        if alone is not None:
+            nodes = {name for name, _ in start_answer(alone, self.gang).nodes}
+            found |= {
+                room.gang
+                for room in decision.reserved
+                if not nodes or not nodes.isdisjoint(room.nodes)
+            }
+        takers = sorted(found - {self.gang})
+        for key in takers:
+            if key not in self._takers and len(self._takers) < _TAKERS_MAX:
                 self._takers.append(key)
+        message = start_answer(decision, self.gang).message
+        self.taken.setdefault(proposal.family, TakenChange(proposal, tuple(takers), message))
 
     def _is_kept(
         self, proposal: ChangeProposal, decision: Decision, answer: StartAnswer, *, evict: bool
     ) -> bool:
         """Whether the gang gets what a decision has for it, where its start takes further sessions.
 
-        Played forward, they would cost seconds each in a long line. There, a Job is only told to start
-        where no other gang has anyone evicted before its pods are made, and what is to start by free
-        room may not need evictions after all.
+        Played forward with all, they would cost seconds each in a long line. There, where others have
+        gangs evicted before the pods of a Job are made, only those that get something are played with
+        it; and what is to start by free room may not need evictions after all.
         """
         by_evictions = answer.kind is StartKind.AFTER_EVICTIONS
         if self.is_exact:
-            return not (by_evictions or not answer.nodes) or self._lasts(proposal)
+            return not (by_evictions or not answer.nodes) or self._lasts(proposal, None)
         if by_evictions:
-            return evict
-        return bool(answer.nodes) or not any(
+            return evict or not answer.evicted
+        if answer.nodes or not any(
             made.stops and made.gang != self.gang for made in decision.plan.preemptions
-        )
+        ):
+            return True
+        price = _PLAYED_PRICE * (1 + self._competitors.layout_price)
+        if not self._may_spend(price, last=True):
+            return False
+        return self._lasts(proposal, self._competitors.next_acting | acting_gangs(decision))
 
-    def _lasts(self, proposal: ChangeProposal) -> bool:
+    def _lasts(self, proposal: ChangeProposal, among: set[GangKey] | None) -> bool:
         with self._trial.changed(proposal.edits):
-            return self._trial.starts_when_played(self.gang)
+            return self._trial.starts_when_played(self.gang, among=among)
 
     def suggested(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal, tried alone and then with others; None where it does not help."""
@@ -400,6 +439,8 @@ class ChangeSearch:
             return found
         if not self.is_exact:
             most = min(most, least * _LARGER_IN_LONG_LINES)
+            if not self.may_start_beside_others(propose(most), evict=evict):
+                return None  # nothing smaller is enough then
         enough, size = None, least
         while enough is None and size < most and not self.is_cut:
             fails, size = size, min(most, 2 * size)

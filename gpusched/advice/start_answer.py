@@ -19,7 +19,7 @@ class StartKind(StrEnum):
     NOW = "now"
     """It is bound, or its Job is started, by this very decision."""
     AFTER_EVICTIONS = "afterEvictions"
-    """Room is made for it: it starts when the evicted pods have ended."""
+    """Room is made for it: it starts when the evicted pods have ended, or those that leave anyway."""
     EXPECTED = "expected"
     """At a time at which others are expected to end."""
     UNKNOWN = "unknown"
@@ -33,7 +33,7 @@ class StartAnswer:
     Attributes:
         at: seconds since the Unix epoch where ``kind`` is EXPECTED, else 0.0.
         nodes: name of each node that it gets and number of its pods there, sorted.
-        evicted: gangs that lose members for it, sorted.
+        evicted: gangs that lose members for it, sorted; empty where its room becomes free anyway.
         reason, message: why it waits, as the daemon tells it; empty where it starts now.
     """
 
@@ -62,7 +62,7 @@ def start_answer(decision: Decision, gang: GangKey) -> StartAnswer:
     status = next((each for each in plan.gangs if each.gang == gang), None)
     reason, message = _pending_reason(status)
     for made in plan.preemptions:
-        if made.gang == gang and made.stops:
+        if made.gang == gang and (made.stops or made.nominations):
             return StartAnswer(
                 kind=StartKind.AFTER_EVICTIONS,
                 nodes=_counted_nodes(node for _, _, node in made.nominations),

@@ -37,6 +37,11 @@ _WORK: Final = 1_000_000_000
 """Units of work of one trial: every gang is looked at, as several sessions of a daemon would do."""
 _SHORT_LINE: Final = 64
 """Gangs that wait of which each is looked at for every change; of more, those that could come first."""
+SLICES: Final = "resourceslices"
+"""Objects of other kinds that are changed, too: devices of nodes."""
+_SLICE: Final = "ResourceSlice"
+_NO_SPACE: Final = "default"
+"""Where objects are entered of whose kind it is not known that it has no namespaces."""
 _PLAYED_S: Final = 180.0
 _PLAYED_SESSIONS_MAX: Final = 12
 _EVICTING: Final = EVICTING_CAPABILITIES | {Capability.CONSOLIDATION}
@@ -264,16 +269,22 @@ class TrialCluster:
             search=search_in_process,
         )
 
-    def starts_when_played(self, gang: GangKey) -> bool:
+    def starts_when_played(
+        self, gang: GangKey, *, among: Collection[GangKey] | None = None
+    ) -> bool:
         """Whether a gang gets its minimum in a simulation of the cluster as it is now, within minutes.
 
         What a session decides may take several: evicted pods end, the pods of a Job are made, and others
         may be served in between.
+
+        Args:
+            gang: that waits.
+            among: only these gangs wait, all others that wait are left out; None for all.
         """
         case = SimulationCase(
             name="played",
             config=self.config,
-            objects=list(self._in_order()),
+            objects=list(self._in_order() if among is None else self._in_line(among)),
             until=_PLAYED_S,
             epoch=self.now,
             until_started=gang,
@@ -289,6 +300,19 @@ class TrialCluster:
             if gang.kind == "Job" == job.kind and job.key == name
         )
 
+    def _in_line(self, among: Collection[GangKey]) -> Iterator[Obj]:
+        """Everything but gangs that wait, and are none of these."""
+        out = {
+            (plural, key)
+            for each in self.take_snapshot().gangs
+            if each.pod_sets and each.missing_members and each.key not in among
+            for plural, key in (
+                *(("pods", pod.key) for pod_set in each.pod_sets for pod in pod_set.pods),
+                (f"{each.key.kind.lower()}s", ObjectKey(each.key.namespace, each.key.name)),
+            )
+        }
+        return (obj for obj in self._in_order() if (plural_of(obj), key_of(obj)) not in out)
+
     def _in_order(self) -> Iterator[Obj]:
         """Everything that there is, of other projects' kinds too; pods last."""
         for plural in KINDS:
@@ -298,10 +322,16 @@ class TrialCluster:
         yield from self.objects.all("pods")
 
     def _manifest(self, edit: ObjectEdit) -> Obj | None:
+        if edit.plural == SLICES:
+            return self.objects.other(_SLICE, _NO_SPACE, edit.key.name)
         return self.objects.get(edit.plural, edit.key)
 
     def _apply(self, edit: ObjectEdit) -> None:
-        if edit.becomes is None:
+        if edit.plural == SLICES:
+            self.objects.remove_other(_SLICE, ObjectKey(_NO_SPACE, edit.key.name))
+            if edit.becomes is not None:
+                self.objects.create(edit.becomes, now=0.0)
+        elif edit.becomes is None:
             self.objects.remove(edit.plural, edit.key)
         elif self.objects.get(edit.plural, edit.key) is None:
             self.objects.create(edit.becomes, now=0.0)

@@ -97,6 +97,11 @@ def trial_of(*objects, now=NOW):
     return TrialCluster(flat, DEFAULT, now=now, clock=StoppedClock())
 
 
+def in_namespace(obj, namespace="team"):
+    """The manifest, of a namespace."""
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
 def write_file(path, objects):
     """A snapshot file of these objects, taken at ``NOW``."""
     ordered = [

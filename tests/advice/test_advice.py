@@ -10,17 +10,25 @@ from benchmarks.advice.smallest import judge_smallness
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.proposals.proposal import Family
 from gpusched.advice.start_answer import StartKind
+from gpusched.api.meta.identity import GangKey, format_time
 from tests.advice.clusters import (
     A100,
     GPU,
     H100,
     NOW,
     gang,
+    in_namespace,
     node,
     priority,
     queue,
     trial_of,
     waiting_gang,
+)
+from tests.advice.submission.device_manifests import (
+    claim_template,
+    claiming_job,
+    device_class,
+    slice_of,
 )
 from tests.populations import one_of
 
@@ -176,6 +184,39 @@ def test_what_others_would_use_as_well_is_said():
     assert messages(advised(trial, "new"))[Family.NODES] == (
         f"with 2 more nodes like n0 ({H100}) in one new rack, which 1 gang before it would use as well"
     )
+
+
+def test_a_gang_behind_the_head_of_a_strict_line_starts_if_the_queue_is_ordered_otherwise():
+    """Given a node that is free, and a head of the queue that needs two, then the ordering of the queue is named."""
+    trial = trial_of(
+        queue("a", ordering="StrictFifo"), busy_nodes(1, preemptible=False), node("n1"),
+        gang("ahead", 2, 8), gang("new", 1, 8),
+    )  # fmt: skip
+    assert messages(advised(trial, "new"))[Family.PERMISSION] == (
+        "if queue a were ordered by Priority in place of StrictFifo"
+    )
+
+
+def test_nodes_that_are_added_have_the_devices_of_those_that_they_are_like():
+    """Given a Job whose two pods claim a device each and a node with one, then one more node, with its devices."""
+    trial = trial_of(
+        queue("a"), node("n0", gpus=0), device_class(), slice_of("n0", 1),
+        *map(in_namespace, (claim_template(), claiming_job(2, suspend=True))),
+    )  # fmt: skip
+    others = list(trial.objects.others())
+    advice = advise_gang(trial, trial.gang(GangKey("Job", "team", "new")))
+    assert messages(advice)[Family.NODES] == f"with 1 more node like n0 ({H100})"
+    assert list(trial.objects.others()) == others
+
+
+def test_room_that_leaving_pods_free_anyway_needs_no_change():
+    """Given a gang whose pods are being deleted, then the one that waits starts when they have ended."""
+    leaving = gang("run", 8, 1, on=["n0"] * 8)
+    for pod in leaving[1:]:
+        pod["metadata"]["deletionTimestamp"] = format_time(NOW - 1)
+    trial = trial_of(queue("a"), node("n0"), leaving, gang("new", 1, 8))
+    start = advised(trial, "new").unchanged
+    assert (start.kind, start.evicted, start.nodes) == (StartKind.AFTER_EVICTIONS, (), (("n0", 1),))
 
 
 def test_an_answer_whose_budget_is_spent_says_so():

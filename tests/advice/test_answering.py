@@ -119,7 +119,9 @@ async def test_when_is_answered_of_one_namespace_to_who_sees_one():
     copy = GivenCopy(trial_of(SPACES, queue("default"), node("n0")))
     asked = {"ask": "when", "manifests": POD % ", labels: {a: b}", "kind": ""}
     told = (await ask(copy, **asked))["answer"]
-    (gang,) = msgspec.convert(told, SubmissionView).gangs
+    answer = msgspec.convert(told, SubmissionView)
+    assert answer.remarks == ("LimitRanges are looked at as far as they are among the manifests",)
+    (gang,) = answer.gangs
     assert (gang.name, gang.namespace, gang.start.kind) == ("p", "team", "now")
     foreign = POD % ", namespace: other"
     refused = (await ask(copy, **{**asked, "manifests": foreign}))["refused"]
@@ -140,6 +142,7 @@ async def test_variants_are_answered_side_by_side_and_options_that_mean_nothing_
     variants = msgspec.convert(told, SubmissionVariantsView).variants
     starts = [(each.options["queue"], each.answer.gangs[0].start.kind) for each in variants]
     assert starts == [("default", "now"), ("b", "now"), ("c", "never")]
+    assert all(each.answer.remarks for each in variants)
     refused = (await ask(copy, **asked, options={"level": ["rak"]}))["refused"]
     assert refused["status"] == 400
     assert refused["message"].startswith('level "rak": the nodes have no such level')

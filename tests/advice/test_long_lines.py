@@ -13,9 +13,11 @@ from gpusched.advice.advisor import advise_gang
 from gpusched.advice.proposals.proposal import Family
 from gpusched.advice.start_answer import StartKind, start_answer
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.api.meta.identity import GangKey
 from gpusched.config.model import DEFAULT
 from gpusched.engine.objects import key_of, plural_of
-from tests.advice.clusters import gang, node, queue, trial_of, waiting_gang
+from tests.advice.clusters import gang, in_namespace, node, priority, queue, trial_of, waiting_gang
+from tests.advice.submission.manifests import job
 from tests.populations import one_of
 
 LINE = 70
@@ -114,3 +116,35 @@ def _gang_of(obj):
     return (obj["metadata"].get("labels") or {}).get(
         "gpusched.io/pod-group", obj["metadata"]["name"]
     )
+
+
+def test_a_gang_behind_a_strict_line_is_told_what_is_in_the_way():
+    """Given 70 gangs before it in its queue, which is served strictly, then that is said, and what they would take."""
+    trial = trial_of(
+        queue("a", ordering="StrictFifo"), queue("default", stopPolicy="Hold"), node("n0"),
+        gang("run", 8, 1, on=["n0"] * 8, preemptible=False), line_of("early"), gang("new", 1, 8),
+    )  # fmt: skip
+    advice = advise_gang(trial, waiting_gang(trial, "new"))
+    assert advice.suggestions == ()
+    first, *others = advice.in_the_way
+    assert first == (
+        "70 gangs are before it in line, 70 of them of queue a, which is served StrictFifo: "
+        "team/early-00, team/early-01, team/early-02, team/early-03 and 66 more"
+    )
+    assert (
+        "when team/run has ended it would start alone, but team/early-00 would have the room"
+    ) in others
+
+
+def test_a_job_starts_beside_others_that_have_gangs_evicted_before_its_pods_are_made():
+    """Given a gang that preempts one of two running gangs, then the class by which a Job has the other one evicted."""
+    classes = [priority("low", 1), priority("high", 1000)]
+    trial = trial_of(
+        queue("a"), classes, node("n0"), node("n1"),
+        *(gang(f"run-{each}", 8, 1, on=[f"n{each}"] * 8, priorityClassName="low") for each in (0, 1)),
+        gang("evicts", 1, 8, priorityClassName="high"), line_of("other", priorityClassName="low"),
+        in_namespace(job(1, suspend=True)),
+    )  # fmt: skip
+    asked = trial.gang(GangKey("Job", "team", "new"))
+    found = {each.proposal.family for each in advise_gang(trial, asked).suggestions}
+    assert Family.PRIORITY in found

@@ -8,17 +8,16 @@ from typing import Final
 
 import attrs
 
-from gpusched.advice.proposals.proposal import ChangeProposal, Family, gang_title
-from gpusched.advice.trial import ObjectEdit, TrialCluster, edit_away, edit_to
+from gpusched.advice.proposals.proposal import ChangeProposal, Family, gang_title, joined_names
+from gpusched.advice.trial import SLICES, ObjectEdit, TrialCluster, edit_away, edit_to
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, copied_slices
 from gpusched.topology.levels import HOST, TopologyLevel, topology_levels
 
-_NAMED_MAX: Final = 4
 _SHAPES_MAX: Final = 6
 """Shapes of nodes of which more are tried."""
 
@@ -128,7 +127,7 @@ class ClusterProposals:
     def more_nodes(self, shape: NodeShape, count: int) -> ChangeProposal:
         """So many more nodes of a shape, together in one new domain of every level."""
         levels = [each.label for each in self._levels()]
-        edits = tuple(_added_node(shape.example, number, levels) for number in range(count))
+        edits = self._added_nodes(shape.example, count, levels)
         narrow = [each.name for each in self._levels() if each.label != HOST]
         where = f" in one new {narrow[-1]}" if narrow and count > 1 else ""
         return ChangeProposal(
@@ -168,9 +167,23 @@ class ClusterProposals:
             size=count,
             message=f"with {count} more node{'s' if count > 1 else ''} {shape.title} in the same "
             f"{self.gang.topology.required}",
-            edits=tuple(_added_node(shape.example, number, ()) for number in range(count)),
+            edits=self._added_nodes(shape.example, count, ()),
             command="add them to the cluster",
         )
+
+    def _added_nodes(
+        self, example: Obj, count: int, levels: Sequence[str]
+    ) -> tuple[ObjectEdit, ...]:
+        """So many nodes with the devices of the one that they are like."""
+        like = example["metadata"]["name"]
+        nodes = [_added_node(example, number, levels) for number in range(count)]
+        others = list(self.trial.objects.others())
+        devices = (
+            ObjectEdit(SLICES, ObjectKey("", made["metadata"]["name"]), made)
+            for node in nodes
+            for made in copied_slices(others, like, node.key.name)
+        )
+        return (*nodes, *devices)
 
     def _levels(self) -> Sequence[TopologyLevel]:
         return topology_levels(self.snapshot.nodes.nodes, self.snapshot.topologies)
@@ -200,7 +213,7 @@ class ClusterProposals:
         # Else they would make new pods.
         edits += [edit_away("jobs", key) for key in sorted(self._jobs_of(gangs))]
         ends = [each.expected_end for each in gangs]
-        names = _joined([gang_title(each.key) for each in gangs])
+        names = joined_names([gang_title(each.key) for each in gangs])
         return ChangeProposal(
             family=Family.END_OF_OTHERS,
             size=len(gangs),
@@ -217,13 +230,6 @@ class ClusterProposals:
             for member in (*each.placed, *each.leaving_placed)
             if member.pod.owner is not None and member.pod.owner.kind == "Job"
         }
-
-
-def _joined(names: Sequence[str]) -> str:
-    """Names in a sentence, as many as anybody reads."""
-    if len(names) > _NAMED_MAX:
-        names = [*names[:_NAMED_MAX], f"{len(names) - _NAMED_MAX} more"]
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def _shape_of(obj: Obj, topology: set[str]) -> str:

@@ -140,6 +140,10 @@ class ForbiddenEvictions:
             forbidden_by=tuple(each.named(evicted) for each in obstacles),
         )
 
+    def other_orderings(self) -> list[ChangeProposal]:
+        """Its queue is not served in line, so that it may pass those that came before."""
+        return [self.without([each]) for each in self._of_own_line()]
+
     @property
     def count(self) -> int:
         """Gangs that run."""
@@ -378,6 +382,9 @@ class ForbiddenEvictions:
                 spec={"deserved": Resources.of({**dict(deserved.items), **to}).quantities()},
                 protects_all=True,
             )
+        yield from self._of_own_line()
+
+    def _of_own_line(self) -> Iterator[Obstacle]:
         leaf = self.snapshot.queues.get(self.gang.queue)
         if (
             leaf is not None

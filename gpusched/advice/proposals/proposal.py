@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 import attrs
 
 from gpusched.advice.start_answer import StartAnswer
 from gpusched.advice.trial import ObjectEdit
 from gpusched.api.meta.identity import GangKey, ObjectKey
+
+_NAMED_MAX: Final = 4
 
 
 class Family(IntEnum):
@@ -135,3 +139,10 @@ def joined(first: ChangeProposal, second: ChangeProposal) -> ChangeProposal:
 def gang_title(key: GangKey) -> str:
     """A gang in a sentence."""
     return f"{key.namespace}/{key.name}"
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Names in a sentence, as many as anybody reads."""
+    if len(names) > _NAMED_MAX:
+        names = [*names[:_NAMED_MAX], f"{len(names) - _NAMED_MAX} more"]
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

@@ -69,6 +69,7 @@ def advice_view(advice: Advice, gang: Gang, reader: Reader = EVERYTHING) -> Advi
             message=reader.hide(never.message),
         ),
         suggestions=tuple(suggestion_view(each, reader) for each in advice.suggestions),
+        in_the_way=tuple(map(reader.hide, advice.in_the_way)),
         decisions=advice.decisions,
         is_cut=advice.is_cut,
     )

@@ -28,6 +28,7 @@ from gpusched.base.errors import ConfigError, GpuschedError, UsageError
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
+from gpusched.view.over_time.submission_view import with_limits_remark
 
 _NICE: Final = 10
 _FRESH_S: Final = 10.0
@@ -175,7 +176,7 @@ def _answer_when(trial: TrialCluster, question: WhenQuestion) -> dict[str, Any]:
         )
     except UsageError as error:
         raise AnswerRefused(400, "BadRequest", str(error).replace("--", "")) from error
-    told: dict[str, Any] = msgspec.to_builtins(answer)
+    told: dict[str, Any] = msgspec.to_builtins(with_limits_remark(answer, present=True))
     return told
 
 

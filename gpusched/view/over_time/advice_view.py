@@ -120,6 +120,7 @@ class AdviceView(ViewPart, frozen=True, kw_only=True):
         unchanged: its start if nothing is changed.
         never: why it cannot start as it is; None where it may.
         suggestions: the cheapest change first.
+        in_the_way: where there is none, what keeps changes from helping, one sentence each.
         decisions: sessions that were run for the answer.
         is_cut: whether changes were left untried, as so many sessions were enough.
     """
@@ -129,5 +130,6 @@ class AdviceView(ViewPart, frozen=True, kw_only=True):
     unchanged: StartView
     never: NeverView | None
     suggestions: tuple[BetterChangeView, ...]
+    in_the_way: tuple[str, ...] = ()
     decisions: int
     is_cut: bool = False

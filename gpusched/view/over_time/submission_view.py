@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from gpusched.view.model import ViewPart
 from gpusched.view.over_time.advice_view import BetterChangeView, StartView
 
 NEVER: Final = "never"
 """Beside the kinds of a start that a decision knows: it does not start as it is."""
+ONLY_GIVEN_LIMITS: Final = "LimitRanges are looked at as far as they are among the manifests"
+"""The remark of who cannot read those of a namespace with the rights of who asks."""
 VARIED: Final = ("queue", "members", "level", "gpus")
 """Options of which variants are made."""
 
@@ -82,3 +86,21 @@ class SubmissionVariantsView(ViewPart, frozen=True, kw_only=True):
 
     as_of: str
     variants: tuple[SubmissionVariantView, ...]
+
+
+def with_limits_remark(
+    answer: SubmissionView | SubmissionVariantsView, *, present: bool
+) -> SubmissionView | SubmissionVariantsView:
+    """The answer with the remark that only given LimitRanges were looked at, or without it."""
+
+    def remarked(one: SubmissionView) -> SubmissionView:
+        others = tuple(each for each in one.remarks if each != ONLY_GIVEN_LIMITS)
+        remarks = (*others, ONLY_GIVEN_LIMITS) if present else others
+        return msgspec.structs.replace(one, remarks=remarks)
+
+    if isinstance(answer, SubmissionView):
+        return remarked(answer)
+    variants = (
+        msgspec.structs.replace(each, answer=remarked(each.answer)) for each in answer.variants
+    )
+    return msgspec.structs.replace(answer, variants=tuple(variants))

@@ -48,6 +48,7 @@ def what_would_help(advice: AdviceView | None) -> Iterator[str]:
         yield from suggestion_lines(advice.suggestions, now=parse_time(advice.as_of))
     else:
         yield "no change that was tried would let it start"
+        yield from (f"  {each}" for each in advice.in_the_way)
     if advice.is_cut:
         yield f"after {advice.decisions} decisions the search was ended: other changes may help as well"
 
@@ -81,7 +82,10 @@ def _start_text(start: StartView, now: float) -> str:
     if start.kind == _NOW:
         return f"now{where}"
     if start.kind == _AFTER_EVICTIONS:
-        return f"as soon as evicted pods of {evicted_text(start.evicts)} have ended{where}"
+        evicted = (
+            f"evicted pods of {evicted_text(start.evicts)}" if start.evicts else "leaving pods"
+        )
+        return f"as soon as {evicted} have ended{where}"
     if start.kind == _EXPECTED:
         return f"expected {start.at}, in {age(parse_time(start.at) - now)}"
     return "at a time that nothing tells"

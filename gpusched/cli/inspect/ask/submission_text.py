@@ -130,7 +130,8 @@ def _start_text(gang: SubmittedGangView, now: float) -> str:
         return "now"
     some = f"{gang.starting} of {gang.pods} pods now, the last " if gang.starting else ""
     if start.kind == _AFTER_EVICTIONS:
-        return f"{some}as soon as the evicted pods have ended"
+        which = "the evicted" if start.evicts else "leaving"
+        return f"{some}as soon as {which} pods have ended"
     if start.kind == _EXPECTED:
         return f"{some}expected {start.at}, in {age(parse_time(start.at) - now)}"
     return f"{some}at a time that nothing tells"

@@ -30,7 +30,12 @@ from gpusched.cli.inspect.cluster_reader import configuration, default_namespace
 from gpusched.cli.inspect.listing.printed_listing import print_notes, print_yaml
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.config.yaml_parser import read_file
-from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
+from gpusched.view.over_time.submission_view import (
+    ONLY_GIVEN_LIMITS,
+    SubmissionVariantsView,
+    SubmissionView,
+    with_limits_remark,
+)
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NEVER: Final = 1
@@ -116,9 +121,7 @@ def _answered(
     if arguments.snapshot and arguments.source == "daemon":
         raise UsageError("a file is not what the daemon tells: leave out --source daemon")
     if arguments.snapshot:
-        print_notes(
-            ["LimitRanges are looked at as far as the files hold them: a snapshot has none"]
-        )
+        print_notes([f"{ONLY_GIVEN_LIMITS}: a snapshot has none"])
     else:
         ranges, unread = with_cluster(choice, lambda api: limit_ranges(api, documents, namespace))
         print_notes(unread)
@@ -143,6 +146,7 @@ def _with_places(
     answer: SubmissionView | SubmissionVariantsView, documents: Sequence[SubmittedObject]
 ) -> SubmissionView | SubmissionVariantsView:
     """The daemon's answer with the places in our files: it was sent one document in every other line."""
+    answer = with_limits_remark(answer, present=False)  # it was sent those of the cluster
     if isinstance(answer, SubmissionVariantsView):
         return answer
     refused = []

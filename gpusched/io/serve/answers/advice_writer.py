@@ -155,7 +155,7 @@ def advice_note(advice: Mapping[str, Any]) -> str:
     elif suggestions:
         said.append("it would start " + ", or ".join(map(_suggestion_text, suggestions)))
     elif not never:
-        said.append("no change that was tried would let it start")
+        said += ["no change that was tried would let it start", *advice.get("inTheWay", ())]
     return one_line(f"{advice['asOf']}: {'; '.join(said)}", _NOTE_MAX)
 
 

@@ -46,7 +46,8 @@ function suggestions(told, now) {
   if (unchanged.kind === "now" || unchanged.kind === "afterEvictions")
     return html`<p>It starts ${startWords(unchanged, now)}: nothing needs to be changed.</p>`;
   return html`${never ? html`<p>It starts ${shown(never.sentence)}.</p>` : nothing}
-    ${found.length ? nothing : html`<p class="soft">No change that was tried would let it start.</p>`}
+    ${found.length ? nothing : html`<p class="soft">No change that was tried would let it start.</p>
+        <ul>${(told.inTheWay ?? []).map((each) => html`<li>${shown(each)}</li>`)}</ul>`}
     <ol class="advice">${found.map(
       (each) => html`<li data-change=${each.change}><b>${shown(each.message)}</b>: ${suggestedStart(each, now)}
         ${(each.forbiddenBy ?? []).map((by) => html`<p class="soft" data-rule=${by.rule}>Forbidden now: ${shown(by.message)}.</p>`)}
@@ -67,7 +68,8 @@ function startWords(start, now) {
     const named = start.evicts.filter((each) => !each.hidden).map((each) => `${each.namespace}/${each.name}`);
     const hidden = start.evicts.length - named.length;
     const all = [...named, ...(hidden ? [`${many(hidden, "workload")} of other namespaces`] : [])];
-    return html`as soon as evicted pods of ${all.map((each, at) => html`${at ? ", " : ""}${name(each)}`)} have ended${nodeWords(start)}`;
+    const evicted = html`evicted pods of ${all.map((each, at) => html`${at ? ", " : ""}${name(each)}`)}`;
+    return html`as soon as ${all.length ? evicted : "leaving pods"} have ended${nodeWords(start)}`;
   }
   if (start.kind === "expected") return html`expected ${when(start.at, now)}`;
   return "at a time that nothing tells";
