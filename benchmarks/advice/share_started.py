@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,16 +47,28 @@ class JudgedAdvice:
 
     Attributes:
         cpu_s: of each answer, seconds of this process.
+        unadvised: gangs for which no change was found.
+        unexplained: those of them of which it was not told what is in the way.
     """
 
     judged: list[JudgedSuggestion] = attrs.Factory(list)
     cpu_s: list[float] = attrs.Factory(list)
     unadvised: int = 0
+    unexplained: int = 0
 
     @property
     def failed(self) -> list[JudgedSuggestion]:
         """Suggestions that did not start their gang."""
         return [each for each in self.judged if each.started is None]
+
+    def tell_progress(self, seed: int) -> None:
+        """What was judged so far, on standard error."""
+        print(
+            f"before seed {seed}: {len(self.judged)} suggestions for {len(self.cpu_s)} gangs, "
+            f"{len(self.failed)} did not start, {time.process_time():.0f} CPU s",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def by_family(self) -> Iterator[tuple[str, int, int]]:
         """Name, suggestions, and those of them that started."""
@@ -85,7 +98,11 @@ def spread_over(waiting: Sequence[Gang], count: int) -> Sequence[Gang]:
 
 
 def judge_advice(
-    seeds: Iterable[int], *, gangs: int, make: Callable[[int], RandomCluster] = make_cluster
+    seeds: Iterable[int],
+    *,
+    gangs: int,
+    make: Callable[[int], RandomCluster] = make_cluster,
+    enough: int | None = None,
 ) -> JudgedAdvice:
     """Ask for advice about gangs of random clusters, and carry out every suggestion.
 
@@ -93,9 +110,14 @@ def judge_advice(
         seeds: one cluster each.
         gangs: asked about at most in each.
         make: the cluster of a seed.
+        enough: suggestions after which no other cluster is asked about, and progress is told; None for all.
     """
     found = JudgedAdvice()
     for seed in seeds:
+        if enough is not None:
+            found.tell_progress(seed)
+            if len(found.judged) >= enough:
+                break
         cluster = make(seed)
         with gpu_resources_in_force(DEFAULT.gpu_resources):
             trial = trial_of(cluster)
@@ -103,7 +125,9 @@ def judge_advice(
                 began = time.process_time()
                 advice = advise_gang(trial, gang)
                 found.cpu_s.append(time.process_time() - began)
-                found.unadvised += not advice.suggestions and not advice.unchanged.starts
+                nothing = not advice.suggestions and not advice.unchanged.starts
+                found.unadvised += nothing
+                found.unexplained += nothing and not (advice.in_the_way or advice.contradiction)
                 for each in advice.suggestions:
                     started = started_after(cluster, each.proposal.edits, gang.key)
                     found.judged.append(
