@@ -37,6 +37,8 @@ _SINGLE_ENDS_MAX: Final = 24
 _NODES_MAX: Final = 1_000
 _CONFIRMED_MAX: Final = 2
 """Changes of a family that are tried with those that wait, in a long line."""
+_ENOUGH_WHERE_CROWDED: Final = 2
+"""Changes of the gang's own demands that are enough where what others may take costs seconds to decide."""
 _STEPS_MAX: Final = 64
 """Pods for which a limit is raised beyond what the gang alone needs."""
 _RULES_CHANGED: Final = {
@@ -135,30 +137,46 @@ class _Advisor:
 
     def suggestions(self) -> list[Suggestion]:
         """One of each family that helps, and two queues."""
-        found = [
+        own = [
             self._first(self._own.other_levels()),
             self._first(self._own.other_node_labels()),
             self._first(self._own.tolerated_taints()),
             self._fewer_members(),
             self._first(self._own.preemptible()),
             self._priority(),
-            self._first(self._own.other_queues()),
+        ]
+        helpful = [self._with_forbidden(each) for each in own if each is not None]
+        if self._search.is_crowded and len(helpful) >= _ENOUGH_WHERE_CROWDED:
+            self._search.is_cut = True
+        else:
+            helpful += self._changed_around({*_rules_of(helpful)})
+        helpful = helpful or self._pairs()
+        if self._search.is_crowded and not helpful:
+            helpful += filter(None, [self._nodes()])
+        return [each for each in helpful if not _contains_another(each, helpful)]
+
+    def _changed_around(self, rules: set[str]) -> Iterator[Suggestion]:
+        """What changes something for others as well, so that it is decided with many gangs.
+
+        Args:
+            rules: that are told already.
+        """
+        around = [
+            self._first(self._own.other_queues(), confirmed_max=1),
             self._out_of_line(),
             self._ends(),
             self._quota(),
         ]
-        helpful = [self._with_forbidden(each) for each in found if each is not None]
-        rules = {by.rule for each in helpful for by in each.proposal.forbidden_by}
-        # What decides with many gangs comes last: it gets what is left of the budget.
-        if not self._search.is_exact:
-            helpful += filter(None, [self._nodes()])
+        helpful = [self._with_forbidden(each) for each in around if each is not None]
+        yield from helpful
+        # What decides with the most gangs comes last: it gets what is left of the budget.
+        if not self._search.is_exact and not self._search.is_crowded:
+            yield from filter(None, [self._nodes()])
         if self._search.may_decide_all():
             forbidden = ForbiddenSearch(self._barriers, self._search, self._waits_for)
-            helpful += forbidden.suggestions(rules)
+            yield from forbidden.suggestions({*rules, *_rules_of(helpful)})
         if self._search.is_exact:
-            helpful += filter(None, [self._nodes()])
-        helpful = helpful or self._pairs()
-        return [each for each in helpful if not _contains_another(each, helpful)]
+            yield from filter(None, [self._nodes()])
 
     def _pairs(self) -> list[Suggestion]:
         """Two changes at once: one of where it may run or what pays for it, and one more."""
@@ -177,16 +195,23 @@ class _Advisor:
                     continue
                 snapshot = self._trial.take_snapshot()
                 beside = _Advisor(self._trial, changed, snapshot, self._search)
-                tries = (beside._fewer_members, beside._priority, beside._quota, beside._nodes)
+                tries = [beside._fewer_members, beside._priority, beside._quota]
+                if not self._search.is_crowded:
+                    tries.append(beside._nodes)
                 second = next(filter(None, (each() for each in tries)), None)
             if second is not None:
                 found.append(attrs.evolve(second, proposal=joined(first, second.proposal)))
+                if self._search.is_crowded:
+                    break
         return found
 
-    def _first(self, proposals: Iterable[ChangeProposal]) -> Suggestion | None:
+    def _first(
+        self, proposals: Iterable[ChangeProposal], *, confirmed_max: int = _CONFIRMED_MAX
+    ) -> Suggestion | None:
         helping: Iterator[ChangeProposal] = filter(self._search.starts_alone, proposals)
         if not self._search.is_exact:
-            helping = islice(helping, _CONFIRMED_MAX)
+            likely = filter(self._search.may_start_beside_others, islice(helping, _CONFIRMED_MAX))
+            helping = islice(likely, confirmed_max)
         return next(filter(None, map(self._search.confirmed, helping)), None)
 
     def _out_of_line(self) -> Suggestion | None:
@@ -367,6 +392,11 @@ class _Advisor:
             if self._search.starts_alone(self._around.ended([each])):
                 return [each]
         return []
+
+
+def _rules_of(found: Iterable[Suggestion]) -> Iterator[str]:
+    """Rules that forbid evictions now by which suggestions would start the gang."""
+    return (by.rule for each in found for by in each.proposal.forbidden_by)
 
 
 def _cheapest(found: Sequence[Suggestion]) -> tuple[Suggestion, ...]:

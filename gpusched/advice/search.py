@@ -184,6 +184,11 @@ class ChangeSearch:
         """Whether the very smallest is looked for: in a long line each try costs too much."""
         return self._competitors.is_whole
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many wait that one decision with all of them costs seconds."""
+        return not self.is_exact and self._competitors.count > _ALL_MAX
+
     def starts_alone(self, proposal: ChangeProposal, *, evict: bool = False) -> bool:
         """Whether the gang starts by a change if no other gang waits."""
         return self.decided_alone(proposal, evict=evict) is not None
@@ -258,7 +263,10 @@ class ChangeSearch:
             return price
         if proposal.family is Family.END_OF_OTHERS and among is None:
             price += price * int(proposal.size) // _ENDS_A_DECISION
-        return price + competitors.layout_price * (proposal.family is Family.NODES)
+        if proposal.family is not Family.NODES:
+            return price
+        all_again = competitors.count // _GANGS_A_DECISION if self.is_crowded and not among else 0
+        return price + competitors.layout_price + all_again
 
     def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided as the daemon does; None where it does not start it.
@@ -295,10 +303,15 @@ class ChangeSearch:
         if alone is None or not self.may_start_beside_others(proposal, evict=evict):
             return None
         is_kept = proposal.family in _TURN_KEPT and not self._trial.standing
-        few = is_kept and self._competitors.count > _ALL_MAX
-        among = self._competitors.next_acting if few else None
-        if not evict and self._decided_to_turn(proposal, among, alone, evict=False) is None:
-            return None
+        among = self._competitors.next_acting if is_kept and self.is_crowded else None
+        # Up to the turn it costs nearly as much as all of it where hundreds wait, but for new nodes.
+        is_layout = proposal.family is Family.NODES
+        if not evict and (is_layout or not self.is_crowded):
+            given = self._decided_to_turn(proposal, among, alone, evict=False, last=is_layout)
+            if given is None:
+                return None
+            if is_layout and self.is_crowded:
+                among = self._competitors.next_acting | starting_gangs(given)
         # What it was given in its turn may be taken again for one that may have it evicted.
         decision = self._decided(proposal, among, evict=True, last=True)
         if decision is not None and not start_answer(decision, self.gang).starts:
@@ -321,7 +334,13 @@ class ChangeSearch:
         return self._decided_to_turn(proposal, among, alone, evict=evict) is not None
 
     def _decided_to_turn(
-        self, proposal: ChangeProposal, among: set[GangKey] | None, alone: Decision, *, evict: bool
+        self,
+        proposal: ChangeProposal,
+        among: set[GangKey] | None,
+        alone: Decision,
+        *,
+        evict: bool,
+        last: bool = False,
     ) -> Decision | None:
         """The decision with some gangs by which the gang starts; None where it does not.
 
@@ -330,8 +349,9 @@ class ChangeSearch:
             among: gangs that wait; None for all.
             alone: by which the gang starts if no other gang waits.
             evict: whether it starts by evictions alone, and not in its turn.
+            last: as in ``_decided``.
         """
-        decision = self._decided(proposal, among, evict=evict, to_turn=not evict)
+        decision = self._decided(proposal, among, evict=evict, to_turn=not evict, last=last)
         if decision is None:
             return None
         if start_answer(decision, self.gang).starts:

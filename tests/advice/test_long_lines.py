@@ -16,7 +16,17 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.config.model import DEFAULT
 from gpusched.engine.objects import key_of, plural_of
-from tests.advice.clusters import gang, in_namespace, node, priority, queue, trial_of, waiting_gang
+from tests.advice.clusters import (
+    A100,
+    H100,
+    gang,
+    in_namespace,
+    node,
+    priority,
+    queue,
+    trial_of,
+    waiting_gang,
+)
 from tests.advice.submission.manifests import job
 from tests.populations import one_of
 
@@ -24,9 +34,9 @@ LINE = 70
 small_line = partial(make_large_cluster, nodes=16, waiting=90)
 
 
-def line_of(name, **spec):
+def line_of(name, count=LINE, **spec):
     """Gangs of one pod that takes a whole node."""
-    return [obj for number in range(LINE) for obj in gang(f"{name}-{number:02}", 1, 8, **spec)]
+    return [obj for number in range(count) for obj in gang(f"{name}-{number:02}", 1, 8, **spec)]
 
 
 def test_an_end_that_moves_another_queue_forward_is_not_told():
@@ -134,6 +144,35 @@ def test_a_gang_behind_a_strict_line_is_told_what_is_in_the_way():
     assert (
         "when team/run has ended it would start alone, but team/early-00 would have the room"
     ) in others
+
+
+def test_a_pair_is_told_where_hundreds_are_before_it_in_a_strict_line():
+    """Given 160 gangs before it in its queue, then neither another order nor a higher class helps, but both do."""
+    trial = trial_of(
+        queue("a", ordering="StrictFifo"), queue("default", stopPolicy="Hold"), node("n0"),
+        priority("low", 1), priority("high", 1000),
+        gang("run", 8, 1, on=["n0"] * 8, priorityClassName="low"),
+        line_of("early", 160, priorityClassName="low"), gang("new", 1, 8, priorityClassName="low"),
+    )  # fmt: skip
+    (told,) = advise_gang(trial, waiting_gang(trial, "new")).suggestions
+    assert told.proposal.message == (
+        "if queue a were ordered by Priority in place of StrictFifo and with priority class high "
+        "(1000 in place of 1)"
+    )
+    assert [key.name for key in told.start.evicted] == ["run"]
+
+
+def test_what_others_may_take_is_not_tried_where_hundreds_wait_and_two_changes_help():
+    """Given a gang that starts on another node or with fewer members, then that is told, and that more may help."""
+    h100 = {"nvidia.com/gpu.product": H100}
+    trial = trial_of(
+        queue("a"), node("n0"), node("n1", product=A100, gpus=4), gang("run", 7, 1, on=["n0"] * 7),
+        line_of("other", 160, selector=h100), gang("new", 4, 1, selector=h100),
+    )  # fmt: skip
+    advice = advise_gang(trial, waiting_gang(trial, "new"))
+    families = [each.proposal.family for each in advice.suggestions]
+    assert families == [Family.NODE_LABEL, Family.MEMBERS]
+    assert advice.is_cut
 
 
 def test_a_job_starts_beside_others_that_have_gangs_evicted_before_its_pods_are_made():
