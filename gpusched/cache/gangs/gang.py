@@ -192,6 +192,11 @@ class Gang:
         return not self.terms.preemptible
 
     @cached_property
+    def has_nominated_pods(self) -> bool:
+        """Whether the status of a member that waits names a node for it."""
+        return any(pod.nominated for pod_set in self.pod_sets for pod in pod_set.pods)
+
+    @cached_property
     def missing_members(self) -> int:
         """Members that must get a place at once, else none gets one."""
         missing = self.min_member - self.ready_members

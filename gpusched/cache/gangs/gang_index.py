@@ -132,7 +132,7 @@ class GangIndex:
         self._placed_log, self._active_touched = PlacedLog(), set[GangKey]()
         self._active_shown = self._placed_log.show({}, ())
         self._running: dict[str, set[GangKey]] = {}
-        self._shown: tuple[set[GangKey], tuple[Gang, ...]] = (set(), ())  # of the last snapshot
+        self._shown: tuple[dict[GangKey, None], tuple[Gang, ...]] = ({}, ())  # of the last snapshot
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
         self._queues = queues
@@ -347,9 +347,15 @@ class GangIndex:
         keys = touched | self._waiting
         keys.update(self._some_idle())
         keys.update(key for key, _ in moves if key in self._idle)
-        if touched or keys != self._shown[0]:
-            gangs = (gang for key in keys for gang in self._families.get(key, ()))
-            self._shown = (keys, tuple(sorted(gangs, key=attrgetter("key"))))
+        if touched or keys != self._shown[0].keys():
+            # Most were shown before: what is sorted but for a few is sorted quickly.
+            before = self._shown[0]
+            ordered = [key for key in before if key in keys]
+            ordered += sorted(keys.difference(before))
+            ordered.sort()
+            gangs = [gang for key in ordered for gang in self._families.get(key, ())]
+            gangs.sort(key=attrgetter("key"))
+            self._shown = (dict.fromkeys(ordered), tuple(gangs))
         return self._shown[1]
 
     def request_idle_gangs(self) -> None:

@@ -200,7 +200,8 @@ class AvailabilityProfile:
         self, rows: Ints, until: int, most: int
     ) -> dict[int, list[tuple[int, GangKey]]]:
         """Times and gangs of the last releases on some rows up to a time, at most so many of each row."""
-        return self._order.last_on_rows(rows, until, most, width=self.staying.shape[1])
+        by_row = self.releases_by_row()
+        return self._order.last_on_rows(rows, until, most, by_row)
 
     def reservation_table(self, reservations: Sequence[Reservation]) -> ReservationTable:
         """Reservations as a table of this profile's width, made from the last one where they only grew."""

@@ -287,7 +287,9 @@ class Reservations:
         Where only the victims are in the way the gang is due now: preemption decides about that in
         this session, and until it has, the room is reserved. Afterwards no eviction is counted on.
         """
-        if not self._preemptible.possible:
+        if not self._preemptible.possible or not self._forecast.runs_below(
+            gang.queue, gang.priority
+        ):
             return None
         running = self._running.get(gang.queue)
         if running is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import GangKey
-from gpusched.arrays.columns import Ints
+from gpusched.arrays.columns import Ints, how_many_fit
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import BATCH_GANGS_MAX, BATCH_MODEL_S, BATCH_TRIES_MAX, BATCH_WORK_S
 from gpusched.cache.gangs.equivalence import Omit, placement_key
@@ -84,7 +84,6 @@ def _domain_ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints
     None when no domain has room for the gang, whichever gangs move.
     """
     places = [place for each in movable for place in session.placements.assigned(each)]
-    now = make_candidate(session, gang, batch_resources(session, [gang], ())).problem
     then = make_candidate(session, gang, batch_resources(session, [gang], places)).problem
     rows = len(session.node_usage.nodes)
     domain: Ints = np.zeros(rows, dtype=np.int64)
@@ -92,15 +91,16 @@ def _domain_ranks(session: Session, gang: Gang, movable: Sequence[Gang]) -> Ints
     if then.required >= 0:
         level = then.levels[then.required]
         domain, real = level.domain, level.real
-    lacks: Ints = np.zeros(real, dtype=np.int64)
     able = np.ones(real, dtype=np.bool_)
     usable = np.zeros(rows, dtype=np.bool_)
-    for before, after in zip(now.roles, then.roles, strict=True):
-        lacks += np.maximum(0, before.most - _fits_by_domain(before, domain, real))
+    for after in then.roles:
         able &= _fits_by_domain(after, domain, real) >= after.most
         usable |= after.fits > 0
     if not able.any():
         return None
+    lacks: Ints = np.zeros(real, dtype=np.int64)
+    for before in make_candidate(session, gang, batch_resources(session, [gang], ())).problem.roles:
+        lacks += np.maximum(0, before.most - _fits_by_domain(before, domain, real))
     rank: Ints = np.full(real, _RANK_NEVER, dtype=np.int64)
     ordered = [each for each in np.argsort(lacks, kind="stable").tolist() if able[each]]
     rank[ordered] = np.arange(len(ordered))
@@ -240,19 +240,36 @@ class BatchAdmission:
         chosen = with_start_members(session, gang)
         if chosen is None or first_refusal(session.hooks.quota_checks, chosen).refuses:
             return False
-        room = (
-            nullcontext()
-            if session.reservations is None
-            else session.reservations.exclude_reserved_room(gang)
-        )
-        with room:
-            who, everybody = choose_movable_gangs(session, chosen, self._movable)
-            seats, proven = self._solve_batch(chosen, who) if who else (None, True)
+        seats, proven, everybody = None, True, True
+        if self._may_fit_together(chosen):
+            room = (
+                nullcontext()
+                if session.reservations is None
+                else session.reservations.exclude_reserved_room(gang)
+            )
+            with room:
+                who, everybody = choose_movable_gangs(session, chosen, self._movable)
+                seats, proven = self._solve_batch(chosen, who) if who else (None, True)
         if seats is not None and self._apply_assignment(gang, chosen, seats):
             return True
         state = (session.queue_accounts.version, len(self._movable))
         self._stuck[key] = None if proven and everybody and self._free_room_only_shrinks else state
         return False
+
+    def _may_fit_together(self, gang: Gang) -> bool:
+        """Whether amounts suffice for each kind of its members, were no movable gang there and nothing reserved."""
+        session = self._session
+        usage = session.node_usage
+        left: Ints = np.zeros_like(usage.used)
+        for each in self._movable:
+            for place in session.placements.assigned(each):
+                left[place.row, place.request.columns] += place.request.amounts
+        for pod_set in gang.pod_sets:
+            request, most = session.class_info(pod_set.pod_class).request, len(pod_set.pods)
+            free = usage.free_amounts(slice(None), request.columns) + left[:, request.columns]
+            if int(np.minimum(how_many_fit(free, request.amounts), most).sum()) < most:
+                return False
+        return True
 
     @property
     def _free_room_only_shrinks(self) -> bool:

@@ -56,7 +56,12 @@ from gpusched.session.state.nodes.windows.reserved_windows import (
     shortest_walltime_s,
 )
 from gpusched.session.state.order.order_keys import OrderKeys
-from gpusched.session.state.order.work_budget import GangSelection, WorkBudget, tenant_of_gang
+from gpusched.session.state.order.work_budget import (
+    GangSelection,
+    WorkBudget,
+    WorkNeeded,
+    tenant_of_gang,
+)
 from gpusched.session.state.search_records import SearchRecord, search_effort
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.state.statement import Statement
@@ -235,6 +240,7 @@ class Session:
             self.all_gangs,
             self.order_keys,
             self.cache.equivalence,
+            self.cache.kept.get_or_make(WorkNeeded, WorkNeeded),
             nominated=self.nominations.gang_keys(),
             evicts=not self.capabilities.isdisjoint(EVICTING_CAPABILITIES),
         )

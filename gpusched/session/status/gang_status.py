@@ -387,13 +387,14 @@ def _gang_phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
 def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
     """Numbers of waiting gangs by queue and reason, for the metric."""
     left_out = session.gang_selection.left_out
-    found: Counter[tuple[str, str]] = Counter()
-    for gang in session.all_gangs:
+    in_turn = Counter(
+        gang.queue for gang in session.all_gangs if gang.key in left_out and gang.missing_members
+    )
+    found = Counter({(queue, str(Reason.WAITING_FOR_TURN)): n for queue, n in in_turn.items()})
+    for gang in session.gangs:
         if not gang.missing_members:
             continue
-        if gang.key in left_out:
-            found[gang.queue, Reason.WAITING_FOR_TURN] += 1
-        elif not gang.done and not session.placements.assigned(gang):
+        if not gang.done and not session.placements.assigned(gang):
             reason = (
                 session.outcomes.refusal(gang) or _reason_before_attempt(session, gang)
             ).reason

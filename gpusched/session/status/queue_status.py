@@ -113,9 +113,10 @@ def _pending_gangs_by_queue(session: Session) -> dict[str, list[Gang]]:
 def _count_admitted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
     """How many of them wait, not admitted and admitted."""
     left_out = session.gang_selection.left_out
+    started = {gang.key for gang in session.placements.in_order()}
     counts = [0, 0]
     for gang in gangs:
-        if not gang.missing_members or session.placements.assigned(gang):
+        if not gang.missing_members or gang.key in started:
             continue
         if gang.key in left_out:  # as it was when it was looked at last
             counts[gang.pod_group is not None and gang.pod_group.phase == "Inqueue"] += 1

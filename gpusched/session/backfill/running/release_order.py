@@ -101,7 +101,7 @@ class ReleaseOrder:
         return found[0].gang if found and found[0].time == time else None
 
     def last_on_rows(
-        self, rows: Ints, until: int, most: int, *, width: int
+        self, rows: Ints, until: int, most: int, by_row: RowReleases
     ) -> dict[int, list[tuple[int, GangKey]]]:
         """Times and gangs of the last releases on some rows up to a time, the last one first.
 
@@ -109,19 +109,24 @@ class ReleaseOrder:
             rows: row numbers.
             until: the last moment that counts.
             most: releases of each row.
-            width: columns of the amounts.
+            by_row: of the same releases.
         """
-        times, all_rows, _ = self.arrays(width)
         assert self._counts is not None
-        end = int(np.searchsorted(times, until, side="right"))
+        end = int(np.searchsorted(by_row.flat[0], until, side="right"))
         ends = np.cumsum(self._counts)
         found: dict[int, list[tuple[int, GangKey]]] = {}
-        for place in reversed(np.flatnonzero(np.isin(all_rows[:end], rows)).tolist()):
-            of_row = found.setdefault(int(all_rows[place]), [])
-            release = self.releases[int(np.searchsorted(ends, place, side="right"))]
-            entry = (release.time, release.gang)
-            if len(of_row) < most and entry not in of_row:
-                of_row.append(entry)
+        for row in rows.tolist():
+            places = by_row.of_row(row)
+            places = places[: int(np.searchsorted(places, end))]
+            if len(places):
+                of_row = found.setdefault(row, [])
+                for number in np.searchsorted(ends, places[::-1], side="right").tolist():
+                    release = self.releases[number]
+                    entry = (release.time, release.gang)
+                    if entry not in of_row:
+                        of_row.append(entry)
+                    if len(of_row) == most:
+                        break
         return found
 
     def _changed_arrays(

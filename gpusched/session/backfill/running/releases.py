@@ -217,6 +217,15 @@ class ReleaseForecast:
                 np.add.at(held, room.rows, room.amounts)
         return held
 
+    def runs_below(self, queue: str, priority: int) -> bool:
+        """Whether a gang of lower priority runs in a queue."""
+        _, again = self._known_order()
+        placed = self._session.snapshot.placed_gangs
+        return self._running.runs_below(queue, priority) or any(
+            gang.queue == queue and gang.priority < priority
+            for gang in (placed[key] for key in again)
+        )
+
     def running_in(self, queue: str) -> list[tuple[Gang, Release]]:
         """Gangs of a queue that run, with what they leave."""
         _, again = self._known_order()

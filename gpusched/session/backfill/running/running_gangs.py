@@ -6,6 +6,7 @@ itself, on its nodes and on what walltime hooks declare; as long as those stay, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -50,6 +51,8 @@ class RunningGangs:
         self._by_runs: dict[RunsKey, set[GangKey]] = {}
         self._known: dict[GangKey, KnownRelease] = {}
         self._by_queue: dict[str, dict[GangKey, KnownRelease]] = {}
+        self._priorities: dict[str, Counter[int]] = {}
+        """How many gangs of each queue have each priority."""
         self.order = ReleaseOrder(())
         """Releases of all gangs that are known, of known end."""
         self.others: set[GangKey] = set()
@@ -58,6 +61,10 @@ class RunningGangs:
     def of_queue(self, queue: str) -> Iterable[KnownRelease]:
         """Gangs of a queue that are known, in any order."""
         return self._by_queue.get(queue, {}).values()
+
+    def runs_below(self, queue: str, priority: int) -> bool:
+        """Whether a gang of a queue that is known has a lower priority."""
+        return any(each < priority for each in self._priorities.get(queue, ()))
 
     def get(self, key: GangKey) -> KnownRelease | None:
         """What is known of a gang."""
@@ -135,6 +142,7 @@ class RunningGangs:
         gang = known.gang
         self._known[key] = known
         self._by_queue.setdefault(gang.queue, {})[key] = known
+        self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
         if gang.job is not None:
             runs = (gang.queue, gang.job.parallelism)
             self._by_runs.setdefault(runs, set()).add(key)
@@ -146,6 +154,7 @@ class RunningGangs:
         if known is not None:
             gang = known.gang
             del self._by_queue[gang.queue][key]
+            self._priorities[gang.queue] -= Counter([gang.priority])
             if gang.job is not None:
                 self._by_runs[gang.queue, gang.job.parallelism].discard(key)
         return known

@@ -275,8 +275,8 @@ def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]
     """
     found: dict[GangKey, tuple[Assignment, ...]] = {}
     for gang in snapshot.gangs:
-        if gang.suspended:
-            continue  # its pods do not exist
+        if gang.suspended or not gang.has_nominated_pods:
+            continue  # its pods do not exist, or none of them was nominated
         places = _nominations_of_gang(gang, snapshot)
         if places:
             found[gang.key] = places

@@ -11,7 +11,7 @@ there the order of arrival comes before all else.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import attrs
@@ -142,6 +142,35 @@ class WorkBudget:
             self._used[self._turn] += units
 
 
+class WorkNeeded:
+    """Units that the gangs of each tenant need, for one session after another: counted where one of them changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Tenant, tuple[list[Gang], Hashable, int]] = {}
+
+    def count_by_tenant(
+        self,
+        waiting: Mapping[Tenant, list[Gang]],
+        count: Callable[[list[Gang]], int],
+        *,
+        rests_on: Hashable,
+    ) -> dict[Tenant, int]:
+        """Units by tenant.
+
+        Args:
+            waiting: gangs of each tenant, which are other objects when anything about them changed.
+            count: counts the units of gangs.
+            rests_on: all else on which that depends.
+        """
+        known, self._known = self._known, {}
+        for tenant, gangs in waiting.items():
+            before = known.get(tenant)
+            if before is None or before[1] != rests_on or before[0] != gangs:
+                before = (gangs, rests_on, count(gangs))
+            self._known[tenant] = before
+        return {tenant: units for tenant, (_, _, units) in self._known.items()}
+
+
 _HEAD_DIVISOR = 4
 """A fourth of a tenant's share is for the gangs that are first in line, in every session."""
 
@@ -174,6 +203,7 @@ class GangSelection:
         gangs: all that are not finished.
         order_keys: their order inside each queue.
         equivalence: classes of gangs, of which all but the first cost less.
+        work_needed: as it was counted for earlier sessions.
         nominated: keys of gangs for which room is held; each of them is looked at.
         evicts: whether this session may evict pods.
     """
@@ -184,6 +214,7 @@ class GangSelection:
         gangs: Iterable[Gang],
         order_keys: OrderKeys,
         equivalence: EquivalenceClasses,
+        work_needed: WorkNeeded,
         *,
         nominated: Container[GangKey],
         evicts: bool,
@@ -205,7 +236,9 @@ class GangSelection:
         for alike in tenants.values():
             tenant = tenant_of_gang(alike[0], snapshot.queues)
             self._waiting.setdefault(tenant, []).extend(alike)
-        asked = {tenant: self._work_needed(gangs) for tenant, gangs in self._waiting.items()}
+        asked = work_needed.count_by_tenant(
+            self._waiting, self._work_needed, rests_on=(self._nodes, evicts, self._most)
+        )
         shares = _work_by_tenant(asked, self._most)
         self.work_budget = WorkBudget(_work_limits(shares, self._most), most=self._most)
         rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.tenant_rounds}
@@ -330,11 +363,9 @@ class GangSelection:
                 line.left.insert(0, gang)
 
     def _leave_out(self, line: _TenantBacklog) -> None:
-        for key in line.gangs:
-            if key not in line.chosen:
-                self.left_out[key] = 0
-        for number, gang in enumerate(line.left):
-            self.left_out[gang.key] = number
+        chosen = line.chosen
+        self.left_out |= {key: 0 for key in line.gangs if key not in chosen}
+        self.left_out |= {gang.key: number for number, gang in enumerate(line.left)}
 
     # -- afterwards --------------------------------------------------------------------------
     def _round_after(self, line: _TenantBacklog) -> TenantRound:
