@@ -155,6 +155,16 @@ def rss_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def peak_mib(pid: int) -> float:
+    """Most resident memory of a process and its children so far, MiB."""
+    most = 0.0
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            most = int(line.split()[1]) / 1024
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return most + sum(peak_mib(int(child)) for child in children)
+
+
 @contextmanager
 def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A child process; what it says on standard error is shown when this fails."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from benchmarks.cluster import peak_mib
 from benchmarks.figures import Figure, middle
 from benchmarks.inputs import NAMESPACE, Obj, gang_pod, node
 from gpusched.api.meta.identity import UID, ObjectKey
@@ -166,7 +167,7 @@ async def _lived(api: ApiClient, pid: int, url: str) -> list[Figure]:
         await _rate(api, [_binding(*each, number=n) for n, each in enumerate(uids)])
         running = await _running(api)
         lasted = time.monotonic() - began
-        memory = _memory_mib(pid)
+        memory = peak_mib(pid)
     listed = min([await _timed(lambda: _Call(_PATH, None).make(api)) for _ in range(3)])
     return [
         Figure(
@@ -257,14 +258,6 @@ async def _running(api: ApiClient) -> int:
     query = {"fieldSelector": "status.phase=Running"}
     answer = await api.request("GET", _PATH, query=query, timeout_s=_TIMEOUT_S)
     return len(json.loads(answer.body)["items"])
-
-
-def _memory_mib(pid: int) -> float:
-    """Most resident memory of the process so far."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("the kernel does not tell the memory of a process")
 
 
 async def _timed(work: Callable[[], Awaitable[None]]) -> float:

@@ -123,6 +123,10 @@ WORK_VICTIM: Final = 4
 """Units for one victim looked at."""
 WORK_SOLVER_S: Final = 1_000_000
 """Units for a deterministic second of the solver."""
+PODS_COUNTED_AT_ONCE: Final = 1_000
+"""Pods whose gangs are counted, some 10 ms, before the event loop goes on."""
+NODES_SUMMED_AT_ONCE: Final = 100
+"""Nodes of which what is held is added up, some 10 ms, before the event loop goes on."""
 IDLE_GANGS_MAX: Final = 256
 """Gangs without pods that one session is shown, so that any number of them costs next to nothing."""
 DEFERRED_REPORTED_MAX: Final = 256

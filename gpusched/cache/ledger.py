@@ -97,6 +97,8 @@ class Ledger:
         self._counted: dict[str, dict[UID, int]] = {}
         """What ``slots_of`` found on a node since it changed last."""
         self.dirty: set[str] = set()
+        self._ahead: dict[str, tuple[Resources, Mapping[str, str], NodeHoldings]] = {}
+        """Sums of nodes that ``sum_holdings`` is to be asked for next, while nothing changes on them."""
 
     def get(self, uid: UID) -> Holding | None:
         """What a pod holds."""
@@ -114,7 +116,7 @@ class Ledger:
         self._by_node.setdefault(holding.node, {})[holding.uid] = holding
         if holding.doubted:
             self._doubted.setdefault(holding.node, set()).add(holding.uid)
-        self.dirty.add(holding.node)
+        self._mark_dirty(holding.node)
 
     def release_pod(self, uid: UID) -> None:
         """A pod holds nothing any more; unknown pods never did."""
@@ -131,7 +133,16 @@ class Ledger:
             doubted.discard(uid)
             if not doubted:
                 del self._doubted[holding.node]
-        self.dirty.add(holding.node)
+        self._mark_dirty(holding.node)
+
+    def _mark_dirty(self, node: str) -> None:
+        self.dirty.add(node)
+        self._ahead.pop(node, None)
+
+    def clear_marks(self) -> None:
+        """All nodes are as they were summed last."""
+        self.dirty.clear()
+        self._ahead.clear()
 
     def node_names(self) -> set[str]:
         """Names of all nodes on which something is held."""
@@ -188,6 +199,11 @@ class Ledger:
             whole |= found[uid]
         return found | _believed_shares(shares, whole, shared)
 
+    def sum_ahead(self, node: str, allocatable: Resources, labels: Mapping[str, str]) -> None:
+        """Work out what ``sum_holdings`` will be asked."""
+        sums = self._sum_holdings(node, allocatable, labels)
+        self._ahead[node] = allocatable, labels, sums
+
     def sum_holdings(
         self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS
     ) -> NodeHoldings:
@@ -202,6 +218,14 @@ class Ledger:
             allocatable: of the node.
             labels: of the node, which say how much memory its GPUs have.
         """
+        known = self._ahead.pop(node, None)
+        if known is not None and known[0] is allocatable and known[1] is labels:
+            return known[2]
+        return self._sum_holdings(node, allocatable, labels)
+
+    def _sum_holdings(
+        self, node: str, allocatable: Resources, labels: Mapping[str, str]
+    ) -> NodeHoldings:
         sums = _NodeSums()
         ranges = slot_ranges(allocatable)
         believed = self._believed_slots(node, ranges)

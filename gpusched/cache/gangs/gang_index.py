@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -107,7 +107,7 @@ class GangIndex:
         """Gangs that could not be counted, until ``take_count_errors`` hands them out."""
         self.sizes = GpuSizes()
         """What the members ask for, each."""
-        self._dirty: set[GangKey] = set()
+        self._dirty, self._counted = set[GangKey](), set[GangKey]()  # counted and not yet shown
         self._members: dict[GangKey, dict[UID, Pod]] = {}
         self._elsewhere: dict[UID, dict[UID, Pod]] = {}
         """Pods that are members of another gang than the Job's that made them, by its UID."""
@@ -380,11 +380,41 @@ class GangIndex:
             self._idle[key] = self._idle.pop(key)
         return keys
 
+    def count_ahead(self, now: float) -> Iterator[None]:
+        """Count again what was touched before it is shown, where that is much; yields between parts.
+
+        Args:
+            now: as for ``gangs_to_show``.
+        """
+        most = limits.PODS_COUNTED_AT_ONCE
+        if self._pods_touched(self._dirty) <= most:
+            return
+        if self.held_times.begin_snapshot(self._queues.items.values(), now):
+            self.mark_all_changed()
+        part: list[GangKey] = []
+        pods = 0
+        for key in tuple(self._dirty):
+            part.append(key)
+            pods += self._pods_touched((key,))
+            if pods >= most:
+                self._recount(part)
+                part, pods = [], 0
+                yield
+
+    def _pods_touched(self, keys: Iterable[GangKey]) -> int:
+        """Pods of these gangs, and one more for each."""
+        return sum(1 + len(self._members.get(key, ())) for key in keys)
+
     def rebuild_touched(self) -> set[GangKey]:
-        """Count again what was touched; the keys that were."""
-        changed = set(self._dirty)
-        self._dirty.clear()
-        for key in changed:
+        """Count again what was touched; the keys that were since this was called last."""
+        self._recount(list(self._dirty))
+        counted, self._counted = self._counted, set()
+        return counted
+
+    def _recount(self, keys: Sequence[GangKey]) -> None:
+        self._dirty.difference_update(keys)
+        self._counted.update(keys)
+        for key in keys:
             before = self._families.pop(key, ())
             for gang in before:
                 if gang.queue in self._held:
@@ -419,7 +449,6 @@ class GangIndex:
                         self._count_gang(gang)
             except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
                 self._families[key] = self._build_failed(key, error)
-        return changed
 
     def _note_resting_job(self, key: GangKey, family: tuple[Gang, ...]) -> None:
         if key.kind != "Job" or not self.takes_gang(key):

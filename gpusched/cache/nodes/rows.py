@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Ints, NodeColumns, SharedSlots, exact_sums
+from gpusched.base import limits
 from gpusched.base.limits import COLUMN_MAX
 from gpusched.cache.ledger import Ledger, NodeHoldings
 
@@ -44,6 +47,28 @@ class NodeColumnRows:
         """Names of all nodes, sorted."""
         return sorted(self._nodes)
 
+    def sum_ahead(self, ledger: Ledger) -> Iterator[None]:
+        """Add up what is held on nodes before their rows are written, where these are many; yields between parts."""
+        most = limits.NODES_SUMMED_AT_ONCE
+        if not self._moved and len(ledger.dirty) <= most:
+            return
+        due = [
+            name
+            for name, node in self._nodes.items()
+            if name in ledger.dirty or not self._is_shown(node)
+        ]
+        for at in range(0, len(due) if len(due) > most else 0, most):
+            for name in due[at : at + most]:
+                node = self._nodes.get(name)
+                if node is not None:
+                    ledger.sum_ahead(name, node.allocatable, node.labels)
+            yield
+
+    def _is_shown(self, node: Node) -> bool:
+        old = self._current
+        row = None if old is None else old.row.get(node.name)
+        return old is not None and row is not None and old.nodes[row] is node
+
     def build_columns(self, ledger: Ledger) -> NodeColumns:
         """The columns of this moment; the ledger's dirty marks are taken."""
         self._generation += 1
@@ -51,7 +76,7 @@ class NodeColumnRows:
             current = self._rebuild_columns(ledger)
         else:
             current = self._refresh_columns(self._current, ledger)
-        ledger.dirty.clear()
+        ledger.clear_marks()
         self._changed.clear()
         self._moved = False
         self._current = current

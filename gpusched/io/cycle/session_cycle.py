@@ -309,8 +309,9 @@ class SessionCycle:
 
     async def _run_session(self) -> None:
         tracing = self._telemetry.tracing
-        seen = self._changes
         self._retry_uncounted_gangs()
+        await snapshot_taker.count_ahead(self._cache, self._clock.now())
+        seen = self._changes
         snapshot = snapshot_taker.take_snapshot(
             self._cache, self._clock.now(), self.faults.report_failure
         )

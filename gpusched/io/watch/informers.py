@@ -124,10 +124,11 @@ class KindEventHandler:
         """Of objects that the cache could not take in any form; an audit does not miss them."""
 
     def replace(self, items: Sequence[Any]) -> None:
-        """This is all there is: what is missing no longer exists."""
+        """This is all there is: what is missing no longer exists, and what is known in just this version stays."""
         self.drop_missing(items)
         for item in items:
-            self.apply("ADDED", item)
+            if isinstance(item, Rejected) or self.fails(item) or not self.knows(item):
+                self.apply("ADDED", item)
 
     def drop_missing(self, items: Sequence[Any]) -> None:
         """What is not among all that there is no longer exists."""
