@@ -188,8 +188,11 @@ class FreeAmounts:
     def _is_possible(self, number: int, drawn: Mapping[int, int]) -> bool:
         if number in self.dead or number in self._picks:
             return False
-        bundle = self.bundles[number]
-        if self._gone and all(m in self._gone for m in bundle.members):
+        members = self.bundles[number].members
+        if len(members) == 1:
+            if members[0] in self._gone:
+                return False
+        elif self._gone and all(m in self._gone for m in members):
             return False
         if not self._may_be_lost(number):
             return False
@@ -203,13 +206,18 @@ class FreeAmounts:
 
     def _may_be_lost(self, number: int, before: Iterable[int] = ()) -> bool:
         """Whether loss limits let a bundle go after what is gone, and after some others."""
-        limits = self.loss_limits
-        if limits.empty or not self.bundles[number].loss.accounts:
+        limits, bundle = self.loss_limits, self.bundles[number]
+        if limits.empty or not bundle.loss.accounts:
             return True
-        loss = self.loss_of(number)
         others = [self.loss_of(other) for other in before]
+        whole = len(bundle.members) == 1 or self._gone.keys().isdisjoint(bundle.members)
+        loss = bundle.loss if whole else self.loss_of(number)
         if not others:
-            key = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+            key: Hashable = (
+                self._index.losses[number]
+                if whole
+                else (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+            )
             known = self._losable.get(key)
             if known is None:
                 known = self._losable[key] = may_go_next(limits, self._lost, loss)

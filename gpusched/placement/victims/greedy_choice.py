@@ -439,22 +439,36 @@ class VictimSearchState(FreeAmounts):
             freed = self.freed_amounts(number, row)
             if not any(freed):
                 continue
-            if taken and not self._may_be_lost(number, taken):
-                continue
-            others = [other for other in taken if self._share_member(number, other)]
-            if not all(self._covers_bundle(number, other) for other in others):
-                continue
-            for other in others:  # a whole gang replaces those of it that were spare
-                taken.remove(other)
-                free = [a - b for a, b in zip(free, self.freed_amounts(other, row), strict=True)]
-            for limit, count in self.drawn_limits(number).items():
-                drawn[limit] = drawn.get(limit, 0) + count
+            if taken:
+                if not self._may_be_lost(number, taken):
+                    continue
+                others = [other for other in taken if self._share_member(number, other)]
+                if not all(self._covers_bundle(number, other) for other in others):
+                    continue
+                for other in others:  # a whole gang replaces those of it that were spare
+                    taken.remove(other)
+                    free = [
+                        a - b for a, b in zip(free, self.freed_amounts(other, row), strict=True)
+                    ]
+            if self._index.draws[number]:
+                for limit, count in self.drawn_limits(number).items():
+                    drawn[limit] = drawn.get(limit, 0) + count
             free = [a + b for a, b in zip(free, freed, strict=True)]
             taken.append(number)
             if self.count_claimants(free) > base:
                 break
         else:
             return None
+        return self._option_of(row, taken, free, base)
+
+    def _option_of(self, row: int, taken: list[int], free: list[int], base: int) -> EvictionOption:
+        """The move of bundles that leave so much free on a row, where so many fitted before."""
+        if len(taken) == 1 and len(self.bundles[taken[0]].members) == 1:
+            bundle = self.bundles[taken[0]]
+            gain = max(1, self.count_claimants(free) - base)
+            return EvictionOption(
+                bundle.rank, self.cost_of(taken[0]), gain, (taken[0],), bundle.source
+            )
         taken = self._needed_bundles(row, taken, free, base)
         if len(taken) > 1:
             taken.sort(key=self._by_cost, reverse=True)

@@ -90,8 +90,14 @@ class BundleIndex:
         """What is lost by each bundle when all its members leave with it."""
         self.draws: list[bool] = []
         """Whether a bundle takes anything from a limit."""
+        self.losses: list[int] = []
+        """The same number for bundles that lose the same, whatever gang they are of."""
+        numbers: dict[tuple[object, ...], int] = {}
         for number, bundle in enumerate(bundles):
             self.of_group.setdefault(bundle.group, []).append(number)
+            loss = bundle.loss
+            alike = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+            self.losses.append(numbers.setdefault(alike, len(numbers)))
             if len(bundle.members) == 1:  # thousands of single pods
                 self._index_pod(number, bundle)
                 continue
