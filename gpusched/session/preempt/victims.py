@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import attrs
@@ -233,8 +233,10 @@ class Victims:
 
     def _examine_gang(self, gang: Gang) -> RunningGang | None:
         session = self._session
-        gone = session.nominations.evicted | self._gone
-        staying = [each for each in gang.placed if each.pod.uid not in gone]
+        gone, evicted = self._gone, session.nominations.evicted
+        staying = [
+            each for each in gang.placed if each.pod.uid not in gone and each.pod.uid not in evicted
+        ]
         seats = []
         for member in staying:
             row = session.snapshot.nodes.row.get(member.node, -1)
@@ -245,46 +247,16 @@ class Victims:
         if not seats:
             return None
         seats.sort(key=_eviction_order)
+        if gang.min_roles or gang.sub_groups or gang.parent_groups or gang.min_sub_groups:
+            return _running_with_parts(gang, staying, seats)
         have = len(staying) + gang.succeeded_counted
-        roles = Counter(each.pod.role for each in staying)
-        done = Counter(dict(gang.ready_roles))
-        done.subtract(Counter(each.pod.role for each in gang.placed))
-        spare = {role: max(0, roles[role] + done[role] - least) for role, least in gang.min_roles}
-        surplus = max(0, have - gang.min_member)
-        parts = _members_by_sub_group(gang, staying)
-        whole = gang.complete_groups(parts)
-        complete = complete_pod_groups(gang, parts)
-        broken = (
-            have < gang.min_member
-            or any(roles[role] + done[role] < least for role, least in gang.min_roles)
-            or "" not in whole
-        )
-        spare_parts = {
-            part.name: parts[part.name] - (part.min_member if part.name in complete else 0)
-            for part in gang.sub_groups
-        }
-        held = Counter(each.pod.sub_group for each in staying)
-        held.subtract(Counter(seat.member.pod.sub_group for seat in seats))
-        if broken:
-            surplus, spare, spare_parts, complete = len(seats), {}, {}, set()
-        elif gang.terms.disruption == "Group":
-            surplus = 0
+        broken = have < gang.min_member
+        surplus = 0 if gang.terms.disruption == "Group" else max(0, have - gang.min_member)
         return RunningGang(
             gang=gang,
             seats=tuple(seats),
-            surplus=surplus,
-            spare_roles=spare,
-            spare_parts=spare_parts,
-            spare_sub_groups=_spare_sub_groups(gang, whole),
-            may_leave={
-                part.name: (part.parent, below)
-                for part in (*gang.sub_groups, *gang.parent_groups)
-                if complete
-                and (below := gang.pod_groups_below[part.name])
-                and part.name in whole
-                and all(each.name in whole for each in gang.groups_around(part.name))
-                and not any(held[name] for name in below)
-            },
+            surplus=len(seats) if broken else surplus,
+            spare_roles={},
             may_end=len(seats) == len(staying),
             broken=broken,
         )
@@ -306,6 +278,55 @@ class Victims:
         if pools is not None and row >= 0:
             thousandths = thousandths * pools.gpu_weight(row) // DEVICE
         return (lost * COST_OF_GPU_SECOND + COST_OF_GPU) * thousandths // DEVICE + COST_OF_POD
+
+
+def _running_with_parts(
+    gang: Gang, staying: Sequence[Placed], seats: Sequence[CandidateVictim]
+) -> RunningGang:
+    """A gang with roles or sub-groups that have minima, of which these members could leave."""
+    have = len(staying) + gang.succeeded_counted
+    roles = Counter(each.pod.role for each in staying)
+    done = Counter(dict(gang.ready_roles))
+    done.subtract(Counter(each.pod.role for each in gang.placed))
+    spare = {role: max(0, roles[role] + done[role] - least) for role, least in gang.min_roles}
+    surplus = max(0, have - gang.min_member)
+    parts = _members_by_sub_group(gang, staying)
+    whole = gang.complete_groups(parts)
+    complete = complete_pod_groups(gang, parts)
+    broken = (
+        have < gang.min_member
+        or any(roles[role] + done[role] < least for role, least in gang.min_roles)
+        or "" not in whole
+    )
+    spare_parts = {
+        part.name: parts[part.name] - (part.min_member if part.name in complete else 0)
+        for part in gang.sub_groups
+    }
+    held = Counter(each.pod.sub_group for each in staying)
+    held.subtract(Counter(seat.member.pod.sub_group for seat in seats))
+    if broken:
+        surplus, spare, spare_parts, complete = len(seats), {}, {}, set()
+    elif gang.terms.disruption == "Group":
+        surplus = 0
+    return RunningGang(
+        gang=gang,
+        seats=tuple(seats),
+        surplus=surplus,
+        spare_roles=spare,
+        spare_parts=spare_parts,
+        spare_sub_groups=_spare_sub_groups(gang, whole),
+        may_leave={
+            part.name: (part.parent, below)
+            for part in (*gang.sub_groups, *gang.parent_groups)
+            if complete
+            and (below := gang.pod_groups_below[part.name])
+            and part.name in whole
+            and all(each.name in whole for each in gang.groups_around(part.name))
+            and not any(held[name] for name in below)
+        },
+        may_end=len(seats) == len(staying),
+        broken=broken,
+    )
 
 
 def _spare_sub_groups(gang: Gang, complete: Collection[str]) -> dict[str, int]:

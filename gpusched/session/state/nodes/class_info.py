@@ -111,6 +111,7 @@ class PodClassInfos:
         self._concerned: dict[str, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
         self._by_rule_keys: dict[Hashable, PodClassInfo] = {}
+        self._allowed: dict[Hashable, tuple[Sequence[Bools], Bools]] = {}
         self._by_pod: dict[tuple[UID, str, Hashable], PodClassInfo] = {}
         """Infos by pod and class: a Job that may start in several pools has pods of several."""
 
@@ -259,7 +260,7 @@ class PodClassInfos:
         refused = self._refused_rows(pod_class)
         confining, masks = self._confining_filters(pod_class)
         refused = [*refused, *masks]
-        allowed = _rows_no_filter_refuses(pod_class, refused, len(nodes))
+        allowed = self._allowed_rows(pod_class, refused)
         node_usage = self._node_usage
         caps = make_numa_limit(node_usage, pod_class)
         if pod_class.share is not None:
@@ -271,6 +272,16 @@ class PodClassInfos:
             node_usage, request, allowed=allowed, scores=scores, gate=gate, caps=caps
         )
         return PodClassInfo(pod_class.digest, request, refused, class_fit, gate, confining)
+
+    def _allowed_rows(self, pod_class: PodClass, refused: Sequence[Bools]) -> Bools:
+        """Rows that nothing refuses: the same array for classes of which all filters said the same."""
+        key = (pod_class.unsupported, *map(id, refused))
+        known = self._allowed.get(key)
+        if known is None:
+            allowed = _rows_no_filter_refuses(pod_class, refused, len(self.nodes))
+            # With what it was made of, so that no other array gets the same identity.
+            known = self._allowed[key] = (refused, allowed)
+        return known[1]
 
     def _confining_filters(self, pod_class: PodClass) -> tuple[tuple[Filter, ...], list[Bools]]:
         """What stands behind the filters of policies now, and the rows that it refuses."""
