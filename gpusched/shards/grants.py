@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import msgspec
+
+from gpusched.cache.gangs.gang import Gang
 from gpusched.shards.board import Amounts, GrantRow
+from gpusched.shards.handover import smallest_start
 
 
 def divide_evenly(amount: int, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -114,3 +118,23 @@ def settle_grants(
             granted[shard][name] = max(before + max(0, more), rows[shard].used.get(name, 0))
             free -= granted[shard][name] - before
     return {shard: granted[shard] for shard in mine}
+
+
+def row_with_gang(row: GrantRow, gang: Gang, most: Amounts) -> GrantRow:
+    """The row with a gang that waits for a part of the capability, after those that came before it.
+
+    Args:
+        row: of its queue, or of one above.
+        gang: that waits.
+        most: the queue's capability.
+    """
+    asked = gang.pending_requests
+    wanted = {
+        name: max(amount, min(most.get(name, 0), amount + asked.get(name)))
+        for name, amount in row.wanted.items()
+    }
+    if row.since:
+        return msgspec.structs.replace(row, wanted=wanted)
+    least = smallest_start(gang)
+    reached = {name: amount + least.get(name) for name, amount in row.used.items()}
+    return msgspec.structs.replace(row, wanted=wanted, next=reached, since=gang.created)

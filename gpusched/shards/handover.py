@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpusched.api.meta.resources import Resources
@@ -64,11 +64,8 @@ def next_shard(
     asked = smallest_start(gang)
     classes = [each.pod_class for each in gang.pod_sets]
     possible = _may_fit(here, asked, classes, layout=layout, board=board)
-    start = layout.names.index(here)
-    for shard in (*layout.names[start + 1 :], *layout.names[:start]):
-        if not board.shards.get(shard) or not board.shards[shard].holder:
-            continue
-        if not _may_fit(shard, asked, classes, layout=layout, board=board):
+    for shard in _in_order(here, classes, layout):
+        if not _may_be_asked(shard, asked, classes, layout=layout, board=board):
             continue
         if not possible:
             return shard
@@ -76,6 +73,41 @@ def next_shard(
             free[shard] = {name: amount - asked.get(name) for name, amount in free[shard].items()}
             return shard
     return ""
+
+
+def preferred_shard(
+    gang: Gang, here: str, layout: ShardLayout, board: Board, *, free: dict[str, Amounts]
+) -> str:
+    """The shard that a gang prefers to the one in which it begins, and that has room for it; empty for none.
+
+    Args:
+        gang: that no shard has been asked for yet.
+        here: the shard that it is in.
+        layout: all shards.
+        board: as it was read last.
+        free: of each shard, in base units; what is promised to the gang is taken off.
+    """
+    classes = [each.pod_class for each in gang.pod_sets]
+    if not any(each.preferred for each in classes):
+        return ""
+    asked, least = smallest_start(gang), layout.preference(here, classes)
+    for shard in _in_order(here, classes, layout):
+        if layout.preference(shard, classes) <= least:
+            return ""
+        room = free.get(shard, {})
+        if fits_amounts(asked, room) and _may_be_asked(
+            shard, asked, classes, layout=layout, board=board
+        ):
+            free[shard] = {name: amount - asked.get(name) for name, amount in room.items()}
+            return shard
+    return ""
+
+
+def _in_order(here: str, classes: Sequence[PodClass], layout: ShardLayout) -> list[str]:
+    """The other shards, those first that are preferred most; else the next ones of the configuration."""
+    start = layout.names.index(here)
+    others = (*layout.names[start + 1 :], *layout.names[:start])
+    return sorted(others, key=lambda shard: -layout.preference(shard, classes))
 
 
 def fits_nowhere(gang: Gang, layout: ShardLayout, board: Board) -> bool:
@@ -86,6 +118,20 @@ def fits_nowhere(gang: Gang, layout: ShardLayout, board: Board) -> bool:
     return not any(
         _may_fit(shard, asked, classes, layout=layout, board=board) for shard in layout.names
     )
+
+
+def _may_be_asked(
+    shard: str,
+    asked: Resources,
+    classes: Sequence[PodClass],
+    *,
+    layout: ShardLayout,
+    board: Board,
+) -> bool:
+    """Whether somebody holds the shard, and the gang could be there."""
+    entry = board.shards.get(shard)
+    held = entry is not None and bool(entry.holder)
+    return held and _may_fit(shard, asked, classes, layout=layout, board=board)
 
 
 def _may_fit(

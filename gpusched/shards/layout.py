@@ -63,6 +63,30 @@ class ShardLayout:
         rules = next(each.selector.requirements for each in self.shards if each.name == shard)
         return any(_class_excluded(each, rules) for each in pod_classes)
 
+    def preference(self, shard: str, pod_classes: Iterable[PodClass]) -> int:
+        """How much pods of some classes prefer a shard: the weights of their preferred node affinity for it.
+
+        Only terms count that every node of the shard satisfies by its selector alone.
+        """
+        rules = next(each.selector.requirements for each in self.shards if each.name == shard)
+        return sum(
+            weight
+            for each in pod_classes
+            for weight, term in each.preferred
+            if _holds_in_shard(term, rules)
+        )
+
+
+def _holds_in_shard(term: NodeTerm, rules: tuple[Requirement, ...]) -> bool:
+    return bool(term.labels) and all(
+        part.operator == "In"
+        and any(
+            rule.operator == "In" and rule.key == part.key and {*rule.values} <= {*part.values}
+            for rule in rules
+        )
+        for part in (*term.labels, *term.fields)
+    )
+
 
 def _class_excluded(pod_class: PodClass, rules: tuple[Requirement, ...]) -> bool:
     labels = dict(pod_class.node_selector)

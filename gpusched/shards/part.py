@@ -28,13 +28,14 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
 from gpusched.shards.board import Amounts, Board, GrantRow, ShardEntry
-from gpusched.shards.grants import divide_by_demand, settle_grants
+from gpusched.shards.grants import divide_by_demand, row_with_gang, settle_grants
 from gpusched.shards.handover import (
     LACKS_QUOTA,
     LACKS_ROOM,
     fits_amounts,
     fits_nowhere,
     next_shard,
+    preferred_shard,
     smallest_start,
 )
 from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
@@ -241,6 +242,11 @@ class ShardPart(ClusterPart):
             for name, node in tree.items()
             if node.queue.capability
         }
+        self._count_used(snapshot, limited)
+        self._pass_to_preferred(snapshot)
+
+    def _count_used(self, snapshot: Snapshot, limited: Mapping[str, frozenset[str]]) -> None:
+        tree = snapshot.queues.queues
         if len(self.held) == 1:
             (shard,) = self.held
             self._used = {
@@ -258,6 +264,21 @@ class ShardPart(ClusterPart):
                 for name in limited.get(queue, ()):
                     amounts[name] = amounts.get(name, 0) + gang.allocated.get(name)
         self._used = used
+
+    def _pass_to_preferred(self, snapshot: Snapshot) -> None:
+        """Pass gangs on, before they are placed, that have been in no other shard and prefer one that has room."""
+        free = {shard: dict(entry.free) for shard, entry in self.board.shards.items()}
+        moved = []
+        for gang in snapshot.gangs:
+            digits, here = self._hash(gang.key), self.shard_of_gang(gang.key)
+            if digits in self.board.owners or digits in self._passed_on or here not in self.held:
+                continue
+            if not gang.pod_sets or not _may_move(gang) or gang.queue in self._undivided:
+                continue
+            if to := preferred_shard(gang, here, self.layout, self.board, free=free):
+                self._passed_on[digits] = to
+                moved.append(gang.key)
+        self.moved(moved)
 
     def start_gang(self, gang: GangKey, path: tuple[str, ...], requests: Resources) -> str:
         """Count the start of a gang; why it must not start now, empty when it is counted."""
@@ -329,7 +350,7 @@ class ShardPart(ClusterPart):
             for name in snapshot.queues.path(gang.queue):
                 row, most = rows.get(name, {}).get(shard), self._capabilities.get(name)
                 if row is not None and most is not None:
-                    rows[name][shard] = _with_gang(row, gang, most)
+                    rows[name][shard] = row_with_gang(row, gang, most)
         self._rows = rows
         self.counted = self.held
 
@@ -389,7 +410,7 @@ class ShardPart(ClusterPart):
         }
         for gang in waiting:
             here = self.shard_of_gang(gang.key)
-            if here not in self.held or not _may_move(gang):
+            if here not in self.held or not self.takes_gang(gang.key) or not _may_move(gang):
                 continue
             to = ""
             if gang.queue in self._undivided:
@@ -540,11 +561,7 @@ class ShardPart(ClusterPart):
             elif now - self._gone_since.setdefault(digits, now) >= FORGOTTEN_S:
                 del owners[digits], self._gone_since[digits]
                 self._forget_gang(digits)
-        return {
-            digits: shard
-            for digits, shard in owners.items()
-            if shard != self.layout.first_owner(digits)
-        }
+        return owners
 
 
 def _has_undivided_limits(queue: Queue) -> bool:
@@ -562,23 +579,3 @@ def _may_move(gang: Gang) -> bool:
     """Whether nothing of a gang is placed, leaving or being started."""
     started = gang.job is not None and not gang.suspended and gang.expected_count
     return not (gang.placed or gang.leaving or started)
-
-
-def _with_gang(row: GrantRow, gang: Gang, most: Amounts) -> GrantRow:
-    """The row with a gang that waits for a part of the capability, after those that came before it.
-
-    Args:
-        row: of its queue, or of one above.
-        gang: that waits.
-        most: the queue's capability.
-    """
-    asked = gang.pending_requests
-    wanted = {
-        name: max(amount, min(most.get(name, 0), amount + asked.get(name)))
-        for name, amount in row.wanted.items()
-    }
-    if row.since:
-        return msgspec.structs.replace(row, wanted=wanted)
-    least = smallest_start(gang)
-    reached = {name: amount + least.get(name) for name, amount in row.used.items()}
-    return msgspec.structs.replace(row, wanted=wanted, next=reached, since=gang.created)
