@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from gpusched.base.installed_files import path
+from tests.daemon.tenants.test_policies import late_bindings
 
 FOLDER = path("manifests") / "shards"
 
@@ -11,7 +16,9 @@ def test_daemons_get_along_with_the_rights_of_the_example(sharded):
     async def story(shards):
         # given a cluster with the shipped rights and policies, and what the example says to add and to leave out
         await shards.start(
-            nodes=2, policies=True, apply=[FOLDER / "leases.yaml", FOLDER / "rbac.yaml"]
+            nodes=2,
+            policies=True,
+            apply=[FOLDER / name for name in ("leases.yaml", "rbac.yaml", "fence.yaml")],
         )
         shards.world.client.delete(
             "validatingadmissionpolicybindings.admissionregistration.k8s.io", None, "gpusched-fence"
@@ -32,3 +39,47 @@ def test_daemons_get_along_with_the_rights_of_the_example(sharded):
         assert [told for each in shards.world.daemons for told in each.refused] == []
 
     sharded(story, "north", "south")
+
+
+@pytest.mark.parametrize(("fenced", "code"), [(True, 403), (False, 201)])
+def test_a_late_binding_of_a_daemon_whose_shard_was_taken_over_meets_the_fence(
+    sharded, monkeypatch, fenced, code
+):
+    async def story(shards):
+        # given two daemons of which what the first binds is on its way for longer than a Lease lasts
+        files = ("leases.yaml", "rbac.yaml", *(["fence.yaml"] if fenced else []))
+        await shards.start(nodes=1, policies=True, apply=[FOLDER / name for name in files])
+        world = shards.world
+        world.client.delete(
+            "validatingadmissionpolicybindings.admissionregistration.k8s.io", None, "gpusched-fence"
+        )
+        codes = late_bindings(monkeypatch, world, 40.0)
+        first = shards.daemon("south", "north")
+        shards.daemon("north", "south")
+        await world.until(lambda: shards.holders() == {"south": "d-0", "north": "d-1"})
+        await world.clock.sleep(5)
+        world.pod("late", spec={"nodeSelector": {"pool": "south"}})
+        await world.clock.sleep(3)
+
+        # when it stands still, its node goes, and the other takes its shard over
+        asyncio.get_running_loop().freeze(first)
+        world.client.delete("nodes", None, "south-0")
+        await world.until(lambda: shards.holders() == {"south": "d-1", "north": "d-1"}, 90)
+        assert world.bound() == []
+        await world.until(lambda: len(codes) == 1, 90)
+        asyncio.get_running_loop().thaw(first)
+
+        # then the server refuses the binding; without the policy the pod is on a node that is gone
+        assert codes == [code]
+        assert len(world.bound()) == (0 if fenced else 1)
+        for pod in world.bound():  # the invariants would tell
+            world.client.delete("pods", "default", pod["metadata"]["name"], grace_s=0)
+
+        # and the daemon that took it over binds under its own fence
+        shards.world.node("south-1", 8, pool="south")
+        world.pod("next", spec={"nodeSelector": {"pool": "south"}})
+        await world.until(lambda: len(world.bound()) == 1, 60)
+        (pod,) = world.bound()
+        assert pod["metadata"]["annotations"]["gpusched.io/fence"].startswith("north:d-1_")
+
+    sharded(story, "south", "north", freezing=True)

@@ -29,7 +29,7 @@ def late_bindings(monkeypatch, world, delay_s):
             codes.append(answer.status)
 
     async def request(self, method, path, **how):
-        if path.endswith("/binding") and b'"d-0' in how["body"]:
+        if path.endswith("/binding") and b"d-0_" in how["body"]:
             network = asyncio.create_task(deliver(path, how["body"]), context=Context())
             sending.append(network)
             await asyncio.get_running_loop().create_future()  # until the daemon gives up

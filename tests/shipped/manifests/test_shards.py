@@ -49,3 +49,24 @@ def test_the_folder_lists_its_files():
     """Given the kustomization, no file of the folder is left out."""
     files = {each.name for each in (MANIFESTS / "shards").glob("*.yaml")} - {"kustomization.yaml"}
     assert {*load("shards/kustomization.yaml")[0]["resources"]} == files
+
+
+def test_the_fence_knows_the_lease_of_each_shard():
+    """Given the policy, it names these Leases and has a binding for each, and else compares as that of one daemon does."""
+    policy, *bindings = load("shards/fence.yaml")
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    leases = [f"gpusched-{shard}" for shard in SHARDS]
+    assert variables["leases"] == str(leases)
+    assert [each["spec"]["paramRef"]["name"] for each in bindings] == leases
+
+    one, binding = load("policies/fence.yaml")
+    assert {(each["name"], each["expression"]) for each in one["spec"]["variables"]} <= {
+        *variables.items()
+    }
+    for key in ("failurePolicy", "paramKind", "matchConstraints", "matchConditions"):
+        assert policy["spec"][key] == one["spec"][key]
+    for other in bindings:
+        assert other["spec"]["validationActions"] == binding["spec"]["validationActions"]
+        assert other["spec"]["paramRef"]["parameterNotFoundAction"] == "Deny"
+    compares = policy["spec"]["validations"][1]["expression"]
+    assert compares.endswith(f"|| {one['spec']['validations'][0]['expression']}")
