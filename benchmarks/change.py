@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import time
 from typing import Final
 
@@ -29,10 +30,12 @@ WAITING: Final = 10_000
 SHAPES: Final = 500
 QUEUES: Final = 20
 RUNS: Final = 7
+ENDS: Final = 60
 BEATS: Final = 2000
 QUIET_MAX_MS: Final = 10.0
 BEAT_MAX_MS: Final = 0.2
 ENDED_MAX_MS: Final = 20.0
+ENDED_P99_MAX_MS: Final = 60.0
 
 
 def measure() -> list[Figure]:
@@ -47,7 +50,7 @@ def measure() -> list[Figure]:
         c.when.one_session()
     quiet = _quiet_ms(c)
     ended, started = [], 0
-    for number in range(RUNS):
+    for number in range(ENDS):
         c.gone(f"runs-{number * 7}")
         took_ms, plan = session_ms(c)
         ended.append(took_ms)
@@ -61,7 +64,15 @@ def measure() -> list[Figure]:
         _figure(f"a session in which nothing changed: {size}", quiet, QUIET_MAX_MS),
         _figure("a heartbeat of a node, decoded and taken in", _beat_ms(c), BEAT_MAX_MS),
         _figure(f"a session after a pod ended: {size}", ended, ENDED_MAX_MS),
+        _p99(f"the same, the slowest of a hundred, from {ENDS} of them", ended, ENDED_P99_MAX_MS),
     ]
+
+
+def _p99(name: str, times_ms: list[float], most_ms: float) -> Figure:
+    cost = sorted(times_ms)[math.ceil(0.99 * len(times_ms)) - 1]
+    return Figure(
+        name=name, measured=cost, unit="ms of CPU", target=f"< {most_ms:g} ms", met=cost < most_ms
+    )
 
 
 def _figure(name: str, times_ms: list[float], most_ms: float) -> Figure:

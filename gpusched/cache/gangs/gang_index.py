@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import Any, Final
 
 from gpusched.api.foreign.kinds import WORKLOADS
@@ -23,6 +22,7 @@ from gpusched.cache.gangs.counting.gpu_sizes import GpuSizes
 from gpusched.cache.gangs.counting.held_times import HeldTimes
 from gpusched.cache.gangs.counting.placed_gangs import PlacedLog
 from gpusched.cache.gangs.counting.resource_sums import ResourceSums
+from gpusched.cache.gangs.counting.shown_gangs import ShownGangs
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS, GroupSpecs
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
 from gpusched.cache.gangs.gang import Gang
@@ -132,7 +132,7 @@ class GangIndex:
         self._placed_log, self._active_touched = PlacedLog(), set[GangKey]()
         self._active_shown = self._placed_log.show({}, ())
         self._running: dict[str, set[GangKey]] = {}
-        self._shown: tuple[dict[GangKey, None], tuple[Gang, ...]] = ({}, ())  # of the last snapshot
+        self._shown = ShownGangs()
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
         self._queues = queues
@@ -344,19 +344,8 @@ class GangIndex:
         if self.held_times.begin_snapshot(self._queues.items.values(), now):
             self.mark_all_changed()
         touched = self.rebuild_touched()
-        keys = touched | self._waiting
-        keys.update(self._some_idle())
-        keys.update(key for key, _ in moves if key in self._idle)
-        if touched or keys != self._shown[0].keys():
-            # Most were shown before: what is sorted but for a few is sorted quickly.
-            before = self._shown[0]
-            ordered = [key for key in before if key in keys]
-            ordered += sorted(keys.difference(before))
-            ordered.sort()
-            gangs = [gang for key in ordered for gang in self._families.get(key, ())]
-            gangs.sort(key=attrgetter("key"))
-            self._shown = (dict.fromkeys(ordered), tuple(gangs))
-        return self._shown[1]
+        passing = {*touched, *self._some_idle(), *(key for key, _ in moves if key in self._idle)}
+        return self._shown.show(passing, touched, self._waiting, self._families)
 
     def request_idle_gangs(self) -> None:
         """What is said of gangs may have changed: those that nothing can be decided for, too."""
