@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 import yaml
 
@@ -257,6 +258,10 @@ def test_a_sound_cluster_holds_and_is_told_what_is_not_protected(play):
         told = notes(seen)
         assert len(told) == len(POLICIES)
         assert all("is not in force" in each for each in told)
+
+        # and where shards have the fence of manifests/shards, that one is not missed
+        fenced = notes(attrs.evolve(seen, policies=frozenset({"gpusched-fence-shards"})))
+        assert {*told} - {*fenced} == {each for each in told if "policy gpusched-fence " in each}
 
     play(scenario)
 
