@@ -10,7 +10,7 @@ PURE := api topology placement session commit leader config lab/report plugins
 .DEFAULT_GOAL := help
 # Tests start a hundred processes, each of which would compile everything anew: a quarter of their CPU time.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help setup demo test quick chaos soak lint types imports unit bench experiments real check format chart lock clean
+.PHONY: help setup demo test quick chaos soak lint types imports unit bench experiments real real-binding check format chart lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ experiments: setup ## M1 to M7, with their tables and plots, into docs/experimen
 
 real: setup ## the scenario library and the contract suite on the cluster KUBECONFIG names
 	@$(BIN)/python -m benchmarks.real --longest $(LONGEST) $(if $(OTHERS),--others) $(if $(REPORT),--report $(REPORT)) $(foreach name,$(ONLY),--only $(name)) $(PATHS)
+
+real-binding: setup ## pods bound a second on the cluster KUBECONFIG names, beside the bare client and OTHER="NAME=COMMAND"
+	@$(BIN)/python -m benchmarks.real.binding $(if $(OTHER),--other "$(OTHER)") $(if $(TURNS),--turns $(TURNS))
 
 chart: setup ## dashboards, rules and the Helm chart; with helm 3 on PATH also what it makes of the test cases
 	$(BIN)/python .ci/monitoring.py

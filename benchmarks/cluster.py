@@ -33,12 +33,12 @@ class Cluster:
     Attributes:
         kubeconfig: path of the file.
         api: the product's own client, in this process.
-        server: its process, see ``benchmarks.server``.
+        server: its process, see ``benchmarks.server``; None of a cluster that is not ours.
     """
 
     kubeconfig: str
     api: ApiClient
-    server: subprocess.Popen[str]
+    server: subprocess.Popen[str] | None = None
 
     @contextmanager
     def child(self, command: list[str]) -> Iterator[None]:
@@ -81,6 +81,7 @@ class Cluster:
 
     def slow(self) -> None:
         """Take writes no faster than ``writes_a_second`` from now on."""
+        assert self.server is not None
         assert self.server.stdin is not None
         print("slow", file=self.server.stdin, flush=True)
 
@@ -90,6 +91,7 @@ class Cluster:
         Raises:
             TimeoutError: that took longer than a minute.
         """
+        assert self.server is not None
         to, come = self.server.stdin, self.server.stdout
         assert to is not None
         assert come is not None

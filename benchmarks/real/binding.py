@@ -1,0 +1,208 @@
+"""``python -m benchmarks.real.binding``: pods bound a second on the cluster KUBECONFIG names, by whoever binds them.
+
+The bare client, the daemon and, with ``--other NAME=COMMAND``, another scheduler bind the same pods to the same fake nodes in
+turns; each is a process that is started when the pods are there. What this process sees in a watch counts. The cluster must be
+free: nodes and pods are made, and removed afterwards. Kinds and the namespace of the Lease have to be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from statistics import median
+from typing import Final
+
+import attrs
+from rich.console import Console
+
+from benchmarks.binding import Drain
+from benchmarks.cluster import PODS, Cluster, cpu_s, daemon_process, running
+from benchmarks.inputs import NAMESPACE, Obj, node, pod
+from benchmarks.real import ground
+from gpusched.base.clock import SystemClock
+from gpusched.base.errors import ConfigError, UsageError
+from gpusched.cli.command import table
+from gpusched.cli.main import report
+from gpusched.io.client.api_client import ApiClient
+
+RAW: Final = "bare client"
+OURS: Final = "gpusched"
+_NODES: Final = "/api/v1/nodes"
+_SPACE: Final = f"/api/v1/namespaces/{NAMESPACE}"
+_BOUND_S: Final = 180.0
+_GONE_S: Final = 180.0
+_LOOK_S: Final = 0.5
+_RUN: Final = ("gpusched.io/benchmark", "binding")
+Binder = Callable[[str], AbstractContextManager[subprocess.Popen[str]]]
+
+
+@attrs.frozen
+class Rate:
+    """What was seen of one binder.
+
+    Attributes:
+        runs: all of them, in their order.
+    """
+
+    name: str
+    runs: list[Drain] = attrs.Factory(list)
+
+
+def main() -> int:
+    """Look, make, measure, tidy up; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--pods", type=int, default=3000)
+    parser.add_argument("--turns", type=int, default=3, help="of each (3)")
+    parser.add_argument(
+        "--other",
+        metavar="NAME=COMMAND",
+        default="",
+        help="another scheduler, by its schedulerName",
+    )
+    arguments = parser.parse_args()
+    try:
+        return asyncio.run(_measure(arguments))
+    except Exception as error:  # noqa: BLE001 - the last line: every exception becomes a status
+        return report(error)
+
+
+async def _measure(arguments: argparse.Namespace) -> int:
+    kubeconfig = os.environ.get("KUBECONFIG", "")
+    if not kubeconfig:
+        raise UsageError("it plays on the cluster that KUBECONFIG names, and it names none")
+    found = await ground.look(kubeconfig)
+    if found.taken or not found.kinds or not found.home:
+        why = found.taken or "no kinds or no namespace gpusched-system"
+        raise ConfigError(
+            f"{found.host} has {why}: it needs a cluster of its own, with the manifests applied"
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{found.host} serves Kubernetes {found.version}")
+    name, _, command = arguments.other.partition("=")
+    binders: dict[str, tuple[str, Binder]] = {
+        RAW: ("gpusched", lambda file: running([sys.executable, "-m", "benchmarks.raw_binds", file, str(arguments.nodes)])),
+        OURS: ("gpusched", daemon_process),
+    }  # fmt: skip
+    if name:
+        binders[name] = (name, lambda _file: running(shlex.split(command)))
+    rates = {each: Rate(each) for each in binders}
+    async with _cluster(kubeconfig, arguments.nodes) as here:
+        for turn in range(arguments.turns):
+            for who, (scheduler, binder) in binders.items():
+                drain = await _drain(here, scheduler, binder, arguments.pods)
+                rates[who].runs.append(drain)
+                console.print(
+                    f"turn {turn + 1}: {who} bound {drain.rate:.0f} a second, first after {drain.first_s:.2f} s"
+                )
+    head = ("binder", "pods/s", "of the bare client's", "CPU s", "first after s")
+    console.print(table([head, *_rows(rates)]))
+    return 0
+
+
+def _rows(rates: dict[str, Rate]) -> list[tuple[str, ...]]:
+    raw = rates[RAW].runs
+    rows = []
+    for each in rates.values():
+        ratio = median(one.rate / bare.rate for one, bare in zip(each.runs, raw, strict=True))
+        shown = " ".join(f"{one.rate:.0f}" for one in each.runs)
+        cpus = " ".join(f"{one.cpu_s:.1f}" if one.cpu_s else "-" for one in each.runs)
+        rows.append(
+            (
+                each.name,
+                shown,
+                f"{ratio:.2f}",
+                cpus,
+                " ".join(f"{one.first_s:.2f}" for one in each.runs),
+            )
+        )
+    return rows
+
+
+@contextlib.asynccontextmanager
+async def _cluster(kubeconfig: str, nodes: int) -> AsyncIterator[Cluster]:
+    """So many fake nodes and a namespace, gone in the end."""
+    api = await ApiClient.connect(kubeconfig, clock=SystemClock())
+    here = Cluster(kubeconfig, api)
+    try:
+        await here.post(
+            "/api/v1/namespaces",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        )
+        await here.create(_NODES, map(_fake, range(nodes)))
+        await asyncio.sleep(5)
+        yield here
+    finally:
+        await _delete(api, _NODES, {"labelSelector": "=".join(_RUN)})
+        await api.request("DELETE", _SPACE, timeout_s=60)
+        await api.close()
+
+
+def _fake(index: int) -> Obj:
+    made = node(index)
+    made["metadata"] |= {"annotations": dict([ground.FAKE])}
+    made["metadata"]["labels"] |= dict([_RUN])
+    return made
+
+
+async def _delete(api: ApiClient, path: str, query: dict[str, str]) -> None:
+    await api.request("DELETE", path, query=query, timeout_s=_GONE_S)
+    until = time.monotonic() + _GONE_S
+    shown = {"limit": "1"} | {name: query[name] for name in ("labelSelector",) if name in query}
+    while time.monotonic() < until:
+        answer = await api.request("GET", path, query=shown, timeout_s=60)
+        if not answer.ok or not json.loads(answer.body)["items"]:
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _drain(here: Cluster, scheduler: str, binder: Binder, pods: int) -> Drain:
+    """Pods that nobody binds yet, then who binds them.
+
+    Raises:
+        TimeoutError: too few were bound in time.
+    """
+    await here.create(PODS, (_pod(index, scheduler) for index in range(pods)))
+    watching = asyncio.create_task(_watch(here.api, pods))
+    await asyncio.sleep(1)
+    began = time.monotonic()
+    try:
+        with binder(here.kubeconfig) as process:
+            times = await asyncio.wait_for(watching, _BOUND_S)
+            used = cpu_s(process.pid)
+    finally:
+        await _delete(here.api, PODS, {"gracePeriodSeconds": "0"})
+    return Drain((pods - 1) / (times[-1] - times[0]), used, times[0] - began)
+
+
+def _pod(index: int, scheduler: str) -> Obj:
+    made = pod(f"pod-{index:05d}")
+    made["spec"]["schedulerName"] = scheduler
+    return made
+
+
+async def _watch(api: ApiClient, count: int) -> list[float]:
+    """When the server showed so many pods with a node, in order."""
+    times: dict[str, float] = {}
+    query = {"watch": "1", "fieldSelector": "spec.nodeName!=", "timeoutSeconds": "600"}
+    while True:  # a server whose kinds have just changed ends its watches
+        async with api.stream(PODS, query=query, read_timeout_s=_BOUND_S) as (_, lines):
+            async for line in lines:
+                event = json.loads(line)
+                if event["type"] == "ADDED":
+                    times.setdefault(event["object"]["metadata"]["name"], time.monotonic())
+                    if len(times) >= count:
+                        return sorted(times.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
