@@ -28,7 +28,7 @@ from gpusched.cache.snapshot import Snapshot
 SUGGESTIONS_MAX: Final = 6
 DECISIONS_MAX: Final = 1_000
 DECISIONS_LEAST: Final = 160
-_IN_LONG_LINES_MAX: Final = 400
+_IN_LONG_LINES_MAX: Final = 240
 """There a decision with all gangs costs a second or more."""
 _NODES_DECIDED: Final = 60_000
 """An answer is worth so many decisions on one node, where nobody says another number; see ``ChangeSearch``."""
@@ -145,38 +145,34 @@ class _Advisor:
             self._first(self._own.preemptible()),
             self._priority(),
         ]
-        helpful = [self._with_forbidden(each) for each in own if each is not None]
-        if self._search.is_crowded and len(helpful) >= _ENOUGH_WHERE_CROWDED:
-            self._search.is_cut = True
-        else:
-            helpful += self._changed_around({*_rules_of(helpful)})
-        helpful = helpful or self._pairs()
-        if self._search.is_crowded and not helpful:
+        helpful = self._completed(own)
+        search = self._search
+        if search.is_crowded and len(helpful) >= _ENOUGH_WHERE_CROWDED:
+            search.is_cut = True
+            return _without_larger(helpful)
+        # What others may take part of is decided with many gangs, most of them for what comes last.
+        helpful += self._completed(
+            [
+                self._first(self._own.other_queues(), confirmed_max=1),
+                self._out_of_line(),
+                self._ends(),
+                self._quota(),
+            ]
+        )
+        if not search.is_exact:
+            helpful = helpful or self._pairs()
+        if search.may_decide_all():
+            forbidden = ForbiddenSearch(self._barriers, search, self._waits_for)
+            helpful += forbidden.suggestions({*_rules_of(helpful)})
+        if not (search.is_crowded and helpful):
             helpful += filter(None, [self._nodes()])
-        return [each for each in helpful if not _contains_another(each, helpful)]
+        if search.is_exact:
+            helpful = helpful or self._pairs()
+        return _without_larger(helpful)
 
-    def _changed_around(self, rules: set[str]) -> Iterator[Suggestion]:
-        """What changes something for others as well, so that it is decided with many gangs.
-
-        Args:
-            rules: that are told already.
-        """
-        around = [
-            self._first(self._own.other_queues(), confirmed_max=1),
-            self._out_of_line(),
-            self._ends(),
-            self._quota(),
-        ]
-        helpful = [self._with_forbidden(each) for each in around if each is not None]
-        yield from helpful
-        # What decides with the most gangs comes last: it gets what is left of the budget.
-        if not self._search.is_exact and not self._search.is_crowded:
-            yield from filter(None, [self._nodes()])
-        if self._search.may_decide_all():
-            forbidden = ForbiddenSearch(self._barriers, self._search, self._waits_for)
-            yield from forbidden.suggestions({*rules, *_rules_of(helpful)})
-        if self._search.is_exact:
-            yield from filter(None, [self._nodes()])
+    def _completed(self, found: Iterable[Suggestion | None]) -> list[Suggestion]:
+        """What was found, with what forbids evictions now."""
+        return [self._with_forbidden(each) for each in found if each is not None]
 
     def _pairs(self) -> list[Suggestion]:
         """Two changes at once: one of where it may run or what pays for it, and one more."""
@@ -196,12 +192,12 @@ class _Advisor:
                 snapshot = self._trial.take_snapshot()
                 beside = _Advisor(self._trial, changed, snapshot, self._search)
                 tries = [beside._fewer_members, beside._priority, beside._quota]
-                if not self._search.is_crowded:
+                if self._search.is_exact:
                     tries.append(beside._nodes)
                 second = next(filter(None, (each() for each in tries)), None)
             if second is not None:
                 found.append(attrs.evolve(second, proposal=joined(first, second.proposal)))
-                if self._search.is_crowded:
+                if not self._search.is_exact:
                     break
         return found
 
@@ -433,6 +429,11 @@ def _with_more(
         }
         for name, amounts in fields.items()
     }
+
+
+def _without_larger(found: Sequence[Suggestion]) -> list[Suggestion]:
+    """Suggestions that contain no other one."""
+    return [each for each in found if not _contains_another(each, found)]
 
 
 def _contains_another(one: Suggestion, found: Sequence[Suggestion]) -> bool:

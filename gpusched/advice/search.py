@@ -37,7 +37,7 @@ _EVICTING_PRICE: Final = 4
 """How many decisions more one costs in which victims are sought."""
 _EVICTING_GANGS_MAX: Final = 30
 """Gangs that seek victims where many wait, each as dear as a decision: most are refused before."""
-_PLAYED_PRICE: Final = 30
+_PLAYED_PRICE: Final = 70
 """Decisions that it is worth to play a few gangs forward, on as many nodes as are laid out in one."""
 _NODES_A_DECISION: Final = 300
 """Nodes that are laid out anew in the time of a decision, where some are added."""
@@ -45,6 +45,8 @@ _LARGER_IN_LONG_LINES: Final = 16
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
 _VICTIMS_FREE: Final = 25_000
 """Gangs that are looked at in all domains in the time of a decision."""
+_ADDED_A_DECISION: Final = 2
+"""Nodes that are filled in the time of a decision."""
 _ENDS_A_DECISION: Final = 10
 """Ended gangs by whose room a decision with all gangs costs as much again."""
 _TAKERS_MAX: Final = 12
@@ -266,7 +268,9 @@ class ChangeSearch:
         if proposal.family is not Family.NODES:
             return price
         all_again = competitors.count // _GANGS_A_DECISION if self.is_crowded and not among else 0
-        return price + competitors.layout_price + all_again
+        return (
+            price + competitors.layout_price + all_again + int(proposal.size) // _ADDED_A_DECISION
+        )
 
     def confirmed(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
         """The proposal with its start, decided as the daemon does; None where it does not start it.
