@@ -389,7 +389,7 @@ class ChangeSearch:
 
         Played forward with all, they would cost seconds each in a long line. There, where others have
         gangs evicted before the pods of a Job are made, only those that get something are played with
-        it; and what is to start by free room may not need evictions after all.
+        it, all of them where others get more by the change; and what is to start by free room may not need evictions after all.
         """
         by_evictions = answer.kind is StartKind.AFTER_EVICTIONS
         if self.is_exact:
@@ -401,9 +401,16 @@ class ChangeSearch:
         ):
             return True
         price = _PLAYED_PRICE * (1 + self._competitors.layout_price)
-        if not self._may_spend(price, last=True):
-            return False
-        return self._lasts(proposal, self._competitors.next_acting | acting_gangs(decision))
+        if proposal.family in _TURN_KEPT and not self._trial.standing:
+            among = self._competitors.next_acting | acting_gangs(decision)
+            return self._may_spend(price, last=True) and self._lasts(proposal, among)
+        # Others get more by it in the sessions that follow, too.
+        price += self._competitors.count
+        return (
+            not self.is_crowded
+            and self._may_spend(price, last=True)
+            and self._lasts(proposal, None)
+        )
 
     def _lasts(self, proposal: ChangeProposal, among: set[GangKey] | None) -> bool:
         with self._trial.changed(proposal.edits):

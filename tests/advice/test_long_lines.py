@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from benchmarks.advice.carried_out import started_after
 from benchmarks.advice.large_cluster import make_large_cluster
 from benchmarks.advice.share_started import judge_advice, waiting_gangs
 from benchmarks.advice.share_started import trial_of as trial_of_cluster
@@ -111,6 +112,20 @@ def test_room_that_is_kept_for_the_next_one_is_looked_at():
         for each in suggestions:
             with trial.changed(each.proposal.edits):
                 assert start_answer(trial.decide(), asked.key).starts, each.proposal.message
+
+
+@pytest.mark.early
+def test_a_job_is_played_with_all_where_a_change_gives_others_something_as_well():
+    """Given more that its queue deserves, then others of the queue take it before the pods of the Job are made."""
+    cluster = make_large_cluster(0, nodes=60, waiting=100)
+    with gpu_resources_in_force(DEFAULT.gpu_resources):
+        trial = trial_of_cluster(cluster)
+        asked = trial.gang(GangKey("Job", "team", "g9"))
+        suggestions = advise_gang(trial, asked).suggestions
+    assert suggestions
+    for each in suggestions:
+        if each.proposal.family is Family.QUOTA:
+            assert started_after(cluster, each.proposal.edits, asked.key) is not None
 
 
 @pytest.mark.early
