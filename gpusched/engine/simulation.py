@@ -42,6 +42,7 @@ from gpusched.placement.model.problem import search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
+from gpusched.session.state.order.round_progress import NextSession, RoundProgress
 from gpusched.session.state.plan import GangBind, Plan
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.next_wakeup import next_wakeup
@@ -238,6 +239,8 @@ class Simulation:
         """The last session left gangs that wait, and Reservations with windows to come."""
         self._nobody = False
         """The last session left no gang that waits for room: ends of others change nothing."""
+        self._changes = 0
+        self._rounds = RoundProgress()
         self._moved_at = 0.0
         """When anything but an idle session happened last."""
         self._snapshot: Snapshot | None = None
@@ -303,6 +306,7 @@ class Simulation:
         self.world.agenda.at(max(self.world.now, arrival.at), come)
 
     def _changed(self) -> None:
+        self._changes += 1
         if self.world.muted or (self.world.ending and self._nobody):
             return
         self._last = self.world.now
@@ -323,6 +327,7 @@ class Simulation:
     def _session(self) -> None:
         world, config = self.world, self.case.config
         self._begun, self._idle_at = None, None
+        changes = self._changes
         snapshot = self.cache.take_snapshot(world.wall)
         self._snapshot, self._terms = snapshot, None
         self._guard.begin_session()
@@ -338,7 +343,14 @@ class Simulation:
         if decision.differs:
             self._faults.append(decision.differs)
         self.sessions += 1
-        self.cache.rounds = decision.rounds
+        following = self._rounds.note_session(
+            changes,
+            unfinished=decision.unfinished,
+            stays_until=decision.stays_until,
+            now=snapshot.now,
+        )
+        if following.goes_on:
+            self.cache.rounds = decision.rounds
         faults = (*decision.faults, *(each.message for each in decision.set_aside))
         if decision.degraded is not None:
             faults = (*faults, decision.degraded.message)
@@ -353,11 +365,11 @@ class Simulation:
             or plan.preemptions
             or any(status.waiting_pods for status in plan.gangs)
         )
-        self._plan_idle(snapshot, decision)
+        self._plan_idle(snapshot, decision, following)
         if self.case.told is not None and self.sessions % _TOLD_EVERY == 0:
             self.case.told(world.now, len(world.lives.jobs))
 
-    def _plan_idle(self, snapshot: Snapshot, decision: Decision) -> None:
+    def _plan_idle(self, snapshot: Snapshot, decision: Decision, following: NextSession) -> None:
         plan, world = decision.plan, self.world
         if (
             plan.binds
@@ -374,11 +386,16 @@ class Simulation:
         )
         if due is not None:
             self._idle_at = max(world.now, due - world.epoch)
-        if not decision.waiting:
+        if not decision.waiting and following.after_s is None:
             return
         idle = world.now + self._idle_s
+        if following.after_s is not None:
+            idle = world.now + max(
+                following.after_s, self.case.config.cycle.debounce_s / _QUIET_SHARE
+            )
         self._idle_at = idle if self._idle_at is None else min(idle, self._idle_at)
-        self._idle_s = min(_IDLE_MAX_S, 2 * self._idle_s)
+        if following.after_s is None:
+            self._idle_s = min(_IDLE_MAX_S, 2 * self._idle_s)
 
     # -- what is noted -----------------------------------------------------------------------
     def _placed(self, gang: GangBind) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import pytest
 
 from gpusched.engine.run_record import LifeEnd
 from gpusched.engine.simulation import Arrival
 from gpusched.lab.simulate.traces.model import TraceJob
 from gpusched.lab.simulate.traces.workload import JobShape, job_manifest
-from tests.engine.engine_cases import cluster, job, of, run
+from tests.engine.engine_cases import QUICK, cluster, job, of, run
 
 PRIORITY = {
     "apiVersion": "scheduling.k8s.io/v1",
@@ -158,3 +159,14 @@ def test_a_run_is_over_although_somebody_waits_for_ever() -> None:
     assert of(record, "huge").reasons
     assert record.counters["waiting"] == 1
     assert record.seconds < 2 * 86_400
+
+
+def test_sessions_follow_at_once_while_a_line_is_too_long_for_one() -> None:
+    """As in the daemon: who is far behind in a long line is looked at in the next session, not minutes later."""
+    # Given a line of unlike gangs for which there is no room, of which one session looks at a few
+    config = attrs.evolve(QUICK, limits=attrs.evolve(QUICK.limits, session_work=4_000))
+    jobs = [job(f"large-{number:02d}", number * 0.001, 60, 24 + number) for number in range(60)]
+    # When one that fits comes last
+    record = run([*jobs, job("small", 1, 60, 1)], cluster(2), config=config, until=600.0)
+    # Then it starts within seconds
+    assert of(record, "small").started == pytest.approx(1, abs=5)
