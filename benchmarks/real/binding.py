@@ -26,7 +26,7 @@ from rich.console import Console
 
 from benchmarks.binding import Drain
 from benchmarks.cluster import PODS, Cluster, cpu_s, daemon_process, running
-from benchmarks.inputs import NAMESPACE, Obj, node, pod
+from benchmarks.inputs import GPUS_A_NODE, NAMESPACE, Obj, node, pod
 from benchmarks.real import ground
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, UsageError
@@ -77,6 +77,12 @@ def main() -> int:
 
 
 async def _measure(arguments: argparse.Namespace) -> int:
+    if arguments.nodes < 1 or arguments.turns < 1 or arguments.pods < 2:
+        raise UsageError("it takes one node, one turn and two pods at least")
+    if arguments.pods > arguments.nodes * GPUS_A_NODE:
+        raise UsageError(
+            f"{arguments.pods} pods of one GPU do not fit {arguments.nodes} nodes of {GPUS_A_NODE}"
+        )
     kubeconfig = os.environ.get("KUBECONFIG", "")
     if not kubeconfig:
         raise UsageError("it plays on the cluster that KUBECONFIG names, and it names none")
