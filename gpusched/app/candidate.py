@@ -45,7 +45,7 @@ class TermParts:
     lead: Callable[[Elector, SealKeyCopy], Awaitable[None]]
 
 
-class Candidate:
+class LeaseCandidate:
     """See the module.
 
     Args:

@@ -23,7 +23,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.requests import ObjectRef
 from gpusched.api.serializer.seal import UNKNOWN_SEAL, parse_seal
-from gpusched.app.candidate import Candidate, TermParts
+from gpusched.app.candidate import LeaseCandidate, TermParts
 from gpusched.app.options import AppOptions
 from gpusched.app.rejections import Rejections
 from gpusched.app.view import VIEW_CONNECTIONS, follow_sessions, hide_foreign_names, make_view
@@ -102,7 +102,7 @@ class App:
         self._history: HistoryKeeper | None = None
         self._stop = asyncio.Event()
         self._over = asyncio.Event()
-        self.candidate = Candidate(
+        self.candidate = LeaseCandidate(
             options,
             self.telemetry,
             over=self._over,

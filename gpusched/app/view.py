@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusched.api.meta.identity import ObjectKey
-from gpusched.app.candidate import Candidate
+from gpusched.app.candidate import LeaseCandidate
 from gpusched.app.options import AppOptions
 from gpusched.cache.cache import Cache
 from gpusched.config.model import Config
@@ -24,7 +24,7 @@ def make_view(
     address: ViewAddress,
     api: ApiClient,
     options: AppOptions,
-    candidate: Candidate,
+    candidate: LeaseCandidate,
     *,
     ready: Callable[[], str],
     hide: HideNames,

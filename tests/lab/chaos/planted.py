@@ -26,7 +26,7 @@ from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.pod.pod import Pod
-from gpusched.app.candidate import Candidate
+from gpusched.app.candidate import LeaseCandidate
 from gpusched.base import limits
 from gpusched.cache import ledger
 from gpusched.cache.cache import Cache
@@ -501,7 +501,7 @@ def sessions_end_with_the_first_exception():
 @plant
 def nobody_leads_after_a_loss():
     """Who lost the lease never stands for it again."""
-    original = Candidate._stand
+    original = LeaseCandidate._stand
     begun = set()
 
     async def stand(self, api, term):
@@ -510,7 +510,7 @@ def nobody_leads_after_a_loss():
         begun.add(id(self))
         await original(self, api, term)
 
-    yield (Candidate, "_stand", stand)
+    yield (LeaseCandidate, "_stand", stand)
 
 
 # -- claims for devices ------------------------------------------------------------------------
