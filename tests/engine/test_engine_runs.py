@@ -170,3 +170,18 @@ def test_sessions_follow_at_once_while_a_line_is_too_long_for_one() -> None:
     record = run([*jobs, job("small", 1, 60, 1)], cluster(2), config=config, until=600.0)
     # Then it starts within seconds
     assert of(record, "small").started == pytest.approx(1, abs=5)
+
+
+def test_a_job_that_was_started_keeps_its_room_from_who_is_looked_at_later() -> None:
+    """Its pods are looked at in the very next session, and not after the round that goes on."""
+    # Given a line of unlike gangs for which there is no room, of which one session looks at a few
+    config = attrs.evolve(QUICK, limits=attrs.evolve(QUICK.limits, session_work=4_000))
+    jobs = [job(f"large-{number:02d}", 0.001 * number, 60, 24 + number) for number in range(60)]
+    # When a suspended Job is started that takes all of the node, before one that fits as well and came last
+    whole = Arrival(0.0, (job_manifest(job("whole", 0, 60, 8), JobShape(suspend=True)),))
+    record = run(
+        [*jobs, job("small", 0.1, 60, 1)], cluster(1), config=config, until=600.0, more=[whole]
+    )
+    # Then the Job has the node, and the other one comes after it
+    assert of(record, "whole").started == pytest.approx(0, abs=1)
+    assert of(record, "small").started == pytest.approx(61, abs=5)

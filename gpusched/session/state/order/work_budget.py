@@ -428,9 +428,10 @@ def _first_within_share(gangs: Sequence[Gang], costs: GangCosts, share: int) -> 
 
 
 def _is_always_included(gang: Gang) -> bool:
-    """Whether every session must look at the gang, as it costs little or holds GPUs."""
+    """Whether every session must look at the gang, as it costs little, holds GPUs or was promised some."""
+    was_started = gang.job is not None and bool(gang.job.admitted) and not gang.suspended
     return (
         (not gang.pod_sets and (bool(gang.placed) or not gang.missing_members))
-        or bool(gang.placed and gang.missing_members)
+        or bool((gang.placed or was_started) and gang.missing_members)
         or (bool(gang.expected_count) and not gang.suspended)
     )
