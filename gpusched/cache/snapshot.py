@@ -28,6 +28,10 @@ from gpusched.cache.queues.tree import QueueTree
 from gpusched.config.model import DEFAULT_LIMITS, LimitsConfig
 
 
+def _as_set(keys: Iterable[GangKey]) -> frozenset[GangKey]:
+    return frozenset(keys)
+
+
 @attrs.frozen(slots=True)
 class TenantRound:
     """How far the sessions have come through the gangs of one tenant that are too many for one.
@@ -37,8 +41,8 @@ class TenantRound:
             whole queue counts.
         head: gangs that were first in line when the round began, in the order of their turns.
         left: gangs that the round is still to look at, in the order of their turns.
-        looked_at: gangs that the round has looked at, sorted.
-        known: gangs that this round or an earlier one has looked at, sorted.
+        looked_at: gangs that the round has looked at.
+        known: gangs that this round or an earlier one has looked at.
         cut: whether the last session used up the tenant's share before it came to all it had
             chosen.
     """
@@ -47,8 +51,8 @@ class TenantRound:
     namespace: str
     head: tuple[GangKey, ...] = ()
     left: tuple[GangKey, ...] = ()
-    looked_at: tuple[GangKey, ...] = ()
-    known: tuple[GangKey, ...] = ()
+    looked_at: frozenset[GangKey] = attrs.field(default=frozenset(), converter=_as_set)
+    known: frozenset[GangKey] = attrs.field(default=frozenset(), converter=_as_set)
     cut: bool = False
 
 

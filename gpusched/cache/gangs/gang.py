@@ -175,6 +175,11 @@ class Gang:
         return self.pod_group is None or self.pod_group.phase == "Completed"
 
     @property
+    def is_told_admitted(self) -> bool:
+        """Whether the status of its PodGroup tells that it is admitted."""
+        return self.pod_group is not None and self.pod_group.phase == "Inqueue"
+
+    @property
     def ready_members(self) -> int:
         """Number of members that count towards the minimum already."""
         return len(self.placed) + self.succeeded_counted

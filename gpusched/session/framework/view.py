@@ -29,6 +29,7 @@ from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.accounts.gang_lines import GangLines
 from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
 from gpusched.session.framework.accounts.queue_accounts import (
     BudgetAccounts,
@@ -192,6 +193,7 @@ class View:
     Args:
         accounts: what queues hold, as the session moves it.
         pod_counts: pods on each node, as the session moves them.
+        lines: gangs of the session.
         fair_shares: providers of what queues are due; the first answers.
         usages: providers of what queues used of late; the first answers.
     """
@@ -201,6 +203,8 @@ class View:
         snapshot: Snapshot,
         accounts: QueueAccounts,
         pod_counts: PodCounts,
+        *,
+        lines: GangLines,
         fair_shares: Sequence[Callable[[str], Resources]] = (),
         usages: Sequence[Callable[[str], QueueUsage]] = (),
     ) -> None:
@@ -211,6 +215,7 @@ class View:
         self._snapshot = snapshot
         self._accounts = accounts
         self._pod_counts = pod_counts
+        self._lines = lines
         self._fair_shares = fair_shares
         self._usages = usages
         self._namespace_labels: dict[str, Mapping[str, str]] | None = None
@@ -220,7 +225,7 @@ class View:
         """Members of the gang that a sentence is made about."""
         self._pools = accounts.pools
         self._budgets = BudgetAccounts(snapshot)
-        self._demand = QueueDemand(snapshot, accounts.pools, self._budgets)
+        self._demand = QueueDemand(snapshot, lines, accounts.pools, self._budgets)
 
     @property
     def now(self) -> float:
@@ -412,7 +417,7 @@ class View:
         """Pods with required anti-affinity: those on nodes, and those that wait for a place."""
         for row in self._pod_counts.pods_by_node.apart:
             yield from row
-        for gang in self._snapshot.gangs:
+        for gang in self._lines.gathered(lambda line: line.repelling):
             for pod_set in gang.pod_sets:
                 if pod_set.pod_class.pod_anti_affinity:
                     yield from pod_set.pods

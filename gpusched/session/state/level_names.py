@@ -25,10 +25,7 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
         gang: any gang.
         levels: gives the levels, widest first; called only when there is a name to find.
     """
-    own = gang.topology
-    if not gang.sub_groups and not own.required and not own.preferred:
-        return gang
-    if not any(_needs_resolving(request) for request in gang.topology_requests):
+    if not needs_level_names(gang):
         return gang
     known = levels()
     parts, holders = (
@@ -43,21 +40,23 @@ def resolve_level_names(gang: Gang, levels: Callable[[], Sequence[TopologyLevel]
     )
 
 
-def named_labels(gangs: Iterable[Gang], levels: Sequence[TopologyLevel]) -> tuple[str, ...]:
+def needs_level_names(gang: Gang) -> bool:
+    """Whether the gang, or a part of it, names a level otherwise than by its name."""
+    own = gang.topology
+    if not gang.sub_groups and not own.required and not own.preferred:
+        return False
+    return any(_needs_resolving(request) for request in gang.topology_requests)
+
+
+def named_labels(names: Iterable[str], levels: Sequence[TopologyLevel]) -> tuple[str, ...]:
     """What gangs name as a level and is none: node labels, or mistakes; sorted.
 
     Args:
-        gangs: with their requests resolved.
+        names: that gangs with their requests resolved give as levels.
         levels: of the cluster.
     """
     known = {level.name for level in levels}
-    found: set[str] = set()
-    for gang in gangs:
-        own = gang.topology
-        if gang.sub_groups or own.required or own.preferred:
-            for request in gang.topology_requests:
-                found.update((request.required, request.preferred))
-    return tuple(sorted(found - known - {""}))
+    return tuple(sorted(set(names) - known))
 
 
 def _needs_resolving(request: TopologyRequest) -> bool:

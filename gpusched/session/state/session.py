@@ -24,6 +24,7 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
+from gpusched.session.framework.accounts.gang_lines import GangLines
 from gpusched.session.framework.accounts.node_pools import make_node_pool_accounts
 from gpusched.session.framework.accounts.queue_accounts import QueueAccounts, UserAccounts
 from gpusched.session.framework.guard import Guard
@@ -37,7 +38,11 @@ from gpusched.session.state.decided.outcomes import Outcomes
 from gpusched.session.state.decided.placement_effects import PlacementEffects
 from gpusched.session.state.decided.placements import Placements
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
-from gpusched.session.state.level_names import named_labels, resolve_level_names
+from gpusched.session.state.level_names import (
+    named_labels,
+    needs_level_names,
+    resolve_level_names,
+)
 from gpusched.session.state.nodes.class_info import (
     REFUSED_LATELY,
     ConfinedTypes,
@@ -55,17 +60,20 @@ from gpusched.session.state.nodes.windows.reserved_windows import (
     ReservedWindows,
     shortest_walltime_s,
 )
+from gpusched.session.state.order.gang_selection import GangSelection, KeptSelection
 from gpusched.session.state.order.order_keys import OrderKeys
-from gpusched.session.state.order.work_budget import (
-    GangSelection,
-    WorkBudget,
-    WorkNeeded,
-    tenant_of_gang,
-)
+from gpusched.session.state.order.work_budget import WorkBudget, tenant_of_gang
 from gpusched.session.state.search_records import SearchRecord, search_effort
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.state.statement import Statement
 from gpusched.topology.levels import TopologyLevel
+
+
+def _may_be_seen_otherwise(gang: Gang) -> bool:
+    """Whether a session may see the gang as another than its snapshot does."""
+    starts = gang.expected_count and gang.job is not None and not gang.suspended
+    return bool(gang.terms.gpu_types.speeds or starts) or needs_level_names(gang)
+
 
 _FORMER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], object]]]] = {
     "accounts": ("queue_accounts", lambda session: session.queue_accounts),
@@ -122,6 +130,14 @@ class Session:
         self.effort = search_effort(placement)
         """How hard to try for one problem."""
         self._searches: list[SearchRecord] = []
+        self.lines: GangLines = session_cache.lines.follow(
+            snapshot.gangs,
+            may_differ=_may_be_seen_otherwise,
+            rests_on=lambda: (self._named_levels(), self.gpu_types),
+            without_overdue=self._without_overdue,
+            as_seen=self._as_seen,
+        )
+        """Gangs by queue and namespace, those that this session does not look at included."""
         self.node_usage = NodeUsage(snapshot.nodes)
         self.node_usage.population = snapshot.population
         pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
@@ -136,8 +152,9 @@ class Session:
             snapshot,
             self.queue_accounts,
             self.pod_counts,
-            self.hooks.fair_shares,
-            self.hooks.usages,
+            lines=self.lines,
+            fair_shares=self.hooks.fair_shares,
+            usages=self.hooks.usages,
         )
         self.class_infos = PodClassInfos(
             self.node_usage, self.pod_counts, self.hooks, session_cache, lambda: self.devices
@@ -151,31 +168,17 @@ class Session:
         )
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
-        self._gangs = {
-            gang.key: with_unknown_types_told(
-                resolve_level_names(
-                    without_overdue_pods(
-                        gang, snapshot.is_after, snapshot.limits.pod_arrival_timeout_s
-                    ),
-                    lambda: session_cache.topology_levels(
-                        snapshot.nodes, snapshot.topologies, snapshot.devices.slices
-                    ),
-                ),
-                lambda: self.gpu_types,
-            )
-            for gang in snapshot.gangs
-        }
         self._labels: tuple[str, ...] | None = None
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(
-            self._gangs, self.nominations, self._effects, snapshot.limits.binds_per_session
+            self.lines.by_key, self.nominations, self._effects, snapshot.limits.binds_per_session
         )
         self.view.ask_started(self.placements.by_gang_with_nominations)
         self.outcomes = Outcomes(self.nominations.stops)
         self._open(plugins)
         self.nominations.restore_nominations(
-            snapshot, self._gangs, self.node_usage, self.pod_counts, lambda: self.devices
+            snapshot, self.lines, self.node_usage, self.pod_counts, lambda: self.devices
         )
 
     def _open(self, plugins: Sequence[Plugin]) -> None:
@@ -219,28 +222,40 @@ class Session:
                     yield pod.uid
 
     # -- gangs and queues --------------------------------------------------------------------
-    @cached_property
+    def _without_overdue(self, gang: Gang) -> Gang:
+        snapshot = self.snapshot
+        timeout_s = snapshot.limits.pod_arrival_timeout_s
+        return without_overdue_pods(gang, snapshot.is_after, timeout_s)
+
+    def _as_seen(self, gang: Gang) -> Gang:
+        named = resolve_level_names(self._without_overdue(gang), self._named_levels)
+        return with_unknown_types_told(named, lambda: self.gpu_types)
+
+    def _named_levels(self) -> tuple[TopologyLevel, ...]:
+        snapshot = self.snapshot
+        return self.cache.topology_levels(
+            snapshot.nodes, snapshot.topologies, snapshot.devices.slices
+        )
+
+    @property
     def all_gangs(self) -> tuple[Gang, ...]:
         """Gangs sorted by key, those that this session does not look at included."""
-        return tuple(self._gangs.values())
+        return self.lines.gangs
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:
         """Gangs that this session looks at, sorted by key."""
-        left_out = self.gang_selection.left_out
-        if not left_out:
-            return self.all_gangs
-        return tuple(gang for gang in self.all_gangs if gang.key not in left_out)
+        return self.gang_selection.looked_at
 
     @cached_property
     def gang_selection(self) -> GangSelection:
         """Which gangs this session looks at, worked out when its policies are open."""
         return GangSelection(
             self.snapshot,
-            self.all_gangs,
+            self.lines,
             self.order_keys,
             self.cache.equivalence,
-            self.cache.kept.get_or_make(WorkNeeded, WorkNeeded),
+            self.cache.kept.get_or_make(KeptSelection, KeptSelection),
             nominated=self.nominations.gang_keys(),
             evicts=not self.capabilities.isdisjoint(EVICTING_CAPABILITIES),
         )
@@ -272,12 +287,13 @@ class Session:
     @property
     def levels(self) -> tuple[TopologyLevel, ...]:
         """Topology levels, widest first, with the node labels that gangs name as levels."""
-        snapshot, slices = self.snapshot, self.snapshot.devices.slices
-        levels = self.cache.topology_levels(snapshot.nodes, snapshot.topologies, slices)
+        snapshot, levels = self.snapshot, self._named_levels()
         if self._labels is None:
-            self._labels = named_labels(self._gangs.values(), levels)
+            names = (name for line in self.lines.lines.values() for name in line.level_names)
+            self._labels = named_labels(names, levels)
         if not self._labels:
             return levels
+        slices = snapshot.devices.slices
         return self.cache.label_levels(snapshot.nodes, levels, self._labels, slices)
 
     @cached_property

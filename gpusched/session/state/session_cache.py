@@ -15,6 +15,7 @@ from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.tree.table_cache import TableCache
+from gpusched.session.framework.accounts.gang_lines import KeptLines
 from gpusched.session.framework.accounts.node_pools import NodePoolCache
 from gpusched.session.framework.hooks import Filter
 from gpusched.session.framework.pod_counts import PodCountCache
@@ -64,6 +65,8 @@ class SessionCache:
     def forget_all(self) -> None:
         """Drop everything: a session that broke off may have left half of something here."""
         self._refusals: OrderedDict[_ClassKey, _CachedFilterResults] = OrderedDict()
+        self.lines = KeptLines()
+        """Gangs by queue and namespace."""
         self.pod_counts = PodCountCache()
         """Counts of pods by node, and domains of node labels."""
         self.node_pools = NodePoolCache()

@@ -83,13 +83,8 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
 
     All others stay with their last status.
     """
-    for gang in session.all_gangs if session.gang_selection.left_out else ():
-        before = session.gang_selection.left_out.get(gang.key)
-        if (
-            before is None
-            or _has_published_reason(gang)
-            or not session.snapshot.is_past(gang.created + limits.DEFERRED_REPORTED_S)
-        ):
+    for gang, before in session.gang_selection.left_out(lambda line: line.without_reason):
+        if not session.snapshot.is_past(gang.created + limits.DEFERRED_REPORTED_S):
             continue
         reason = PendingReason(
             reason=Reason.WAITING_FOR_TURN, message=_waiting_for_turn_message(gang, before)
@@ -103,12 +98,6 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
             phase="Pending",
             provisional=True,
         )
-
-
-def _has_published_reason(gang: Gang) -> bool:
-    if gang.pod_group is not None and gang.pod_group.our_condition("Scheduled") is not None:
-        return True
-    return any(pod.unschedulable_reason for pod_set in gang.pod_sets for pod in pod_set.pods)
 
 
 def _waiting_for_turn_message(gang: Gang, before: int) -> str:
@@ -386,11 +375,15 @@ def _gang_phase(gang: Gang, *, whole: bool, admitted: bool) -> str:
 
 def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
     """Numbers of waiting gangs by queue and reason, for the metric."""
-    left_out = session.gang_selection.left_out
-    in_turn = Counter(
-        gang.queue for gang in session.all_gangs if gang.key in left_out and gang.missing_members
-    )
-    found = Counter({(queue, str(Reason.WAITING_FOR_TURN)): n for queue, n in in_turn.items()})
+    found: Counter[tuple[str, str]] = Counter()
+    if session.gang_selection.leaves_out:
+        in_turn: Counter[str] = Counter()
+        for line in session.lines.lines.values():
+            in_turn[line.key.queue] += line.missing
+        in_turn.subtract(gang.queue for gang in session.gangs if gang.missing_members)
+        found.update(
+            {(queue, str(Reason.WAITING_FOR_TURN)): n for queue, n in in_turn.items() if n}
+        )
     for gang in session.gangs:
         if not gang.missing_members:
             continue

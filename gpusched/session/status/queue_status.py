@@ -24,6 +24,7 @@ from gpusched.base import limits
 from gpusched.base.errors import Fenced
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
+from gpusched.session.framework.accounts.gang_lines import GangLine
 from gpusched.session.framework.accounts.queue_accounts import BudgetUse
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.state.plan import BudgetStatus, PendingReason, PoolStatus, QueueStatus
@@ -49,10 +50,11 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     inqueue: dict[str, int] = {}
     parts: dict[str, list[Resources]] = {}
     untold: set[str] = set()
-    for queue, gangs in _pending_gangs_by_queue(session).items():
+    looked_at = _looked_at_by_queue(session)
+    for queue, lines in session.lines.by_queue.items():
         node = session.snapshot.queues.get(queue)
         try:
-            counts = _count_admitted(session, gangs)
+            counts = _count_admitted(session, lines, looked_at.get(queue, ()))
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - a report costs itself, no gang its turn
@@ -60,7 +62,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
             untold.update(node.path if node else ())
             continue
         for name in node.path if node else ():
-            parts.setdefault(name, []).extend(gang.pending_requests for gang in gangs)
+            parts.setdefault(name, []).extend(line.requested for line in lines)
             pending[name] = pending.get(name, 0) + counts[0]
             inqueue[name] = inqueue.get(name, 0) + counts[1]
     running: dict[str, int] = {}
@@ -68,11 +70,8 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         node = session.snapshot.queues.get(queue)
         for name in node.path if node else ():
             running[name] = running.get(name, 0) + count
-    shown = {
-        "cpu",
-        "memory",
-        *(name for name, _ in session.view.total().items if accelerator(name)),
-    }
+    gpus = (name for name, _ in session.view.total().items if accelerator(name))
+    shown = {"cpu", "memory", *gpus}
     found: list[QueueStatus] = []
     for name, node in sorted(session.snapshot.queues.queues.items()):
         if name in untold:
@@ -101,26 +100,29 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     return tuple(found)
 
 
-def _pending_gangs_by_queue(session: Session) -> dict[str, list[Gang]]:
-    """Gangs with members that wait, by their own queue."""
+def _looked_at_by_queue(session: Session) -> dict[str, list[Gang]]:
+    """Gangs with members that wait and that the session looked at, by their own queue."""
     found: dict[str, list[Gang]] = {}
-    for gang in session.all_gangs:
-        if gang.pod_sets:
+    for gang in session.gangs:
+        if gang.pod_sets and gang.missing_members:
             found.setdefault(gang.queue, []).append(gang)
     return found
 
 
-def _count_admitted(session: Session, gangs: Sequence[Gang]) -> tuple[int, int]:
-    """How many of them wait, not admitted and admitted."""
-    left_out = session.gang_selection.left_out
-    started = {gang.key for gang in session.placements.in_order()}
-    counts = [0, 0]
-    for gang in gangs:
-        if not gang.missing_members or gang.key in started:
-            continue
-        if gang.key in left_out:  # as it was when it was looked at last
-            counts[gang.pod_group is not None and gang.pod_group.phase == "Inqueue"] += 1
-        else:
+def _count_admitted(
+    session: Session, lines: Sequence[GangLine], looked_at: Sequence[Gang]
+) -> tuple[int, int]:
+    """How many gangs of a queue wait, not admitted and admitted: as they were told, where nobody looked at them.
+
+    Args:
+        session: whose outcomes count.
+        lines: of the queue.
+        looked_at: those of its gangs that the session looked at.
+    """
+    counts = [sum(line.told_counts[admitted] for line in lines) for admitted in (False, True)]
+    for gang in looked_at:
+        counts[gang.is_told_admitted] -= 1
+        if not session.placements.assigned(gang):
             counts[session.outcomes.is_admitted(gang)] += 1
     return counts[0], counts[1]
 

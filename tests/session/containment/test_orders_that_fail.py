@@ -8,7 +8,7 @@ from gpusched_plugins.queues.fairshare import shares
 
 from gpusched.config.model import DEFAULT
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.framework.accounts.queue_accounts import QueueDemand
+from gpusched.session.framework.accounts import gang_lines
 from gpusched.testing.given import Given
 from tests.session.containment.test_containment import crowd, outcome, set_aside
 from tests.session.containment.test_failing_hooks import Asked, Foreign
@@ -67,7 +67,7 @@ def test_it_is_tried_in_full_again(monkeypatch):
 @pytest.mark.parametrize("alone_first", [False, True])
 def test_demand_that_one_gang_breaks(monkeypatch, alone_first):
     """It is set aside by itself, and shares count for all others."""
-    plant(monkeypatch, QueueDemand, "_open_path", on="bad")
+    plant(monkeypatch, gang_lines, "is_startable", on="bad")
     c = crowd("bad") if not alone_first else Given(now=1100.0).nodes(4, gpus=8).queue("a")
     if alone_first:
         c.gang("bad", pods=1, gpus=8, queue="a", created=1.0)

@@ -11,11 +11,17 @@ import pytest
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import PodPhase
 from gpusched.cache.assumed_changes import Nomination
+from gpusched.cache.snapshot import Snapshot
 from gpusched.session.state.decided.nominations import read_nominations
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
 REASON = "PreemptionInProgress"
+
+
+def nominations_in(snapshot: Snapshot):
+    """The nominations of the snapshot's gangs."""
+    return read_nominations(snapshot, snapshot.gangs)
 
 
 def running(c: Given) -> Given:
@@ -101,14 +107,14 @@ def test_a_withdrawn_promise_holds_no_room_while_the_api_still_shows_it(given):
     uid = c.then.uid("new-0")
     promise = {"nominated": "node-0", "unschedulable_reason": REASON}
     watch(c, "new-0", **promise, unschedulable_since=50.0)
-    assert read_nominations(c.cache.take_snapshot(60.0))
+    assert nominations_in(c.cache.take_snapshot(60.0))
     c.cache.withdraw_nomination(uid, "Reserved")
-    assert not read_nominations(c.cache.take_snapshot(60.0))
+    assert not nominations_in(c.cache.take_snapshot(60.0))
     watch(c, "new-0", **promise, unschedulable_since=50.0)
-    assert not read_nominations(c.cache.take_snapshot(60.0))
+    assert not nominations_in(c.cache.take_snapshot(60.0))
     assert shown(c, "new-0").nominated == "node-0", "the API has it yet, and it is to be cleared"
     watch(c, "new-0", **promise, unschedulable_since=61.0)
-    assert read_nominations(c.cache.take_snapshot(62.0)), "a later promise is another one"
+    assert nominations_in(c.cache.take_snapshot(62.0)), "a later promise is another one"
 
 
 def test_a_promise_withdrawn_before_the_api_shows_it_never_holds_room(given):
@@ -120,9 +126,9 @@ def test_a_promise_withdrawn_before_the_api_shows_it_never_holds_room(given):
     assert shown(c, "new-0").nominated == ""
     promise = {"nominated": "node-0", "unschedulable_reason": REASON}
     watch(c, "new-0", **promise, unschedulable_since=50.0)
-    assert not read_nominations(c.cache.take_snapshot(60.0))
+    assert not nominations_in(c.cache.take_snapshot(60.0))
     c.cache.assume_nomination(uid, Nomination("node-0", REASON, "waits", 60.0))
-    assert read_nominations(c.cache.take_snapshot(60.0)), "promised anew"
+    assert nominations_in(c.cache.take_snapshot(60.0)), "promised anew"
 
 
 def test_a_withdrawn_promise_whose_write_failed_is_forgotten(given):
@@ -133,7 +139,7 @@ def test_a_withdrawn_promise_whose_write_failed_is_forgotten(given):
     c.cache.withdraw_nomination(uid, "Reserved")
     c.cache.assume_nomination(uid, None)
     watch(c, "new-0", nominated="node-0", unschedulable_reason=REASON, unschedulable_since=50.0)
-    assert read_nominations(c.cache.take_snapshot(60.0))
+    assert nominations_in(c.cache.take_snapshot(60.0))
 
 
 def test_a_job_is_shown_as_it_will_be(given):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 
 from gpusched.api.pod.pod import Pod, PodClass
@@ -22,12 +24,11 @@ class WaitingDevices:
 
     def __init__(self, session: Session) -> None:
         self.nodes_width: int = session.snapshot.nodes.allocatable.shape[1]
-        classes = {
-            pod_set.pod_class.digest: pod_set.pod_class
-            for gang in session.all_gangs
-            for pod_set in gang.pod_sets
-            if pod_set.pod_class.claims
-        }
+        classes = dict(
+            chain.from_iterable(
+                line.claiming_classes.items() for line in session.lines.lines.values()
+            )
+        )
         asked = [each for _, each in sorted(classes.items())[:CLASSES_MAX]]
         rows = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
         with session.devices.claims.held_to(

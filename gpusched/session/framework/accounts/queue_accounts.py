@@ -32,6 +32,7 @@ from gpusched.arrays.columns import exact_sums
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.accounts.gang_lines import GangLines
 from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
 
 
@@ -348,6 +349,7 @@ class QueueDemand:
 
     Args:
         snapshot: of the session.
+        lines: its gangs.
         pools: in which queues limit something; what is held and requested there is counted
             beside the rest, by dimension.
         budgets: of queues; None where they do not matter.
@@ -356,10 +358,12 @@ class QueueDemand:
     def __init__(
         self,
         snapshot: Snapshot,
+        lines: GangLines,
         pools: NodePoolAccounts | None = None,
         budgets: BudgetAccounts | None = None,
     ) -> None:
         self._snapshot = snapshot
+        self._lines = lines
         self._pools = pools
         self._budgets = budgets
 
@@ -393,16 +397,14 @@ class QueueDemand:
         gangs, has used its budget, or does not exist) requests nothing.
         """
         parts: dict[str, list[Resources]] = {}
-        open_paths: dict[str, tuple[str, ...]] = {}
-        for gang in self._snapshot.gangs:
-            if not gang.pod_sets or gang.error[0]:
-                continue
-            path = open_paths.get(gang.queue)
-            if path is None:
-                path = open_paths[gang.queue] = self._open_path(gang)
-            asked = gang.pending_requests
-            if self._pools is not None:
-                asked = asked.plus(self._pools.requested_by(gang))
+        for queue, lines in self._lines.by_queue.items():
+            path = self._open_path(queue)
+            asked = total(line.requested_without_errors for line in lines) if path else NOTHING
+            if path and self._pools is not None:
+                pooled = (
+                    self._pools.requested_by(gang) for line in lines for gang in line.startable
+                )
+                asked = asked.plus(total(pooled))
             for name in path:
                 parts.setdefault(name, []).append(asked)
         return {
@@ -437,9 +439,9 @@ class QueueDemand:
         held = self._pools.held.get(name, NOTHING)
         return staying.plus(less(held, self._pools.leaving.get(name, NOTHING)))
 
-    def _open_path(self, gang: Gang) -> tuple[str, ...]:
+    def _open_path(self, queue: str) -> tuple[str, ...]:
         queues = self._snapshot.queues
-        node = queues.get(gang.queue)
+        node = queues.get(queue)
         if node is None or node.error or not node.leaf:
             return ()
         if any(queues.queues[name].queue.stop_policy != "None" for name in node.path):

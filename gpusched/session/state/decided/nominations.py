@@ -6,7 +6,7 @@ A nomination is the ``nominatedNodeName`` of each waiting pod, and the reason an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 
@@ -18,6 +18,7 @@ from gpusched.arrays.columns import pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
+from gpusched.session.framework.accounts.gang_lines import GangLines
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.decided.moved_gangs import assignments_held_for_move
@@ -233,7 +234,7 @@ class Nominations:
     def restore_nominations(
         self,
         snapshot: Snapshot,
-        gangs: Mapping[GangKey, Gang],
+        lines: GangLines,
         usage: NodeUsage,
         pod_counts: PodCounts,
         devices: Callable[[], DeviceRoom],
@@ -242,7 +243,7 @@ class Nominations:
 
         Args:
             snapshot: with the nominated nodes of pods and the records of moved gangs.
-            gangs: of the session, by key.
+            lines: gangs of the session.
             usage: of nodes, on which the room is reserved.
             pod_counts: count the pods on the nodes where they will be.
             devices: of the session, held for pods with claims.
@@ -257,7 +258,8 @@ class Nominations:
             self._effects.charge_nominated(gang, held)
             return held
 
-        for key, places in sorted(read_nominations(snapshot).items()):
+        gangs, asked = lines.by_key, lines.gathered(lambda line: line.nominated)
+        for key, places in read_nominations(snapshot, asked).items():
             self._nominated[key] = hold(gangs[key], places)
         for key, move in snapshot.move_records:
             gang = gangs.get(key) or snapshot.placed_gangs.get(key)
@@ -267,14 +269,20 @@ class Nominations:
                 self._moved[key] = hold(gang, left)
 
 
-def read_nominations(snapshot: Snapshot) -> dict[GangKey, tuple[Assignment, ...]]:
+def read_nominations(
+    snapshot: Snapshot, gangs: Iterable[Gang]
+) -> dict[GangKey, tuple[Assignment, ...]]:
     """Nominations in force, by gang.
 
     The nomination of a gang ends as a whole: with its time, or with one of its nodes; that of a
     pod ends with the pod.
+
+    Args:
+        snapshot: of this moment.
+        gangs: of the snapshot, those with nominated pods among them.
     """
     found: dict[GangKey, tuple[Assignment, ...]] = {}
-    for gang in snapshot.gangs:
+    for gang in gangs:
         if gang.suspended or not gang.has_nominated_pods:
             continue  # its pods do not exist, or none of them was nominated
         places = _nominations_of_gang(gang, snapshot)

@@ -41,9 +41,9 @@ def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
             begins=0.0 if session.snapshot.is_past(room.start) else float(room.start),
             ends=float(room.end) if room.end < FOREVER else 0.0,
         )
-    held = session.nominations.gang_keys()
-    for gang in session.snapshot.gangs:
-        if gang.key not in held or session.placements.assigned(gang):
+    shown = session.lines.by_key
+    for gang in [shown[key] for key in session.nominations.gang_keys() if key in shown]:
+        if session.placements.assigned(gang):
             continue
         places = (
             *session.nominations.nominated_places(gang),

@@ -1,0 +1,284 @@
+"""Gangs of a session in lines, one for each namespace in a queue, and what is read of a line in every session.
+
+Gangs are frozen, and shared by snapshots as long as nothing about them changes. So a line stays the same object from
+session to session while all its gangs do, with whatever was summed and counted of it: a session costs the lines that
+changed, not the gangs that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from heapq import merge
+from itertools import chain
+from typing import NamedTuple
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources, total
+from gpusched.api.pod.pod import PodClass
+from gpusched.cache.gangs.gang import Gang
+
+
+class LineKey(NamedTuple):
+    """Whose gangs stand in a line."""
+
+    queue: str
+    namespace: str
+
+
+@attrs.frozen(slots=True, eq=False)
+class GangLine:
+    """The gangs of one namespace in one queue.
+
+    Attributes:
+        shown: as the snapshot has them, sorted by key.
+        gangs: the same as the session sees them.
+    """
+
+    key: LineKey
+    shown: tuple[Gang, ...]
+    gangs: tuple[Gang, ...]
+
+    @cached_property
+    def optional(self) -> tuple[Gang, ...]:
+        """Gangs that a session may leave to the next ones."""
+        return tuple(gang for gang in self.gangs if not is_always_included(gang))
+
+    @cached_property
+    def always(self) -> tuple[Gang, ...]:
+        """Gangs that every session looks at."""
+        return tuple(gang for gang in self.gangs if is_always_included(gang))
+
+    @cached_property
+    def missing(self) -> int:
+        """Gangs that miss members."""
+        return sum(1 for gang in self.gangs if gang.missing_members)
+
+    @cached_property
+    def told_counts(self) -> tuple[int, int]:
+        """Gangs that miss members which exist, not admitted and admitted, as their last status tells."""
+        counts = [0, 0]
+        for gang in self.gangs:
+            if gang.pod_sets and gang.missing_members:
+                counts[gang.is_told_admitted] += 1
+        return counts[0], counts[1]
+
+    @cached_property
+    def requested(self) -> Resources:
+        """Requests of all pods that may get a place."""
+        return total(gang.pending_requests for gang in self.gangs if gang.pod_sets)
+
+    @cached_property
+    def startable(self) -> tuple[Gang, ...]:
+        """Gangs, as the snapshot has them, with pods that may get a place and nothing wrong about them."""
+        return tuple(gang for gang in self.shown if is_startable(gang))
+
+    @cached_property
+    def requested_without_errors(self) -> Resources:
+        """Requests of the pods of ``startable`` gangs."""
+        return total(gang.pending_requests for gang in self.startable)
+
+    @cached_property
+    def without_reason(self) -> tuple[Gang, ...]:
+        """Gangs of which no status tells yet why they wait."""
+        return tuple(gang for gang in self.gangs if not _has_published_reason(gang))
+
+    @cached_property
+    def claiming_classes(self) -> Mapping[str, PodClass]:
+        """Classes of pods with claims for devices, by digest."""
+        return {
+            pod_set.pod_class.digest: pod_set.pod_class
+            for gang in self.gangs
+            for pod_set in gang.pod_sets
+            if pod_set.pod_class.claims
+        }
+
+    @cached_property
+    def repelling(self) -> tuple[Gang, ...]:
+        """Gangs, as the snapshot has them, with a pod that has required anti-affinity."""
+        return tuple(
+            gang
+            for gang in self.shown
+            if any(pod_set.pod_class.pod_anti_affinity for pod_set in gang.pod_sets)
+        )
+
+    @cached_property
+    def nominated(self) -> tuple[Gang, ...]:
+        """Gangs, as the snapshot has them, of which an existing pod was nominated to a node."""
+        return tuple(g for g in self.shown if not g.suspended and g.has_nominated_pods)
+
+    @cached_property
+    def level_names(self) -> frozenset[str]:
+        """What its gangs name as levels of the topology."""
+        found: set[str] = set()
+        for gang in self.gangs:
+            own = gang.topology
+            if gang.sub_groups or own.required or own.preferred:
+                for request in gang.topology_requests:
+                    found.update((request.required, request.preferred))
+        return frozenset(found - {""})
+
+
+class GangLines:
+    """All gangs of a session.
+
+    Attributes:
+        gangs: sorted by key, as the session sees them.
+        by_key: the same by their keys, in any order; not to be changed.
+        lines: by queue and namespace, in any order; not to be changed.
+    """
+
+    def __init__(
+        self,
+        gangs: tuple[Gang, ...],
+        by_key: Mapping[GangKey, Gang],
+        lines: Mapping[LineKey, GangLine],
+    ) -> None:
+        self.gangs = gangs
+        self.by_key = by_key
+        self.lines = lines
+
+    @cached_property
+    def sorted_lines(self) -> tuple[GangLine, ...]:
+        """All lines, sorted by queue and namespace."""
+        return tuple(line for _, line in sorted(self.lines.items()))
+
+    @cached_property
+    def by_queue(self) -> Mapping[str, tuple[GangLine, ...]]:
+        """Lines by their queue, sorted by both."""
+        found: dict[str, list[GangLine]] = {}
+        for line in self.sorted_lines:
+            found.setdefault(line.key.queue, []).append(line)
+        return {queue: tuple(lines) for queue, lines in found.items()}
+
+    def gathered(self, of_line: Callable[[GangLine], Iterable[Gang]]) -> Iterator[Gang]:
+        """Some gangs of each line, sorted by key.
+
+        Args:
+            of_line: gives those of a line, sorted by key.
+        """
+        return merge(*map(of_line, self.lines.values()), key=lambda gang: gang.key)
+
+
+class KeptLines:
+    """Lines as the last session had them, from which those of the next are made."""
+
+    def __init__(self) -> None:
+        self._shown: dict[int, Gang] = {}
+        """Gangs of the last snapshot by ``id``, in its order; kept, so that no other gets its ``id``."""
+        self._seen: dict[int, Gang] = {}
+        """What the session saw in their place, where that was another object; by the same ``id``."""
+        self._changeable: dict[int, Gang] = {}
+        """Those of them of which a session may see another."""
+        self._by_key: dict[GangKey, Gang] = {}
+        self._lines: dict[LineKey, GangLine] = {}
+        self._rests_on: tuple[object, ...] = ()
+
+    def follow(
+        self,
+        shown: tuple[Gang, ...],
+        *,
+        may_differ: Callable[[Gang], bool],
+        rests_on: Callable[[], tuple[object, ...]],
+        without_overdue: Callable[[Gang], Gang],
+        as_seen: Callable[[Gang], Gang],
+    ) -> GangLines:
+        """The lines of a session.
+
+        Args:
+            shown: gangs of its snapshot, sorted by key.
+            may_differ: whether the session may see a gang as another than its snapshot does.
+            rests_on: objects; while they are the same ones, ``as_seen`` of a gang is the same.
+            without_overdue: a gang without pods that did not come in time; itself where there are none.
+            as_seen: a gang as the session sees it.
+        """
+        now = dict(zip(map(id, shown), shown, strict=True))
+        before, self._shown = self._shown, now
+        gone = [before[number] for number in before.keys() - now.keys()]
+        fresh = [now[number] for number in now.keys() - before.keys()]
+        for gang in gone:
+            self._changeable.pop(id(gang), None)
+        self._changeable.update((id(gang), gang) for gang in fresh if may_differ(gang))
+        moved = self._look_again(rests_on, without_overdue, as_seen)
+        seen = self._seen
+        for gang in gone:
+            del self._by_key[gang.key]
+        for gang in chain(fresh, moved):
+            self._by_key[gang.key] = seen.get(id(gang), gang)
+        self._mend_lines(gone, fresh, moved)
+        gangs = shown
+        if seen:
+            gangs = tuple([seen.get(number, gang) for number, gang in now.items()])
+        return GangLines(gangs, self._by_key, self._lines)
+
+    def _look_again(
+        self,
+        rests_on: Callable[[], tuple[object, ...]],
+        without_overdue: Callable[[Gang], Gang],
+        as_seen: Callable[[Gang], Gang],
+    ) -> list[Gang]:
+        """Gangs of the snapshot that the session sees as another object than the last one did."""
+        if not self._changeable:
+            self._seen = {}
+            return []
+        basis = rests_on()
+        same = len(basis) == len(self._rests_on) and all(
+            one is other for one, other in zip(basis, self._rests_on, strict=True)
+        )
+        self._rests_on = basis
+        before, self._seen = self._seen, {}
+        moved = []
+        for number, gang in self._changeable.items():
+            known = before.get(number)
+            pods_came = without_overdue(gang) is gang
+            if not (same and known is not None and pods_came):
+                known = as_seen(gang)
+            if known is not gang:
+                self._seen[number] = known
+            if before.get(number, gang) is not known:
+                moved.append(gang)
+        return moved
+
+    def _mend_lines(self, gone: list[Gang], fresh: list[Gang], moved: list[Gang]) -> None:
+        """Make the lines anew in which a gang came, went or is seen otherwise."""
+        came: dict[LineKey, list[Gang]] = {}
+        for gang in fresh:
+            came.setdefault(_line_key(gang), []).append(gang)
+        lines, seen, now = self._lines, self._seen, self._shown
+        for key in {*came, *map(_line_key, gone), *map(_line_key, moved)}:
+            line = lines.get(key)
+            stay = [gang for gang in line.shown if id(gang) in now] if line is not None else []
+            if key in came:
+                stay = sorted([*stay, *came[key]], key=lambda gang: gang.key)
+            if stay:
+                gangs = tuple([seen.get(id(gang), gang) for gang in stay])
+                lines[key] = GangLine(key, tuple(stay), gangs)
+            else:
+                lines.pop(key, None)
+
+
+def is_startable(gang: Gang) -> bool:
+    """Whether the gang has pods that may get a place, and nothing is wrong about it."""
+    return bool(gang.pod_sets) and not gang.error[0]
+
+
+def is_always_included(gang: Gang) -> bool:
+    """Whether every session must look at the gang, as it costs little, holds GPUs or was promised some."""
+    was_started = gang.job is not None and bool(gang.job.admitted) and not gang.suspended
+    return (
+        (not gang.pod_sets and (bool(gang.placed) or not gang.missing_members))
+        or bool((gang.placed or was_started) and gang.missing_members)
+        or (bool(gang.expected_count) and not gang.suspended)
+    )
+
+
+def _line_key(gang: Gang) -> LineKey:
+    return LineKey(gang.queue, gang.key.namespace)
+
+
+def _has_published_reason(gang: Gang) -> bool:
+    if gang.pod_group is not None and gang.pod_group.our_condition("Scheduled") is not None:
+        return True
+    return any(pod.unschedulable_reason for pod_set in gang.pod_sets for pod in pod_set.pods)

@@ -1,0 +1,357 @@
+"""Which gangs a session looks at where more wait than it has time for, and how far the rounds through them have come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from typing import Any, Final
+
+import attrs
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.session.framework.accounts.gang_lines import (
+    GangLine,
+    GangLines,
+)
+from gpusched.session.state.equivalence import EquivalenceClasses
+from gpusched.session.state.order.order_keys import OrderKeys
+from gpusched.session.state.order.work_budget import (
+    GangCosts,
+    Tenant,
+    WorkBudget,
+    WorkNeeded,
+    tenant_of_gang,
+    work_by_tenant,
+    work_limits,
+)
+
+_HEAD_DIVISOR: Final = 4
+"""A fourth of a tenant's share is for the gangs that are first in line, in every session."""
+
+
+class KeptSelection:
+    """What is known of selections from session to session."""
+
+    def __init__(self) -> None:
+        self.work_needed = WorkNeeded()
+        self.rounds: dict[Tenant, tuple[TenantRound, Sequence[Gang]]] = {}
+        """The last round of each tenant, with the gangs that it is about."""
+
+    def is_about(self, begun: TenantRound, tenant: Tenant, gangs: Sequence[Gang]) -> bool:
+        """Whether a round names these very gangs, so that none came, went or changed since."""
+        known = self.rounds.get(tenant)
+        return known is not None and known[0] is begun and known[1] == gangs
+
+
+@attrs.define(slots=True, eq=False)
+class _TenantBacklog:
+    """The gangs of a tenant that has more than its share.
+
+    Attributes:
+        gangs: all of them, those with a line of their own sorted by key.
+        head: keys of gangs that were first in line when the round began.
+        chosen: gangs that this session looks at, by key.
+        left: keys of gangs that this round is still to look at, in queue order.
+        before: how far the rounds had come.
+        same: whether the rounds before were about the same gangs.
+    """
+
+    tenant: Tenant
+    gangs: Sequence[Gang]
+    head: Sequence[GangKey]
+    chosen: dict[GangKey, Gang]
+    left: list[GangKey]
+    before: TenantRound
+    same: bool = False
+
+
+class GangSelection:
+    """Gangs that one session looks at, and those that it leaves to the next ones.
+
+    Args:
+        snapshot: says how far the last session came.
+        lines: all gangs that are not finished.
+        order_keys: their order inside each queue.
+        equivalence: classes of gangs, of which all but the first cost less.
+        kept: as it was left by earlier sessions.
+        nominated: keys of gangs for which room is held; each of them is looked at.
+        evicts: whether this session may evict pods.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        lines: GangLines,
+        order_keys: OrderKeys,
+        equivalence: EquivalenceClasses,
+        kept: KeptSelection,
+        *,
+        nominated: AbstractSet[GangKey],
+        evicts: bool,
+    ) -> None:
+        self._order_keys = order_keys
+        self._equivalence = equivalence
+        self._queues = snapshot.queues
+        self._nodes = len(snapshot.nodes)
+        self._evicts = evicts
+        self._most = snapshot.limits.session_work
+        self._lines = lines
+        self._nominated = nominated
+        self._kept = kept
+        self._backlogs: dict[Tenant, _TenantBacklog] = {}
+        self._put_off: set[GangKey] = set()
+        self._overtakers: set[GangKey] = set()
+        """Gangs of tenants without a backlog that are left out."""
+        self._waiting = self._gangs_by_tenant()
+        asked = kept.work_needed.count_by_tenant(
+            self._waiting, self._work_needed, rests_on=(self._nodes, evicts, self._most)
+        )
+        shares = work_by_tenant(asked, self._most)
+        self.work_budget = WorkBudget(work_limits(shares, self._most), most=self._most)
+        rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.tenant_rounds}
+        for tenant in sorted(asked):
+            begun = rounds.get(tenant, TenantRound(*tenant))
+            if asked[tenant] > shares[tenant] or begun.left:
+                gangs = self._waiting[tenant]
+                self._backlogs[tenant] = self._build_backlog(tenant, gangs, shares[tenant], begun)
+        if self._backlogs:
+            self._defer_overtakers()
+        self.looked_at: tuple[Gang, ...] = self._gather()
+        """Gangs that this session looks at, sorted by key."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there are gangs that this session does not look at."""
+        return bool(self._backlogs)
+
+    def left_out(self, of_line: Callable[[GangLine], Iterable[Gang]]) -> Iterator[tuple[Gang, int]]:
+        """Gangs that this session does not look at, and how many of their tenant come before, sorted by key.
+
+        Args:
+            of_line: gives those of each line that are meant, sorted by key.
+        """
+        if not self._backlogs:
+            return
+        looked_at = {gang.key for gang in self.looked_at}
+        places: dict[Tenant, dict[GangKey, int]] = {}
+        for gang in self._lines.gathered(of_line):
+            if gang.key in looked_at:
+                continue
+            tenant = tenant_of_gang(gang, self._queues)
+            if tenant not in places:
+                left = self._backlogs[tenant].left if tenant in self._backlogs else ()
+                places[tenant] = {key: number for number, key in enumerate(left)}
+            yield gang, places[tenant].get(gang.key, 0)
+
+    def defer_gang(self, gang: Gang) -> None:
+        """Put the gang off to the next session, as its tenant has used up its share of this one."""
+        self._put_off.add(gang.key)
+
+    def is_deferred(self, gang: Gang) -> bool:
+        """Whether the gang was put off to the next session."""
+        return gang.key in self._put_off
+
+    def tenant_rounds(self) -> tuple[TenantRound, ...]:
+        """How far this session came, for the next one; empty for tenants that were served in full."""
+        found = {each.tenant: self._round_after(each) for each in self._backlogs.values()}
+        if self._put_off:
+            for tenant, gangs in self._waiting.items():
+                if tenant in found:
+                    continue
+                cut = [gang for gang in gangs if gang.key in self._put_off]
+                if cut:
+                    found[tenant] = self._cut_round(tenant, gangs, cut)
+        self._kept.rounds = {
+            tenant: (round_, self._waiting[tenant]) for tenant, round_ in found.items()
+        }
+        return tuple(round_ for _, round_ in sorted(found.items()))
+
+    # -- choosing ----------------------------------------------------------------------------
+    def _gangs_by_tenant(self) -> dict[Tenant, Sequence[Gang]]:
+        """Gangs that may be left to the next sessions."""
+        held = {(gang.queue, gang.key.namespace) for gang in self._nominated_gangs()}
+        found: dict[Tenant, Sequence[Gang]] = {}
+        for line in self._lines.sorted_lines:
+            gangs: Sequence[Gang] = line.optional
+            if line.key in held:
+                gangs = [gang for gang in gangs if gang.key not in self._nominated]
+            if gangs:
+                tenant = tenant_of_gang(gangs[0], self._queues)
+                before = found.get(tenant)
+                found[tenant] = gangs if before is None else (*before, *gangs)
+        return found
+
+    def _nominated_gangs(self) -> list[Gang]:
+        there = self._lines.by_key
+        return [there[key] for key in self._nominated if key in there]
+
+    def _work_needed(self, gangs: Iterable[Gang]) -> int:
+        """Units for all of them together, counted up to a session's worth."""
+        costs, units = self._gang_costs(), 0
+        for gang in gangs:
+            units += costs.units_for(gang)
+            if units > self._most:
+                break
+        return units
+
+    def _gang_costs(self) -> GangCosts:
+        return GangCosts(self._equivalence, nodes=self._nodes, evicts=self._evicts)
+
+    def _build_backlog(
+        self, tenant: Tenant, gangs: Sequence[Gang], share: int, before: TenantRound
+    ) -> _TenantBacklog:
+        if not tenant.namespace:
+            ordered = self._in_order(gangs)
+            chosen = _first_within_share(ordered, self._gang_costs(), share)
+            return _TenantBacklog(tenant, gangs, (), _by_key(chosen), [], before)
+        if not before.left:
+            return self._begin_round(tenant, gangs, share, before)
+        return self._continue_round(tenant, gangs, share, before)
+
+    def _begin_round(
+        self, tenant: Tenant, gangs: Sequence[Gang], share: int, before: TenantRound
+    ) -> _TenantBacklog:
+        same = self._kept.is_about(before, tenant, gangs)
+        before = attrs.evolve(before, looked_at=(), head=(), cut=False)
+        costs, ordered = self._gang_costs(), self._in_order(gangs)
+        head = _first_within_share(ordered, costs, share // _HEAD_DIVISOR)
+        chosen = _first_within_share(ordered[len(head) :], costs, share - share // _HEAD_DIVISOR)
+        left = [gang.key for gang in ordered[len(head) + len(chosen) :]]
+        keys = [gang.key for gang in head]
+        return _TenantBacklog(tenant, gangs, keys, _by_key((*head, *chosen)), left, before, same)
+
+    def _continue_round(
+        self, tenant: Tenant, gangs: Sequence[Gang], share: int, before: TenantRound
+    ) -> _TenantBacklog:
+        costs = self._gang_costs()
+        same = self._kept.is_about(before, tenant, gangs)
+        there: Mapping[GangKey, Gang] = self._lines.by_key if same else _by_key(gangs)
+        head: Sequence[GangKey] = before.head
+        waiting: Sequence[GangKey] = before.left
+        fresh: list[Gang] = []
+        if not same:
+            head = [key for key in head if key in there]
+            waiting = [key for key in waiting if key in there]
+            known = before.looked_at.union(before.left)
+            fresh = [gang for key, gang in there.items() if key not in known]
+        chosen_head = (
+            []
+            if before.cut
+            else _first_within_share((there[key] for key in head), costs, share // _HEAD_DIVISOR)
+        )
+        nearest = _first_within_share((there[key] for key in waiting), self._gang_costs(), share)
+        ordered = self._in_order([*nearest, *fresh])
+        rest = share if before.cut else share - share // _HEAD_DIVISOR
+        chosen = _first_within_share(ordered, costs, rest)
+        left = [*(gang.key for gang in ordered[len(chosen) :]), *waiting[len(nearest) :]]
+        both = _by_key((*chosen_head, *chosen))
+        return _TenantBacklog(tenant, gangs, head, both, left, before, same)
+
+    def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
+        return sorted(
+            gangs, key=lambda gang: (self._order_key(gang), int(gang.waits_since * 1e6), gang.key)
+        )
+
+    def _order_key(self, gang: Gang) -> Any:
+        key = self._order_keys.gang_key(gang)
+        return (1,) if key is None else (0, key)
+
+    def _defer_overtakers(self) -> None:
+        """Leave out gangs that would pass one of another namespace that was never looked at."""
+        tenants: dict[str, list[Tenant]] = {}
+        for tenant in self._waiting:
+            tenants.setdefault(tenant.queue, []).append(tenant)
+        barred: dict[str, Any] = {}
+        for line in self._backlogs.values():
+            queue, before = line.tenant.queue, line.before
+            if queue and len(tenants[queue]) > 1:
+                first = next(
+                    (
+                        key
+                        for key in line.left
+                        if key not in before.known and key not in before.looked_at
+                    ),
+                    None,
+                )
+                if first is not None:
+                    place = self._order_key(self._lines.by_key[first])
+                    barred[queue] = min(barred.get(queue, place), place)
+        for queue, bar in barred.items():
+            for tenant in tenants[queue]:
+                self._defer_after(tenant, self._backlogs.get(tenant), bar)
+
+    def _defer_after(self, tenant: Tenant, line: _TenantBacklog | None, bar: Any) -> None:
+        """Leave out gangs of the tenant whose turn comes after this key."""
+        if line is None:
+            self._overtakers.update(
+                gang.key for gang in self._waiting[tenant] if self._order_key(gang) > bar
+            )
+            return
+        for key, gang in sorted(line.chosen.items()):
+            if self._order_key(gang) > bar:
+                del line.chosen[key]
+                line.left.insert(0, key)
+
+    def _gather(self) -> tuple[Gang, ...]:
+        if not self._backlogs:
+            return self._lines.gangs
+        parts: list[Iterable[Gang]] = [self._nominated_gangs()]
+        parts += [line.always for line in self._lines.lines.values()]
+        for tenant, gangs in self._waiting.items():
+            backlog = self._backlogs.get(tenant)
+            if backlog is not None:
+                parts.append(backlog.chosen.values())
+            elif self._overtakers:
+                parts.append(gang for gang in gangs if gang.key not in self._overtakers)
+            else:
+                parts.append(gangs)
+        found = {gang.key: gang for gang in chain.from_iterable(parts)}
+        return tuple(gang for _, gang in sorted(found.items()))
+
+    # -- afterwards --------------------------------------------------------------------------
+    def _round_after(self, line: _TenantBacklog) -> TenantRound:
+        if not line.tenant.namespace:
+            return TenantRound(*line.tenant)
+        cut = [line.chosen[key] for key in sorted(line.chosen.keys() & self._put_off)]
+        looked_at = line.before.looked_at.union(line.chosen) - self._put_off
+        known = looked_at.union(line.before.known)
+        if not line.same:
+            there = {gang.key for gang in line.gangs}
+            looked_at, known = looked_at & there, known & there
+        left = [*(gang.key for gang in self._in_order(cut)), *line.left]
+        return TenantRound(
+            *line.tenant,
+            head=tuple(line.head),
+            left=tuple(left),
+            looked_at=looked_at,
+            known=known,
+            cut=bool(cut),
+        )
+
+    def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
+        if not tenant.namespace:
+            return TenantRound(*tenant)
+        return TenantRound(
+            *tenant,
+            left=tuple(each.key for each in self._in_order(cut)),
+            looked_at=frozenset(gang.key for gang in gangs if gang.key not in self._put_off),
+            cut=True,
+        )
+
+
+def _by_key(gangs: Iterable[Gang]) -> dict[GangKey, Gang]:
+    return {gang.key: gang for gang in gangs}
+
+
+def _first_within_share(gangs: Iterable[Gang], costs: GangCosts, share: int) -> list[Gang]:
+    """The first of them that cost no more than the share together, and one at least."""
+    chosen: list[Gang] = []
+    for gang in gangs:
+        share -= costs.units_for(gang)
+        if chosen and share < 0:
+            break
+        chosen.append(gang)
+    return chosen
