@@ -12,13 +12,19 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from gpusched.session.containment import attempt
 from gpusched.session.containment.attempt import describe_exception
 from tests.populations import examples
 
-settings.register_profile("gpusched", max_examples=examples(30, whole=100))
+# Neither how long an example takes nor how long it takes to make one says anything of what is tested.
+settings.register_profile(
+    "gpusched",
+    max_examples=examples(30, whole=100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("gpusched")
 
 LONG_S = 15.0
