@@ -394,7 +394,7 @@ STATUS_QUEUE_MAX: Final = 50_000
 """Status writes that wait; what finds no room is said again by a later session."""
 EVENTS_IN_FLIGHT_MAX: Final = 2
 """Default of ``limits.eventsInFlight``: events must not take turns from what they tell of."""
-EVENT_QUEUE_MAX: Final = 2_000
+EVENT_QUEUE_MAX: Final = 8_000
 """Events that wait; beyond, the oldest is dropped and counted."""
 REPORTED_OBJECTS_MAX: Final = OBJECTS_PER_KIND_MAX
 """Objects of which is remembered what was told about them."""

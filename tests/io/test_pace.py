@@ -8,6 +8,8 @@ import random
 import pytest
 
 from gpusched.io.workers.rate_limiter import (
+    EVENT_PATIENCE_S,
+    EVENT_QUIET_S,
     RATE_BURST_S,
     RATE_MIN,
     RateLimiter,
@@ -73,7 +75,7 @@ def test_uncontended_turns_do_not_wait():
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
-        for traffic in TrafficClass:
+        for traffic in reversed(TrafficClass):  # an event gives way to bindings before it
             await rate_limiter.turn(traffic)
         return clock.monotonic(), rate_limiter.waiting
 
@@ -123,6 +125,57 @@ def test_events_wait_while_bindings_are_queued():
         return clock.monotonic()
 
     assert run_virtual(given) == pytest.approx(5.0, abs=0.01)
+
+
+def test_an_event_waits_for_the_end_of_a_burst():
+    """Each event among bindings would delay one: it goes a quarter of a second after the last."""
+
+    async def given(clock):
+        rate_limiter = RateLimiter(clock)
+        await rate_limiter.turn(TrafficClass.BIND)
+        event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
+        for _ in range(10):
+            await clock.sleep(0.2)
+            assert not event.done()
+            await rate_limiter.turn(TrafficClass.BIND)
+        await event
+        return clock.monotonic()
+
+    assert run_virtual(given) == pytest.approx(2.0 + EVENT_QUIET_S, abs=0.01)
+
+
+def test_an_event_does_not_wait_for_bindings_that_never_end():
+    """After its patience it goes between two bindings, though another follows at once."""
+
+    async def given(clock):
+        rate_limiter = RateLimiter(clock)
+        event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
+        told_at = []
+        event.add_done_callback(lambda _task: told_at.append(clock.monotonic()))
+        await rate_limiter.turn(TrafficClass.BIND)
+        for _ in range(100):
+            await clock.sleep(0.1)
+            await rate_limiter.turn(TrafficClass.BIND)
+        return told_at
+
+    (told_at,) = run_virtual(given)
+    assert told_at == pytest.approx(EVENT_PATIENCE_S, abs=0.01)
+
+
+def test_a_binding_overtakes_events_that_wait():
+    """It takes its turn at once, as if nothing waited."""
+
+    async def given(clock):
+        rate_limiter = RateLimiter(clock)
+        rate_limiter.binds_queued(1)
+        event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
+        await clock.sleep(1)
+        await rate_limiter.turn(TrafficClass.BIND)
+        at = clock.monotonic()
+        event.cancel()
+        return at
+
+    assert run_virtual(given) == 1.0
 
 
 def test_a_cancelled_request_gives_up_its_place():

@@ -1,7 +1,7 @@
 """How fast requests go to the API server, and which go first when they must wait.
 
 The lease has a client of its own and never waits here. Below it, in this order: bindings,
-evictions, status, events. The rate is halved when the server says 429 and grows back slowly.
+evictions, status, events, which wait for the end of a burst of bindings. The rate is halved when the server says 429 and grows back slowly.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ RATE_HALVE_PERIOD_S: Final = 1.0
 """Answers 429 within this time are one complaint, not sixty-four."""
 RATE_PAUSE_MAX_S: Final = 60.0
 """A longer Retry-After is not believed."""
+EVENT_QUIET_S: Final = 0.25
+"""Seconds without a binding after which a burst is taken to be over, and events go."""
+EVENT_PATIENCE_S: Final = 5.0
+"""Seconds after which an event waits no more for the end of a burst: bindings may come all day."""
 
 
 class TrafficClass(IntEnum):
@@ -115,9 +119,10 @@ class RateLimiter:
     def __init__(self, clock: Clock, *, rate_max: float = limits.API_RATE_MAX) -> None:
         self._clock = clock
         self._limit = TokenBucket(rate_max, clock.monotonic())
-        self._waiting: list[tuple[TrafficClass, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[TrafficClass, int, float, asyncio.Future[None]]] = []
         self._number = 0
         self._binds_queued = 0
+        self._last_bind = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -136,17 +141,28 @@ class RateLimiter:
 
     async def turn(self, traffic: TrafficClass) -> None:
         """Wait until one request of this kind may be sent."""
-        if (
-            not self._waiting
-            and (traffic is not TrafficClass.EVENTS or not self._binds_queued)
-            and self._limit.take(self._clock.monotonic())
-        ):
+        now = self._clock.monotonic()
+        if traffic is TrafficClass.BIND:
+            self._last_bind = now
+        goes_first = not self._waiting or traffic < self._waiting[0][0]
+        if goes_first and self._held_s(traffic, now, now) <= 0.0 and self._limit.take(now):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._number += 1
-        heapq.heappush(self._waiting, (traffic, self._number, future))
+        heapq.heappush(self._waiting, (traffic, self._number, now, future))
         self._release_waiting()
         await future
+
+    def _held_s(self, traffic: TrafficClass, asked_at: float, now: float) -> float:
+        """For how long at least an event gives way to the bindings of a burst, seconds.
+
+        The server takes so many writes a second: each event among the bindings delays one.
+        """
+        if traffic is not TrafficClass.EVENTS:
+            return 0.0
+        if self._binds_queued:
+            return float("inf")
+        return min(self._last_bind + EVENT_QUIET_S, asked_at + EVENT_PATIENCE_S) - now
 
     def binds_queued(self, n: int) -> None:
         """So many bindings are decided but not yet sent; events wait until there are none."""
@@ -170,15 +186,16 @@ class RateLimiter:
             self._timer = None
         now = self._clock.monotonic()
         while self._waiting:
-            traffic, _, future = self._waiting[0]
+            traffic, _, asked_at, future = self._waiting[0]
             if future.done():  # its task was cancelled
                 heapq.heappop(self._waiting)
                 continue
-            if traffic is TrafficClass.EVENTS and self._binds_queued:
+            held_s = self._held_s(traffic, asked_at, now)
+            if held_s == float("inf"):
                 return  # nothing more urgent waits; binds_queued(0) goes on
-            if not self._limit.take(now):
+            if held_s > 0.0 or not self._limit.take(now):
                 # A little later than computed: rounding must not make a busy loop.
-                delay = self._limit.wait_s(now) + 1e-6
+                delay = max(held_s, self._limit.wait_s(now)) + 1e-6
                 self._timer = asyncio.get_running_loop().call_later(delay, self._release_waiting)
                 return
             heapq.heappop(self._waiting)
