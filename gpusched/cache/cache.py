@@ -6,9 +6,9 @@ snapshot rebuilds the gangs and node rows that are dirty and shares the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-import attrs
+import msgspec
 
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.gang.native_terms import COMPOSITE
@@ -143,12 +143,9 @@ class Cache:
         if same and pod == known:
             return
         self._forget_rejected(key)
-        if item.scheduler in self.schedulers and same_waiting(known, pod):
-            # Counted again when a session runs anyway: what it was told may have been lost.
-            self._enter_pod(pod, known)
-            for listener in self.on_pod:
-                listener(item)
-            return
+        ours = item.scheduler in self.schedulers
+        # What waits on is counted when a session runs anyway: what it was told may have been lost.
+        same = ours and (same_waiting(known, pod) or same_finished(known, pod))
         expected = (
             known is not None
             and holdings.is_where_assumed(known, pod, self.ledger.get(pod.uid))
@@ -157,10 +154,10 @@ class Cache:
         self._enter_pod(pod, known)
         if pod.holds:
             self.slot_doubts.report_invalid(item, known, self.seal)
-        if item.scheduler in self.schedulers:
+        if ours:
             for listener in self.on_pod:
                 listener(item)
-            if not same_finished(known, pod) and self._concerns(pod):
+            if not same and self._concerns(pod):
                 self._changed(echo=expected)
         elif known is None or pod_for_others(known) != pod_for_others(item):
             self._changed()
@@ -228,15 +225,18 @@ class Cache:
             self.ledger.release_pod(pod.uid)
 
     def _enter_holding(self, held: Holding) -> None:
-        """Enter it; whose slots are in doubt on that node may have lost or won them by it."""
         self.ledger.hold_pod(held)
-        for uid in self.ledger.doubted_on(held.node):
-            pod = self.by_uid.get(uid)
-            if pod is None:
-                continue
-            if pod.scheduler in self.schedulers:
-                self.families.mark_changed(gang_key_of(pod))
-            self.slot_doubts.report_conflict(pod, self.seal)
+        self.slot_doubts.note_holding(held.node)
+
+    def settle_slot_doubts(self) -> Iterator[None]:
+        """Whose slots are in doubt on a node where something was entered may have lost or won them by it."""
+        for node in sorted(self.slot_doubts.entered):
+            for pod in filter(None, map(self.by_uid.get, self.ledger.doubted_on(node))):
+                if pod.scheduler in self.schedulers:
+                    self.families.mark_changed(gang_key_of(pod))
+                self.slot_doubts.report_conflict(pod, self.seal)
+            self.slot_doubts.entered.discard(node)
+            yield
 
     def use_seal(self, seal: Seal) -> None:
         """Records of ours are told from forged ones by this seal from now on: we lead."""
@@ -260,10 +260,8 @@ class Cache:
         """An eviction is under way, or is not any more: shown at once, see ``Overlay``."""
         pod = self.by_uid.get(uid)
         if pod is not None:
-            self._show_pod(
-                pod,
-                self.overlay.assume_leaving(pod) if leaving else self.overlay.assume_staying(pod),
-            )
+            mark = self.overlay.assume_leaving if leaving else self.overlay.assume_staying
+            self._show_pod(pod, mark(pod))
 
     def is_being_evicted(self, gang: GangKey) -> bool:
         """Whether evictions of members were decided that the API has not accepted yet."""
@@ -357,7 +355,7 @@ class Cache:
             self._enter_priced(priced, pod)
             held = self.ledger.get(pod.uid)
             if held is not None:
-                self.ledger.hold_pod(attrs.evolve(held, requests=priced.pod_class.requests))
+                self.ledger.hold_pod(msgspec.structs.replace(held, requests=priced.pod_class.requests))
         for key, job in [*self.jobs.items.items()] if changed else ():
             if self.charges.prices.on_job(job) is not job:
                 self.put_job(key, job)
@@ -559,6 +557,7 @@ class Cache:
     def take_snapshot(self, now: float) -> Snapshot:
         """This moment; what changed since the last call is rebuilt, the rest shared."""
         devices = self._device_view()
+        [*self.settle_slot_doubts()]
         self._revision, moved = self._revision + 1, set(self.ledger.dirty)
         nodes = self.rows.rows_at(now).build_columns(self.ledger)
         moves = self.moves.recent_moves(now, self.limits.move_pause_s)

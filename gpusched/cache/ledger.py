@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 import attrs
+import msgspec
 
 from gpusched.api.devices.gpu_share import GpuShare, gpu_memory_of_labels, shared_resource
 from gpusched.api.devices.slots import gpu_request, slot_mask, slot_ranges
@@ -39,9 +40,10 @@ class HoldingState(Enum):
     CONFIRMED = "confirmed"
 
 
-@attrs.frozen(slots=True, kw_only=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one pod takes on one node.
+
+    A struct for the reasons for which a pod is one: there are as many.
 
     Attributes:
         requests: None when it cannot be read: the node then counts as full.
@@ -193,7 +195,7 @@ class Ledger:
             held = here[uid]
             slots = held.slots & ~_slots_of_others(held, ranges)
             if held.share is not None:
-                shares.append(attrs.evolve(held, slots=slots))
+                shares.append(msgspec.structs.replace(held, slots=slots))
                 continue
             found[uid] = slots & ~(whole | shared)
             whole |= found[uid]
@@ -231,7 +233,7 @@ class Ledger:
         believed = self._believed_slots(node, ranges)
         for uid, holding in self._by_node.get(node, {}).items():
             if holding.doubted and believed[uid] != holding.slots:
-                sums.add_holding(attrs.evolve(holding, slots=believed[uid]))
+                sums.add_holding(msgspec.structs.replace(holding, slots=believed[uid]))
             else:
                 sums.add_holding(holding)
         amounts = sums.amounts

@@ -31,6 +31,7 @@ def is_extended(resource: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def has_extended(requests: Resources) -> bool:
     """Whether any of the requested resources is an extended one."""
     return any("/" in name and is_extended(name) for name, _ in requests.items)

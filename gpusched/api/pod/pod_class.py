@@ -223,10 +223,10 @@ def add_share_requests(needs: Resources, share: GpuShare) -> Resources:
 
 def has_claims(spec: pod_wire.PodSpec) -> bool:
     """Whether any of its volumes is a claim."""
-    return spec.volumes is not None and any(
-        each.persistent_volume_claim is not None or each.ephemeral is not None
-        for each in spec.volumes
-    )
+    for each in spec.volumes or ():
+        if each.persistent_volume_claim is not None or each.ephemeral is not None:
+            return True
+    return False
 
 
 def class_digest(content: PodClass) -> str:

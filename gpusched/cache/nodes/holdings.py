@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
-
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import Rejected
 from gpusched.api.meta.resources import Resources
@@ -20,18 +18,25 @@ def bound_holding(pod: Pod, *, ours: bool, sealed: bool) -> Holding:
     A share counts where we placed it. Other schedulers have their own ways to share GPUs, such
     as a pod that holds a whole one for all that share it.
     """
-    held = assumed_holding(
-        pod, pod.node, pod.slots, HoldingState.CONFIRMED, ours=ours, sealed=sealed
+    of = pod.pod_class
+    foreign_share = of.share is not None and not ours and not pod.slots
+    return Holding(
+        uid=pod.uid,
+        node=pod.node,
+        requests=requests_beside_share(of) if foreign_share else of.requests,
+        gpu=of.gpu,
+        gpus=of.gpus,
+        slots=pod.slots,
+        hold=HoldingState.CONFIRMED,
+        leaving=pod.deleting,
+        ours=ours,
+        sealed=sealed,
+        share=None if foreign_share else of.share,
     )
-    if pod.pod_class.share is not None and not ours and not pod.slots:
-        held = attrs.evolve(held, requests=requests_beside_share(pod.pod_class), share=None)
-    return attrs.evolve(held, leaving=pod.deleting)
 
 
-def assumed_holding(
-    pod: Pod, node: str, slots: int, hold: HoldingState, *, ours: bool = True, sealed: bool = True
-) -> Holding:
-    """What a pod holds on the node that it was given."""
+def assumed_holding(pod: Pod, node: str, slots: int, hold: HoldingState) -> Holding:
+    """What a pod of ours holds on the node that it was given."""
     return Holding(
         uid=pod.uid,
         node=node,
@@ -40,8 +45,8 @@ def assumed_holding(
         gpus=pod.pod_class.gpus,
         slots=slots,
         hold=hold,
-        ours=ours,
-        sealed=sealed,
+        ours=True,
+        sealed=True,
         share=pod.pod_class.share,
     )
 

@@ -26,12 +26,19 @@ class SlotDoubts:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._contested: set[UID] = set()
+        self.entered: set[str] = set()
+        """Nodes with slots in doubt on which something was entered: looked at before the next snapshot."""
         self.listeners: list[Callable[[Pod, str], None]] = []
         """Called with a bound pod whose slots do not count as it says, and why."""
 
     def forget(self, uid: UID) -> None:
         """A pod is gone."""
         self._contested.discard(uid)
+
+    def note_holding(self, node: str) -> None:
+        """Something was entered on a node."""
+        if self._ledger.doubted_on(node):
+            self.entered.add(node)
 
     def report_conflict(self, pod: Pod, seal: Seal) -> None:
         """Name a pod, once, that claims slots which others have."""

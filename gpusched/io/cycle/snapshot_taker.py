@@ -36,7 +36,11 @@ async def count_ahead(cache: Cache, now: float) -> None:
 
     A leader that takes a large cluster in would else be silent for seconds, on a busy machine for longer than its Lease.
     """
-    for parts in (cache.rows.sum_ahead(cache.ledger), cache.families.count_ahead(now)):
+    for parts in (
+        cache.settle_slot_doubts(),
+        cache.rows.sum_ahead(cache.ledger),
+        cache.families.count_ahead(now),
+    ):
         try:
             for _ in parts:
                 await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
