@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-import msgspec
+from msgspec import structs
 
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.gang.native_terms import COMPOSITE
@@ -355,7 +355,7 @@ class Cache:
             self._enter_priced(priced, pod)
             held = self.ledger.get(pod.uid)
             if held is not None:
-                self.ledger.hold_pod(msgspec.structs.replace(held, requests=priced.pod_class.requests))
+                self.ledger.hold_pod(structs.replace(held, requests=priced.pod_class.requests))
         for key, job in [*self.jobs.items.items()] if changed else ():
             if self.charges.prices.on_job(job) is not job:
                 self.put_job(key, job)

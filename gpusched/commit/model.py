@@ -1,14 +1,15 @@
 """States, events and effects of a commit; ``machine`` says how they follow each other.
 
 A gang has one byte a pod for its stage, one for its tries and one for whether a call is under
-way: a step of a gang of 10,000 copies some kilobytes instead of 10,000 objects.
+way: a step of a gang of 10,000 copies some kilobytes instead of 10,000 objects. All are structs,
+of which each binding makes a dozen.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 
-import attrs
+from msgspec import Struct
 
 from gpusched.commit.observed_pod import ObservedPod, ObservedPodGroup
 from gpusched.session.state.plan import GangBind
@@ -46,8 +47,7 @@ OPEN = (PodStage.PLANNED, PodStage.ASSUMED, PodStage.SENT, PodStage.UNKNOWN)
 FINAL = (CommitPhase.BOUND, CommitPhase.RELEASED)
 
 
-@attrs.frozen(slots=True, kw_only=True)
-class CommitState:
+class CommitState(Struct, frozen=True, kw_only=True):
     """One gang on its way from a decision to its pods' nodes.
 
     Attributes:
@@ -108,85 +108,72 @@ class CommitState:
 # -- events: what happened --------------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class CommitAccepted:
+class CommitAccepted(Struct, frozen=True):
     """The cache has assumed all pods of the gang."""
 
 
-@attrs.frozen(slots=True)
-class GroupRead:
+class GroupRead(Struct, frozen=True):
     """The PodGroup was read; None: it does not exist."""
 
     facts: ObservedPodGroup | None
 
 
-@attrs.frozen(slots=True)
-class GroupUnreadable:
+class GroupUnreadable(Struct, frozen=True):
     """The PodGroup could not be read."""
 
     why: str
 
 
-@attrs.frozen(slots=True)
-class LeadershipLost:
+class LeadershipLost(Struct, frozen=True):
     """This process may not begin a write now."""
 
 
-@attrs.frozen(slots=True)
-class TermSuperseded:
+class TermSuperseded(Struct, frozen=True):
     """The leadership under which the gang was decided is over; another may have begun."""
 
 
-@attrs.frozen(slots=True)
-class DeadlinePassed:
+class DeadlinePassed(Struct, frozen=True):
     """The time for making the gang whole has passed."""
 
 
-@attrs.frozen(slots=True)
-class GangCompleted:
+class GangCompleted(Struct, frozen=True):
     """A later plan brought the gang to its minimum."""
 
 
-@attrs.frozen(slots=True)
-class BindSent:
+class BindSent(Struct, frozen=True):
     """A binding is handed to the connection now."""
 
     index: int
 
 
-@attrs.frozen(slots=True)
-class BindVoided:
+class BindVoided(Struct, frozen=True):
     """A binding that was to be sent has no place any more: its node is not the one decided on."""
 
     index: int
     why: str
 
 
-@attrs.frozen(slots=True)
-class BindCreated:
+class BindCreated(Struct, frozen=True):
     """The API server answered a binding with status 201."""
 
     index: int
 
 
-@attrs.frozen(slots=True)
-class BindUnknown:
+class BindUnknown(Struct, frozen=True):
     """409, 5xx, timeout or reset: proves nothing."""
 
     index: int
     why: str
 
 
-@attrs.frozen(slots=True)
-class BindNotDone:
+class BindNotDone(Struct, frozen=True):
     """Certainly without effect, and may be tried again: no connection, or 429."""
 
     index: int
     why: str
 
 
-@attrs.frozen(slots=True)
-class BindRefused:
+class BindRefused(Struct, frozen=True):
     """Certainly without effect, and the same again would change nothing: 404, other 4xx.
 
     ``denied`` marks 401 and 403, which stop the whole gang.
@@ -197,46 +184,40 @@ class BindRefused:
     denied: bool = False
 
 
-@attrs.frozen(slots=True)
-class ReadBackSent:
+class ReadBackSent(Struct, frozen=True):
     """The read-back of a pod has begun."""
 
     index: int
 
 
-@attrs.frozen(slots=True)
-class PodRead:
+class PodRead(Struct, frozen=True):
     """A read-back was answered; None: there is no such pod."""
 
     index: int
     facts: ObservedPod | None
 
 
-@attrs.frozen(slots=True)
-class PodUnreadable:
+class PodUnreadable(Struct, frozen=True):
     """A read-back was not answered."""
 
     index: int
     why: str
 
 
-@attrs.frozen(slots=True)
-class PodSeen:
+class PodSeen(Struct, frozen=True):
     """The watch showed the pod."""
 
     index: int
     facts: ObservedPod
 
 
-@attrs.frozen(slots=True)
-class PodGone:
+class PodGone(Struct, frozen=True):
     """The watch said that the pod is deleted."""
 
     index: int
 
 
-@attrs.frozen(slots=True)
-class PodEvicted:
+class PodEvicted(Struct, frozen=True):
     """The pod is evicted, or was no longer there to evict."""
 
     index: int
@@ -260,59 +241,51 @@ Event = GangEvent | PodEvent
 # -- effects: what is to be done --------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class DoReadGroup:
+class DoReadGroup(Struct, frozen=True):
     """One consistent GET of the PodGroup, after so many seconds."""
 
     delay_s: float = 0.0
 
 
-@attrs.frozen(slots=True)
-class DoBind:
+class DoBind(Struct, frozen=True):
     """Send these bindings, together, after so many seconds."""
 
     indices: tuple[int, ...]
     delay_s: float = 0.0
 
 
-@attrs.frozen(slots=True)
-class DoReadBack:
+class DoReadBack(Struct, frozen=True):
     """One consistent GET of the pod, after so many seconds."""
 
     index: int
     delay_s: float = 0.0
 
 
-@attrs.frozen(slots=True)
-class DoConfirm:
+class DoConfirm(Struct, frozen=True):
     """The pod is bound: say so to the cache."""
 
     index: int
 
 
-@attrs.frozen(slots=True)
-class DoForget:
+class DoForget(Struct, frozen=True):
     """The assumption of these pods is void: say so to the cache."""
 
     indices: tuple[int, ...]
 
 
-@attrs.frozen(slots=True)
-class DoDoubtLease:
+class DoDoubtLease(Struct, frozen=True):
     """A write was refused as if we did not lead."""
 
     why: str
 
 
-@attrs.frozen(slots=True)
-class DoEvict:
+class DoEvict(Struct, frozen=True):
     """Evict these pods and say ``Evicted`` for each."""
 
     indices: tuple[int, ...]
 
 
-@attrs.frozen(slots=True)
-class DoSettle:
+class DoSettle(Struct, frozen=True):
     """The gang came to rest in this phase: bound, repair (a later plan may help) or released."""
 
     phase: CommitPhase

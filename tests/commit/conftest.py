@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import msgspec
 import pytest
 
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
@@ -35,7 +36,7 @@ def make_state(stages, calls=None, *, phase=CommitPhase.BINDING, **more):
     placed = more.pop("placed", 0)
     kind = more.pop("kind", "PodGroup")
     base = CommitState.for_bind(make_gang(len(stages), need=need, placed=placed, kind=kind), FENCE)
-    return attrs.evolve(
+    return msgspec.structs.replace(
         base, stages=bytes(stages), calls=bytes(calls or [0] * len(stages)), phase=phase,
         counts=tuple(sum(s == each for s in stages) for each in PodStage), **more,
     )  # fmt: skip
