@@ -200,11 +200,16 @@ class LifeRecords:
         marks.append(mark)
 
     def released(self, name: str, gpus: int, *, at: float) -> None:
-        """A pod of a queue gave back its GPUs: the queue holds less, and so do those above it."""
-        while gpus and name in self._marks:
+        """A pod of a queue gave back its GPUs: the queue holds less, and so do those above it.
+
+        Each of them once: queues that are each other's parents stand in a ring.
+        """
+        line: list[str] = []
+        while gpus and name in self._marks and name not in line:
             last = self._marks[name][-1]
             held = max(0, last.allocated - gpus)
             self.mark(name, self._parents[name], attrs.evolve(last, at=at, allocated=held))
+            line.append(name)
             name = self._parents[name]
 
     # -- record ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from gpusched.engine.timed_changes import EditObject, TimedChange
 def queue_remarks(
     objects: Sequence[Obj], changes: Sequence[TimedChange], config: Config, *, now: float
 ) -> tuple[str, ...]:
-    """One sentence for each queue of which the daemon says something that it does not say as it is.
+    """What the daemon says of queues then and does not say as it is, each sentence once.
 
     Args:
         objects: of the cluster.
@@ -36,7 +36,7 @@ def queue_remarks(
             metadata = queue["metadata"]
             generation = metadata.get("generation", 1) + 1
             world.write({**change.edit(queue), "metadata": {**metadata, "generation": generation}})
-    said = [sentence for sentence in _sentences(cache, now) if sentence not in before]
+    said = dict.fromkeys(each for each in _sentences(cache, now) if each not in before)
     return tuple(f"the daemon will say: {each}" for each in said)
 
 

@@ -153,6 +153,14 @@ def test_the_view_of_two_daemons(processes):
     assert (status, told["gangs"][0]["start"]["kind"]) == (200, "expected")
     assert ask(f"{url}/v1/when?namespace=default", eve_token, pod)[0] == 403
 
+    # Then: a question that means nothing is wrong usage, whoever answers.
+    file = Path(kubeconfig).with_name("new.yaml")
+    file.write_text(yaml.safe_dump(pod))
+    asked = start("when", "-f", str(file), "--gpus", "v100", "--kubeconfig", kubeconfig)
+    sentence = asked.communicate(timeout=30)[1]
+    assert asked.returncode == 2, sentence
+    assert 'refuses: gpus "v100": no node has such GPUs' in sentence
+
     # Then: how queues stood is told from the first minute on.
     series = until(lambda: ask(f"{other}/v1/queues/series", token), lambda a: a[1].get("times"))
     assert [each["name"] for each in series[1]["items"]] == ["default"]

@@ -85,6 +85,18 @@ def test_what_the_daemon_will_say_of_a_queue_is_told(example, capsys):
     assert figures["gangs that wait at the end"] == (0, 2)
 
 
+def test_queues_in_a_ring_end_the_play_as_they_stop_the_daemon_from_serving_them(example, capsys):
+    """What ran in them gives back its GPUs, and what waits there goes on waiting."""
+    ring = ["--set", "queue/research.parent=prod", "--set", "queue/prod.parent=research"]
+    # Given queues that become each other's parents, while gangs of both run and end
+    assert main(["what-if", "--snapshot", "cluster.json", *ring, "-o", "json"]) == 0
+    told = answer_of(capsys)
+    # When it is played, then it comes to its end, and says what the daemon will
+    assert any("queues form a cycle" in each for each in told["changes"])
+    figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
+    assert figures["gangs that start"] == (3, 0)
+
+
 def test_a_tenants_load_doubles_what_comes(example, tmp_path, capsys):
     """Jobs of a file come in both; where it is changed, one queue has twice as many of them."""
     (tmp_path / "jobs.csv").write_text(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import quote
 
 from gpusched.advice.submission.manifests import SubmittedObject
-from gpusched.base.errors import Denied
+from gpusched.base.errors import ApiError, Denied, UsageError
 from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.command import add_config, add_kubeconfig
 from gpusched.cli.inspect.cluster_reader import list_objects
@@ -16,6 +17,8 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.serve.view_client import ViewClient
 from gpusched.view.over_time.advice_view import AdviceView
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
+
+_BAD_REQUEST: Final = 400
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -78,13 +81,21 @@ async def ask_when(
 
     Returns:
         None where the daemon does not answer.
+
+    Raises:
+        UsageError: the daemon says that the question means nothing, as this command would.
     """
     varied = {name: ",".join(values) for name, values in options.items() if values}
 
     async def of_daemon(client: ViewClient) -> SubmissionView | SubmissionVariantsView | None:
-        if varied:
-            return await client.when_variants(manifests, namespace, varied)
-        return await client.when(manifests, namespace)
+        try:
+            if varied:
+                return await client.when_variants(manifests, namespace, varied)
+            return await client.when(manifests, namespace)
+        except ApiError as error:
+            if error.status != _BAD_REQUEST:
+                raise
+            raise UsageError(str(error)) from error
 
     async def of_api() -> SubmissionView | SubmissionVariantsView | None:
         return None
