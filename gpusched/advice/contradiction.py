@@ -15,7 +15,7 @@ import attrs
 from gpusched.advice.start_answer import start_answer
 from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.advice.workload import Workload, find_workload
-from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.meta.identity import ObjectKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.engine.objects import Obj, key_of
 
@@ -66,11 +66,11 @@ def find_contradiction(trial: TrialCluster, gang: Gang) -> Contradiction | None:
         None where it would start there, or where nothing of what it asks for explains that it would
         not.
     """
-    workload = find_workload(trial, gang)
+    workload = find_workload(trial, gang).as_pod_group(gang)
     if not workload.pods:
         return None
     limiting, keeping = _limiting_queues(trial, gang), _keeping_queues(trial, gang)
-    empty = _EmptyCluster(trial, gang.key, workload, [*limiting, *keeping])
+    empty = _EmptyCluster(trial, workload, [*limiting, *keeping])
     answer = empty.message_without(())
     if answer is None:
         return None
@@ -92,11 +92,8 @@ def find_contradiction(trial: TrialCluster, gang: Gang) -> Contradiction | None:
 class _EmptyCluster:
     """The cluster with nothing in it but one gang, its nodes and its queues' limits."""
 
-    def __init__(
-        self, trial: TrialCluster, gang: GangKey, workload: Workload, queues: Sequence[Obj]
-    ) -> None:
+    def __init__(self, trial: TrialCluster, workload: Workload, queues: Sequence[Obj]) -> None:
         self._trial = trial.emptied({key_of(pod) for pod in workload.pods})
-        self._gang = gang
         self._workload = workload
         self._queues = queues
 
@@ -107,7 +104,8 @@ class _EmptyCluster:
             *(edit_to(_without(obj, dropped)) for obj in self._queues),
         ]
         with self._trial.changed(edits):
-            answer = start_answer(self._trial.decide(among=(self._gang,), evict=False), self._gang)
+            gang = self._workload.key
+            answer = start_answer(self._trial.decide(among=(gang,), evict=False), gang)
         return None if answer.starts else answer.message
 
 
@@ -171,7 +169,7 @@ def _demands(workload: Workload, gang: Gang) -> Iterator[_Demand]:
         amounts = {
             _request(container, resource) for spec in pods for container in _containers(spec)
         }
-        said = ", ".join(sorted(amounts - {""}))
+        said = ", ".join(sorted(amounts - {"", "0"})) or "0"
         yield _Demand(f"{said} {resource} in a container", _request_dropper(resource))
     for label, value in workload.node_labels.items():
         yield _Demand(f"nodes of {label}={value}", _label_dropper(label))

@@ -10,12 +10,13 @@ import attrs
 
 from gpusched.advice.trial import ObjectEdit, TrialCluster, edit_to
 from gpusched.api.meta.identity import GangKey, ObjectKey
-from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.gangs.gang import DEFAULT_TERMS, Gang
 from gpusched.engine.objects import Obj, key_of, plural_of
 
 _MIN_MEMBER: Final = "gpusched.io/min-member"
 _TOPOLOGY: Final = "gpusched.io/topology-required"
 _QUEUE: Final = "gpusched.io/queue"
+_OWN_GROUP: Final = "gpusched-as-one-group"
 _TERM_ANNOTATIONS: Final = {
     "preemptible": "gpusched.io/preemptible",
     "minRuntime": "gpusched.io/min-runtime",
@@ -124,14 +125,49 @@ class Workload:
             edits.append(edit_to(_with_template(self.job, select)))
         return tuple(edits)
 
+    def as_pod_group(self, gang: Gang) -> Workload:
+        """The same gang as a PodGroup of ours would describe it, which says all that can be taken off.
+
+        Itself where it is one, a lone pod, or says what such a PodGroup would say in other words.
+        """
+        terms = gang.terms
+        if (
+            self.group is not None or gang.min_member < 2 or gang.sub_groups or gang.min_roles
+            or terms.gpu_types != DEFAULT_TERMS.gpu_types or terms.devices != DEFAULT_TERMS.devices
+        ):  # fmt: skip
+            return self
+        group = {
+            "apiVersion": "scheduling.gpusched.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": _OWN_GROUP, "namespace": gang.key.namespace},
+            "spec": {
+                "queue": gang.queue,
+                "minMember": gang.min_member,
+                "preemptible": terms.preemptible,
+                "expectedDuration": f"{terms.expected_duration_ns // 10**9}s",
+                "minRuntime": f"{terms.min_runtime_ns // 10**9}s",
+                **({"topology": {"required": gang.topology.required}} if gang.topology.required else {}),
+            },
+        }  # fmt: skip
+        key = GangKey("PodGroup", gang.key.namespace, _OWN_GROUP)
+        members = (*self.pods, *self._pods_to_come(gang))
+        pods = tuple(_labelled(pod, "gpusched.io/pod-group", _OWN_GROUP) for pod in members)
+        return Workload(key, group, None, pods)
+
+    def _pods_to_come(self, gang: Gang) -> Iterator[Obj]:
+        """Pods that its Job would make; none that need claims, which are made with them."""
+        template = self.job["spec"]["template"] if self.job is not None else {}
+        if (template.get("spec") or {}).get("resourceClaims"):
+            return
+        for number in range(gang.expected_count):
+            name = {"name": f"{_OWN_GROUP}-{number}", "namespace": gang.key.namespace}
+            metadata = {**(template.get("metadata") or {}), **name}
+            yield {"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}
+
     def rewritten(self, change: Callable[[Obj], Obj]) -> tuple[ObjectEdit, ...]:
-        """Its PodGroup, its pods, its Job and the Job's template, each changed."""
-        edits = [edit_to(change(pod)) for pod in self.pods]
-        if self.group is not None:
-            edits.append(edit_to(change(self.group)))
-        if self.job is not None:
-            edits.append(edit_to(_with_template(self.job, change)))
-        return tuple(edits)
+        """Its PodGroup and its pods, each changed."""
+        objects = self.pods if self.group is None else (*self.pods, self.group)
+        return tuple(edit_to(change(obj)) for obj in objects)
 
     @property
     def node_labels(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ import pytest
 from gpusched.advice.contradiction import find_contradiction
 from gpusched.advice.start_answer import start_answer
 from tests.advice.clusters import A100, GPU, H100, gang, node, queue, trial_of, waiting_gang
+from tests.advice.submission.manifests import KINDS, ask, only_gang
 from tests.populations import one_of
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -37,6 +38,7 @@ class DrawnCase:
         self.wide_limit = draw.choice([0, 0, 16])
         self.kept = draw.choice([0, 0, 8]) if count > 1 else 0
         self.limits = {"cpu": self.cpu, GPU: self.gpus}
+        self.form = lambda group, *pods: [group, *pods]
 
     def titles(self):
         """How each constraint of the case is told."""
@@ -84,7 +86,7 @@ class DrawnCase:
             spec["topology"] = {"required": "rack"}
         for each in pods:
             self._constrain(each["spec"], has)
-        return [group, *pods]
+        return self.form(group, *pods)
 
     def _constrain(self, spec, has):
         amounts = {
@@ -124,6 +126,66 @@ def test_every_part_of_a_contradiction_is_needed_and_all_of_it_is_enough(seed):
     assert not case.is_placeable(core)
     for each in core:
         assert case.is_placeable(core - {each}), f"{each} is not needed"
+
+
+def as_job(group, *pods):
+    """The gang as a Job that says the same by its size and its annotations."""
+    level = group["spec"].get("topology", {}).get("required")
+    name, space = group["metadata"]["name"], group["metadata"]["namespace"]
+    head = {
+        "name": name, "namespace": space, "uid": "uid-of-job", "labels": {"gpusched.io/queue": "a"},
+        "annotations": {"gpusched.io/topology-required": level} if level else {},
+    }  # fmt: skip
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": name,
+        "uid": head["uid"],
+        "controller": True,
+    }
+    for each in pods:
+        each["metadata"] = {
+            **each["metadata"],
+            "labels": head["labels"],
+            "ownerReferences": [owner],
+        }
+    size = {"parallelism": len(pods), "completions": len(pods), "completionMode": "Indexed"}
+    template = {"metadata": {"labels": head["labels"]}, "spec": pods[0]["spec"]}
+    made = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": head,
+        "spec": {**size, "template": template},
+    }
+    return [made, *pods]
+
+
+@pytest.mark.parametrize("seed", one_of(10, range(800, 1100)))
+def test_a_job_contradicts_itself_as_a_pod_group_that_says_the_same_does(seed):
+    case = DrawnCase(seed)
+    case.apart = False
+    group = case.cluster(case.titles(), full=True)
+    told = find_contradiction(group, waiting_gang(group, "new"))
+    if case.pods > 1:
+        case.form = as_job
+        jobs = case.cluster(case.titles(), full=True)
+        (job,) = [each for each in jobs.take_snapshot().gangs if each.key.name == "new"]
+        assert job.key.kind == "Job"
+        assert find_contradiction(jobs, job) == told
+
+
+SEVERAL = [kind for kind, (_, (_, _, minimum)) in KINDS.items() if minimum > 1]
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_a_gang_of_any_kind_that_is_too_large_for_the_cluster_is_told_so(kind):
+    """Given one empty node, and pods of which any one would start there, then it is their number with their GPUs."""
+    documents, (_, _, minimum) = KINDS[kind]
+    found = only_gang(ask(trial_of(queue("a"), node("n0")), *documents, better=False))
+    assert found.never == (
+        f"never, even on an empty cluster: 8 {GPU} in a container and {minimum} pods at once "
+        "cannot hold together"
+    )
 
 
 def test_what_is_kept_free_for_another_queue_is_part_of_the_contradiction():

@@ -385,7 +385,9 @@ class ViewClient:
             return NotServed(f"the daemon's view at {self._route.told} cannot be read: {message}")
         if status in {401, 403, 429, 500, 502, 503, 504}:
             return NoView(f"the daemon's view at {self._route.told} cannot be read: {message}")
-        return ApiError(f"the daemon's view at {self._route.told} refuses: {message}", status=status)
+        return ApiError(
+            f"the daemon's view at {self._route.told} refuses: {message}", status=status
+        )
 
     def _decode(self, part: type[T], body: bytes) -> T:
         try:
