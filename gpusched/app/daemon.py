@@ -507,6 +507,7 @@ class App:
         listed = self.readers.ask_relist(elector.version)
         self.candidate.lease_asked.set()
         await listed()
+        self.options.on_listed()
         self._caught_up = True
         assert self.cycle is not None
         assert self.health is not None

@@ -42,6 +42,7 @@ class AppOptions:
         search: runs searches of inline sessions.
         session_s: how long an inline session takes, in seconds of the clock.
         view: where a process of its own serves what people see; None serves nothing.
+        on_listed: called when everything was listed, once in each leadership.
         shards: that this daemon cares for, the one first that it leads before others; none for all of the
             configuration, in its order.
     """
@@ -64,4 +65,5 @@ class AppOptions:
     search: SearchRunner = search_in_process
     session_s: Callable[[], float] = lambda: 0.0
     view: ViewAddress | None = None
+    on_listed: Callable[[], None] = lambda: None
     shards: tuple[str, ...] = ()

@@ -27,7 +27,6 @@ from gpusched.io.decisions.recorder import LAST, RecordingOptions
 from gpusched.io.history.history_writer import HistoryOptions
 from gpusched.io.observe import logs, process_limits
 from gpusched.io.observe.logs import set_up_logging
-from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.serve.publisher import ViewAddress
 
 _PORT: Final = 8080
@@ -105,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         waits=False,
     )
     process_limits.raise_file_limit()
-    collect_garbage_rarely()
+    process_limits.collect_no_garbage_yet()
     path = configuration_path(arguments.config)
     config = load_file(path) if path else DEFAULT
     history = _history(arguments.history, config.history)
@@ -122,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         view=_view_address(arguments.view, arguments.kubeconfig, history, path or ""),
         recording=_recording(arguments),
         history=history,
+        on_listed=process_limits.leave_objects_alone,
         state_file=_state_file(arguments.state_file, arguments.kubeconfig, path, arguments.shard),
         shards=_shards(arguments.shard, config),
     )

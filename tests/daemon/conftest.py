@@ -339,6 +339,7 @@ class World:
         clock: Clock | None = None,
         history: HistoryOptions | None = None,
         shards: tuple[str, ...] = (),
+        on_listed: Callable[[], None] = lambda: None,
         **death: Any,
     ) -> Daemon:
         """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity.
@@ -357,6 +358,7 @@ class World:
             history=history,
             opened=self._opened,
             shards=shards,
+            on_listed=on_listed,
         )
         daemon = Daemon(App(options), self.journal, self.used, **death)
         self.daemons.append(daemon)

@@ -413,7 +413,7 @@ def make_pod_sets(pods: Iterable[Pod]) -> tuple[PodSet, ...]:
         PodSet(role, members[0].pod_class, tuple(sorted(members, key=member_order)), sub_group)
         for (role, sub_group, _), members in groups.items()
     ]
-    return tuple(sorted(pod_sets, key=_pod_set_order))
+    return tuple(sorted(pod_sets, key=_pod_set_order)) if len(pod_sets) > 1 else tuple(pod_sets)
 
 
 def _pod_set_order(pod_set: PodSet) -> tuple[int, tuple[int, ...], str, str, str]:

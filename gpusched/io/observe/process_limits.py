@@ -62,3 +62,16 @@ def collect_garbage_rarely() -> None:
     at once in any case.
     """
     gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
+
+
+def collect_no_garbage_yet() -> None:
+    """Let the collector rest until ``leave_objects_alone``, but for a process that never gets there."""
+    gc.set_threshold(limits.COLLECT_WHILE_LISTING_AFTER_OBJECTS, *gc.get_threshold()[1:])
+
+
+def leave_objects_alone() -> None:
+    """Never walk again what there is now, which is the cluster: a run over everything stops the
+    loop for a third of a second in a large one. From now on the collector runs rarely.
+    """
+    gc.freeze()
+    collect_garbage_rarely()

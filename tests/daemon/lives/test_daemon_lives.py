@@ -31,6 +31,20 @@ def test_a_gang_from_yaml_to_running(play):
     play(scenario)
 
 
+def test_it_is_told_when_everything_was_listed(play):
+    """Given a cluster of three nodes, a daemon that leads says once that it knows all of them."""
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        known = []
+        daemon = w.daemon(on_listed=lambda: known.append(sorted(daemon.app.cache.rows.all_names())))
+        w.gang("train", 2)
+        await w.until(lambda: len(w.running("train")) == 2)
+        assert known == [["node-0", "node-1", "node-2"]]
+
+    play(scenario)
+
+
 def test_a_gang_waits_with_a_reason_and_fits_when_a_node_appears(play):
     """The same sentence on the PodGroup and on each pod, with numbers; then it starts."""
 

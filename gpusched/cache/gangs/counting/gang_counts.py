@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import attrs
@@ -44,27 +44,29 @@ def _count_members(
 ) -> _MemberCounts:
     found = _MemberCounts()
     for pod in pods:
-        if pod.strange_keys and not pod.finished:
+        finished, place = pod.finished, places.get(pod.uid)
+        if pod.strange_keys and not finished:
             found.strange.update(pod.strange_keys)
-        if pod.uid in places and not pod.finished:
+        member = Placed(pod, *place) if place is not None and not finished else None
+        if member is not None:
             found.holding.append(pod.pod_class)
-            if pod.deleting:
-                found.going.append(Placed(pod, *places[pod.uid]))
-        if pod.phase is PodPhase.SUCCEEDED:
-            found.succeeded += 1
-        elif pod.phase is PodPhase.FAILED:
-            found.failed += 1
+        if finished:
+            found.succeeded += pod.phase is PodPhase.SUCCEEDED
+            found.failed += pod.phase is PodPhase.FAILED
         elif pod.deleting:
             found.leaving += 1
-        elif pod.uid in places:
-            found.placed.append(Placed(pod, *places[pod.uid]))
+            if member is not None:
+                found.going.append(member)
+        elif member is not None:
+            found.placed.append(member)
             found.running += pod.phase is PodPhase.RUNNING
         elif pod.gated:
             found.gated += 1
             found.gates.update(pod.gates)
         else:
             found.waiting.append(pod)
-    found.placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
+    if len(found.placed) > 1:
+        found.placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
     return found
 
 
@@ -105,10 +107,10 @@ def build_gang(
         if origin.counts_succeeded
         else 0,
         allocated=_sum_requests(found.holding),
-        leaving_allocated=_sum_requests(member.pod.pod_class for member in found.going),
+        leaving_allocated=_sum_requests([member.pod.pod_class for member in found.going]),
         leaving_placed=tuple(found.going),
-        pending_requests=_sum_requests(pod.pod_class for pod in found.waiting),
-        created=origin.created or min((pod.created for pod in pods), default=0.0),
+        pending_requests=_sum_requests([pod.pod_class for pod in found.waiting]),
+        created=origin.created or min([pod.created for pod in pods], default=0.0),
         pod_group=origin.pod_group,
         error=_gang_error(origin),
         warning=origin.warning,
@@ -164,7 +166,7 @@ def _ready_sub_groups(
 def _gang_priority(origin: GangSpec, pods: Sequence[Pod]) -> int:
     if origin.priority is not None:
         return origin.priority
-    return max((pod.priority for pod in pods if not pod.finished), default=0)
+    return max([pod.priority for pod in pods if not pod.finished], default=0)
 
 
 def _gang_queue(origin: GangSpec, pods: Sequence[Pod]) -> str:
@@ -174,12 +176,11 @@ def _gang_queue(origin: GangSpec, pods: Sequence[Pod]) -> str:
     return origin.queue or DEFAULT_QUEUE
 
 
-def _sum_requests(classes: Iterable[PodClass]) -> Resources:
-    all_of = list(classes)
-    if len(all_of) < 2:  # most gangs are single pods, and have a place or wait for one
-        return all_of[0].charged if all_of else NOTHING
+def _sum_requests(classes: Sequence[PodClass]) -> Resources:
+    if len(classes) < 2:  # most gangs are single pods, and have a place or wait for one
+        return classes[0].charged if classes else NOTHING
     counts: dict[str, tuple[PodClass, int]] = {}
-    for pod_class in all_of:
+    for pod_class in classes:
         known = counts.get(pod_class.digest)
         counts[pod_class.digest] = (pod_class, known[1] + 1 if known else 1)
     return _multiply_requests(
