@@ -376,11 +376,13 @@ class App:
             first=self.candidate.shards[0],
             moved=lambda keys: self._gangs_moved(cycle, map(gang_family, keys)),
             knows=cache.families.is_known,
+            nodes_moved=lambda names: self._nodes_moved(cycle, names),
         )
         part.take_effect(cache)
 
-        def decided(snapshot: Snapshot, plan: Plan, _decision: Decision) -> None:
-            part.note_decisions(snapshot, plan)
+        def decided(snapshot: Snapshot, plan: Plan, decision: Decision) -> None:
+            promised = {name for room in decision.reserved for name in room.nodes}
+            part.note_decisions(snapshot, plan, promised=promised)
             if self.candidate.keeper is not None:
                 self.candidate.keeper.nudge()
 
@@ -391,6 +393,12 @@ class App:
         """These gangs came to the shards that are held here, or went away."""
         if moved := list(gangs):
             self.cache.show_again(moved)
+            cycle.wake()
+
+    def _nodes_moved(self, cycle: SessionCycle, nodes: Iterable[str]) -> None:
+        """These nodes came to the shards that are held here, or went away."""
+        if moved := list(nodes):
+            self.cache.rows.look_again(moved)
             cycle.wake()
 
     def _begin_history(self) -> HistoryKeeper:

@@ -198,10 +198,12 @@ class ShardConfig:
 
     Attributes:
         selector: of the labels of its nodes.
+        lends_nodes: whether its idle nodes are lent to shards that have not room enough for a gang.
     """
 
     name: str
     selector: Selector
+    lends_nodes: bool = False
 
 
 @attrs.frozen(kw_only=True)

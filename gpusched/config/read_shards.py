@@ -30,6 +30,7 @@ def read_shards(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[Sh
         shard = ShardConfig(
             section.read("name", namespace_name, default=""),
             section.read("nodeSelector", _selector, default=_NO_SELECTOR),
+            section.read("idleNodes", _lends, default=False),
         )
         section.finish()
         if shard.name in lines:
@@ -47,6 +48,10 @@ def read_shards(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[Sh
                 "theirs would belong to both, and nothing would be placed on it",
             )
     return tuple(shards)
+
+
+def _lends(node: YamlNode, name: str, _: ConfigProblems) -> bool:
+    return one_of(node, name, ("keep", "lend")) == "lend"
 
 
 def _selector(node: YamlNode, name: str, problems: ConfigProblems) -> Selector:

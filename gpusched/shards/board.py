@@ -10,16 +10,53 @@ from typing import Final
 
 import msgspec
 
+from gpusched.api.affinity.selector import NodeTerm, Toleration
 from gpusched.base.errors import GpuschedError
 
-FORMAT: Final = 1
-"""Of what is written here; a board of a later format is not touched."""
+FORMAT: Final = 2
+"""The last one that is known here; a board of a later format is not touched."""
+_WITHOUT_LENT_NODES: Final = 1
+"""The format of boards on which no node is lent: earlier versions would forget who has it."""
 KEY: Final = "board"
 Amounts = dict[str, int]
 
 
 class BoardUnreadable(GpuschedError):
     """The board is of a later version, or no board."""
+
+
+class MemberNeeds(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What members of one class need of a node.
+
+    Attributes:
+        amounts: that one member requests, in base units.
+        selector: labels that the node must have.
+        affinity: terms of which it must satisfy one; None for any node.
+        tolerations: of its taints.
+    """
+
+    amounts: Amounts = {}
+    selector: dict[str, str] = {}
+    affinity: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class NodeWish(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Nodes that a shard lacks for the gang that has waited in it longest.
+
+    Attributes:
+        gang: its hash.
+        since: seconds since the epoch at which it was made.
+        nodes: how many more it needs.
+        lent: nodes of other shards that were there when these were counted.
+        members: what its members need, by class.
+    """
+
+    gang: str = ""
+    since: float = 0.0
+    nodes: int = 0
+    lent: int = 0
+    members: tuple[MemberNeeds, ...] = ()
 
 
 class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -35,6 +72,8 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         nodes, waiting: numbers of nodes and of gangs that wait.
         total, used, free: base units of the nodes, those that pods have, and those that no pod has and no
             gang waits for.
+        idle: number of nodes that it would lend.
+        wish: for nodes of other shards; None for no.
         strays, stray_nodes: number of nodes that belong to no shard or to several, as its holder sees them,
             and sentences about some of them.
     """
@@ -50,6 +89,8 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     total: Amounts = {}
     used: Amounts = {}
     free: Amounts = {}
+    idle: int = 0
+    wish: NodeWish | None = None
     strays: int = 0
     stray_nodes: list[str] = []
 
@@ -82,13 +123,15 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         shards: entries by shard.
         grants: rows by queue and shard.
         owners: shards of gangs that are not in the one where they began, by hash.
+        nodes: shards of nodes that are lent, by name.
     """
 
-    format: int = FORMAT
+    format: int = _WITHOUT_LENT_NODES
     layout: str = ""
     shards: dict[str, ShardEntry] = {}
     grants: dict[str, dict[str, GrantRow]] = {}
     owners: dict[str, str] = {}
+    nodes: dict[str, str] = {}
 
     def row(self, queue: str, shard: str) -> GrantRow:
         """What a shard has of a queue."""
@@ -117,7 +160,8 @@ def decode_board(text: str) -> Board:
                 f"the board of shards has format {written}, and this daemon knows formats up to {FORMAT}: "
                 "upgrade it, as it does not take part until then"
             )
-        return msgspec.json.decode(text, type=Board)
+        board = msgspec.json.decode(text, type=Board)
+        return msgspec.structs.replace(board, format=_WITHOUT_LENT_NODES)
     except msgspec.DecodeError as error:
         raise BoardUnreadable(
             f"the board of shards cannot be read ({error}): delete its ConfigMap while no daemon runs"
@@ -126,4 +170,5 @@ def decode_board(text: str) -> Board:
 
 def encode_board(board: Board) -> str:
     """The text of a board."""
-    return msgspec.json.encode(board).decode()
+    written = FORMAT if board.nodes else _WITHOUT_LENT_NODES
+    return msgspec.json.encode(msgspec.structs.replace(board, format=written)).decode()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
+
+import msgspec
 
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
+from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
-from gpusched.shards.board import Amounts, Board
+from gpusched.shards.board import Amounts, Board, ShardEntry
 from gpusched.shards.layout import ShardLayout
 
 PATIENCE_S: Final = 10.0
@@ -24,6 +28,38 @@ LACKS_ROOM: Final = frozenset(
     }
 )
 LACKS_QUOTA: Final = frozenset({Reason.QUOTA_EXCEEDED, Reason.WAITING_FOR_QUOTA})
+
+
+LOOKED_AT: Final = 256
+"""Gangs that wait, the oldest of a shard, whose starts are not counted as free for gangs of other shards."""
+
+
+def with_amounts(
+    entry: ShardEntry, columns: NodeColumns, rows: Sequence[int], waiting: Collection[Gang]
+) -> ShardEntry:
+    """The entry of a shard with what its nodes have, what of it is used, and what is free for gangs of others.
+
+    Args:
+        entry: of the shard.
+        columns: nodes of one moment.
+        rows: of the shard's nodes.
+        waiting: gangs that wait in it.
+    """
+    there, used = (each[rows].sum(axis=0) for each in (columns.allocatable, columns.used))
+    names = columns.columns
+    left = {name: int(there[column] - used[column]) for name, column in names.items()}
+    for gang in heapq.nsmallest(LOOKED_AT, waiting, key=lambda each: (each.created, each.key)):
+        asked = smallest_start(gang)
+        if fits_amounts(asked, left):
+            left = {name: amount - asked.get(name) for name, amount in left.items()}
+    return msgspec.structs.replace(
+        entry,
+        nodes=len(rows),
+        waiting=len(waiting),
+        total={name: int(there[column]) for name, column in names.items()},
+        used={name: int(used[column]) for name, column in names.items()},
+        free=left,
+    )
 
 
 def smallest_start(gang: Gang) -> Resources:

@@ -39,7 +39,10 @@ class ShardLayout:
     def from_config(cls, config: Config) -> ShardLayout:
         """The layout of a configuration that has shards."""
         content = (
-            [(each.name, attrs.astuple(each.selector)) for each in config.shards],
+            [
+                (each.name, attrs.astuple(each.selector), *([True] if each.lends_nodes else []))
+                for each in config.shards
+            ],
             [each.name for each in config.gpu_resources.listed],
         )
         digest = hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
@@ -57,6 +60,10 @@ class ShardLayout:
     def first_owner(self, digits: str) -> str:
         """The shard in which the gang of this hash begins."""
         return self.shards[int(digits, 16) % len(self.shards)].name
+
+    def lends(self, shard: str) -> bool:
+        """Whether idle nodes of a shard are lent."""
+        return any(each.lends_nodes for each in self.shards if each.name == shard)
 
     def excludes(self, shard: str, pod_classes: Iterable[PodClass]) -> bool:
         """Whether pods of a class can never be on any node of a shard, by its node selector and theirs."""

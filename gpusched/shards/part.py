@@ -6,13 +6,11 @@ these shards are granted. Whatever the daemon is about to write on the board bin
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
 import msgspec
-import numpy as np
 
 from gpusched import __version__
 from gpusched.api.foreign.kinds import WORKLOADS
@@ -32,26 +30,27 @@ from gpusched.shards.grants import divide_by_demand, row_with_gang, settle_grant
 from gpusched.shards.handover import (
     LACKS_QUOTA,
     LACKS_ROOM,
-    fits_amounts,
     fits_nowhere,
     next_shard,
     preferred_shard,
-    smallest_start,
+    with_amounts,
 )
 from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
+from gpusched.shards.lending import NodeLending, idle_nodes
+from gpusched.shards.nodes import ShardNodes
 
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
-LOOKED_AT: Final = 256
-"""Gangs that wait, the oldest of a shard, whose starts are not counted as free for gangs of other shards."""
-REST_S: Final = 30.0
-"""For which nothing is placed on a node that came from another shard: what was decided there before is seen by then."""
 STRAYS_TOLD: Final = 4
 """Nodes that belong to no shard or to several, of which the board has a sentence each."""
 _NONE: Final[frozenset[str]] = frozenset()
 
 
 def _nothing_moved(_keys: Iterable[GangKey]) -> None:
+    return
+
+
+def _no_node_moved(_names: Iterable[str]) -> None:
     return
 
 
@@ -74,8 +73,10 @@ class ShardPart(ClusterPart):
         board: as it was read last.
         sent: boards of which it is not known whether they were written.
         counted: shards in which what queues use was counted since the layout is in force.
-        strays: shards of nodes that belong to none or several, by name.
+        nodes: which are in these shards.
+        lending: of nodes between shards.
         moved: told of gangs that came here or went away.
+        nodes_moved: told of nodes by name that did so.
         knows: whether a gang exists.
     """
 
@@ -86,12 +87,11 @@ class ShardPart(ClusterPart):
     board: Board = attrs.Factory(Board)
     sent: list[Board] = attrs.Factory(list)
     counted: frozenset[str] = _NONE
-    strays: dict[str, tuple[str, ...]] = attrs.Factory(dict)
+    nodes: ShardNodes = attrs.Factory(lambda self: ShardNodes(self.layout), takes_self=True)
+    lending: NodeLending = attrs.Factory(lambda self: NodeLending(self.nodes), takes_self=True)
     moved: Callable[[Iterable[GangKey]], None] = _nothing_moved
+    nodes_moved: Callable[[Iterable[str]], None] = _no_node_moved
     knows: Callable[[GangKey], bool] = lambda _key: True
-    _shard_of: dict[str, str] = attrs.Factory(dict)
-    _resting: dict[str, float] = attrs.Factory(dict)
-    _now: float = 0.0
     _keys: dict[str, GangKey] = attrs.Factory(dict)
     _hashes: dict[GangKey, str] = attrs.Factory(dict)
     _used: dict[str, dict[str, Amounts]] = attrs.Factory(dict)
@@ -101,6 +101,7 @@ class ShardPart(ClusterPart):
     _undivided: set[str] = attrs.Factory(set)
     _blocked: set[GangKey] = attrs.Factory(set)
     _too_large: set[GangKey] = attrs.Factory(set)
+    _lacking: list[Gang] = attrs.Factory(list)
     _since: dict[GangKey, float] = attrs.Factory(dict)
     _passed_on: dict[str, str] = attrs.Factory(dict)
     _gone_since: dict[str, float] = attrs.Factory(dict)
@@ -108,33 +109,12 @@ class ShardPart(ClusterPart):
 
     # -- what the cache asks ----------------------------------------------------------------
     def takes_node(self, node: Node) -> bool:
-        """Whether the node belongs to a shard that is held, and to no other."""
-        name, matching = node.name, self.layout.matching(node.labels)
-        self.strays.pop(name, None)
-        if len(matching) != 1:
-            self.strays[name] = matching
-            return False
-        before, self._shard_of[name] = self._shard_of.get(name, matching[0]), matching[0]
-        if before != matching[0]:
-            self._resting[name] = self._now + REST_S
-        return matching[0] in self.held and name not in self._resting
+        """Whether the node is in a shard that is held, and in no other."""
+        return self.nodes.takes(node, self.held, (self.board, *self.sent))
 
     def forget_node(self, name: str) -> None:
         """A node is gone."""
-        for known in (self.strays, self._shard_of, self._resting):
-            known.pop(name, None)
-
-    def end_rests(self, now: float) -> bool:
-        """Whether nodes may be used from now on that came from other shards; ``take_effect`` takes them.
-
-        Args:
-            now: seconds since the epoch.
-        """
-        self._now = now
-        over = [name for name, until in self._resting.items() if until <= now]
-        for name in over:
-            del self._resting[name]
-        return bool(over)
+        self.nodes.forget(name)
 
     def takes_gang(self, key: GangKey) -> bool:
         """Whether the gang is in a shard that is held, and is not being passed on."""
@@ -309,14 +289,23 @@ class ShardPart(ClusterPart):
         cache.families.mark_all_seen()
 
     # -- after a session --------------------------------------------------------------------
-    def note_decisions(self, snapshot: Snapshot, plan: Plan) -> None:
-        """What queues lack in these shards, which gangs are passed on, and how the shards are."""
+    def note_decisions(
+        self, snapshot: Snapshot, plan: Plan, *, promised: Collection[str] = ()
+    ) -> None:
+        """What queues lack in these shards, which gangs and nodes are passed on, and how the shards are.
+
+        Args:
+            snapshot: that was decided on.
+            plan: that came of it.
+            promised: names of nodes that are kept for somebody.
+        """
         started = {each.gang for each in plan.binds}
         waiting = [gang for gang in snapshot.gangs if gang.pod_sets and gang.key not in started]
         self._note_reasons(waiting, plan)
         self._note_needs(snapshot, waiting)
         self._note_entries(snapshot, waiting)
         self._pass_on(waiting, plan, snapshot.now)
+        self._lend_nodes(snapshot, plan, promised)
 
     def _note_reasons(self, waiting: list[Gang], plan: Plan) -> None:
         self._blocked &= {gang.key for gang in waiting}
@@ -355,40 +344,25 @@ class ShardPart(ClusterPart):
         self.counted = self.held
 
     def _note_entries(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
-        columns = snapshot.nodes
-        several = len(self.held) > 1
-        shards = [self._shard_of.get(node.name, "") for node in columns.nodes] if several else []
+        columns, strays, several = snapshot.nodes, self.nodes.strays, len(self.held) > 1
         for shard in self.held:
-            mine = (
-                np.array([each == shard for each in shards], dtype=bool)
-                if several
-                else np.ones(len(columns.nodes), dtype=bool)
-            )
-            total_of, used = (
-                each[mine].sum(axis=0) for each in (columns.allocatable, columns.used)
-            )
+            rows = [
+                row
+                for row, node in enumerate(columns.nodes)
+                if not several or self.nodes.shard_of(node.name, self.board) == shard
+            ]
             own = [gang for gang in waiting if self.shard_of_gang(gang.key) == shard]
-            names = columns.columns
-            left = {name: int(total_of[column] - used[column]) for name, column in names.items()}
-            for gang in heapq.nsmallest(LOOKED_AT, own, key=lambda each: (each.created, each.key)):
-                asked = smallest_start(gang)
-                if fits_amounts(asked, left):
-                    left = {name: amount - asked.get(name) for name, amount in left.items()}
-            self._entries[shard] = ShardEntry(
+            entry = ShardEntry(
                 holder=self.identity,
                 first=self.first,
                 layout=self.layout.digest,
                 version=__version__,
-                nodes=int(mine.sum()),
-                waiting=len(own),
-                total={name: int(total_of[column]) for name, column in names.items()},
-                used={name: int(used[column]) for name, column in names.items()},
-                free=left,
-                strays=len(self.strays),
+                strays=len(strays),
                 stray_nodes=[
-                    stray_node_message(*each) for each in sorted(self.strays.items())[:STRAYS_TOLD]
+                    stray_node_message(*each) for each in sorted(strays.items())[:STRAYS_TOLD]
                 ],
             )
+            self._entries[shard] = with_amounts(entry, columns, rows, own)
 
     def _pass_on(self, waiting: list[Gang], plan: Plan, now: float) -> None:
         lacking = {
@@ -401,6 +375,7 @@ class ShardPart(ClusterPart):
             for gang in waiting
             if gang.key in lacking or gang.key in self._since
         }
+        self._lacking = [gang for gang in waiting if gang.key in lacking]
         free = {shard: dict(entry.free) for shard, entry in self.board.shards.items()}
         board, moved = self._board_with_entries(), []
         self._too_large = {
@@ -424,6 +399,20 @@ class ShardPart(ClusterPart):
                 self._passed_on[self._hash(gang.key)] = to
                 moved.append(gang.key)
         self.moved(moved)
+
+    def _lend_nodes(self, snapshot: Snapshot, plan: Plan, promised: Collection[str]) -> None:
+        for shard in self.held:
+            lacking = [
+                (gang, self._hash(gang.key))
+                for gang in self._lacking
+                if self.shard_of_gang(gang.key) == shard and self.takes_gang(gang.key)
+            ]
+            self.lending.ask(shard, lacking, self._since, snapshot, self.board)
+        idle = []
+        # Reservations keep nodes of the first shard, of whichever it is.
+        if not (snapshot.reservations and self.tells_cluster):
+            idle = idle_nodes(snapshot, plan, promised)
+        self.nodes_moved(self.lending.pass_on(idle, self.board, self.held, snapshot.now))
 
     def _board_with_entries(self) -> Board:
         return msgspec.structs.replace(self.board, shards={**self.board.shards, **self._entries})
@@ -450,6 +439,9 @@ class ShardPart(ClusterPart):
         where = f"; in shard {self.shard_of_gang(gang)}"
         if gang in self._too_large:
             where = "; no shard has room for it: gangs do not span shards"
+        wish = self.lending.wishes.get(self.shard_of_gang(gang))
+        if wish is not None and wish.gang == self._hash(gang):
+            where = f"{where}; {wish.nodes} more nodes are asked of other shards"
         return attrs.evolve(reason, message=truncate_message(reason.message + where))
 
     # -- the board --------------------------------------------------------------------------
@@ -477,6 +469,7 @@ class ShardPart(ClusterPart):
         for digits in changed:
             self._passed_on.pop(digits, None)
         self.moved([self._keys[digits] for digits in sorted(changed) if digits in self._keys])
+        self.nodes_moved(self.nodes.note_board(before, board))
 
     def claim(self, shard: str) -> ShardEntry:
         """What is written when a shard was taken, before anything is decided about it."""
@@ -500,11 +493,16 @@ class ShardPart(ClusterPart):
                 return msgspec.structs.replace(board, shards=shards)
             names = self.layout.names
             owners = {digits: shard for digits, shard in board.owners.items() if shard in names}
-            return Board(layout=self.layout.digest, shards=shards, owners=owners)
+            nodes = {name: shard for name, shard in board.nodes.items() if shard in names}
+            return Board(layout=self.layout.digest, shards=shards, owners=owners, nodes=nodes)
         if not self.counted:
             return msgspec.structs.replace(board, shards=shards)
         return msgspec.structs.replace(
-            board, shards=shards, grants=self._settled_grants(), owners=self._owners(now)
+            board,
+            shards=shards,
+            grants=self._settled_grants(),
+            owners=self._owners(now),
+            nodes=self.nodes.rows(board, self.held, now),
         )
 
     def _entry(self, shard: str) -> ShardEntry:
@@ -512,6 +510,8 @@ class ShardPart(ClusterPart):
         entry = self._entries.get(shard) or self.claim(shard)
         return msgspec.structs.replace(
             entry,
+            idle=self.lending.idle.get(shard, 0),
+            wish=self.lending.wishes.get(shard),
             settled=self.in_force and (shard in self.counted or known.settled),
             wanted="" if shard == self.first else known.wanted,
         )

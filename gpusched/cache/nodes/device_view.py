@@ -151,6 +151,13 @@ class DeviceNodeRows(NodeColumnRows):
         for node in [*self._plain.values(), *self.other_nodes.values()]:
             self.put_node(node)
 
+    def look_again(self, names: Iterable[str]) -> None:
+        """Whether nodes of these names are decided about here may have changed."""
+        for name in names:
+            node = self._plain.get(name) or self.other_nodes.get(name)
+            if node is not None:
+                self.put_node(node)
+
     def put_node(self, node: Node) -> None:
         """A node appeared or changed."""
         if not self._takes_node(node):

@@ -220,6 +220,14 @@ class ShardKeeper:
             self._begin_from(proposal)
         if self.part.board.grants != before.grants:
             self.changed()
+        self._tell_lent_nodes(before)
+
+    def _tell_lent_nodes(self, before: Board) -> None:
+        for name in sorted({*before.nodes, *self.part.board.nodes}):
+            whose = self.part.nodes.shard_of(name, before)
+            now = self.part.nodes.shard_of(name, self.part.board)
+            if whose != now and not {whose, now}.isdisjoint(self.part.held):
+                _log.info("a node is lent or given back", node=name, of=whose, to=now)
 
     async def _judge(self, lone: str) -> None:
         """Whether all is as it must be for anything to be decided."""
@@ -227,7 +235,8 @@ class ShardKeeper:
         self._tell_others()
         held = {name: part.board.shards[name] for name in part.held & part.board.shards.keys()}
         self.measured(
-            {name: (each.nodes, each.waiting) for name, each in held.items()}, len(part.strays)
+            {name: (each.nodes, each.waiting) for name, each in held.items()},
+            len(part.nodes.strays),
         )
         if lone:
             self.why = f"a daemon without shards leads ({lone}): end it, or take shards out of the configuration of all"
@@ -257,9 +266,9 @@ class ShardKeeper:
             self.why = ""
             self.use_part()
             self.changed()
-            self.part.end_rests(self.clock.now())
+            self.part.nodes.end_rests(self.clock.now())
             _log.info("deciding about shards", shards=", ".join(sorted(self.part.held)))
-        elif self.part.end_rests(self.clock.now()):
+        elif self.part.nodes.end_rests(self.clock.now()):
             self.use_part()
             self.changed()
         wanted = [
@@ -279,7 +288,7 @@ class ShardKeeper:
                     f"shard {name} is held by version {entry.version} and this daemon is {__version__}: both go "
                     "on, as the board has one format; upgrade the older one"
                 )
-        strays = sorted(self.part.strays.items())
+        strays = sorted(self.part.nodes.strays.items())
         for name, matching in strays[:STRAYS_TOLD]:
             self._say(stray_node_message(name, matching))
         if len(strays) > STRAYS_TOLD:

@@ -43,10 +43,12 @@ class Shards:
     """Capability of queues in GPUs, and the queues that count."""
     exceeded: list[str] = attrs.Factory(list)
     """What was above a capability at some binding."""
+    overbooked: list[str] = attrs.Factory(list)
+    """Nodes that at some binding gave more GPUs than they have."""
 
     async def start(self, *, nodes: int = 2, gpus: int = 8, **options: Any) -> None:
         """So many nodes in each shard."""
-        self.world.journal = WatchedJournal(self.check_capabilities)
+        self.world.journal = WatchedJournal(lambda: self.check(gpus))
         await self.world.start(nodes=0, **options)
         for name in self.names:
             for number in range(nodes):
@@ -81,8 +83,14 @@ class Shards:
         """A capability that is watched at every binding: of the queue, or of these together."""
         self.capped[name] = (capability, queues or (name,))
 
-    def check_capabilities(self) -> None:
-        """Note every queue that holds more than it ever may."""
+    def check(self, gpus: int) -> None:
+        """Note every queue that holds more than it ever may, and every node."""
+        given: dict[str, int] = {}
+        for pod in self.world.bound():
+            if pod["status"].get("phase") not in {"Succeeded", "Failed"}:
+                node = pod["spec"]["nodeName"]
+                given[node] = given.get(node, 0) + _gpus_of(pod)
+        self.overbooked += [node for node, held in given.items() if held > gpus]
         for name, (most, queues) in self.capped.items():
             used = self.used(queues)
             if used > most:
@@ -123,9 +131,13 @@ class Shards:
                 "Succeeded",
                 "Failed",
             }:
-                limits = pod["spec"]["containers"][0]["resources"]["limits"]
-                held += int(limits[HOSTS])
+                held += _gpus_of(pod)
         return held
+
+
+def _gpus_of(pod: dict[str, Any]) -> int:
+    limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+    return int(limits.get(HOSTS, 0))
 
 
 def make_shards(world: Any, folder: Path, names: tuple[str, ...]) -> Shards:
@@ -141,7 +153,9 @@ def sharded(play, tmp_path):
 
     def run(scenario: Any, *names: str, **how: Any) -> Any:
         async def inner(world: Any) -> None:
-            await scenario(make_shards(world, tmp_path, names))
+            shards = make_shards(world, tmp_path, names)
+            await scenario(shards)
+            assert shards.overbooked == []
 
         return play(inner, **how)
 

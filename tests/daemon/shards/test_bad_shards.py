@@ -116,7 +116,7 @@ def test_a_board_of_a_later_format_is_not_touched(sharded):
         await shards.world.clock.sleep(20)
 
         # then it takes no part, says why, and leaves the board as it is
-        assert "format 99, and this daemon knows formats up to 1: upgrade it" in readiness(daemon)
+        assert "format 99, and this daemon knows formats up to 2: upgrade it" in readiness(daemon)
         assert shards.world.bound() == []
         assert shards.board() == board
 
@@ -167,6 +167,10 @@ def test_a_daemon_of_another_version_is_named(sharded, caplog):
         (
             "shards: [{name: a, nodeSelector: {matchExpressions: [{key: x, operator: In}]}}]",
             "needs a key, an operator, and values",
+        ),
+        (
+            "shards: [{name: a, idleNodes: maybe, nodeSelector: {matchLabels: {x: y}}}]",
+            'idleNodes must be one of keep, lend, not "maybe"',
         ),
         (
             "gpuTypeWeights: {h100: 2}\nshards: [{name: a, nodeSelector: {matchLabels: {x: y}}}]",

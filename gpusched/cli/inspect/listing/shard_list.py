@@ -117,7 +117,19 @@ def _remark(name: str, entry: ShardEntry, board: Board, holder: str) -> str:
         return "is being given back to the daemon whose own it is"
     if entry.first != name:
         return f"taken over by the daemon of shard {entry.first}"
-    return "" if entry.settled else "what queues use in it is being counted"
+    if not entry.settled:
+        return "what queues use in it is being counted"
+    return _lending_text(name, entry, board)
+
+
+def _lending_text(name: str, entry: ShardEntry, board: Board) -> str:
+    """How many nodes it has of other shards, and how many more it asks for."""
+    there = sum(1 for shard in board.nodes.values() if shard == name)
+    parts = [f"has {there} nodes of other shards" if there > 1 else "has a node of another shard"]
+    parts = parts if there else []
+    if entry.wish is not None:
+        parts.append(f"asks other shards for {entry.wish.nodes} more nodes")
+    return ", ".join(parts)
 
 
 def _line(item: dict[str, Any]) -> tuple[str, ...]:
