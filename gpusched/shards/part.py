@@ -100,6 +100,8 @@ class ShardPart(ClusterPart):
     _capabilities: dict[str, Amounts] = attrs.Factory(dict)
     _undivided: set[str] = attrs.Factory(set)
     _blocked: set[GangKey] = attrs.Factory(set)
+    _ungranted: set[GangKey] = attrs.Factory(set)
+    """Those of ``_blocked`` that what is granted to another shard held here would be enough for."""
     _too_large: set[GangKey] = attrs.Factory(set)
     _lacking: list[Gang] = attrs.Factory(list)
     _since: dict[GangKey, float] = attrs.Factory(dict)
@@ -274,7 +276,9 @@ class ShardPart(ClusterPart):
                 if need and used.get(queue, {}).get(name, 0) + need > self._granted(
                     queue, shard, name
                 ):
+                    self._ungranted.add(gang)
                     return f"queue {queue} is not granted so much of {name} in shard {shard}"
+        self._ungranted.discard(gang)
         for queue in path:
             amounts = used.setdefault(queue, {})
             for name, amount in requests.items:
@@ -299,7 +303,8 @@ class ShardPart(ClusterPart):
             plan: that came of it.
             promised: names of nodes that are kept for somebody.
         """
-        started = {each.gang for each in plan.binds}
+        self._ungranted &= {gang.key for gang in snapshot.gangs if gang.pod_sets}
+        started = {each.gang for each in plan.binds} - self._ungranted
         waiting = [gang for gang in snapshot.gangs if gang.pod_sets and gang.key not in started]
         self._note_reasons(waiting, plan)
         self._note_needs(snapshot, waiting)
@@ -315,6 +320,7 @@ class ShardPart(ClusterPart):
                 self._blocked.add(status.gang)
             else:
                 self._blocked.discard(status.gang)
+        self._blocked |= self._ungranted
 
     def _note_needs(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
         asked: dict[tuple[str, str], list[Resources]] = {}

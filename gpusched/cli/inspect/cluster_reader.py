@@ -153,6 +153,18 @@ async def served_versions(api: ApiClient, kinds: Iterable[ForeignKind]) -> dict[
     return found
 
 
+async def is_in_shards(api: ApiClient, election: LeaderElectionConfig) -> bool:
+    """Whether several daemons divide the cluster, as far as this user may read that."""
+    answer = await api.request("GET", board_path(election), timeout_s=limits.REQUEST_TIMEOUT_S)
+    return answer.ok
+
+
+def board_path(election: LeaderElectionConfig) -> str:
+    """Where the board of the shards is."""
+    name = f"{election.lease_name}-shards"
+    return f"/api/v1/namespaces/{election.lease_namespace}/configmaps/{name}"
+
+
 async def leader_text(api: ApiClient, election: LeaderElectionConfig, *, now: float) -> str:
     """Whether a daemon leads, by its Lease; empty where this user may not read that.
 
@@ -168,6 +180,8 @@ async def leader_text(api: ApiClient, election: LeaderElectionConfig, *, now: fl
     except Denied:
         return ""
     holder = str(value_at(lease, "spec", "holderIdentity") or "")
+    if not holder and await is_in_shards(api, election):
+        return "daemons decide about their shards: gpusched get shards lists them"
     if not holder:
         return f"no daemon leads: Lease {name} has no holder"
     lasts = value_at(lease, "spec", "leaseDurationSeconds")

@@ -10,6 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.daemon.conftest import pod_spec
+
 CONFIGURATION = """
 shards:
 {shards}
@@ -73,11 +75,26 @@ class Shards:
         )
 
     def gang(
-        self, name: str, pods: int, *, gpus: int = 8, queue: str = "default", **how: Any
+        self,
+        name: str,
+        pods: int,
+        *,
+        gpus: int = 8,
+        queue: str = "default",
+        only: str = "",
+        run_for: str = "10h",
     ) -> None:
-        """A gang that starts with all its pods."""
+        """A gang that starts with all its pods, on nodes of ``only`` one shard where that is said."""
         self.world.group(name, queue=queue, minMember=pods)
-        self.world.job(name, pods, gpus=gpus, group=name, **how)
+        selector = {"nodeSelector": {"pool": only}} if only else {}
+        template = {
+            "metadata": {
+                "labels": {"gpusched.io/pod-group": name},
+                "annotations": {"gpusched.io/run-for": run_for},
+            },
+            "spec": {**pod_spec(gpus), **selector},
+        }
+        self.world.job(name, pods, template=template)
 
     def cap(self, name: str, capability: int, *queues: str) -> None:
         """A capability that is watched at every binding: of the queue, or of these together."""

@@ -54,6 +54,28 @@ def test_two_gangs_that_each_need_all_of_a_capability_start_one_after_the_other(
     sharded(story, "a", "b", limit_s=2000)
 
 
+def test_a_daemon_of_two_shards_gives_one_what_the_other_does_not_need(sharded):
+    async def story(shards):
+        # given one daemon of both shards, and a queue of 16 GPUs of which each was granted half
+        await shards.start(nodes=2)
+        shards.queue("team", capability=16)
+        shards.cap("team", 16)
+        shards.daemon("a", "b")
+        for name in shards.names:
+            shards.gang(f"half-{name}", 1, queue="team", run_for="20s", only=name)
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+        await shards.world.until(lambda: shards.used(["team"]) == 0, 60)
+
+        # when a gang comes that needs all of it in one shard
+        shards.gang("whole", 2, queue="team", only="a")
+
+        # then it starts there
+        await shards.world.until(lambda: len(shards.world.bound("whole")) == 2, 60)
+        assert shards.exceeded == []
+
+    sharded(story, "a", "b")
+
+
 def test_queues_above_count_too(sharded):
     async def story(shards):
         # given two teams of a department that may hold 16 GPUs, and 16 each

@@ -7,19 +7,21 @@ import json
 
 import pytest
 
+from gpusched.cli.inspect.ask.recorded_cluster import SHARDS_LEFT_OUT, record_cluster
+from gpusched.cli.inspect.cluster_reader import leader_text
 from gpusched.cli.inspect.listing.shard_list import read_shards
 from gpusched.cli.main import main
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 
 
-def read(shards):
-    """The listing, by a client of its own."""
+def read(shards, what=read_shards):
+    """The listing, or something else that is read, by a client of its own."""
 
     async def run():
         api = await ApiClient.connect(str(shards.world.kubeconfig), clock=shards.world.clock)
         try:
-            return await read_shards(api, LeaderElectionConfig(), shards.world.clock.now())
+            return await what(api, LeaderElectionConfig(), now=shards.world.clock.now())
         finally:
             await api.close()
 
@@ -50,6 +52,29 @@ def test_shards_are_listed_with_their_holders(sharded):
         await shards.world.until(lambda: shards.holders()["b"] == "d-0", 90)
         await shards.world.clock.sleep(5)
         assert (await read(shards)).lines[1][-1] == "taken over by the daemon of shard a"
+
+    sharded(story, "a", "b")
+
+
+def test_questions_say_that_they_leave_shards_out(sharded, capsys):
+    async def recorded(api, election, now):
+        return await record_cluster(api, election)
+
+    async def story(shards):
+        # given a cluster without daemons, then nobody leads
+        await shards.start(nodes=1)
+        assert (await read(shards, leader_text)).startswith("no daemon leads")
+        await read(shards, recorded)
+        assert SHARDS_LEFT_OUT not in capsys.readouterr().err
+
+        # when it is in shards, then explain says who decides, and answers that they are of one daemon
+        shards.daemon("a")
+        await shards.world.until(shards.board)
+        assert await read(shards, leader_text) == (
+            "daemons decide about their shards: gpusched get shards lists them"
+        )
+        await read(shards, recorded)
+        assert SHARDS_LEFT_OUT in capsys.readouterr().err
 
     sharded(story, "a", "b")
 

@@ -11,8 +11,9 @@ import attrs
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, Denied, GpuschedError
 from gpusched.cli.command import connection_choice
-from gpusched.cli.inspect.cluster_reader import with_cluster
+from gpusched.cli.inspect.cluster_reader import configuration, is_in_shards, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes
+from gpusched.config.model import LeaderElectionConfig
 from gpusched.engine.objects import Obj
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
@@ -23,6 +24,11 @@ _NEEDED: Final = frozenset(
     {"pods", "nodes", "queues.scheduling.gpusched.io", "podgroups.scheduling.gpusched.io"}
 )
 """Kinds without which every answer would be about another cluster."""
+
+SHARDS_LEFT_OUT: Final = (
+    "the cluster is in shards, and this answer is as if one daemon decided about all nodes: a gang for which "
+    "no shard alone has room may be told to start, and waits"
+)
 
 
 @attrs.frozen
@@ -71,10 +77,14 @@ def read_file(arguments: argparse.Namespace) -> SnapshotFile:
     """The same as the file of a snapshot."""
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
-    return with_cluster(connection_choice(arguments), _record)
+    election = configuration(arguments.config).leader_election
+    return with_cluster(connection_choice(arguments), lambda api: record_cluster(api, election))
 
 
-async def _record(api: ApiClient) -> SnapshotFile:
+async def record_cluster(api: ApiClient, election: LeaderElectionConfig) -> SnapshotFile:
+    """The cluster now; a note is printed where several daemons divide it."""
+    if await is_in_shards(api, election):
+        print_notes([SHARDS_LEFT_OUT])
     recording = await take_snapshot(api, now=SystemClock().now())
     objects = {
         name: tuple(json.loads(line) for line in lines) for name, lines in recording.lines.items()

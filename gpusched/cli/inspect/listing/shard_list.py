@@ -11,6 +11,7 @@ from gpusched.api.meta.quantity import format_quantity
 from gpusched.base import limits
 from gpusched.base.errors import NotFound
 from gpusched.cli.command import clean_cell
+from gpusched.cli.inspect.cluster_reader import board_path
 from gpusched.cli.inspect.listing.printed_listing import Listing
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
@@ -58,9 +59,8 @@ async def read_shards(api: ApiClient, election: LeaderElectionConfig, now: float
 
 
 async def _read_board(api: ApiClient, election: LeaderElectionConfig) -> Board:
-    name = f"{election.lease_name}-shards"
-    path = f"/api/v1/namespaces/{election.lease_namespace}/configmaps/{name}"
-    found = await _read_object(api, path, f"ConfigMap {election.lease_namespace}/{name}")
+    path = board_path(election)
+    found = await _read_object(api, path, "ConfigMap {3}/{5}".format(*path.split("/")[1:]))
     return decode_board(str((found.get("data") or {}).get(KEY) or ""))
 
 
