@@ -178,13 +178,13 @@ def test_the_drawing_is_complete_in_itself():
     assert "rack-1" in drawn
 
 
-def pod(name, *, node="", slots="", phase="Pending", gpus=2):
+def pod(name, *, node="", slots="", phase="Pending", gpus=2, plan=""):
     """A pod of PodGroup g as the API shows it."""
     return {
         "metadata": {
             "name": name, "namespace": "default", "uid": name,
             "labels": {"gpusched.io/pod-group": "g"},
-            "annotations": {"gpusched.io/slots": slots},
+            "annotations": {"gpusched.io/slots": slots, "gpusched.io/plan": plan},
         },
         "spec": {
             "nodeName": node,
@@ -205,13 +205,14 @@ def witness_of(*pods):
 
 
 def test_the_witness_notices_a_member_that_runs_before_its_gang_is_bound():
-    """A pod that runs while the minimum is not bound is a gang started in part."""
-    early = witness_of(
-        pod("a", node="n1", slots="0,1", phase="Running"),
-        pod("b"),
-        pod("b", node="n1", slots="2,3"),
-    ).scene()
-    assert early.gangs[0].early
+    """A pod that runs while the minimum is neither bound nor being bound is a gang started in part."""
+    for plans, parted in ((("x", "y"), True), (("", ""), True), (("x", "x"), False)):
+        early = witness_of(
+            pod("a", node="n1", slots="0,1", phase="Running", plan=plans[0]),
+            pod("b"),
+            pod("b", node="n1", slots="2,3", plan=plans[1]),
+        ).scene()
+        assert early.gangs[0].early is parted, plans
     fine = witness_of(
         pod("a", node="n1", slots="0,1"), pod("b", node="n1", slots="2,3", phase="Running")
     ).scene()

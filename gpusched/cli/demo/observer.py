@@ -27,6 +27,7 @@ GPU: Final = DEFAULT_GPU_RESOURCES.main.name
 _GROUP: Final = "gpusched.io/pod-group"
 _QUEUE: Final = "gpusched.io/queue"
 _SLOTS: Final = "gpusched.io/slots"
+_PLAN: Final = "gpusched.io/plan"
 _RACK: Final = "gpusched.io/rack"
 _ENDED: Final = ("Succeeded", "Failed")
 _WATCHED: Final = {
@@ -48,6 +49,7 @@ class DemoPod:
     gpus: int
     node: str = ""
     slots: tuple[int, ...] = ()
+    plan: str = ""
     bound_s: float | None = None
     ran_s: float | None = None
     ended: bool = False
@@ -159,6 +161,7 @@ class DemoObserver:
         if node and facts.bound_s is None:
             facts.bound_s, facts.node = now, node
             facts.slots = _slots(item)
+            facts.plan = str(value_at(item, "metadata", "annotations", _PLAN) or "")
             self._check_slots(item["metadata"]["name"], uid, facts)
         if phase in ("Running", *_ENDED) and facts.ran_s is None:
             facts.ran_s = now
@@ -206,7 +209,11 @@ class DemoObserver:
         kind, namespace, name = key
         owner = self._objects["groups" if kind == "PodGroup" else "jobs"].get((namespace, name), {})
         need = _minimum(kind, owner)
-        bound = sorted(pod.bound_s for pod in pods if pod.bound_s is not None)
+        started = [(pod.bound_s, pod.plan) for pod in pods if pod.bound_s is not None]
+        bound, plans = (
+            [at for at, _ in sorted(started)],
+            {plan for _, plan in sorted(started)[:need]},
+        )
         whole = bound[need - 1] if len(bound) >= need else None
         held = sum(pod.bound_s is not None and not pod.ended for pod in pods)
         reason, sentence = _false_message(owner, "Scheduled")
@@ -232,9 +239,8 @@ class DemoObserver:
             whole_s=whole,
             spread_ms=1000 * (whole - bound[0]) if whole is not None else 0.0,
             decided_ms=self.decided_ms.get(key),
-            early=any(
-                pod.ran_s is not None and (whole is None or pod.ran_s < whole) for pod in pods
-            ),
+            early=("" in plans or len(plans) > 1)
+            and any(pod.ran_s is not None and (whole is None or pod.ran_s < whole) for pod in pods),
         )
 
     def _nodes(self, index: dict[Key, int]) -> tuple[NodeScene, ...]:

@@ -37,7 +37,8 @@ class GangScene:
         whole_s: when its minimum was bound, None before.
         spread_ms: from the first binding of its minimum to the last.
         decided_ms: the session that placed it took so long; None when not known.
-        early: a member ran before the minimum was bound.
+        early: a member ran before the minimum was bound, and not all of it was decided together:
+            while a plan is written its first members may run already, on a busy machine.
     """
 
     kind: str
