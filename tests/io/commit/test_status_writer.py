@@ -268,6 +268,24 @@ def test_what_waited_for_the_lease_is_written_without_another_session(told):
     told(scenario)
 
 
+def test_a_gang_that_goes_while_its_status_waits_for_its_turn_and_the_lease_breaks_nothing(told):
+    """Nothing is written about it when its time comes, nor looked for."""
+
+    async def scenario(given, writer, shown):
+        broken = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: broken.append(what))
+        given.lease.ours = False
+        given.rate_limiter.throttled(2.0)
+        writer.submit([says_status()], [])
+        await asyncio.sleep(0.5)
+        writer.forget(UID("u-g"))
+        await asyncio.sleep(10)
+        assert broken == []
+        assert patches(given) == []
+
+    told(scenario)
+
+
 @pytest.mark.parametrize(("ask", "reason"), [(LACK, "Unschedulable"), (QUOTA, "WaitingForQuota")])
 def test_only_pods_that_lack_nodes_are_unschedulable(told, pod, ask, reason):
     """Autoscalers act on the word: quota is nothing that nodes could help."""

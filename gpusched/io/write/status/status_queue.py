@@ -160,9 +160,6 @@ class StatusQueue:
         if known is None or isinstance(known.want, RejectedWrite | RejectedPodWrite):
             return
         known.gone = True
-        if known.timer is not None:
-            known.timer.cancel()
-            known.timer = None
         self._forget_object(uid, known)
 
     async def flush(self) -> None:
@@ -209,6 +206,9 @@ class StatusQueue:
 
     def _forget_object(self, uid: UID, known: _StatusEntry) -> None:
         """Drop what is known of an object that is gone, unless a task has it in hand."""
+        if known.gone and known.timer is not None:
+            known.timer.cancel()  # also one that a task set when it was gone already
+            known.timer = None
         if known.gone and not known.queued and not known.writing:
             if known.want is not None:
                 self._count(known.want, -1)
