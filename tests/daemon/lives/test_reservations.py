@@ -358,6 +358,26 @@ def test_nodes_that_are_missing_are_told(play, spec, says):
     play(scenario)
 
 
+def test_those_that_it_is_for_and_that_are_not_there_are_told(play):
+    """Given names that were mistyped, it says so and keeps its nodes; once there is a queue of that name it is silent."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        names = {"nodeNames": ["node-0"], "queues": ["cuorse"], "namespaces": ["default", "tema"]}
+        reserve(w, "lecture", after_s=3600, **names)
+        w.daemon()
+        await w.until(lambda: ready(w, "lecture"))
+        assert ready(w, "lecture")["status"] == "True"
+        assert ready(w, "lecture")["message"].endswith(
+            "for queue cuorse and namespaces default, tema; there is no queue cuorse; "
+            "there is no namespace tema"
+        )
+        queue(w, "cuorse")
+        await w.until(lambda: "no queue" not in ready(w, "lecture")["message"])
+
+    play(scenario)
+
+
 def test_a_window_in_the_past_keeps_nothing_and_says_what_to_do(play):
     """Given a window that has ended, gangs start as if it were not there."""
 

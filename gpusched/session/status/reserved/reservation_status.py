@@ -67,7 +67,7 @@ def _status_in_window(session: Session, each: NodeWindow) -> ReservationStatus:
             message = f"{message}; it keeps the {nodes_text(len(names))} that it finds"
     else:
         message, reason = _window_text(each, len(names)), phase
-        message += _text_of_staying(session, each, staying)
+        message += _text_of_unknown(session, reservation) + _text_of_staying(session, each, staying)
     return ReservationStatus(
         name=reservation.name,
         uid=reservation.uid,
@@ -100,6 +100,18 @@ def users_text(reservation: AdvanceReservation) -> str:
         if names
     ]
     return " and ".join(told) or "nobody"
+
+
+def _text_of_unknown(session: Session, reservation: AdvanceReservation) -> str:
+    """Who of those that it names is not there: nodes are kept for them all the same, until somebody is."""
+    snapshot = session.snapshot
+    queues = tuple(each for each in reservation.queues if snapshot.queues.get(each) is None)
+    spaces = tuple(each for each in reservation.namespaces if each not in snapshot.namespaces)
+    return "".join(
+        f"; there is no {word} {_names_text(names)}"
+        for word, names in (("queue", queues), ("namespace", spaces))
+        if names
+    )
 
 
 def _names_text(names: tuple[str, ...]) -> str:
