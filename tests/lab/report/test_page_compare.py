@@ -6,7 +6,12 @@ import pytest
 from benchmarks.report_inputs import Ask, Toy, mixed_day
 from gpusched.lab.report.pages.run_page import render_page
 from gpusched.lab.report.run_report import JudgedExpectation, RunReport
-from gpusched.lab.report.statistics.comparison import changed_jobs, compare_runs
+from gpusched.lab.report.statistics.comparison import (
+    changed_jobs,
+    compare_runs,
+    difference_text,
+)
+from gpusched.lab.report.statistics.named import StatisticValue
 from tests.lab.report.test_page import EVIL, Tags, svgs
 
 
@@ -80,3 +85,17 @@ def test_runs_of_different_length_and_empty_ones_are_compared():
 def test_what_cannot_be_compared_is_refused(names):
     with pytest.raises(ValueError, match=r"compar|names of their own"):
         render_page([RunReport(record=run(name)) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "unit", "told"),
+    [
+        (10.0, 12.5, "s", "+2.50 s (+25.0 %)"),
+        (1e-4, 19.3, "GPU-h", "+19.3 GPU-h"),
+        (0.0, 19.3, "GPU-h", "+19.3 GPU-h"),
+        (1.0, 1.0 - 1e-9, "x", "same"),
+        (4.0, 3.0, "", "\N{MINUS SIGN}1 (\N{MINUS SIGN}25.0 %)"),
+    ],
+)
+def test_a_difference_is_told_as_far_as_it_says_something(first, then, unit, told):
+    assert difference_text(StatisticValue(then, unit), StatisticValue(first, unit)) == told

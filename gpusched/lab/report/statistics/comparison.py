@@ -96,8 +96,12 @@ def compare_runs(records: Sequence[RunRecord], unit: Unit) -> list[ComparedRow]:
     return rows
 
 
+_TIMES_TOLD_MAX: Final = 100
+"""A difference of more than so many times the figure is told without its percentage."""
+
+
 def difference_text(figure: StatisticValue, first: StatisticValue) -> str:
-    """``+12.0 s (+8.1 %)``; of shares in percentage points."""
+    """``+12.0 s (+8.1 %)``; of shares in percentage points; without a percentage of next to nothing."""
     if figure.value is None or first.value is None:
         return ""
     by = figure.value - first.value
@@ -106,8 +110,11 @@ def difference_text(figure: StatisticValue, first: StatisticValue) -> str:
     sign = "+" if by > 0 else "\N{MINUS SIGN}"
     if figure.unit == "share":
         return f"{sign}{100 * abs(by):.1f} points"
-    shown = f"{sign}{StatisticValue(abs(by), figure.unit)}"
-    if not first.value:
+    amount = str(StatisticValue(abs(by), figure.unit))
+    if not any(digit in amount for digit in "123456789"):
+        return "same"
+    shown = f"{sign}{amount}"
+    if abs(by) > _TIMES_TOLD_MAX * abs(first.value):
         return shown
     return f"{shown} ({sign}{100 * abs(by / first.value):.1f} %)"
 
