@@ -6,6 +6,7 @@ follow the log of touched rows, so that a placement moves one row.
 
 from __future__ import annotations
 
+from operator import add
 from typing import Protocol
 
 import numpy as np
@@ -30,16 +31,22 @@ class AlikeRows:
 
     def __init__(self, node_usage: UsedNodes) -> None:
         self._node_usage = node_usage
-        self._offers = [row.tobytes() for row in node_usage.nodes.allocatable]
         self._seen = len(node_usage.touched_rows)
-        self._number: dict[tuple[bytes, bytes], int] = {}
-        self._keys: list[tuple[bytes, bytes]] = []
+        self._number: dict[bytes, int] = {}
+        self._keys: list[bytes] = []
         self._members: list[set[int]] = []
         self._group: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._first: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._free: Ints = np.zeros_like(node_usage.nodes.allocatable)
-        for row in range(len(node_usage.nodes)):
-            self._add_row(row)
+        self._offers = _rows_as_bytes(node_usage.nodes.allocatable)
+        used = _rows_as_bytes(node_usage.used)
+        rows: dict[bytes, list[int]] = {}
+        for row, key in enumerate(map(add, self._offers, used)):
+            rows.setdefault(key, []).append(row)
+        for key, members in rows.items():
+            number = self._add_group(key, members[0])
+            self._members[number].update(members)
+            self._group[members] = number
 
     def groups(self) -> tuple[Ints, Ints]:
         """One row of each group, shape (groups,), and the group of each row, shape (nodes,); read-only."""
@@ -61,18 +68,21 @@ class AlikeRows:
         return self._free[: len(self._keys)].take(columns, 1)
 
     def _add_row(self, row: int) -> None:
-        key = (self._offers[row], self._node_usage.used[row].tobytes())
+        key = self._offers[row] + self._node_usage.used[row].tobytes()
         number = self._number.get(key)
         if number is None:
-            number = self._number[key] = len(self._keys)
-            self._keys.append(key)
-            self._members.append(set())
-            self._first[number] = row
-            self._free[number] = (
-                self._node_usage.nodes.allocatable[row] - self._node_usage.used[row]
-            )
+            number = self._add_group(key, row)
         self._members[number].add(row)
         self._group[row] = number
+
+    def _add_group(self, key: bytes, row: int) -> int:
+        """A group of which a row is the first that is seen; its number."""
+        number = self._number[key] = len(self._keys)
+        self._keys.append(key)
+        self._members.append(set())
+        self._first[number] = row
+        self._free[number] = self._node_usage.nodes.allocatable[row] - self._node_usage.used[row]
+        return number
 
     def _remove_row(self, row: int) -> None:
         number = int(self._group[row])
@@ -91,3 +101,9 @@ class AlikeRows:
             self._first[number] = self._first[len(self._keys)]
             self._free[number] = self._free[len(self._keys)]
             self._group[list(moved)] = number
+
+
+def _rows_as_bytes(amounts: Ints) -> list[bytes]:
+    """Each row's amounts; one copy of all of them costs less than one of each."""
+    data, width = amounts.tobytes(), amounts.itemsize * amounts.shape[1]
+    return [data[row * width : (row + 1) * width] for row in range(len(amounts))]

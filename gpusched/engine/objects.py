@@ -103,6 +103,8 @@ class SimulatedObjects:
         """What the daemon would not believe, as it came."""
         self._sinks = make_event_handlers(cache, lambda _kind, item: self.rejected.append(item))
         self._items: dict[str, dict[ObjectKey, Obj]] = {plural: {} for plural in KINDS}
+        self._decoded: dict[str, dict[ObjectKey, Any]] = {plural: {} for plural in KINDS}
+        """Each of them as the daemon's codecs read it."""
         self._others: dict[tuple[str, ObjectKey], Obj] = {}
         self._version = 0
         self._made = 0
@@ -193,23 +195,21 @@ class SimulatedObjects:
 
     def remove(self, plural: str, key: ObjectKey) -> None:
         """An object is gone."""
-        obj = self._items[plural].pop(key, None)
-        if obj is not None:
-            self._tell(plural, "DELETED", obj)
+        if self._items[plural].pop(key, None) is not None:
+            self._sinks[plural].apply("DELETED", self._decoded[plural].pop(key))
 
     def _store(self, plural: str, obj: Obj, event: str) -> Obj:
         self._version += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
         made = {**obj, "metadata": metadata}
-        self._items[plural][key_of(made)] = made
-        self._tell(plural, event, made)
-        return made
-
-    def _tell(self, plural: str, event: str, obj: Obj) -> None:
-        item = CODECS[plural].decode_event(_json.encode({"type": event, "object": obj})).item
+        key = key_of(made)
+        item = CODECS[plural].decode_event(_json.encode({"type": event, "object": made})).item
         if item is None:
-            raise InvariantBroken(f"{plural} {key_of(obj)} was written as no event")
+            raise InvariantBroken(f"{plural} {key} was written as no event")
+        self._items[plural][key] = made
+        self._decoded[plural][key] = item
         self._sinks[plural].apply(event, item)
+        return made
 
 
 def with_status(obj: Obj, **fields: Any) -> Obj:

@@ -176,7 +176,13 @@ TIME_MAX: Final = 253_402_300_799
 
 def format_time(seconds: float) -> str:
     """Whole seconds, as the API writes ``metav1.Time``."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(int(seconds))
+
+
+@lru_cache(maxsize=64)
+def _format_second(second: int) -> str:
+    """Cached, as what is written together bears the same time."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import add
 
 import attrs
 
@@ -63,6 +64,10 @@ class FreeAmounts:
         """How many claimants fit now."""
         self.dead: set[int] = set()  # bundles that are out of the question
         self._gone: dict[int, int] = {}
+        self._known_gains: dict[int, int] = {}
+        """Claimants more that fit without one bundle, as long as nothing else leaves or changes."""
+        self._known_freed: dict[int, dict[int, tuple[int, ...]]] = {}
+        """What a bundle of several members would free by row, as long as nothing else leaves."""
         self._picks: dict[int, ChosenBundle] = {}
         self._index = BundleIndex(members, bundles) if index is None else index
         self._losable: dict[Hashable, bool] = {}
@@ -91,12 +96,15 @@ class FreeAmounts:
             alone = self.members[members[0]]
             stays = alone.row == row and members[0] not in self._gone
             return alone.frees if stays else self._nothing
-        freed = [0] * len(self.request)
-        for m in members:
-            member = self.members[m]
-            if member.row == row and m not in self._gone:
-                freed = [a + b for a, b in zip(freed, member.frees, strict=True)]
-        return freed
+        freed = self._known_freed.get(number)
+        if freed is None:
+            freed = self._known_freed[number] = {}
+            for member in (self.members[m] for m in members if m not in self._gone):
+                before = freed.get(member.row)
+                freed[member.row] = (
+                    member.frees if before is None else tuple(map(add, before, member.frees))
+                )
+        return freed.get(row, self._nothing)
 
     def drawn_limits(self, number: int) -> dict[int, int]:
         """What a bundle would take from which limits."""
@@ -118,6 +126,7 @@ class FreeAmounts:
 
     def _shift_amounts(self, members: Iterable[int], number: int) -> None:
         rows: set[int] = set()
+        self._forget_known()
         self._charge_limits(members, number, 1)
         for m in members:
             self._gone[m] = number
@@ -129,6 +138,11 @@ class FreeAmounts:
         for row in sorted(rows):
             self._recount_row(row)
 
+    def _forget_known(self) -> None:
+        """Forget what bundles free, as some members leave, or stay again."""
+        self._known_gains.clear()
+        self._known_freed.clear()
+
     def _charge_limits(self, members: Iterable[int], number: int, sign: int) -> None:
         accounts = self.bundles[number].loss.accounts
         if accounts and not self.loss_limits.empty:
@@ -138,6 +152,7 @@ class FreeAmounts:
 
     def _unshift_amounts(self, members: Iterable[int], number: int) -> None:
         rows: set[int] = set()
+        self._forget_known()
         self._charge_limits(members, number, -1)
         for m in members:
             del self._gone[m]
@@ -156,6 +171,8 @@ class FreeAmounts:
     def cost_of(self, bundle: int) -> int:
         """What is lost when the bundle leaves, members that leave by others not counted."""
         each = self.bundles[bundle]
+        if not self._gone:
+            return self._index.costs[bundle]
         if len(each.members) == 1:
             return each.extra if each.members[0] in self._gone else self._index.costs[bundle]
         lost = sum(self.members[m].cost for m in each.members if m not in self._gone)
@@ -165,7 +182,16 @@ class FreeAmounts:
         """Whether the member has not left yet."""
         return member not in self._gone
 
-    def _count_gained(self, numbers: Iterable[int]) -> int:
+    def _count_gained(self, numbers: Sequence[int]) -> int:
+        """Claimants more that fit when these bundles have left."""
+        if len(numbers) > 1:
+            return self._count_gained_anew(numbers)
+        gain = self._known_gains.get(numbers[0])
+        if gain is None:
+            gain = self._known_gains[numbers[0]] = self._count_gained_anew(numbers)
+        return gain
+
+    def _count_gained_anew(self, numbers: Iterable[int]) -> int:
         freed: dict[int, list[int]] = {}
         for m in dict.fromkeys(m for number in numbers for m in self.bundles[number].members):
             member = self.members[m]

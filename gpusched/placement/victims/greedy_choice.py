@@ -81,6 +81,7 @@ class VictimSearchState(FreeAmounts):
         if row not in self.free:
             return
         self.free[row] = list(free)
+        self._known_gains.clear()
         self._recount_row(row)
         self._offer_moves(row)
         self._outdate_others(self._of_row.get(row, ()))
@@ -89,6 +90,7 @@ class VictimSearchState(FreeAmounts):
         """These members have left for good; ``set_free`` tells what came of their rooms."""
         left = list(members)
         self._gone |= dict.fromkeys(left, -1)
+        self._forget_known()
         touched = sorted({n for m in left for n in self._index.of_member.get(m, ())})
         self._lower_limits(left, touched)
         self._outdate_others(touched)
