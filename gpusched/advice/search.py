@@ -18,7 +18,7 @@ from gpusched.advice.start_answer import (
     start_answer,
     starting_gangs,
 )
-from gpusched.advice.trial import DecidedLine, ObjectEdit, TrialCluster
+from gpusched.advice.trial import DecidedLine, ObjectEdit, SessionTally, TrialCluster
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import how_many_fit, pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
@@ -39,6 +39,8 @@ _EVICTING_GANGS_MAX: Final = 30
 """Gangs that seek victims where many wait, each as dear as a decision: most are refused before."""
 _PLAYED_PRICE: Final = 70
 """Decisions that it is worth to play a few gangs forward, on as many nodes as are laid out in one."""
+_ROUNDS_PLAYED_MAX: Final = 10
+"""Sessions of half a second that are played in one answer, where each looks at a part of the line."""
 _NODES_A_DECISION: Final = 300
 """Nodes that are laid out anew in the time of a decision, where some are added."""
 _LARGER_IN_LONG_LINES: Final = 16
@@ -178,6 +180,7 @@ class ChangeSearch:
         """Gangs that took what was there for it, in a long line."""
         self.taken: dict[Family, TakenChange] = {}
         """The first change of each family that helps the gang alone, and not beside the others."""
+        self._played = SessionTally(_ROUNDS_PLAYED_MAX)
         self.is_cut = False
         """Whether something was not tried, as the budget was spent."""
 
@@ -396,6 +399,9 @@ class ChangeSearch:
             return not (by_evictions or not answer.nodes) or self._lasts(proposal, None)
         if by_evictions:
             return evict or not answer.evicted
+        if self.is_crowded and proposal.family is not Family.PRIORITY:
+            # The daemon's sessions look at parts of so long a line: what is free may be taken before its turn comes.
+            return self._lasts_in_rounds(proposal)
         if answer.nodes or not any(
             made.stops and made.gang != self.gang for made in decision.plan.preemptions
         ):
@@ -411,6 +417,15 @@ class ChangeSearch:
             and self._may_spend(price, last=True)
             and self._lasts(proposal, None)
         )
+
+    def _lasts_in_rounds(self, proposal: ChangeProposal) -> bool:
+        if self._played.left <= 0:
+            self.is_cut = True
+            return False
+        with self._trial.changed(proposal.edits):
+            starts = self._trial.starts_when_played(self.gang, tally=self._played)
+        self.is_cut |= self._played.left <= 0 and not starts
+        return starts
 
     def _lasts(self, proposal: ChangeProposal, among: set[GangKey] | None) -> bool:
         with self._trial.changed(proposal.edits):

@@ -29,6 +29,8 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability
+from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import GangStatus, Plan
 from gpusched.session.state.policy import Action, Policy, action_capabilities
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import SessionCache
@@ -155,6 +157,23 @@ class DecidedLine:
     is_whole: bool
 
 
+@attrs.define
+class SessionTally:
+    """Sessions that may still be held.
+
+    Attributes:
+        left: how many.
+    """
+
+    left: int
+
+
+def _is_refused(status: GangStatus) -> bool:
+    """Whether a session has looked at a gang that waits, and no room is being freed for it."""
+    waits = not (status.is_scheduled or status.provisional or status.nominated)
+    return waits and status.scheduled.reason != Reason.PREEMPTION_IN_PROGRESS
+
+
 class TrialCluster:
     """A cluster in memory that can be changed and changed back.
 
@@ -270,7 +289,11 @@ class TrialCluster:
         )
 
     def starts_when_played(
-        self, gang: GangKey, *, among: Collection[GangKey] | None = None
+        self,
+        gang: GangKey,
+        *,
+        among: Collection[GangKey] | None = None,
+        tally: SessionTally | None = None,
     ) -> bool:
         """Whether a gang gets its minimum in a simulation of the cluster as it is now, within minutes.
 
@@ -280,7 +303,17 @@ class TrialCluster:
         Args:
             gang: that waits.
             among: only these gangs wait, all others that wait are left out; None for all.
+            tally: sessions that may be held, from which those that were held are taken; then it ends
+                as well where the gang is refused, unless it is a Job whose pods come later.
         """
+        refused = False
+
+        def note_refusal(plan: Plan) -> None:
+            nonlocal refused
+            refused = gang.kind != "Job" and any(
+                status.gang == gang and _is_refused(status) for status in plan.gangs
+            )
+
         case = SimulationCase(
             name="played",
             config=self.config,
@@ -288,10 +321,14 @@ class TrialCluster:
             until=_PLAYED_S,
             epoch=self.now,
             until_started=gang,
-            sessions_max=_PLAYED_SESSIONS_MAX,
+            sessions_max=_PLAYED_SESSIONS_MAX if tally is None else tally.left,
+            planned=note_refusal,
+            enough=None if tally is None else lambda _sessions: refused,
         )
         simulation = Simulation(case)
         jobs = simulation.run().jobs
+        if tally is not None:
+            tally.left -= simulation.sessions
         # Pods of a Job that need not start together are gangs of their own.
         name = f"{gang.namespace}/{gang.name}"
         return simulation.started_at is not None or any(

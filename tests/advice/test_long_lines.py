@@ -11,8 +11,10 @@ from benchmarks.advice.large_cluster import make_large_cluster
 from benchmarks.advice.share_started import judge_advice, waiting_gangs
 from benchmarks.advice.share_started import trial_of as trial_of_cluster
 from gpusched.advice.advisor import advise_gang
+from gpusched.advice.proposals.own_proposals import OwnProposals
 from gpusched.advice.proposals.proposal import Family
 from gpusched.advice.start_answer import StartKind, start_answer
+from gpusched.advice.workload import find_workload
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.config.model import DEFAULT
@@ -141,6 +143,31 @@ def _gang_of(obj):
     return (obj["metadata"].get("labels") or {}).get(
         "gpusched.io/pod-group", obj["metadata"]["name"]
     )
+
+
+def test_what_another_takes_before_its_turn_comes_is_not_told():
+    """Given 230 gangs before it, more than a session looks at, then one of a shorter queue has the room by then.
+
+    One session with all of them would give it to the gang, whose queue is served first.
+    """
+    late = gang("late", 1, 8, queue="b", preemptible=False)
+    late[1]["spec"]["tolerations"] = [{"key": "pool", "operator": "Exists"}]
+    pool = {
+        **node("n1"),
+        "spec": {"taints": [{"key": "pool", "value": "x", "effect": "NoSchedule"}]},
+    }
+    trial = trial_of(
+        queue("a"), queue("b"), node("n0"), pool,
+        gang("run", 8, 1, on=["n0"] * 8, queue="b", preemptible=False), late, gang("new", 1, 8),
+        *(gang(f"early-{each:03}", 1, 1, selector={"pool": f"{each}"}) for each in range(230)),
+    )  # fmt: skip
+    asked = waiting_gang(trial, "new")
+    own = OwnProposals(trial, asked, find_workload(trial, asked), trial.take_snapshot())
+    (tolerates,) = own.tolerated_taints()
+    with trial.changed(tolerates.edits):
+        assert start_answer(trial.decide(), asked.key).kind is StartKind.NOW
+    told = [each.proposal.message for each in advise_gang(trial, asked).suggestions]
+    assert tolerates.message not in told
 
 
 def test_a_gang_behind_a_strict_line_is_told_what_is_in_the_way():
