@@ -43,6 +43,9 @@ _MONITORING: Final = (
 )
 
 WHEN: Final = {
+    "shards/fence.yaml": 'and .Values.policies.enabled (include "gpusched.shards" .)',
+    "shards/": 'include "gpusched.shards" .',
+    "policies/fence.yaml": 'and .Values.policies.enabled (not (include "gpusched.shards" .))',
     "namespace.yaml": ".Values.namespace.create",
     "crds/": ".Values.crds.create",
     "priorityclass.yaml": ".Values.priorityClass.create",
@@ -57,6 +60,17 @@ WHEN: Final = {
     "pdb.yaml": "gt (int .Values.replicas) 1",
 }
 """By file or folder of the manifests, the condition under which the chart has its objects."""
+
+EACH: Final = {"deployment.yaml": "gpusched.deployment"}
+"""Templates that are made once for each shard, or once where there are none, and what they are called by."""
+SHARDED: Final = """\
+{{{{- define "{name}" -}}}}
+{text}{{{{- end }}}}
+{{{{- range $order := include "gpusched.shardOrders" . | fromJsonArray }}}}
+---
+{{{{ include "{name}" (merge (dict "order" $order) $) }}}}
+{{{{- end }}}}
+"""
 
 EDITS: Final[dict[str, list[dict[str, str]]]] = yaml.safe_load(
     Path(__file__).with_name("chart_edits.yaml").read_text(encoding="utf-8")
@@ -120,7 +134,8 @@ def sources() -> list[str]:
     found = []
     folder = ROOT / "manifests"
     apart = ("policies-other-projects", "policies-stamp")
-    more = (*apart, "monitoring/service.yaml", "monitoring/servicemonitor.yaml")
+    shards = ("shards/leases.yaml", "shards/rbac.yaml", "shards/fence.yaml")
+    more = (*apart, *shards, "monitoring/service.yaml", "monitoring/servicemonitor.yaml")
     for entry in (*_resources(folder), *more):
         if (folder / entry).is_file():
             found.append(entry)
@@ -154,9 +169,11 @@ def template(name: str) -> str:
         text = text.replace(before, edit["becomes"])
     if name == "networkpolicy.yaml":
         text = text.replace(*_MONITORING)
-    if name == "lease.yaml" or name.startswith("crds/"):
+    if name in {"lease.yaml", "shards/leases.yaml"} or name.startswith("crds/"):
         text = text.replace(_LABEL, _KEPT)
     text = text.replace(NAMESPACE, "{{ .Release.Namespace }}")
+    if name in EACH:
+        text = SHARDED.format(name=EACH[name], text=text)
     when = next((rule for place, rule in WHEN.items() if name.startswith(place)), "")
     return f"{{{{- if {when} }}}}\n{text}{{{{- end }}}}\n" if when else text
 

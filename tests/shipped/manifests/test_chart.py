@@ -29,6 +29,7 @@ REFUSED = {
     "names that differ": 'has schedulerNames ["b"] and the value schedulerNames is ["a"]: give both',
     "a whole configuration with other names": "give both the same names",
     "a configuration that is no YAML": "configuration is no YAML",
+    "a shard without a name": "each item of configuration.shards needs a name",
 }
 
 
@@ -176,6 +177,40 @@ def test_a_whole_configuration_is_taken_as_it_is():
     data = rendered("whole configuration")["ConfigMap/gpusched"]["data"]
     assert data["gpusched.yaml"] == "# ours\ncycle: {maxPeriod: 20s}\n"
     assert data["gpu-layouts.yaml"] == "layouts: {}\n"
+
+
+def test_shards_of_the_configuration_are_made_as_in_the_example():
+    """A Deployment, Leases, rights and a fence for each; those of a daemon of the whole cluster are left out."""
+    folder = ROOT / "manifests" / "shards"
+    wanted = {}
+    for name in ("leases", "rbac", "fence", "deployments"):
+        for item in chart.documents((folder / f"{name}.yaml").read_text(encoding="utf-8")):
+            if item["kind"] in {"ConfigMap", "Lease"}:
+                item["metadata"].setdefault("annotations", {})[chart.KEEP] = "keep"
+            wanted[chart.key_of(item)] = item
+    made = {chart.key_of(item): item for item in RECORDED["cases"]["shards"]["with"]}
+    config = made.pop("ConfigMap/gpusched-system/gpusched")["data"]["gpusched.yaml"]
+    assert [each.name for each in load_config(config, source="gpusched.yaml").shards] == [
+        "north", "south",
+    ]  # fmt: skip
+    assert made == wanted
+    assert RECORDED["cases"]["shards"]["without"] == [
+        "Deployment/gpusched-system/gpusched",
+        "PodDisruptionBudget/gpusched-system/gpusched",  # one replica of each
+        "ValidatingAdmissionPolicy//gpusched-fence",
+        "ValidatingAdmissionPolicyBinding//gpusched-fence",
+    ]
+
+
+def test_each_shard_is_cared_for_by_the_daemons_of_the_next_ones_too():
+    """Of three shards, in whichever form the configuration is given."""
+    found = rendered("shards in a whole configuration")
+    orders = []
+    for name in ("a", "b", "c"):
+        spec = found[f"Deployment/gpusched-{name}"]["spec"]
+        arguments = spec["template"]["spec"]["containers"][0]["args"]
+        orders.append(arguments[arguments.index("--shard") + 1])
+    assert orders == ["a,b,c", "b,c,a", "c,a,b"]
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
