@@ -45,6 +45,8 @@ class TenantRound:
         known: gangs that this round or an earlier one has looked at.
         cut: whether the last session used up the tenant's share before it came to all it had
             chosen.
+        rests: whether all its gangs were looked at, and nothing has changed since the first of them was: until
+            something does only its head is looked at.
     """
 
     queue: str
@@ -54,6 +56,7 @@ class TenantRound:
     looked_at: frozenset[GangKey] = attrs.field(default=frozenset(), converter=_as_set)
     known: frozenset[GangKey] = attrs.field(default=frozenset(), converter=_as_set)
     cut: bool = False
+    rests: bool = False
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)

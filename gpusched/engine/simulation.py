@@ -328,6 +328,7 @@ class Simulation:
         world, config = self.world, self.case.config
         self._begun, self._idle_at = None, None
         changes = self._changes
+        self.cache.rounds = self._rounds.begin_session(changes, self.cache.rounds, now=world.wall)
         snapshot = self.cache.take_snapshot(world.wall)
         self._snapshot, self._terms = snapshot, None
         self._guard.begin_session()
@@ -345,12 +346,12 @@ class Simulation:
         self.sessions += 1
         following = self._rounds.note_session(
             changes,
-            unfinished=decision.unfinished,
+            rounds=decision.rounds,
             stays_until=decision.stays_until,
             now=snapshot.now,
         )
-        if following.goes_on:
-            self.cache.rounds = decision.rounds
+        if following.rounds is not None:
+            self.cache.rounds = following.rounds
         faults = (*decision.faults, *(each.message for each in decision.set_aside))
         if decision.degraded is not None:
             faults = (*faults, decision.degraded.message)

@@ -86,11 +86,6 @@ class Decision:
     stays_until: float = -inf
     differs: str = ""
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether there are gangs that wait to be looked at."""
-        return any(each.left for each in self.rounds)
-
 
 def decide(
     snapshot: Snapshot,

@@ -172,6 +172,19 @@ def test_sessions_follow_at_once_while_a_line_is_too_long_for_one() -> None:
     assert of(record, "small").started == pytest.approx(1, abs=5)
 
 
+def test_sessions_stop_when_all_of_several_long_lines_were_looked_at() -> None:
+    """Lines of several lengths are not through at the same time, and nobody begins anew before the last is."""
+    # Given two lines of unlike gangs for which there is no room, beside a job that runs for an hour
+    config = attrs.evolve(QUICK, limits=attrs.evolve(QUICK.limits, session_work=4_000))
+    jobs = [job("runs", 0, 3600, 8)]
+    for queue, count in (("a", 31), ("b", 47)):
+        jobs += [job(f"{queue}-{number:02d}", 1, 60, 24 + number, queue) for number in range(count)]
+    # When it has run
+    record = run(jobs, cluster(1, deserved={"a": 0, "b": 0}), config=config, until=3000.0)
+    # Then sessions were those of a few rounds, and not one behind the other for all that time
+    assert record.counters["sessions"] < 400
+
+
 def test_a_job_that_was_started_keeps_its_room_from_who_is_looked_at_later() -> None:
     """Its pods are looked at in the very next session, and not after the round that goes on."""
     # Given a line of unlike gangs for which there is no room, of which one session looks at a few

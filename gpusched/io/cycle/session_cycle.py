@@ -312,6 +312,9 @@ class SessionCycle:
         self._retry_uncounted_gangs()
         await snapshot_taker.count_ahead(self._cache, self._clock.now())
         seen = self._changes
+        self._cache.rounds = self._rounds.begin_session(
+            seen, self._cache.rounds, now=self._clock.now()
+        )
         snapshot = snapshot_taker.take_snapshot(
             self._cache, self._clock.now(), self.faults.report_failure
         )
@@ -424,10 +427,10 @@ class SessionCycle:
     def _follow_up(self, decision: Decision, changes: int, now: float) -> None:
         """Have the next session at once, or soon, where gangs wait to be looked at."""
         following = self._rounds.note_session(
-            changes, unfinished=decision.unfinished, stays_until=decision.stays_until, now=now
+            changes, rounds=decision.rounds, stays_until=decision.stays_until, now=now
         )
-        if following.goes_on:
-            self._cache.rounds = decision.rounds
+        if following.rounds is not None:
+            self._cache.rounds = following.rounds
         if self._more is not None:
             self._more.cancel()
             self._more = None

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+QUEUE = "gpusched.io/queue"
+
+
+def queue_object(name):
+    """A queue without limits."""
+    kind = {"apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue"}
+    return {**kind, "metadata": {"name": name}, "spec": {"parent": "root"}}
+
 
 def test_what_a_pod_is_told_begins_no_session(play):
     """Given pods that find no place, when the watch shows what they were told, then it is quiet."""
@@ -46,6 +54,31 @@ def test_a_round_goes_on_until_everybody_was_looked_at(play, tmp_path):
         await w.clock.sleep(60)
         # A round that time begins goes on once a second, not at once.
         assert daemon.app.cycle.sessions - before <= 60
+
+    play(scenario)
+
+
+def test_rounds_through_lines_of_several_lengths_come_to_an_end(play, tmp_path):
+    """Given two queues that each have more than a session looks at, when all were looked at, then it rests."""
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("limits: {sessionWork: 3000}\n")
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon(config_file=str(file))
+        for queue, count in (("short", 17), ("long", 40)):
+            w.client.create("queues.scheduling.gpusched.io", queue_object(queue))
+            for number in range(count):
+                w.pod(f"{queue}-{number:02d}", gpus=16 + number, labels={QUEUE: queue})
+        names = [f"short-{n:02d}" for n in range(17)] + [f"long-{n:02d}" for n in range(40)]
+        await w.until(lambda: all(w.told(name) for name in names), within=30)
+        await w.clock.sleep(30)
+        before = daemon.app.cycle.sessions
+        await w.clock.sleep(60)
+        assert daemon.app.cycle.sessions - before <= 60
+        # And when something changes everybody is looked at again, the last in line as well.
+        w.pod("zz-fits", gpus=1, labels={QUEUE: "long"}, annotations={"gpusched.io/run-for": "10h"})
+        await w.until(lambda: len(w.bound()) == 1, within=10)
 
     play(scenario)
 

@@ -57,6 +57,7 @@ class _TenantBacklog:
         left: keys of gangs that this round is still to look at, in queue order.
         before: how far the rounds had come.
         same: whether the rounds before were about the same gangs.
+        rests: whether only its head and what is new are looked at.
     """
 
     tenant: Tenant
@@ -66,6 +67,7 @@ class _TenantBacklog:
     left: list[GangKey]
     before: TenantRound
     same: bool = False
+    rests: bool = False
 
 
 class GangSelection:
@@ -207,7 +209,7 @@ class GangSelection:
             ordered = self._in_order(gangs)
             chosen = _first_within_share(ordered, self._gang_costs(), share)
             return _TenantBacklog(tenant, gangs, (), _by_key(chosen), [], before)
-        if not before.left:
+        if not before.left and not before.rests:
             return self._begin_round(tenant, gangs, share, before)
         return self._continue_round(tenant, gangs, share, before)
 
@@ -242,13 +244,16 @@ class GangSelection:
             if before.cut
             else _first_within_share((there[key] for key in head), costs, share // _HEAD_DIVISOR)
         )
+        late = {gang.key for gang in chosen_head} - before.looked_at
+        if late:  # they were put off, and wait with the others, too
+            waiting = [key for key in waiting if key not in late]
         nearest = _first_within_share((there[key] for key in waiting), self._gang_costs(), share)
         ordered = self._in_order([*nearest, *fresh])
         rest = share if before.cut else share - share // _HEAD_DIVISOR
         chosen = _first_within_share(ordered, costs, rest)
         left = [*(gang.key for gang in ordered[len(chosen) :]), *waiting[len(nearest) :]]
         both = _by_key((*chosen_head, *chosen))
-        return _TenantBacklog(tenant, gangs, head, both, left, before, same)
+        return _TenantBacklog(tenant, gangs, head, both, left, before, same, before.rests)
 
     def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
         return sorted(
@@ -293,7 +298,8 @@ class GangSelection:
         for key, gang in sorted(line.chosen.items()):
             if self._order_key(gang) > bar:
                 del line.chosen[key]
-                line.left.insert(0, key)
+                if key not in line.left:
+                    line.left.insert(0, key)
 
     def _gather(self) -> tuple[Gang, ...]:
         if not self._backlogs:
@@ -329,6 +335,7 @@ class GangSelection:
             looked_at=looked_at,
             known=known,
             cut=bool(cut),
+            rests=line.rests and not left,
         )
 
     def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:

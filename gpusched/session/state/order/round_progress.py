@@ -1,8 +1,9 @@
 """How far sessions have come with looking at every gang, and whether and when another one is to follow.
 
-A tenant that has more waiting than its share of a session is looked at in rounds. What changed while a round
-went on may concern gangs looked at before: then another round follows at once. Where nothing has changed a
-round is repeated only when a moment has come that one of its sessions had asked about.
+A tenant that has more waiting than its share of a session is looked at in rounds of its own. What changed while its
+round went on may concern gangs looked at before: then another round follows at once. Where nothing has changed it rests
+when its round is over, whatever rounds others are in, and when all rest no session follows. Rounds are repeated when a moment
+has come that one of these sessions had asked about.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+import attrs
+
 from gpusched.base import limits
+from gpusched.cache.snapshot import TenantRound
+
+Rounds = tuple[TenantRound, ...]
 
 
 class NextSession(NamedTuple):
     """What follows a session.
 
     Attributes:
-        goes_on: whether the next session begins where this one ended; else where this one began.
+        rounds: where the next session begins; None for where this one began.
         after_s: seconds until the next session, where one follows though nothing happens; None for none.
     """
 
-    goes_on: bool
+    rounds: Rounds | None
     after_s: float | None
 
 
@@ -29,38 +35,63 @@ class RoundProgress:
     """One for each daemon; told of every session that it held."""
 
     def __init__(self) -> None:
-        self._since: int | None = None
-        """Changes that were known when the round began which goes on; None for no round."""
+        self._began: dict[tuple[str, str], int] = {}
+        """Changes that were known when the round of each tenant began that goes on."""
+        self._seen = -1
+        """Changes that the last session knew of."""
         self._settled = -1
         """Number of the change up to which every gang was looked at."""
+        self._goes_on = False
+        """Whether some tenant has gangs that are still to be looked at."""
         self._stays_until = inf
-        """The first moment that a session of the round asked about and that was still to come."""
+        """The first moment that a session since the last change asked about and that was still to come."""
         self._rests_until = -inf
         """When gangs are looked at again though nothing has changed."""
 
+    def begin_session(self, changes: int, rounds: Rounds, *, now: float) -> Rounds:
+        """Where a session begins: nobody rests any more where something has changed, or a moment has come.
+
+        Args:
+            changes: that are known now.
+            rounds: where it would begin by what is known of the last one.
+            now: seconds since the epoch.
+        """
+        quiet = changes == self._seen and (self._goes_on or now < self._rests_until)
+        if quiet or not any(each.rests for each in rounds):
+            return rounds
+        return tuple(attrs.evolve(each, rests=False) for each in rounds)
+
     def note_session(
-        self, changes: int, *, unfinished: bool, stays_until: float, now: float
+        self, changes: int, *, rounds: Rounds, stays_until: float, now: float
     ) -> NextSession:
         """Note a session, and tell what follows it.
 
         Args:
             changes: that the session knew of.
-            unfinished: whether a tenant has gangs that are still to be looked at.
+            rounds: how far it came with tenants that have too much for one session.
             stays_until: before when the session would decide the same, if nothing changed.
             now: of the session.
         """
-        settled = changes == self._settled
-        if self._since is None and settled and now < self._rests_until:
+        same, settled = changes == self._seen, changes == self._settled
+        self._seen = changes
+        if not self._goes_on and settled and now < self._rests_until:
             self._rests_until = min(self._rests_until, stays_until)
-            return NextSession(goes_on=False, after_s=None)
-        before = inf if self._since is None else self._stays_until
-        self._stays_until = min(before, stays_until)
-        if unfinished:
-            if self._since is None:
-                self._since = changes
+            return NextSession(rounds=None, after_s=None)
+        goes_on = same and self._goes_on
+        self._stays_until = min(self._stays_until if goes_on else inf, stays_until)
+        following = tuple(self._judged(each, changes) for each in rounds)
+        self._goes_on = any(each.left or not each.rests for each in following)
+        if self._goes_on:
             pause_s = limits.TENANT_ROUND_PAUSE_S if settled else 0.0
-            return NextSession(goes_on=True, after_s=pause_s)
-        since, self._since = self._since, None
-        self._settled = changes if since is None else since
-        self._rests_until = self._stays_until
-        return NextSession(goes_on=True, after_s=None if self._settled == changes else 0.0)
+            return NextSession(following, pause_s)
+        self._settled, self._rests_until = changes, self._stays_until
+        return NextSession(following, None)
+
+    def _judged(self, each: TenantRound, changes: int) -> TenantRound:
+        """The round, and whether its tenant rests now."""
+        tenant = (each.queue, each.namespace)
+        if each.left:
+            self._began.setdefault(tenant, changes)
+            return attrs.evolve(each, rests=False) if each.rests else each
+        began = self._began.pop(tenant, changes)
+        return attrs.evolve(each, rests=began == changes)
