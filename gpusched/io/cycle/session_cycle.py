@@ -307,18 +307,19 @@ class SessionCycle:
         self.faults.note_success("session")
         return True
 
+    def _take_snapshot(self, changes: int) -> Snapshot:
+        """What the next session decides on, as of so many changes."""
+        cache, now = self._cache, self._clock.now()
+        cache.rounds = self._rounds.begin_session(changes, cache.rounds, now=now)
+        snapshot = snapshot_taker.take_snapshot(cache, now, self.faults.report_failure)
+        return self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
+
     async def _run_session(self) -> None:
         tracing = self._telemetry.tracing
         self._retry_uncounted_gangs()
         await snapshot_taker.count_ahead(self._cache, self._clock.now())
         seen = self._changes
-        self._cache.rounds = self._rounds.begin_session(
-            seen, self._cache.rounds, now=self._clock.now()
-        )
-        snapshot = snapshot_taker.take_snapshot(
-            self._cache, self._clock.now(), self.faults.report_failure
-        )
-        snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
+        snapshot = self._take_snapshot(seen)
         fence = self._lease.fence
         for key, error in self._cache.take_count_errors():
             self.faults.report_failure("counting", error, key)

@@ -94,7 +94,9 @@ def test_the_loop_goes_on_while_a_large_cluster_is_counted(monkeypatch):
     counted = []
     build = GangBuilder.build_gangs
     monkeypatch.setattr(
-        GangBuilder, "build_gangs", lambda self, key: counted.append("gang") or build(self, key)
+        GangBuilder,
+        "build_gangs",
+        lambda self, *about: counted.append("gang") or build(self, *about),
     )
 
     async def renew():
