@@ -8,8 +8,9 @@ import random
 import pytest
 
 from gpusched.io.workers.rate_limiter import (
+    BURST_BINDS,
+    BURST_S,
     EVENT_PATIENCE_S,
-    EVENT_QUIET_S,
     RATE_BURST_S,
     RATE_MIN,
     RateLimiter,
@@ -75,7 +76,7 @@ def test_uncontended_turns_do_not_wait():
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
-        for traffic in reversed(TrafficClass):  # an event gives way to bindings before it
+        for traffic in TrafficClass:
             await rate_limiter.turn(traffic)
         return clock.monotonic(), rate_limiter.waiting
 
@@ -127,21 +128,27 @@ def test_events_wait_while_bindings_are_queued():
     assert run_virtual(given) == pytest.approx(5.0, abs=0.01)
 
 
-def test_an_event_waits_for_the_end_of_a_burst():
-    """Each event among bindings would delay one: it goes a quarter of a second after the last."""
+@pytest.mark.parametrize(("every_s", "told_at"), [(0.005, 2.0 + BURST_S / 2), (0.02, 0.0)])
+def test_an_event_waits_for_the_end_of_a_burst(every_s, told_at):
+    """Each event among 200 bindings a second would delay some; among 50 a second it does not wait."""
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
-        await rate_limiter.turn(TrafficClass.BIND)
-        event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
-        for _ in range(10):
-            await clock.sleep(0.2)
-            assert not event.done()
+        for _ in range(BURST_BINDS):
             await rate_limiter.turn(TrafficClass.BIND)
-        await event
-        return clock.monotonic()
+            await clock.sleep(every_s)
+        begun = clock.monotonic()
+        told = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
+        at = []
+        told.add_done_callback(lambda _task: at.append(clock.monotonic() - begun))
+        while clock.monotonic() < begun + 2.0:
+            await rate_limiter.turn(TrafficClass.BIND)
+            await clock.sleep(every_s)
+        await told
+        await clock.sleep(0)
+        return at
 
-    assert run_virtual(given) == pytest.approx(2.0 + EVENT_QUIET_S, abs=0.01)
+    assert run_virtual(given) == [pytest.approx(told_at, abs=BURST_S / 2)]
 
 
 def test_an_event_does_not_wait_for_bindings_that_never_end():
@@ -149,12 +156,13 @@ def test_an_event_does_not_wait_for_bindings_that_never_end():
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
+        for _ in range(BURST_BINDS):
+            await rate_limiter.turn(TrafficClass.BIND)
         event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
         told_at = []
         event.add_done_callback(lambda _task: told_at.append(clock.monotonic()))
-        await rate_limiter.turn(TrafficClass.BIND)
-        for _ in range(100):
-            await clock.sleep(0.1)
+        while not told_at and clock.monotonic() < 2 * EVENT_PATIENCE_S:
+            await clock.sleep(0.005)
             await rate_limiter.turn(TrafficClass.BIND)
         return told_at
 

@@ -26,9 +26,11 @@ RATE_HALVE_PERIOD_S: Final = 1.0
 """Answers 429 within this time are one complaint, not sixty-four."""
 RATE_PAUSE_MAX_S: Final = 60.0
 """A longer Retry-After is not believed."""
-EVENT_QUIET_S: Final = 0.25
-"""Seconds without a binding after which a burst is taken to be over, and events go."""
-EVENT_PATIENCE_S: Final = 5.0
+BURST_BINDS: Final = 25
+"""Bindings within ``BURST_S`` that are a burst, for which events wait."""
+BURST_S: Final = 0.25
+"""Seconds without so many bindings after which a burst is over."""
+EVENT_PATIENCE_S: Final = 30.0
 """Seconds after which an event waits no more for the end of a burst: bindings may come all day."""
 
 
@@ -122,7 +124,8 @@ class RateLimiter:
         self._waiting: list[tuple[TrafficClass, int, float, asyncio.Future[None]]] = []
         self._number = 0
         self._binds_queued = 0
-        self._last_bind = float("-inf")
+        self._counting_since = self._last_burst = float("-inf")
+        self._binds_counted = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -143,7 +146,7 @@ class RateLimiter:
         """Wait until one request of this kind may be sent."""
         now = self._clock.monotonic()
         if traffic is TrafficClass.BIND:
-            self._last_bind = now
+            self._count_bind(now)
         goes_first = not self._waiting or traffic < self._waiting[0][0]
         if goes_first and self._held_s(traffic, now, now) <= 0.0 and self._limit.take(now):
             return
@@ -152,6 +155,13 @@ class RateLimiter:
         heapq.heappush(self._waiting, (traffic, self._number, now, future))
         self._release_waiting()
         await future
+
+    def _count_bind(self, now: float) -> None:
+        if now - self._counting_since > BURST_S:
+            self._counting_since, self._binds_counted = now, 0
+        self._binds_counted += 1
+        if self._binds_counted >= BURST_BINDS:
+            self._last_burst = now
 
     def _held_s(self, traffic: TrafficClass, asked_at: float, now: float) -> float:
         """For how long at least an event gives way to the bindings of a burst, seconds.
@@ -162,7 +172,7 @@ class RateLimiter:
             return 0.0
         if self._binds_queued:
             return float("inf")
-        return min(self._last_bind + EVENT_QUIET_S, asked_at + EVENT_PATIENCE_S) - now
+        return min(self._last_burst + BURST_S, asked_at + EVENT_PATIENCE_S) - now
 
     def binds_queued(self, n: int) -> None:
         """So many bindings are decided but not yet sent; events wait until there are none."""
