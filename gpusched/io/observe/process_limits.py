@@ -71,7 +71,7 @@ def collect_no_garbage_yet() -> None:
 
 def leave_objects_alone() -> None:
     """Never walk again what there is now, which is the cluster: a run over everything stops the
-    loop for a third of a second in a large one. From now on the collector runs rarely.
+    loop for a sixth of a second in a large one. From now on the collector runs rarely.
     """
     gc.freeze()
     collect_garbage_rarely()
