@@ -111,9 +111,9 @@ class GangSelection:
         asked = kept.work_needed.count_by_tenant(
             self._waiting, self._work_needed, rests_on=(self._nodes, evicts, self._most)
         )
-        shares = work_by_tenant(asked, self._most)
-        self.work_budget = WorkBudget(work_limits(shares, self._most), most=self._most)
         rounds = {Tenant(each.queue, each.namespace): each for each in snapshot.tenant_rounds}
+        shares = self._shares(asked, rounds)
+        self.work_budget = WorkBudget(work_limits(shares, self._most), most=self._most)
         for tenant in sorted(asked):
             begun = rounds.get(tenant, TenantRound(*tenant))
             if asked[tenant] > shares[tenant] or begun.left:
@@ -185,6 +185,24 @@ class GangSelection:
                 before = found.get(tenant)
                 found[tenant] = gangs if before is None else (*before, *gangs)
         return found
+
+    def _shares(
+        self, asked: Mapping[Tenant, int], rounds: Mapping[Tenant, TenantRound]
+    ) -> dict[Tenant, int]:
+        """Units of this session for each tenant; of one that rests only what its head may cost, the rest is others'."""
+        shares = work_by_tenant(asked, self._most)
+        resting = {
+            tenant: max(1, share // _HEAD_DIVISOR)
+            for tenant, share in shares.items()
+            if tenant in rounds and rounds[tenant].rests and asked[tenant] > share
+        }
+        if not resting:
+            return shares
+        return shares | {
+            tenant: units
+            for tenant, units in work_by_tenant({**asked, **resting}, self._most).items()
+            if tenant not in resting
+        }
 
     def _nominated_gangs(self) -> list[Gang]:
         there = self._lines.by_key
