@@ -38,9 +38,10 @@ def make_group(live, name, **spec):
     )
 
 
-def make_queue(live, name):
+def make_queue(live, name, **spec):
     """A Queue."""
-    live.send("POST", QUEUES, {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": name}})
+    made = {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+    live.send("POST", QUEUES, made)
 
 
 def make_pod(live, name, *, owner=None, node="n1", **labels):
@@ -298,6 +299,8 @@ def test_move_writes_the_queue_where_each_kind_names_it(live, capsys):
 def test_moves_that_make_no_sense_say_what_does(live, capsys):
     """Given no such queue, a gang that has started, or a member of another object, then a sentence each."""
     make_queue(live, "new")
+    make_queue(live, "above")
+    make_queue(live, "below", parent="above")
     make_group(live, "eval", queue="default")
     live.send(
         "PATCH",
@@ -308,7 +311,11 @@ def test_moves_that_make_no_sense_say_what_does(live, capsys):
     job = make_job(live, "train", template_labels={"gpusched.io/pod-group": "eval"})
     make_pod(live, "member", node="", owner=job)
     refused = {
-        ("podgroup/eval", "nowhere"): "there is no queue nowhere: known are",
+        ("podgroup/eval", "nowhere"): "there is no queue nowhere: known are below, default, new",
+        (
+            "podgroup/eval",
+            "above",
+        ): "queue above has child queues, and jobs go to leaves only: below, default, new",
         ("podgroup/eval", "new"): "gpusched requeue podgroup eval --hold, then move",
         ("podgroup/eval", "default"): "is in queue default already",
         ("job/train", "new"): "makes pods of PodGroup eval",

@@ -13,7 +13,6 @@ from gpusched.cli.command import Subparsers
 from gpusched.cli.inspect.cluster_reader import (
     GROUP_PATH,
     Json,
-    get_object,
     is_name,
     list_objects,
     value_at,
@@ -77,14 +76,16 @@ async def _check_queue(server: Server, queue: str) -> tuple[str, ...]:
     """
     path = f"{GROUP_PATH}/queues"
     try:
-        found = await get_object(server.api, f"{path}/{queue}", what=f"queue {queue}")
-        if found is None and queue != "default":
-            every = await list_objects(server.api, path, what="queues")
-            names = sorted(str(value_at(each, "metadata", "name")) for each in every)
-            known = ", ".join(names[:_NAMED_MAX]) or "none"
-            raise ActionRefused(f"there is no queue {queue}: known are {known}")
+        every = await list_objects(server.api, path, what="queues")
     except Denied:
         return (f"whether there is a queue {queue} is not known: this user may not read queues",)
+    names = {str(value_at(each, "metadata", "name")) for each in every} | {"default"}
+    parents = {str(value_at(each, "spec", "parent") or "root") for each in every}
+    leaves = ", ".join(sorted(names - parents)[:_NAMED_MAX])
+    if queue not in names:
+        raise ActionRefused(f"there is no queue {queue}: known are {leaves}")
+    if queue in parents:
+        raise ActionRefused(f"queue {queue} has child queues, and jobs go to leaves only: {leaves}")
     return ()
 
 
