@@ -113,7 +113,10 @@ def _node(node: NodeLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
 
 
 def _gang(job: JobLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
-    """At each binding the gang must have its minimum, with those that succeeded."""
+    """At each binding the gang must have its minimum, with those that succeeded.
+
+    Who ends at the moment of its own binding counts: at the beginning nodes may be lost on which it ran.
+    """
     moments = Counter(pod.bound for pod in pods)
     for at in sorted(moment for moment in moments if moment is not None):
         have = sum(
@@ -121,7 +124,12 @@ def _gang(job: JobLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
             for pod in pods
             if pod.bound is not None
             and pod.bound <= at
-            and (pod.ended is None or pod.ended > at or pod.end is LifeEnd.SUCCEEDED)
+            and (
+                pod.ended is None
+                or pod.ended > at
+                or pod.bound == at
+                or pod.end is LifeEnd.SUCCEEDED
+            )
         )
         if have < job.min_member:
             sentence = f"job {job.key} has {have} of {job.min_member} pods that it needs"

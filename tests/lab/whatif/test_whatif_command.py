@@ -66,6 +66,12 @@ def test_lost_nodes_take_their_pods_along(example, capsys):
     assert figures["gangs that wait at the end"] == (0, 0)
 
 
+def test_nodes_that_are_lost_at_once_break_no_invariant(example, capsys):
+    """What ran there had its minimum until then."""
+    assert main(["what-if", "--snapshot", "cluster.json", "--lose", "gpu-3", "-o", "json"]) == 0
+    assert [gang["gang"] for gang in answer_of(capsys)["evicted"]] == ["team/serve"]
+
+
 def test_no_change_in_effect_is_told_as_none(example, capsys):
     words = ["--set", "queue/research.deserved=16", "--top", "3"]
     assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
