@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.cache.cache import Cache
 from gpusched.config.model import Config
 from gpusched.engine.objects import Obj, SimulatedObjects, plural_of
 from gpusched.engine.timed_changes import EditObject, TimedChange
+from gpusched.lab.whatif.arrivals import LoadJob
+
+_QUEUES_TOLD_MAX: Final = 3
 
 
 def queue_remarks(
@@ -48,3 +53,18 @@ def _sentences(cache: Cache, now: float) -> list[str]:
         for sentence in (node.error, node.fault, node.warning)
         if sentence
     ]
+
+
+def lost_jobs_note(objects: Sequence[Obj], jobs: Sequence[LoadJob]) -> str:
+    """How many of the jobs that arrive name a queue that takes none; empty for none of them."""
+    specs = [obj.get("spec") or {} for obj in objects if plural_of(obj) == "queues"]
+    names = {obj["metadata"]["name"] for obj in objects if plural_of(obj) == "queues"}
+    leaves = (names | {DEFAULT_QUEUE}) - {str(spec.get("parent") or "root") for spec in specs}
+    lost = [job.queue for job in jobs if job.queue and job.queue not in leaves]
+    if not lost:
+        return ""
+    told = sorted(set(lost))
+    shown = ", ".join(told[:_QUEUES_TOLD_MAX])
+    more = len(told) - _QUEUES_TOLD_MAX
+    shown += f" and {more} more" if more > 0 else ""
+    return f"{len(lost):,} of the jobs that arrive wait for ever, in queues that are not there or have child queues: {shown}"

@@ -106,12 +106,14 @@ def test_queues_in_a_ring_end_the_play_as_they_stop_the_daemon_from_serving_them
 def test_a_tenants_load_doubles_what_comes(example, tmp_path, capsys):
     """Jobs of a file come in both; where it is changed, one queue has twice as many of them."""
     (tmp_path / "jobs.csv").write_text(
-        "submit_s,duration_s,gpus,queue\n60,600,8,research\n120,600,4,prod\n"
+        "submit_s,duration_s,gpus,queue\n60,600,8,research\n120,600,4,prod\n130,600,4,gone\n"
     )
     words = ["--arrivals", "jobs.csv", "--load", "queue/research*2", "-o", "json"]
     assert main(["what-if", "--snapshot", "cluster.json", *words]) == 0
     told = answer_of(capsys)
-    assert told["arrivals"] == {"asItIs": 2, "changed": 3}
+    assert told["arrivals"] == {"asItIs": 3, "changed": 4}
+    lost = "1 of the jobs that arrive wait for ever, in queues that are not there or have child queues: gone"
+    assert lost in told["assumptions"]
     assert "2 times the load of queue research (1 jobs become 2)" in told["changes"]
     assert any(each.startswith("1 gangs are there that are not") for each in told["sentences"])
 

@@ -46,7 +46,7 @@ from gpusched.lab.whatif.past_load import (
     past_load,
 )
 from gpusched.lab.whatif.play import CHANGED, UNCHANGED, PlayedCluster, PlayInput
-from gpusched.lab.whatif.queue_checks import queue_remarks
+from gpusched.lab.whatif.queue_checks import lost_jobs_note, queue_remarks
 
 DEFAULT_S: Final = DAY_S
 _AFTER_S: Final = DAY_S / 2
@@ -204,6 +204,21 @@ def _history(arguments: argparse.Namespace, config: Config, now: float) -> tuple
 
 
 def _base_load(
+    arguments: argparse.Namespace,
+    objects: tuple[Obj, ...],
+    gangs: tuple[PastGang, ...],
+    guesses: RunTimeGuesses,
+    *,
+    now: float,
+    until: float,
+) -> tuple[tuple[LoadJob, ...], list[str]]:
+    """What arrives in both, and what is said of it and of the queues that it names."""
+    jobs, notes = _read_load(arguments, objects, gangs, guesses, now=now, until=until)
+    lost = lost_jobs_note(objects, jobs)
+    return jobs, [*notes, lost] if lost else notes
+
+
+def _read_load(
     arguments: argparse.Namespace,
     objects: tuple[Obj, ...],
     gangs: tuple[PastGang, ...],
