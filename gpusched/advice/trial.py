@@ -73,6 +73,13 @@ def edit_away(plural: str, key: ObjectKey) -> ObjectEdit:
     return ObjectEdit(plural, key, None)
 
 
+def _without_budget(obj: Obj) -> Obj:
+    if plural_of(obj) != "queues":
+        return obj
+    spec = {name: value for name, value in (obj.get("spec") or {}).items() if name != "budget"}
+    return {**obj, "spec": spec}
+
+
 @attrs.frozen
 class _LeftOut:
     """An action that does nothing in this session, and could in the next: room is kept by what it could do.
@@ -211,9 +218,15 @@ class TrialCluster:
             self.objects.create(obj, now=0.0)
 
     def emptied(self, pods: Collection[ObjectKey]) -> TrialCluster:
-        """Another one of the same nodes and queues, in which there are only some pods, and none has a place."""
+        """Another one of the same nodes and queues, in which there are only some pods, and none has a place.
+
+        What passes with time is left out: windows of Reservations, and budgets of queues.
+        """
         objects = (
-            obj for obj in self._in_order() if plural_of(obj) != "pods" or key_of(obj) in pods
+            _without_budget(obj)
+            for obj in self._in_order()
+            if plural_of(obj) != "reservations"
+            and (plural_of(obj) != "pods" or key_of(obj) in pods)
         )
         return TrialCluster(objects, self.config, now=self.now, clock=self._clock)
 

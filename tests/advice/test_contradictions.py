@@ -7,8 +7,8 @@ import random
 import pytest
 
 from gpusched.advice.contradiction import find_contradiction
-from gpusched.advice.start_answer import start_answer
-from tests.advice.clusters import A100, GPU, H100, gang, node, queue, trial_of, waiting_gang
+from gpusched.advice.start_answer import StartKind, start_answer
+from tests.advice.clusters import A100, API, GPU, H100, gang, node, queue, trial_of, waiting_gang
 from tests.advice.submission.manifests import KINDS, ask, only_gang
 from tests.populations import one_of
 
@@ -186,6 +186,25 @@ def test_a_gang_of_any_kind_that_is_too_large_for_the_cluster_is_told_so(kind):
         f"never, even on an empty cluster: 8 {GPU} in a container and {minimum} pods at once "
         "cannot hold together"
     )
+
+
+WINDOW = {
+    "apiVersion": API, "kind": "Reservation", "metadata": {"name": "course"},
+    "spec": {"from": "2027-01-15T07:00:00Z", "duration": "2h", "nodeNames": ["n0"]},
+}  # fmt: skip
+USED_UP = {"budget": {"gpuHours": 0, "period": "Month"}}
+
+
+@pytest.mark.parametrize("kind", ["Job", "PodGroup"])
+@pytest.mark.parametrize(
+    ("spec", "more", "start"),
+    [({}, [WINDOW], StartKind.EXPECTED), (USED_UP, [], StartKind.UNKNOWN)],
+)
+def test_what_passes_with_time_is_no_contradiction(kind, spec, more, start):
+    """Given a node that is kept for others until later, or a budget that is used up, then it may start later."""
+    trial = trial_of(queue("a", **spec), node("n0"), node("n1"), *more)
+    found = only_gang(ask(trial, *KINDS[kind][0]))
+    assert (found.start.kind, found.never) == (start, "")
 
 
 def test_what_is_kept_free_for_another_queue_is_part_of_the_contradiction():
