@@ -381,8 +381,9 @@ def test_an_event_again_after_others_becomes_a_series(told):
     told(scenario)
 
 
-def test_the_event_queue_is_bounded(told):
+def test_the_event_queue_is_bounded(told, monkeypatch):
     """A thousand more than it holds: the oldest are dropped and counted."""
+    monkeypatch.setattr(limits, "EVENT_QUEUE_MAX", 2_000)
 
     async def scenario(given, writer, shown):
         given.rate_limiter.binds_queued(1)
