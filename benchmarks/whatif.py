@@ -15,6 +15,7 @@ from typing import Any, Final
 from benchmarks.figures import Figure
 from gpusched.config.model import DEFAULT
 from gpusched.engine.world import SimulatedDelays
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.simulate.traces.workload import equal_nodes, queue_manifests
 from gpusched.lab.whatif.arrivals import LoadJob, repeat_load
 from gpusched.lab.whatif.change_plan import ChangeRequest, plan_changes
@@ -37,6 +38,7 @@ Obj = dict[str, Any]
 
 def measure() -> list[Figure]:
     """CPU of one question about a month."""
+    collect_garbage_rarely()  # as the command does
     objects, load = month_of_gangs(GANGS)
     began = time.process_time()
     requests = [

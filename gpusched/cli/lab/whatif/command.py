@@ -15,6 +15,7 @@ from gpusched.cli.lab.whatif.inputs import WhatIfQuestion, add_input_options, re
 from gpusched.cli.lab.whatif.requested_changes import add_change_options
 from gpusched.config.load import load_file
 from gpusched.engine.run_record import RunRecord
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.report.run_report import ComparisonNotes, RunReport
 from gpusched.lab.report.write_report import write_compared
 from gpusched.lab.whatif.outcome import Outcome, compare_outcomes, without_running_jobs
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--new-config begins gpuResources with {other.gpu_resources.main.name}, the configuration "
             f"of now with {config.gpu_resources.main.name}: the same gangs cannot be compared"
         )
+    collect_garbage_rarely()  # what happened in the plays stays
     with gpu_resources_in_force(config.gpu_resources):
         question = read_question(arguments, config, other)
         records = [
