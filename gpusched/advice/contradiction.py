@@ -22,7 +22,7 @@ from gpusched.engine.objects import Obj, key_of
 _DEMANDS_MAX: Final = 64
 _NO_PODS: Final = frozenset({"PodGroup", "Queue"})
 """Kinds whose spec is none of a pod."""
-_LIMITS: Final = ("capability", "userLimits")
+_LIMITS: Final = ("capability", "userLimits", "nodePools")
 
 
 @attrs.frozen
@@ -134,6 +134,9 @@ def _limits_of(queue: Obj) -> Iterator[_Demand]:
     if queue["spec"].get("userLimits"):
         name = queue["metadata"]["name"]
         yield _Demand(f"what queue {name} lets its users have", _queue_dropper(name, "userLimits"))
+    if queue["spec"].get("nodePools"):
+        name = queue["metadata"]["name"]
+        yield _Demand(f"limits of node pools of queue {name}", _queue_dropper(name, "nodePools"))
 
 
 def _of_guarantee(queue: Obj) -> _Demand:

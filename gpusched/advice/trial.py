@@ -73,11 +73,24 @@ def edit_away(plural: str, key: ObjectKey) -> ObjectEdit:
     return ObjectEdit(plural, key, None)
 
 
-def _without_budget(obj: Obj) -> Obj:
-    if plural_of(obj) != "queues":
+_TAINTS_OF_STATE: Final = "node.kubernetes.io/"
+"""With which keys of taints begin that say how a node is now: cordoned, not ready, short of memory."""
+
+
+def _as_it_lasts(obj: Obj) -> Obj:
+    """A queue without its budget, a node as it is when it is well and not cordoned; all else as it is."""
+    spec = obj.get("spec") or {}
+    if plural_of(obj) == "queues":
+        return {**obj, "spec": {name: value for name, value in spec.items() if name != "budget"}}
+    if plural_of(obj) != "nodes":
         return obj
-    spec = {name: value for name, value in (obj.get("spec") or {}).items() if name != "budget"}
-    return {**obj, "spec": spec}
+    taints = [
+        each
+        for each in spec.get("taints") or ()
+        if not str(each.get("key")).startswith(_TAINTS_OF_STATE)
+    ]
+    status = {**(obj.get("status") or {}), "conditions": [{"type": "Ready", "status": "True"}]}
+    return {**obj, "spec": {**spec, "unschedulable": False, "taints": taints}, "status": status}
 
 
 @attrs.frozen
@@ -220,10 +233,10 @@ class TrialCluster:
     def emptied(self, pods: Collection[ObjectKey]) -> TrialCluster:
         """Another one of the same nodes and queues, in which there are only some pods, and none has a place.
 
-        What passes with time is left out: windows of Reservations, and budgets of queues.
+        What passes with time is left out: windows of Reservations, budgets of queues, cordons and health of nodes.
         """
         objects = (
-            _without_budget(obj)
+            _as_it_lasts(obj)
             for obj in self._in_order()
             if plural_of(obj) != "reservations"
             and (plural_of(obj) != "pods" or key_of(obj) in pods)

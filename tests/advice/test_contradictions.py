@@ -207,6 +207,32 @@ def test_what_passes_with_time_is_no_contradiction(kind, spec, more, start):
     assert (found.start.kind, found.never) == (start, "")
 
 
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}},
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+    ],
+)
+def test_a_node_that_may_be_well_again_is_no_contradiction(now):
+    other = node("n1")
+    for part, fields in now.items():
+        other[part] = {**other.get(part, {}), **fields}
+    found = only_gang(ask(trial_of(queue("a"), node("n0"), other), *KINDS["Job"][0], better=False))
+    assert (found.start.kind, found.never) == (StartKind.UNKNOWN, "")
+
+
+def test_limits_of_node_pools_are_part_of_the_contradiction():
+    pool = {"name": "h", "nodeSelector": {PRODUCT: H100}, "capability": {GPU: "8"}}
+    trial = trial_of(queue("a", nodePools=[pool]), node("n0"), node("n1"))
+    found = only_gang(ask(trial, *KINDS["Job"][0], better=False))
+    assert found.never == (
+        f"never, even on an empty cluster: 8 {GPU} in a container, 2 pods at once and "
+        "limits of node pools of queue a cannot hold together"
+    )
+
+
 def test_what_is_kept_free_for_another_queue_is_part_of_the_contradiction():
     """Given one node of which half is guaranteed to another queue, then a gang of all of it contradicts that."""
     trial = trial_of(
