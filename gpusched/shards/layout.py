@@ -65,6 +65,11 @@ class ShardLayout:
         """Whether idle nodes of a shard are lent."""
         return any(each.lends_nodes for each in self.shards if each.name == shard)
 
+    @property
+    def lends_any(self) -> bool:
+        """Whether some shard lends idle nodes."""
+        return any(each.lends_nodes for each in self.shards)
+
     def excludes(self, shard: str, pod_classes: Iterable[PodClass]) -> bool:
         """Whether pods of a class can never be on any node of a shard, by its node selector and theirs."""
         rules = next(each.selector.requirements for each in self.shards if each.name == shard)

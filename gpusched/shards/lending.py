@@ -182,6 +182,11 @@ class NodeLending:
                 self.wishes[shard] = wish
                 return
 
+    def concerns(self, board: Board, held: frozenset[str]) -> bool:
+        """Whether another shard asks for nodes, or these shards have some that are lent."""
+        asked = (entry.wish for shard, entry in board.shards.items() if shard not in held)
+        return any(each is not None for each in asked) or not held.isdisjoint(board.nodes.values())
+
     def pass_on(
         self, idle: list[Node], board: Board, held: Collection[str], now: float
     ) -> list[str]:

@@ -407,6 +407,8 @@ class ShardPart(ClusterPart):
         self.moved(moved)
 
     def _lend_nodes(self, snapshot: Snapshot, plan: Plan, promised: Collection[str]) -> None:
+        if not (self.layout.lends_any or self.board.nodes):
+            return
         for shard in self.held:
             lacking = [
                 (gang, self._hash(gang.key))
@@ -416,7 +418,8 @@ class ShardPart(ClusterPart):
             self.lending.ask(shard, lacking, self._since, snapshot, self.board)
         idle = []
         # Reservations keep nodes of the first shard, of whichever it is.
-        if not (snapshot.reservations and self.tells_cluster):
+        kept = bool(snapshot.reservations) and self.tells_cluster
+        if not kept and self.lending.concerns(self.board, self.held):
             idle = idle_nodes(snapshot, plan, promised)
         self.nodes_moved(self.lending.pass_on(idle, self.board, self.held, snapshot.now))
 
@@ -447,7 +450,8 @@ class ShardPart(ClusterPart):
             where = "; no shard has room for it: gangs do not span shards"
         wish = self.lending.wishes.get(self.shard_of_gang(gang))
         if wish is not None and wish.gang == self._hash(gang):
-            where = f"{where}; {wish.nodes} more nodes are asked of other shards"
+            nodes = "node is" if wish.nodes == 1 else "nodes are"
+            where = f"{where}; {wish.nodes} more {nodes} asked of other shards"
         return attrs.evolve(reason, message=truncate_message(reason.message + where))
 
     # -- the board --------------------------------------------------------------------------

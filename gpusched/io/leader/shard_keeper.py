@@ -20,7 +20,7 @@ from gpusched.base.errors import Conflict, GpuschedError
 from gpusched.io.leader.elector import Elector, Leadership
 from gpusched.io.leader.shard_board import BoardStore
 from gpusched.io.observe.logs import Logger
-from gpusched.shards.board import Board
+from gpusched.shards.board import Board, NodeWish
 from gpusched.shards.layout import stray_node_message
 from gpusched.shards.part import STRAYS_TOLD, ShardPart
 
@@ -218,7 +218,8 @@ class ShardKeeper:
                 self.part.sent.remove(proposal)
                 raise
             self._begin_from(proposal)
-        if self.part.board.grants != before.grants:
+        board = self.part.board
+        if board.grants != before.grants or _lending(board) != _lending(before):
             self.changed()
         self._tell_lent_nodes(before)
 
@@ -298,3 +299,8 @@ class ShardKeeper:
         if sentence not in self._told:
             self._told.add(sentence)
             _log.warning("shards", why=sentence)
+
+
+def _lending(board: Board) -> dict[str, tuple[NodeWish | None, int]]:
+    """Which shards ask for nodes, and how many each would lend."""
+    return {shard: (entry.wish, entry.idle) for shard, entry in board.shards.items()}

@@ -143,7 +143,7 @@ def test_what_is_asked_for_is_told(lending):
         await shards.world.until(lambda: "more nodes are asked" in told(shards, "large"), 90)
         assert "3 more nodes are asked of other shards" in told(shards, "large")
         remarks = [line[-1] for line in (await read_listing(shards)).lines]
-        assert sorted(remarks) == ["", "asks other shards for 3 more nodes"]
+        assert sorted(remarks) == ["", "asks other shards for 3 nodes more"]
         assert not shards.board()["nodes"]
 
     lending(story, "a", "b", limit_s=2000)

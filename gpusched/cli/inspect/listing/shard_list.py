@@ -128,7 +128,8 @@ def _lending_text(name: str, entry: ShardEntry, board: Board) -> str:
     parts = [f"has {there} nodes of other shards" if there > 1 else "has a node of another shard"]
     parts = parts if there else []
     if entry.wish is not None:
-        parts.append(f"asks other shards for {entry.wish.nodes} more nodes")
+        more = "a node" if entry.wish.nodes == 1 else f"{entry.wish.nodes} nodes"
+        parts.append(f"asks other shards for {more} more")
     return ", ".join(parts)
 
 
