@@ -39,7 +39,7 @@ _EVICTING_GANGS_MAX: Final = 30
 """Gangs that seek victims where many wait, each as dear as a decision: most are refused before."""
 _PLAYED_PRICE: Final = 70
 """Decisions that it is worth to play a few gangs forward, on as many nodes as are laid out in one."""
-_ROUNDS_PLAYED_MAX: Final = 6
+_ROUNDS_PLAYED_MAX: Final = 4
 """Sessions of half a second that are played in one answer, where each looks at a part of the line."""
 _NODES_A_DECISION: Final = 300
 """Nodes that are laid out anew in the time of a decision, where some are added."""
