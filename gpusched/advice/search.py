@@ -45,6 +45,8 @@ _NODES_A_DECISION: Final = 300
 """Nodes that are laid out anew in the time of a decision, where some are added."""
 _LARGER_IN_LONG_LINES: Final = 16
 """How much larger a change may be than the gang alone needs: what serves all before it helps it little."""
+_PODS_A_DECISION: Final = 10
+"""Pods that are changed, and changed back, in the time of a decision: all of a gang for some changes."""
 _VICTIMS_FREE: Final = 25_000
 """Gangs that are looked at in all domains in the time of a decision."""
 _ADDED_A_DECISION: Final = 2
@@ -260,6 +262,8 @@ class ChangeSearch:
             price = _HEAD_PRICE + min(gangs, competitors.before) // _TURNS_A_DECISION
         if evict:
             price += competitors.domains_price
+        if proposal is not None:
+            price += sum(each.plural == "pods" for each in proposal.edits) // _PODS_A_DECISION
         if self.is_exact:
             return price
         if evict:
