@@ -90,33 +90,13 @@ class GangBuilder:
         self.users_believed = True
         """Whether annotations that name users count."""
 
-    def build_gangs(self, key: GangKey, before: Sequence[Gang] = ()) -> tuple[Gang, ...]:
-        """The gangs of one key, each in the queue that is charged for it.
-
-        Args:
-            key: of the gangs.
-            before: what they were, which counts where the object is gone that said whose they are.
-        """
-        known = {gang.key: gang for gang in before} if before and self._is_gone(key) else {}
-        gangs = []
-        for gang in self._build_family(key):
-            old = known.get(gang.key, before[0]) if known else gang
-            paid = self._charge_queue(attrs.evolve(gang, queue=old.queue) if known else gang)
-            gangs.append(self._name_creator(self._mark_held(paid), kept=old.creator))
-        return _countable_gangs(tuple(gangs))
-
-    def _is_gone(self, key: GangKey) -> bool:
-        """Whether there is no object that describes the gangs of a key: their pods are still there, to end."""
-        if key.kind in GROUP_KINDS:
-            return self._of_groups.find_group(key) is None
-        if key.kind == "Job":
-            return self._jobs.get(ObjectKey(key.namespace, key.name)) is None
-        store = self._workloads.get(key.kind)
-        member = next(iter(self._members.get(key, {}).values()), None)
-        if store is None or member is None:
-            return False
-        owner = member.family.owner if member.family else key.name
-        return store.get(ObjectKey(key.namespace, owner)) is None
+    def build_gangs(self, key: GangKey) -> tuple[Gang, ...]:
+        """The gangs of one key, each in the queue that is charged for it."""
+        gangs = tuple(
+            self._name_creator(self._mark_held(self._charge_queue(gang)))
+            for gang in self._build_family(key)
+        )
+        return _countable_gangs(gangs)
 
     def _build_family(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key: one, or one a pod where a Job's pods are independent."""
@@ -176,9 +156,9 @@ class GangBuilder:
         remark = "; ".join(text for text in (gang.warning, remark) if text)
         return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
 
-    def _name_creator(self, gang: Gang, *, kept: Creator = NO_CREATOR) -> Gang:
+    def _name_creator(self, gang: Gang) -> Gang:
         """The gang with its creator, and the accounts in which queues that limit users count it."""
-        creator = next(filter(None, self._found_creators(gang)), kept)
+        creator = next(filter(None, self._found_creators(gang)), NO_CREATOR)
         accounts = tuple(
             account
             for queue in self._queues_above(gang.queue)

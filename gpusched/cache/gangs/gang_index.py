@@ -413,7 +413,7 @@ class GangIndex:
                 if self._active.pop(gang.key, None) is not None:
                     self._active_touched.add(gang.key)
             try:
-                family = self._builder.build_gangs(key, before) if self.takes_gang(key) else ()
+                family = self._builder.build_gangs(key) if self.takes_gang(key) else ()
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family = self._build_failed(key, error)
             self._note_resting_job(key, family)

@@ -93,40 +93,6 @@ def test_a_gang_that_waits_runs_and_succeeds_is_one_record(play, options):
     play(scenario)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_job_that_is_deleted_is_recorded_in_its_queue_and_as_its_users(
-    play, options, parallelism
-):
-    """Its pods end after it, and nothing but their Job named queue and user."""
-
-    async def scenario(w):
-        await w.start(nodes=1)
-        queue = {"kind": "Queue", "metadata": {"name": "team"}, "spec": {"parent": "root"}}
-        queue["apiVersion"] = "scheduling.gpusched.io/v1alpha1"
-        w.client.create("queues.scheduling.gpusched.io", queue)
-        daemon = w.daemon(history=options)
-        head = {
-            "name": "train", "namespace": "default", "labels": {"gpusched.io/queue": "team"},
-            "annotations": {"gpusched.io/user": "ann"},
-        }  # fmt: skip
-        note = {"annotations": {"gpusched.io/run-for": "10h"}}
-        template = {"metadata": note, "spec": pod_spec(4)}
-        spec = {"parallelism": parallelism, "completions": 2, "template": template}
-        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": head, "spec": spec}
-        w.client.create("jobs.batch", job)
-        await w.until(lambda: len(w.running()) == parallelism)
-        await w.clock.sleep(60)
-        w.client.delete("jobs.batch", "default", "train", propagation="Background")
-        await w.until(lambda: not w.pods())
-        await w.clock.sleep(60)
-        await daemon.stop()
-        (run,) = [each for each in runs_of(options) if each.total_gpu_seconds]
-        assert (run.queue, run.user) == ("team", "ann")
-        assert run.total_gpu_seconds >= 4 * parallelism * 60
-
-    play(scenario)
-
-
 def test_who_left_for_whom_is_recorded_and_waits_again(play, options):
     """Given a gang of higher priority, then the victim's run ends by it and its next run begins."""
 
