@@ -20,10 +20,10 @@ def test_a_queue_whose_status_cannot_be_counted_serves_its_gangs(play, monkeypat
     """Only the report fails: nobody is set aside, other queues are told, and it is counted."""
     original = queue_status._count_admitted
 
-    def planted(session, gangs):
-        if any(gang.queue == "bad" for gang in gangs):
+    def planted(session, lines, looked_at):
+        if any(line.key.queue == "bad" for line in lines):
             raise kind("counted")
-        return original(session, gangs)
+        return original(session, lines, looked_at)
 
     async def scenario(w):
         await w.start(nodes=4)
