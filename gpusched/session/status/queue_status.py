@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -51,7 +51,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
     parts: dict[str, list[Resources]] = {}
     untold: set[str] = set()
     looked_at = _looked_at_by_queue(session)
-    for queue, lines in session.lines.by_queue.items():
+    for queue, lines in _waiting_lines(session):
         node = session.snapshot.queues.get(queue)
         try:
             counts = _count_admitted(session, lines, looked_at.get(queue, ()))
@@ -98,6 +98,13 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         else:
             found.append(status)
     return tuple(found)
+
+
+def _waiting_lines(session: Session) -> Iterator[tuple[str, list[GangLine]]]:
+    """Lines with members that wait, by their queue."""
+    for queue, lines in session.lines.by_queue.items():
+        if waiting := [line for line in lines if line.waits]:
+            yield queue, waiting
 
 
 def _looked_at_by_queue(session: Session) -> dict[str, list[Gang]]:

@@ -52,6 +52,11 @@ class GangLine:
         return tuple(gang for gang in self.gangs if is_always_included(gang))
 
     @cached_property
+    def waits(self) -> bool:
+        """Whether some gang has pods that may get a place."""
+        return any(gang.pod_sets for gang in self.gangs)
+
+    @cached_property
     def missing(self) -> int:
         """Gangs that miss members."""
         return sum(1 for gang in self.gangs if gang.missing_members)
