@@ -20,7 +20,11 @@
 {{- /* Names of the shards of the configuration as JSON; nothing where it has none. */ -}}
 {{- define "gpusched.shards" -}}
 {{- $names := list -}}
-{{- range (include "gpusched.parsed" . | fromJson).shards -}}
+{{- $shards := (include "gpusched.parsed" . | fromJson).shards -}}
+{{- if and $shards (not (kindIs "slice" $shards)) -}}
+{{- fail "configuration.shards must be a list, with a name and a nodeSelector in each item" -}}
+{{- end -}}
+{{- range $shards -}}
 {{- if not (and (kindIs "map" .) .name) -}}
 {{- fail "each item of configuration.shards needs a name" -}}
 {{- end -}}

@@ -29,6 +29,7 @@ REFUSED = {
     "names that differ": 'has schedulerNames ["b"] and the value schedulerNames is ["a"]: give both',
     "a whole configuration with other names": "give both the same names",
     "a configuration that is no YAML": "configuration is no YAML",
+    "shards that are no list": "configuration.shards must be a list",
     "a shard without a name": "each item of configuration.shards needs a name",
 }
 
