@@ -199,7 +199,7 @@ def test_several_shards_lend_together_or_not_at_all(lending):
     lending(story, "a", "b", "c", limit_s=3000)
 
 
-@pytest.mark.parametrize("seed", [1, 11, 13])
+@pytest.mark.parametrize("seed", [1, 53, 54])
 def test_daemons_that_die_at_any_write_use_no_node_twice(lending, seed):
     dice = random.Random(seed)
 
