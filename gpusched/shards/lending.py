@@ -254,6 +254,8 @@ class NodeLending:
     ) -> list[str]:
         names = {node.name for node in idle}
         given: list[str] = []
+        there = board.nodes.keys()
+        self._idle_since = {name: at for name, at in self._idle_since.items() if name in there}
         for name, shard in board.nodes.items():
             home = self.nodes.home(name)
             if shard not in held or not home or name not in names or name in self.nodes.given:

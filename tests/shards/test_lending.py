@@ -165,6 +165,19 @@ def test_what_is_not_used_goes_back_and_is_not_asked_for_again():
     assert ask(100.0 + RETURNED_AFTER_S + ASKED_AGAIN_AFTER_S)
 
 
+def test_a_node_that_is_lent_again_has_its_time_again():
+    """What stood idle before it went back does not count."""
+    of_a, _ = lending("a-1", "b-1", home="a")
+    there = board({}, {}, b_1="a")
+    node = entities.node("b-1", gpus=8, labels={"pool": "b"})
+    assert of_a.pass_on([node], there, {"a"}, 100.0) == []
+    assert of_a.pass_on([node], there, {"a"}, 100.0 + RETURNED_AFTER_S) == ["b-1"]
+    of_a.nodes.note_board(there, board({}, {}))
+    assert of_a.pass_on([], board({}, {}), {"a"}, 200.0) == []
+    assert of_a.pass_on([node], there, {"a"}, 300.0) == []
+    assert of_a.pass_on([node], there, {"a"}, 300.0 + RETURNED_AFTER_S) == ["b-1"]
+
+
 def test_nothing_is_lent_by_who_does_not_hold_the_shard():
     """What is written of nodes in other shards stays as it is."""
     of_b, _ = lending("a-1", "b-1", home="b")
