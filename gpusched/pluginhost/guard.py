@@ -191,6 +191,7 @@ class PluginGuard:
         self._clock = clock
         self.compares_lists = compares_lists
         self._ledgers: dict[HookId, _HookLedger] = {}
+        self._registered: set[tuple[str, str, str]] = set()
         self._running: tuple[HookId, float] | None = None
 
     @property
@@ -205,6 +206,15 @@ class PluginGuard:
             if ledger.faults:  # as seldom, and each session asks all of them twice
                 for streak in ledger.streaks.values():
                     streak.begin_session()
+
+    def register_hook(self, plugin: str, hook: str, part: str = "") -> None:
+        """Keep a record of the callable, though it may never be wrapped or called."""
+        named = (plugin, hook, part)
+        if named in self._registered:  # as in each session but the first
+            return
+        self._registered.add(named)
+        ledger = self._ledgers.setdefault(HookId(plugin, hook), _HookLedger())
+        ledger.streaks.setdefault(part, _FaultStreak())
 
     def wrap_hook(
         self,

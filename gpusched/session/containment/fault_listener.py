@@ -122,6 +122,10 @@ class FaultListener:
         """Whether the guard below answers the hook by its fallback."""
         return self._guard.is_quarantined(plugin, hook, part)
 
+    def register_hook(self, plugin: str, hook: str, part: str = "") -> None:
+        """Note it in the guard below."""
+        self._guard.register_hook(plugin, hook, part)
+
     def wrap_hook(
         self,
         plugin: str,

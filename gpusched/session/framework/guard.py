@@ -44,6 +44,9 @@ class Guard(Protocol):
     def begin_session(self) -> None:
         """Called once before the plugins of a session are opened."""
 
+    def register_hook(self, plugin: str, hook: str, part: str = "") -> None:
+        """Note that the plugin has such a callable, which is perhaps never wrapped: see ``wrap_hook``."""
+
     def wrap_hook(
         self,
         plugin: str,

@@ -79,7 +79,7 @@ class HookCalls:
         number = self._parts[self.plugin, hook]
         self._parts[self.plugin, hook] += 1
         part = str(number + 1) if number else ""
-        return self.guard.wrap_hook(self.plugin, hook, fn, fallback, part=part)
+        return contain_when_called(self.guard, (self.plugin, hook, part), fn, fallback)
 
     def _wrap_provider(
         self, hook: str, provider: Callable[..., T], fits: Callable[[Any], bool], nothing: T
@@ -221,7 +221,7 @@ class HookCalls:
 
         number = self._parts[plugin, hook]
         part = f"{number} {FOR_ALL}" if number > 1 else FOR_ALL
-        return self.guard.wrap_hook(plugin, hook, sound, unknown, part=part)
+        return contain_when_called(self.guard, (plugin, hook, part), sound, unknown)
 
     def _wrap_key(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
         def exclude(fault: PluginFault, *items: Any) -> Key:
@@ -245,6 +245,35 @@ class HookCalls:
             return answer
 
         return self._wrap_hook(hook, sound, exclude)
+
+
+def contain_when_called(
+    guard: Guard,
+    named: tuple[str, str, str],
+    fn: Callable[P, R],
+    fallback: Callable[Concatenate[PluginFault, P], R],
+) -> Callable[P, R]:
+    """The callable as ``guard.wrap_hook`` contains it, which is done when it is called first.
+
+    Seventy are registered in each session, and a session in which nothing is contested calls a dozen.
+
+    Args:
+        guard: of the session.
+        named: plugin, hook and part.
+        fn: as there.
+        fallback: as there.
+    """
+    plugin, hook, part = named
+    guard.register_hook(plugin, hook, part)
+    contained: Callable[P, R] | None = None
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal contained
+        if contained is None:
+            contained = guard.wrap_hook(plugin, hook, fn, fallback, part=part)
+        return contained(*args, **kwargs)
+
+    return call
 
 
 def _hold_alike(plugin: str, rated: Callable[[NodeRows], Ints | None], rows: NodeRows) -> None:

@@ -54,6 +54,7 @@ from gpusched.session.framework.hook_calls import (
     VictimOrder,
     VictimsFilter,
     VictimsOrder,
+    contain_when_called,
 )
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
@@ -277,12 +278,11 @@ class Hooks(HookCalls):
             return mask.astype(np.bool_, copy=False)
 
         wrapped = self._wrap_hook("node_filter", sound, refuse_all)
-        told = detail and self.guard.wrap_hook(
-            plugin,
-            "node_filter",
+        told = detail and contain_when_called(
+            self.guard,
+            (plugin, "node_filter", f"{number} detail"),
             _text_of(plugin, detail),
             self._detail_untold,
-            part=f"{number} detail",
         )
         self.filters.append(Filter(self.plugin, reason, wrapped, detail=told, reads=fields))
 
@@ -535,7 +535,8 @@ def limited_to_concerned_gangs(
 
     sound = validated_concerns(hooks.plugin, "gang_ready", concerns)
     part = f"concerns {len(hooks.ready_checks)}"
-    contained = hooks.guard.wrap_hook(hooks.plugin, "gang_ready", sound, all_of_them, part=part)
+    named = (hooks.plugin, "gang_ready", part)
+    contained = contain_when_called(hooks.guard, named, sound, all_of_them)
     known: dict[str, bool] = {}
 
     def concerned(gang: Gang) -> Verdict:

@@ -16,6 +16,7 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.base.errors import PluginFault
 from gpusched.session.framework.guard import Guard
+from gpusched.session.framework.hook_calls import contain_when_called
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.reasons import shorten
 
@@ -159,11 +160,10 @@ class PairHooks:
                 detail=self._wrap_detail(plugin, made, part),
             )
 
-        wrapped = self._guard.wrap_hook(plugin, "pair_filter", sound, nowhere, part=part)
+        wrapped = contain_when_called(self._guard, (plugin, "pair_filter", part), sound, nowhere)
         sure = validated_concerns(plugin, "pair_filter", concerns)
-        concerned = self._guard.wrap_hook(
-            plugin, "pair_filter", sure, self._all, part=f"{part} concerns"
-        )
+        named = (plugin, "pair_filter", f"{part} concerns")
+        concerned = contain_when_called(self._guard, named, sure, self._all)
         self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
 
     def _wrap_limits(
@@ -233,11 +233,10 @@ class PairHooks:
             )
             return PairScore(made.key, points_of)
 
-        wrapped = self._guard.wrap_hook(plugin, "pair_score", sound, silent, part=part)
+        wrapped = contain_when_called(self._guard, (plugin, "pair_score", part), sound, silent)
         sure = validated_concerns(plugin, "pair_score", concerns)
-        concerned = self._guard.wrap_hook(
-            plugin, "pair_score", sure, self._none, part=f"{part} concerns"
-        )
+        named = (plugin, "pair_score", f"{part} concerns")
+        concerned = contain_when_called(self._guard, named, sure, self._none)
         self.scorers.append(PairScorer(wrapped, concerned))
 
     def _all(self, fault: PluginFault, _pod_class: PodClass) -> bool:
