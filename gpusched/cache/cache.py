@@ -47,7 +47,7 @@ from gpusched.cache.nodes.slot_doubts import SlotDoubts
 from gpusched.cache.part import WHOLE_CLUSTER, ClusterPart
 from gpusched.cache.queues.tree import QueueTrees
 from gpusched.cache.snapshot import Snapshot, TenantRound
-from gpusched.cache.store import KindStore, ObservedStore
+from gpusched.cache.store import KindStore, MovableStore, ObservedStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
 
 
@@ -78,7 +78,7 @@ class Cache:
         self.charged: dict[ObjectKey, Rejected] = {}
         """Rejected pods by key; those that are bound hold their node's room all the same."""
         self.by_uid: dict[UID, Pod] = {}
-        self.groups: KindStore[PodGroup] = KindStore()
+        self.groups: MovableStore[PodGroup] = MovableStore()
         self.composites: KindStore[PodGroup] = KindStore()
         """CompositePodGroups of Kubernetes itself."""
         self.jobs = JobStore()
@@ -113,7 +113,7 @@ class Cache:
         self.overlay = AssumedChanges()
         self.charges = PodCharges(self._is_ours, self.groups.items, self.devices.claims.items)
         self.rows.devices_only = self.charges.served.on_node
-        self.moves = MoveRecords(self.groups.items, self.jobs.items, lambda: self.seal)
+        self.moves = MoveRecords(self.groups, self.jobs, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
         self._revision, self._capacity, self._trees = 0, CapacitySum(), QueueTrees()

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.meta.identity import ObjectKey, Rejected
 
 E = TypeVar("E")
+
+
+class Movable(Protocol):
+    """What may have been moved: a PodGroup or a Job."""
+
+    @property
+    def move(self) -> MoveRecord | None:
+        """The last move that is recorded on it."""
+
+
+M = TypeVar("M", bound=Movable)
 
 
 class ToldOfChange(Protocol):
@@ -45,6 +57,26 @@ class KindStore(Generic[E]):
     def keys(self) -> list[ObjectKey]:
         """Of all that is there, believed or not."""
         return [*self.items, *self.rejected]
+
+
+class MovableStore(KindStore[M]):
+    """A store that knows on which of its objects a move is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: dict[ObjectKey, M] = {}
+
+    def put(self, key: ObjectKey, item: M | Rejected) -> None:
+        """It is there, in this form."""
+        super().put(key, item)
+        self.moved.pop(key, None)
+        if not isinstance(item, Rejected) and item.move is not None:
+            self.moved[key] = item
+
+    def drop(self, key: ObjectKey) -> None:
+        """Drop the object of this key, which is gone."""
+        super().drop(key)
+        self.moved.pop(key, None)
 
 
 class ObservedStore(KindStore[E]):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gpusched.api.gang.move_record import MoveRecord
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.serializer.seal import Seal
 from gpusched.cache.gangs.move_records import MoveRecords
+from gpusched.cache.store import MovableStore
 from gpusched.config.model import LimitsConfig
 from gpusched.testing import entities
 from tests.session.allocate.test_gang_life import started
@@ -102,8 +104,9 @@ def test_nominated_room_is_held_until_its_timeout(given):
 def test_a_gang_is_moved_again_after_the_pause():
     """Given a pause of 10 s, when a gang was moved 11 s ago, then it may be moved again; not by default."""
     move = MoveRecord(at=100.0, places=())
-    groups = {ObjectKey("default", "g"): entities.pod_group("g", move=move, created=1.0)}
-    records = MoveRecords(groups, {}, lambda: Seal(open=True))
+    groups: MovableStore[PodGroup] = MovableStore()
+    groups.put(ObjectKey("default", "g"), entities.pod_group("g", move=move, created=1.0))
+    records = MoveRecords(groups, MovableStore(), lambda: Seal(open=True))
     assert [gang.name for gang, _ in records.recent_moves(111.0, LimitsConfig().move_pause_s)] == [
         "g"
     ]

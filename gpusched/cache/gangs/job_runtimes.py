@@ -17,13 +17,13 @@ from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.api.serializer.seal import Seal
-from gpusched.cache.store import KindStore
+from gpusched.cache.store import MovableStore
 
 Kind = tuple[str, int]
 """Queue, and how many pods ran at a time."""
 
 
-class JobStore(KindStore[Job]):
+class JobStore(MovableStore[Job]):
     """Jobs, the lengths of those that completed, and those that name a PodGroup."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.pod_group import PodGroup
@@ -10,6 +10,7 @@ from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.serializer.seal import Seal
 from gpusched.base.limits import MOVED_AHEAD_MAX_S
+from gpusched.cache.store import MovableStore
 
 
 class MoveRecords:
@@ -22,8 +23,8 @@ class MoveRecords:
 
     def __init__(
         self,
-        groups: Mapping[ObjectKey, PodGroup],
-        jobs: Mapping[ObjectKey, Job],
+        groups: MovableStore[PodGroup],
+        jobs: MovableStore[Job],
         seal: Callable[[], Seal],
     ) -> None:
         self._groups = groups
@@ -43,13 +44,14 @@ class MoveRecords:
     def recent_moves(self, now: float, pause_s: float) -> tuple[tuple[GangKey, MoveRecord], ...]:
         """The last move of each gang that was moved within ``pause_s``, sorted."""
         found: dict[GangKey, MoveRecord] = {}
-        for kind, shown in (("PodGroup", self._groups), ("Job", self._jobs)):
+        for kind, shown in (("PodGroup", self._groups.moved), ("Job", self._jobs.moved)):
             for key, each in shown.items():
                 if each.move is not None and self._is_believed(each, each.move, now, pause_s):
                     found[GangKey(kind, *key)] = each.move
         for gang, (uid, move) in self._marks.items():
             key = ObjectKey(gang.namespace, gang.name)
-            known = self._groups.get(key) if gang.kind == "PodGroup" else self._jobs.get(key)
+            store = self._groups if gang.kind == "PodGroup" else self._jobs
+            known = store.items.get(key)
             if known is not None and known.uid == uid:
                 found[gang] = move
         return tuple(
