@@ -1,7 +1,8 @@
 """Nodes that offer and hold the same amounts, in groups: what is true of one is worked out once.
 
 A cluster of thousands of nodes has few kinds of them, and most of a kind are empty or full. Groups
-follow the log of touched rows, so that a placement moves one row.
+follow the log of touched rows, so that a placement moves one row; the next session begins with those of
+the one before and moves rows that differ.
 """
 
 from __future__ import annotations
@@ -38,15 +39,32 @@ class AlikeRows:
         self._group: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._first: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._free: Ints = np.zeros_like(node_usage.nodes.allocatable)
-        self._offers = _rows_as_bytes(node_usage.nodes.allocatable)
-        used = _rows_as_bytes(node_usage.used)
+        self._offered, self._used = node_usage.nodes.allocatable.copy(), node_usage.used.copy()
+        """What nodes offer and hold, by which their rows are grouped."""
+        offers, used = _rows_as_bytes(self._offered), _rows_as_bytes(self._used)
         rows: dict[bytes, list[int]] = {}
-        for row, key in enumerate(map(add, self._offers, used)):
+        for row, key in enumerate(map(add, offers, used)):
             rows.setdefault(key, []).append(row)
         for key, members in rows.items():
             number = self._add_group(key, members[0])
             self._members[number].update(members)
             self._group[members] = number
+
+    def follow(self, node_usage: UsedNodes) -> bool:
+        """Group the nodes of another usage instead; False, and nothing is done, where most of them differ."""
+        offered, used = node_usage.nodes.allocatable, node_usage.used
+        if offered.shape != self._offered.shape:
+            return False
+        differ = (offered != self._offered) | (used != self._used)
+        rows = np.flatnonzero(differ.any(axis=1)).tolist()
+        if 2 * len(rows) > len(offered):
+            return False
+        self._node_usage, self._seen = node_usage, len(node_usage.touched_rows)
+        for row in rows:
+            self._remove_row(row)
+            self._offered[row] = offered[row]
+            self._add_row(row)
+        return True
 
     def groups(self) -> tuple[Ints, Ints]:
         """One row of each group, shape (groups,), and the group of each row, shape (nodes,); read-only."""
@@ -68,7 +86,8 @@ class AlikeRows:
         return self._free[: len(self._keys)].take(columns, 1)
 
     def _add_row(self, row: int) -> None:
-        key = self._offers[row] + self._node_usage.used[row].tobytes()
+        self._used[row] = self._node_usage.used[row]
+        key = self._offered[row].tobytes() + self._used[row].tobytes()
         number = self._number.get(key)
         if number is None:
             number = self._add_group(key, row)
@@ -81,7 +100,7 @@ class AlikeRows:
         self._keys.append(key)
         self._members.append(set())
         self._first[number] = row
-        self._free[number] = self._node_usage.nodes.allocatable[row] - self._node_usage.used[row]
+        self._free[number] = self._offered[row] - self._used[row]
         return number
 
     def _remove_row(self, row: int) -> None:

@@ -96,10 +96,12 @@ class NodeUsage:
 
     Args:
         nodes: as the snapshot has them.
+        alike_before: groups of nodes that were alike a moment ago, to go on with.
     """
 
-    def __init__(self, nodes: NodeColumns) -> None:
+    def __init__(self, nodes: NodeColumns, *, alike_before: AlikeRows | None = None) -> None:
         self.nodes = nodes
+        self._alike_before = alike_before
         self.used: Ints = nodes.used.copy()
         """As the bench is looked at: shape (nodes, resources)."""
         self.later = False
@@ -432,8 +434,15 @@ class NodeUsage:
     def alike(self) -> AlikeRows:
         """Nodes that offer and hold the same, as one looks at them."""
         if self._alike is None:
-            self._alike = AlikeRows(self)
+            before, self._alike_before = self._alike_before, None
+            follows = before is not None and before.follow(self)
+            self._alike = before if follows else AlikeRows(self)
+        assert self._alike is not None
         return self._alike
+
+    def release_alike(self) -> AlikeRows | None:
+        """The same for a usage of another moment to go on with, as this one is asked no more."""
+        return self._alike or self._alike_before
 
     def free_on(self, row: int, columns: Ints) -> Ints:
         """The same of one row, shape (columns,)."""

@@ -138,7 +138,7 @@ class Session:
             as_seen=self._as_seen,
         )
         """Gangs by queue and namespace, those that this session does not look at included."""
-        self.node_usage = NodeUsage(snapshot.nodes)
+        self.node_usage = NodeUsage(snapshot.nodes, alike_before=session_cache.take_alike_rows())
         self.node_usage.population = snapshot.population
         pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
         self.queue_accounts = QueueAccounts(snapshot.queues, pools, UserAccounts(snapshot))
@@ -195,6 +195,7 @@ class Session:
         Hooks, view and parts refer to each other. Without this a thousand objects, and arrays of
         every node, would stay in memory after each session until Python looks for cycles.
         """
+        self.cache.alike_rows = self.node_usage.release_alike()
         for part in (self.hooks.pairs, self.hooks, self.view, self.node_usage, self):
             vars(part).clear()
 

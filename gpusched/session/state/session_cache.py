@@ -12,6 +12,7 @@ import numpy as np
 from gpusched.api.devices.dynamic.slices import ResourceSlice
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.policy.kinds import Topology
+from gpusched.arrays.alike_rows import AlikeRows
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.tree.table_cache import TableCache
@@ -75,6 +76,8 @@ class SessionCache:
         """Types of nodes' GPUs."""
         self.devices = DeviceCache()
         """Pools of devices, and how many pods fit nodes that are alike."""
+        self.alike_rows: AlikeRows | None = None
+        """Nodes that offered and held the same; a session that goes on with it takes it away."""
         self.tables = TableCache()
         """Tables of nodes that placement sorts by."""
         self.equivalence = EquivalenceClasses()
@@ -125,6 +128,11 @@ class SessionCache:
         if len(self._refusals) > FILTER_RESULTS_CACHED_MAX:
             self._refusals.popitem(last=False)
         return known.refused
+
+    def take_alike_rows(self) -> AlikeRows | None:
+        """Groups of equal nodes for one session, which leaves them when it ends."""
+        taken, self.alike_rows = self.alike_rows, None
+        return taken
 
     def topology_levels(
         self,

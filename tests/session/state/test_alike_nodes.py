@@ -62,6 +62,36 @@ def test_groups_follow_usage(seed):
         assert (usage.alike.free_amounts(ask.columns) == free).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_go_on_with_the_usage_of_another_moment(seed):
+    """Given groups of one moment, when pods came, left and nodes changed, then those of the next are exact."""
+    rng = random.Random(seed)
+    c = cluster(seed)
+    before = None
+    for step in range(6):
+        usage = NodeUsage(c.cache.take_snapshot(float(step)).nodes, alike_before=before)
+        firsts, group = usage.alike.groups()
+        amounts = np.hstack([usage.nodes.allocatable, usage.used])
+        assert (amounts[firsts[group]] == amounts).all()
+        assert len(np.unique(amounts, axis=0)) == len(firsts)
+        assert before is None or usage.alike is before
+        ask = RequestVector(np.array([0, 1]), np.array([1000, 2000]), "")
+        usage.add(rng.randrange(NODES), ask, slots=0)  # of a session, whose places come to nothing
+        usage.alike.groups()
+        usage.add(rng.randrange(NODES), ask, slots=0)
+        before = usage.release_alike()
+        assert before is not None
+        c.node(f"node-{rng.randrange(NODES)}", gpus=rng.choice([4, 8]))
+
+
+def test_groups_begin_anew_where_most_nodes_changed():
+    """Given groups of another cluster, or of none of these amounts, then nothing goes on with them."""
+    before = NodeUsage(cluster(0).cache.take_snapshot(0.0).nodes).alike
+    other = Given().nodes(3, gpus=8).cache.take_snapshot(0.0).nodes
+    for nodes in (other, cluster(1).nodes(NODES, gpus=3).cache.take_snapshot(0.0).nodes):
+        assert NodeUsage(nodes, alike_before=before).alike is not before
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_plans_are_those_of_nodes_looked_at_one_by_one(seed, monkeypatch):
     """Given unlike gangs on many nodes, then groups change neither places nor sentences."""
