@@ -44,6 +44,12 @@ def is_started_by_us(job: Job, schedulers: Collection[str]) -> bool:
     return job.suspended or bool(job.admitted)
 
 
+def is_started_job(gang: Gang) -> bool:
+    """Whether we have started the gang's Job, and no pod of it has had a place since."""
+    started = gang.job is not None and bool(gang.job.admitted) and not gang.suspended
+    return started and not (gang.placed or gang.succeeded)
+
+
 def expected_pods_of(job: Job, pods: Sequence[Pod], named: PriorityClass | None) -> list[Pod]:
     """The pods that are still to come, in order of their index.
 

@@ -1,4 +1,4 @@
-"""Gangs that have lost members get them back before others start, and their room waits for them."""
+"""Gangs that have lost members get them back before others start, as started Jobs get their places; room waits for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from gpusched.api.gang.plan_suffix import is_growth, members_left_waiting
 from gpusched.api.pod.pod import Pod, PodPhase
-from gpusched.cache.gangs.expected_pods import expected_pod_uid, is_expected
+from gpusched.cache.gangs.expected_pods import expected_pod_uid, is_expected, is_started_job
 from gpusched.cache.gangs.gang import Gang, Placed, make_pod_sets
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.verdict import first_refusal
@@ -166,12 +166,14 @@ def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
 
     A broken gang holds GPUs that do no work, so it goes before what waits in other queues too;
     but not before a gang of higher priority in its own. Broken gangs whose members nobody has
-    made again yet are among the first as well: room is held for them.
+    made again yet are among the first as well: room is held for them. So do Jobs that a session has
+    started, since their queue's turn came then.
     """
     broken = [
         gang for gang in session.gangs if is_broken(gang) and session.outcomes.is_admitted(gang)
     ]
-    if not broken:
+    started = [gang for gang in ready if is_started_job(gang)]
+    if not (broken or started):
         return [], list(ready)
     highest: dict[str, int] = {}
     for gang in ready:
@@ -179,7 +181,7 @@ def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
     waiting = {gang.key for gang in ready}
     first = [
         gang
-        for gang in broken
+        for gang in (*broken, *started)
         if (gang.pending < gang.missing_members or gang.key in waiting)
         and gang.priority >= highest.get(gang.queue, gang.priority)
     ]

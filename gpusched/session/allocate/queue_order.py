@@ -15,10 +15,11 @@ from operator import itemgetter
 from typing import Any, Final
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.cache.gangs.expected_pods import is_started_job
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.allocate.gang_repair import is_broken
-from gpusched.session.state.order.waiting_turns import WaitingTurn
+from gpusched.session.state.order.waiting_turns import TurnFirst, WaitingTurn
 from gpusched.session.state.session import Session
 
 _SORT_KEY: Final = itemgetter(0)
@@ -97,7 +98,7 @@ class _QueueBranch:
         if self._lent or not self._next:
             return None
         own, served = self.queued[self._next - 1]
-        return WaitingTurn(gang.key, is_broken(gang), above, own) if served is gang else None
+        return WaitingTurn(gang.key, _first_turn(gang), above, own) if served is gang else None
 
     def update_keys(self, session: Session) -> None:
         """Give the path that was served its new keys."""
@@ -148,6 +149,12 @@ def in_queue_order(
             had[gang.key] += 1
             leaves[gang.queue].requeue_gang(session, gang, turn=had[gang.key])
         root.update_keys(session)
+
+
+def _first_turn(gang: Gang) -> TurnFirst | None:
+    if is_broken(gang):
+        return TurnFirst.REPAIR
+    return TurnFirst.STARTED if is_started_job(gang) else None
 
 
 def _leaf_branch(session: Session, root: _QueueBranch, name: str) -> _QueueBranch:

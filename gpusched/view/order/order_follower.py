@@ -137,14 +137,14 @@ def _is_another(
     """Whether what is told of a turn is another now."""
     if before.before != one.before or before.path != one.path or before.gang is not one.gang:
         return True
-    if before.turn.own != one.turn.own or before.turn.repaired != one.turn.repaired:
+    if before.turn.own != one.turn.own or before.turn.first != one.turn.first:
         return True
     if last is None:
         return False
     first = known.get(last.turn.gang)
     if first is None or first.gang is not last.gang or first.turn.own != last.turn.own:
         return True
-    if first.turn.repaired != last.turn.repaired:
+    if first.turn.first != last.turn.first:
         return True
     alike = one.turn.queues[-1:] and last.turn.queues[-1:]
     if alike and one.turn.queues[-1][0] == last.turn.queues[-1][0]:

@@ -14,11 +14,10 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.reasons import shorten, truncate_message
 from gpusched.session.framework.sort_keys import Key, KeyMeaning, plain_key
-from gpusched.session.state.order.waiting_turns import WaitingOrder, WaitingTurn
+from gpusched.session.state.order.waiting_turns import TurnFirst, WaitingOrder, WaitingTurn
 from gpusched.view.frames import TurnPut
 from gpusched.view.model import OrderTermView
 
-REPAIR: Final = "repair"
 TURNS: Final = "turns"
 SINCE: Final = "since"
 NAME: Final = "name"
@@ -101,8 +100,8 @@ class OrderTeller:
     def _own_terms(
         self, order: WaitingOrder, turn: WaitingTurn, gang: Gang
     ) -> Iterator[OrderTermView]:
-        if turn.repaired:
-            yield _term(REPAIR, "", KeyMeaning("yes", _REPAIRED))
+        if turn.first is not None:
+            yield _term(turn.first, "", KeyMeaning("yes", _FIRST[turn.first][0]))
         for policy, part in zip(order.gang_policies, turn.own[0], strict=True):
             for meaning in self._gang_meanings(policy, gang, part):
                 if meaning.message and not meaning.only_if_decisive:
@@ -220,7 +219,17 @@ class OrderTeller:
         )
 
 
-_REPAIRED: Final = "it lost members that it needs, so it has its turn before all that is new"
+_FIRST: Final = {
+    TurnFirst.REPAIR: (
+        "it lost members that it needs, so it has its turn before all that is new",
+        "it lost nothing that it needs",
+    ),
+    TurnFirst.STARTED: (
+        "its Job was started, so its pods have their turn before all that is new",
+        "it is not started yet",
+    ),
+}
+"""What is told of a gang that has its turn first, and of one behind it."""
 
 
 def name_of_gang(key: GangKey) -> str:
@@ -248,8 +257,8 @@ def _meaning_at(policy: str, meanings: Sequence[KeyMeaning], number: int, key: K
 
 def _by_time(first: WaitingTurn, turn: WaitingTurn) -> Difference:
     """Keys do not say it: it was served before all others, or they moved between the two turns."""
-    if first.repaired and not turn.repaired:
-        return Difference(REPAIR, "it lost nothing that it needs", _REPAIRED)
+    if first.first is not None and turn.first is None:
+        return Difference(first.first, _FIRST[first.first][1], _FIRST[first.first][0])
     return Difference(
         TURNS,
         "its turn came when others had theirs",

@@ -60,6 +60,40 @@ def test_room_is_held_for_pods_that_are_still_to_come(given):
     assert c.then.started() == ["quick"]
 
 
+def _started_beside_one_that_is_served_first(given):
+    """A Job of queue b, which holds half of its due, was started; a gang of queue a asks for the last node, too."""
+    c = given.nodes(2, gpus=8)
+    for name in "ab":
+        c.queue(name, limits={"deserved": {entities.GPU: 16}})
+    c.pod("runs", queue="b", gpus=8, node="node-0", phase=PodPhase.RUNNING, scheduled=c.now - 900)
+    job(c, "started", 1, queue="b", suspended=False, started={"admitted": c.now - 1})
+    c.gang("quick", pods=1, gpus=8, queue="a")
+    return c
+
+
+def test_a_job_that_was_started_has_its_turn_before_all_that_is_new(given):
+    """Its queue's turn came when it was started: none of a queue that holds less takes the room before its pods."""
+    c = _started_beside_one_that_is_served_first(given)
+    c.when.one_session()
+    assert c.then.nodes() == {"started-0": "node-1"}
+
+
+@pytest.mark.parametrize("why", ["higher in its queue", "too late", "some pods succeeded"])
+def test_a_job_that_was_started_has_no_other_privilege(given, why):
+    """It waits as all do behind a higher priority of its queue, and once it has run or did not come in time."""
+    c = given.nodes(1, gpus=8).priority_class("high", 100)
+    started = {"admitted": c.now - 1 - (why == "too late") * limits.ADMITTED_MAX_S}
+    c.queue("a").queue("b")
+    job(c, "started", 1, queue="b", suspended=False, started=started)
+    if why == "some pods succeeded":
+        made = next(iter(c.cache.jobs.items.values()))
+        c.cache.put_job(made.key, attrs.evolve(made, completions=2, succeeded=1))
+    above = why == "higher in its queue"
+    c.gang("other", pods=1, gpus=8, queue="b" if above else "a", priority=100 if above else 0)
+    c.when.one_session()
+    assert c.then.started() == ["other"]
+
+
 def test_pods_that_have_come_are_bound_with_all_the_others(given):
     """A Job of which one pod of two exists keeps the room of both and binds none."""
     c = given.nodes(2, gpus=8)
