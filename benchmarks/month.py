@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.figures import Figure
 from gpusched.config.model import DEFAULT
 from gpusched.engine.simulation import SimulationCase, run_simulation
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
 from gpusched.lab.simulate.traces.workload import (
     JobShape,
@@ -39,6 +40,7 @@ def measure() -> list[Figure]:
         *queue_manifests(gpu_shares(trace.jobs, NODES * 8)),
     ]
     gc.collect()
+    collect_garbage_rarely()  # as the command does
     began = time.process_time()
     record = run_simulation(
         SimulationCase(

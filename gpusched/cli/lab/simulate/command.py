@@ -20,6 +20,7 @@ from gpusched.cli.lab.simulate.simulation_report import comparison_json, compari
 from gpusched.cli.lab.sweep.command import add_sweep, check_options, run_sweep
 from gpusched.engine.run_record import RunRecord
 from gpusched.engine.simulation import SimulationCase, run_simulation
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.write_report import write_compared, write_report
 from gpusched.lab.scenario.judge.messages import duration_text
@@ -126,6 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: a file or a configuration cannot be used.
     """
     check_options(arguments)
+    collect_garbage_rarely()  # what happened in the plays stays
     if arguments.sweep is not None:
         return run_sweep(arguments)
     if arguments.top < 0 or arguments.first < 0:

@@ -22,6 +22,7 @@ import attrs
 from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.cli.lab.scenario.worker_processes import worker_context
 from gpusched.cli.lab.sweep.points import play_packed
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 
 TRIES_MAX: Final = 3
 """Workers that one point may lose: the third time it is likely to be the point itself."""
@@ -214,6 +215,7 @@ def _exit_text(process: BaseProcess) -> str:
 
 def _work(pipe: Connection) -> None:
     """A worker's life: packed points come, results or errors go."""
+    collect_garbage_rarely()  # what happened in a play stays until its end
     while True:
         try:
             work = pipe.recv_bytes()

@@ -41,6 +41,7 @@ from gpusched.cli.lab.tune.study import (
 )
 from gpusched.cli.lab.tune.tune_report import Tuned, render_tuned, tuned_json, tuned_lines
 from gpusched.cli.lab.tune.tuned_files import SWEEP_FILE, sweep_text, write_configuration
+from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.statistics.asked import AskedStatistic, parse_asked
 from gpusched.lab.report.statistics.named import UnknownStatistic
@@ -120,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.ray is not None:
         load_ray()
     check_workers(arguments.workers)
+    collect_garbage_rarely()  # what happened in the plays stays
     if not 1 <= arguments.settings <= _SETTINGS_MAX:
         raise UsageError(f"--settings takes 1 to {_SETTINGS_MAX:,}")
     objectives = parse_objectives(arguments.objective)
