@@ -33,6 +33,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.arrays.alike_rows import AlikeRows
 from gpusched.arrays.columns import Ints, NodeColumns, RequestVector
+from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.shared_gpus import GpuShareRoom, SharedGpus
 from gpusched.base.errors import InvariantBroken
 
@@ -96,10 +97,17 @@ class NodeUsage:
 
     Args:
         nodes: as the snapshot has them.
+        facts: of the nodes, where they are known.
         alike_before: groups of nodes that were alike a moment ago, to go on with.
     """
 
-    def __init__(self, nodes: NodeColumns, *, alike_before: AlikeRows | None = None) -> None:
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        *,
+        facts: NodeFacts | None = None,
+        alike_before: AlikeRows | None = None,
+    ) -> None:
         self.nodes = nodes
         self._alike_before = alike_before
         self.used: Ints = nodes.used.copy()
@@ -112,7 +120,7 @@ class NodeUsage:
         self.population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
         """Sizes of GPU requests and how many of a thousand have them; fixed in a session."""
         self.numa_rows: dict[int, list[tuple[int, RequestVector]]] = {
-            row: [] for row, node in enumerate(nodes.nodes) if node.cells is not None
+            row: [] for row in (facts or NodeFacts(nodes)).numa_rows
         }
         """Rows whose NUMA nodes count, with slots and requests of what was added to each."""
         self._real: Ints = self.used.copy()

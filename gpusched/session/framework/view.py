@@ -24,6 +24,7 @@ from gpusched.api.policy.kinds import Namespace
 from gpusched.api.queue.queue import QueueUsage
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import Bools, Ints, exact_sums
+from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang
@@ -194,6 +195,7 @@ class View:
         accounts: what queues hold, as the session moves it.
         pod_counts: pods on each node, as the session moves them.
         lines: gangs of the session.
+        facts: of its nodes, where they are known.
         fair_shares: providers of what queues are due; the first answers.
         usages: providers of what queues used of late; the first answers.
     """
@@ -205,6 +207,7 @@ class View:
         pod_counts: PodCounts,
         *,
         lines: GangLines,
+        facts: NodeFacts | None = None,
         fair_shares: Sequence[Callable[[str], Resources]] = (),
         usages: Sequence[Callable[[str], QueueUsage]] = (),
     ) -> None:
@@ -225,7 +228,7 @@ class View:
         """Members of the gang that a sentence is made about."""
         self._pools = accounts.pools
         self._budgets = BudgetAccounts(snapshot)
-        self._demand = QueueDemand(snapshot, lines, accounts.pools, self._budgets)
+        self._demand = QueueDemand(snapshot, lines, accounts.pools, self._budgets, facts=facts)
 
     @property
     def now(self) -> float:
@@ -415,7 +418,7 @@ class View:
 
     def pods_with_anti_affinity(self) -> Iterator[Pod]:
         """Pods with required anti-affinity: those on nodes, and those that wait for a place."""
-        for row in self._pod_counts.pods_by_node.apart:
+        for row in filter(None, self._pod_counts.pods_by_node.apart):
             yield from row
         for gang in self._lines.gathered(lambda line: line.repelling):
             for pod_set in gang.pod_sets:

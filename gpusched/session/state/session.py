@@ -16,6 +16,7 @@ from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import pod_class_vector
+from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import PluginFault
 from gpusched.cache.gangs.expected_pods import without_overdue_pods
@@ -138,7 +139,10 @@ class Session:
             as_seen=self._as_seen,
         )
         """Gangs by queue and namespace, those that this session does not look at included."""
-        self.node_usage = NodeUsage(snapshot.nodes, alike_before=session_cache.take_alike_rows())
+        facts = session_cache.node_facts.find(snapshot.nodes)
+        self.node_usage = NodeUsage(
+            snapshot.nodes, facts=facts, alike_before=session_cache.take_alike_rows()
+        )
         self.node_usage.population = snapshot.population
         pools = make_node_pool_accounts(snapshot, session_cache.node_pools)
         self.queue_accounts = QueueAccounts(snapshot.queues, pools, UserAccounts(snapshot))
@@ -153,6 +157,7 @@ class Session:
             self.queue_accounts,
             self.pod_counts,
             lines=self.lines,
+            facts=facts,
             fair_shares=self.hooks.fair_shares,
             usages=self.hooks.usages,
         )
@@ -176,13 +181,13 @@ class Session:
         )
         self.view.ask_started(self.placements.by_gang_with_nominations)
         self.outcomes = Outcomes(self.nominations.stops)
-        self._open(plugins)
+        self._open(plugins, facts)
         self.nominations.restore_nominations(
             snapshot, self.lines, self.node_usage, self.pod_counts, lambda: self.devices
         )
 
-    def _open(self, plugins: Sequence[Plugin]) -> None:
-        if any(node.avoided for node in self.snapshot.nodes.nodes):
+    def _open(self, plugins: Sequence[Plugin], facts: NodeFacts) -> None:
+        if facts.some_avoided:
             self.hooks.filters.append(REFUSED_LATELY)
         for plugin in plugins:
             self.hooks.plugin = plugin.name

@@ -14,6 +14,7 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.alike_rows import AlikeRows
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
+from gpusched.arrays.node_facts import KeptNodeFacts
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.tree.table_cache import TableCache
 from gpusched.session.framework.accounts.gang_lines import KeptLines
@@ -76,6 +77,8 @@ class SessionCache:
         """Types of nodes' GPUs."""
         self.devices = DeviceCache()
         """Pools of devices, and how many pods fit nodes that are alike."""
+        self.node_facts = KeptNodeFacts()
+        """What nodes are and offer."""
         self.alike_rows: AlikeRows | None = None
         """Nodes that offered and held the same; a session that goes on with it takes it away."""
         self.tables = TableCache()

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from itertools import compress, count
+from operator import ne
 from typing import Final
 
 import attrs
@@ -231,8 +233,7 @@ def _rows_used_otherwise(one: NodeColumns, other: NodeColumns) -> list[int]:
     if one.used is not other.used:
         rows = np.flatnonzero((one.used != other.used).any(axis=1)).tolist()
     if one.free_slots is not other.free_slots:
-        pairs = zip(one.free_slots, other.free_slots, strict=True)
-        rows += [row for row, (before, after) in enumerate(pairs) if before != after]
+        rows += compress(count(), map(ne, one.free_slots, other.free_slots))
     return rows
 
 

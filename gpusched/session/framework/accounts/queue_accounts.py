@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from functools import cached_property
 
 import attrs
-import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
@@ -29,6 +28,7 @@ from gpusched.api.queue.budget import (
     period_end_at,
 )
 from gpusched.arrays.columns import exact_sums
+from gpusched.arrays.node_facts import NodeFacts
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot
@@ -361,8 +361,11 @@ class QueueDemand:
         lines: GangLines,
         pools: NodePoolAccounts | None = None,
         budgets: BudgetAccounts | None = None,
+        *,
+        facts: NodeFacts | None = None,
     ) -> None:
         self._snapshot = snapshot
+        self._facts = facts or NodeFacts(snapshot.nodes)
         self._lines = lines
         self._pools = pools
         self._budgets = budgets
@@ -373,21 +376,18 @@ class QueueDemand:
 
         Our own pods' use counts in: it is what is divided.
         """
-        nodes = self._snapshot.nodes
-        usable = np.array(
-            [not node.not_ready and not node.unschedulable for node in nodes.nodes], dtype=np.bool_
-        )
-        offered = exact_sums(nodes.allocatable[usable])
-        others = exact_sums(nodes.foreign[usable])
+        nodes, facts = self._snapshot.nodes, self._facts
+        offered, others = facts.offered, exact_sums(nodes.foreign[facts.usable])
         amounts = Resources.of(
             {
                 name: max(0, offered[column] - others[column])
                 for name, column in nodes.columns.items()
             }
         )
-        there = [node for node, use in zip(nodes.nodes, usable.tolist(), strict=True) if use]
-        amounts = amounts.plus(self._snapshot.devices_on(there, several=True))
-        return amounts if self._pools is None else amounts.plus(self._pools.weight_of_total(usable))
+        amounts = amounts.plus(self._snapshot.devices_on(facts.usable_nodes, several=True))
+        if self._pools is None:
+            return amounts
+        return amounts.plus(self._pools.weight_of_total(facts.usable))
 
     @cached_property
     def requested(self) -> dict[str, Resources]:
