@@ -199,6 +199,11 @@ class LifeRecords:
             marks.pop()
         marks.append(mark)
 
+    def last_mark(self, name: str) -> QueueMark | None:
+        """How a queue stands by what is known now; None for one that was never marked."""
+        marks = self._marks.get(name)
+        return marks[-1] if marks else None
+
     def released(self, name: str, gpus: int, *, at: float) -> None:
         """A pod of a queue gave back its GPUs: the queue holds less, and so do those above it.
 

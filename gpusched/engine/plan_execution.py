@@ -12,6 +12,7 @@ from gpusched.api.gang.eviction_record import GangEvictions
 from gpusched.api.gang.move_record import MOVED, format_move
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.patches import evictions_patch, turn_record_patch
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import (
@@ -79,6 +80,8 @@ class PlanExecutor:
         """Windows of Reservations that were active."""
         self._shown: dict[UID, tuple[str, bool, bool]] = {}
         """What was written last of each PodGroup: phase, scheduled, preempted."""
+        self._marked: dict[str, tuple[QueueStatus, Queue, QueueMark | None]] = {}
+        """What was told last of each queue, the queue then, and its mark after that."""
 
     def plan(self, plan: Plan) -> None:
         """All of it, in the order of the daemon: places first, then room is made."""
@@ -299,6 +302,9 @@ class PlanExecutor:
         queue = world.cache.queues.items.get(ObjectKey("", status.name))
         if queue is None:
             return
+        told, then, mark_then = self._marked.get(status.name, (None, None, None))
+        if told is status and then is queue and mark_then is world.lives.last_mark(status.name):
+            return  # nothing is told anew, and no pod has ended since
 
         def limit(amounts: object) -> int | None:
             found = gpus_of(amounts)  # type: ignore[arg-type]
@@ -315,6 +321,7 @@ class PlanExecutor:
             closed=status.state != "Open",
         )
         world.lives.mark(status.name, "" if queue.parent == "root" else queue.parent, mark)
+        self._marked[status.name] = (status, queue, world.lives.last_mark(status.name))
         used = status.usage is not None and status.usage.as_of and status.usage != queue.usage
         charged = status.budget is not None and status.budget.record != queue.budget_record
         if not used and not charged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -18,7 +18,7 @@ from gpusched.api.queue.budget import (
     BudgetRecord,
     format_gpu_hours,
 )
-from gpusched.api.queue.queue import QueueUsage
+from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.queue.start_errors import StartErrors
 from gpusched.base import limits
 from gpusched.base.errors import Fenced
@@ -65,21 +65,20 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
             parts.setdefault(name, []).extend(line.requested for line in lines)
             pending[name] = pending.get(name, 0) + counts[0]
             inqueue[name] = inqueue.get(name, 0) + counts[1]
-    running: dict[str, int] = {}
-    for queue, count in sorted(session.snapshot.running_gangs.items()):
-        node = session.snapshot.queues.get(queue)
-        for name in node.path if node else ():
-            running[name] = running.get(name, 0) + count
+    running = _count_running(session)
     gpus = (name for name, _ in session.view.total().items if accelerator(name))
     shown = {"cpu", "memory", *gpus}
+    kept = session.cache.kept.get_or_make(_KeptStatuses, _KeptStatuses)
     found: list[QueueStatus] = []
     for name, node in sorted(session.snapshot.queues.queues.items()):
         if name in untold:
             continue
         try:
             allocated = node.allocated.plus(_weight_above_one(session, name))
-            status = _queue_status(
-                node,
+            inputs = _StatusInputs(
+                queue=node.queue,
+                wrong=node.error or node.fault,
+                warning=node.warning,
                 allocated=allocated,
                 requested=allocated.plus(total(parts.get(name, ()))),
                 usage=_usage_to_publish(session, node),
@@ -91,6 +90,7 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
                 users_doubt=session.snapshot.users_doubt,
                 start_errors=session.snapshot.start_errors.get(name, node.queue.start_errors),
             )
+            status = kept.find_status(inputs)
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -98,6 +98,16 @@ def queue_statuses(session: Session) -> tuple[QueueStatus, ...]:
         else:
             found.append(status)
     return tuple(found)
+
+
+def _count_running(session: Session) -> dict[str, int]:
+    """How many gangs run, by queue with all below it."""
+    running: dict[str, int] = {}
+    for queue, count in sorted(session.snapshot.running_gangs.items()):
+        node = session.snapshot.queues.get(queue)
+        for name in node.path if node else ():
+            running[name] = running.get(name, 0) + count
+    return running
 
 
 def _waiting_lines(session: Session) -> Iterator[tuple[str, list[GangLine]]]:
@@ -134,51 +144,76 @@ def _count_admitted(
     return counts[0], counts[1]
 
 
-def _queue_status(
-    node: QueueNode,
-    *,
-    allocated: Resources,
-    requested: Resources,
-    fair_share: Resources,
-    usage: QueueUsage | None,
-    counts: tuple[int, int, int],
-    state: str,
-    node_pools: tuple[PoolStatus, ...],
-    budget: BudgetStatus | None,
-    users_doubt: str,
-    start_errors: StartErrors,
-) -> QueueStatus:
-    queue = node.queue
+class _StatusInputs(NamedTuple):
+    """All that the status of a queue is made from.
+
+    Attributes:
+        queue: as the snapshot has it.
+        wrong: why it cannot be believed, empty where it can.
+        warning: what else is to be said of its place in the tree.
+        counts: gangs with it below it that wait, not admitted and admitted, and that run.
+    """
+
+    queue: Queue
+    wrong: str
+    warning: str
+    allocated: Resources
+    requested: Resources
+    fair_share: Resources
+    usage: QueueUsage | None
+    counts: tuple[int, int, int]
+    state: str
+    node_pools: tuple[PoolStatus, ...]
+    budget: BudgetStatus | None
+    users_doubt: str
+    start_errors: StartErrors
+
+
+class _KeptStatuses:
+    """The last status of each queue, which is the same object while it is made from the same."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[_StatusInputs, QueueStatus]] = {}
+
+    def find_status(self, inputs: _StatusInputs) -> QueueStatus:
+        """The status made from these, the last one of the queue where it is."""
+        known = self._by_name.get(inputs.queue.name)
+        if known is None or known[0] != inputs:
+            known = self._by_name[inputs.queue.name] = (inputs, _queue_status(inputs))
+        return known[1]
+
+
+def _queue_status(of: _StatusInputs) -> QueueStatus:
+    queue = of.queue
     borrowed = {
-        name: allocated.get(name) - amount
+        name: of.allocated.get(name) - amount
         for name, amount in queue.deserved.items
-        if allocated.get(name) > amount
+        if of.allocated.get(name) > amount
     }
-    wrong = node.error or node.fault
-    if wrong:
-        ready = PendingReason(reason=Reason.INVALID_SPEC, message=wrong)
+    if of.wrong:
+        ready = PendingReason(reason=Reason.INVALID_SPEC, message=of.wrong)
     else:
-        text = "the queue takes jobs" if state == "Open" else f"the queue is {state.lower()}"
-        doubt = users_doubt if queue.limits_users else ""
-        told = "; ".join(each for each in (text, doubt, node.warning) if each)
+        text = "the queue takes jobs" if of.state == "Open" else f"the queue is {of.state.lower()}"
+        doubt = of.users_doubt if queue.limits_users else ""
+        told = "; ".join(each for each in (text, doubt, of.warning) if each)
         ready = PendingReason(reason="Ready", message=truncate_message(told))
     return QueueStatus(
         name=queue.name,
         uid=queue.uid,
         generation=queue.generation,
-        state=state,
-        allocated=allocated,
-        requested=requested,
+        state=of.state,
+        allocated=of.allocated,
+        requested=of.requested,
         borrowed=Resources.of(borrowed),
-        fair_share=fair_share,
-        usage=usage,
-        node_pools=node_pools,
-        budget=budget,
-        start_errors=start_errors,
-        pending=counts[0],
-        inqueue=counts[1],
-        running=counts[2],
-        is_ready=not wrong,
+        fair_share=of.fair_share,
+        usage=of.usage,
+        node_pools=of.node_pools,
+        budget=of.budget,
+        start_errors=of.start_errors,
+        pending=of.counts[0],
+        inqueue=of.counts[1],
+        running=of.counts[2],
+        is_ready=not of.wrong,
         ready=ready,
     )
 
