@@ -67,14 +67,11 @@ class SlotStates:
         """States of all rows: once a session for every node, so that what is known costs one look."""
         node_usage, known = self._node_usage, self._known
         pairs = zip(node_usage.nodes.nodes, node_usage.free_slots, strict=True)
-        numbers = [known.get((id(node.layout), id(node.allocatable), free)) for node, free in pairs]
-        return np.array(
-            [
-                self._state_number(row) if number is None else number
-                for row, number in enumerate(numbers)
-            ],
-            dtype=np.int64,
-        )
+        numbers = []
+        for row, (node, free) in enumerate(pairs):
+            number = known.get((id(node.layout), id(node.allocatable), free))
+            numbers.append(self._state_number(row) if number is None else number)
+        return np.array(numbers, dtype=np.int64)
 
     def _state_number(self, row: int) -> int:
         node_usage = self._node_usage
