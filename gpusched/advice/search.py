@@ -313,6 +313,8 @@ class ChangeSearch:
         alone = self.decided_alone(proposal, evict=evict)
         if alone is None or not self.may_start_beside_others(proposal, evict=evict):
             return None
+        if self.is_crowded and not evict and not self._may_have_room_left(proposal):
+            return None
         is_kept = proposal.family in _TURN_KEPT and not self._trial.standing
         among = self._competitors.next_acting if is_kept and self.is_crowded else None
         # Up to the turn it costs nearly as much as all of it where hundreds wait, but for new nodes.
@@ -402,10 +404,11 @@ class ChangeSearch:
         if self.is_exact:
             return not (by_evictions or not answer.nodes) or self._lasts(proposal, None)
         if by_evictions:
-            return evict or not answer.evicted
+            return (evict or not answer.evicted) and self._gets_turn(proposal)
+        if proposal.family is Family.PRIORITY and not self._gets_turn(proposal):
+            return False
         if self.is_crowded and proposal.family is not Family.PRIORITY:
-            # The daemon's sessions look at parts of so long a line: what is free may be taken before its turn comes.
-            return self._lasts_in_rounds(proposal)
+            return proposal.family in _TURN_KEPT or self._lasts_in_rounds(proposal)
         if answer.nodes or not any(
             made.stops and made.gang != self.gang for made in decision.plan.preemptions
         ):
@@ -421,6 +424,31 @@ class ChangeSearch:
             and self._may_spend(price, last=True)
             and self._lasts(proposal, None)
         )
+
+    def _may_have_room_left(self, proposal: ChangeProposal) -> bool:
+        """Whether free room may be left in its turn; a pair would have to be played to tell, which is not done."""
+        if self._trial.standing:
+            self.is_cut = True
+            return False
+        return proposal.family not in OWN_FAMILIES or self._starts_in_turn(proposal, evict=False)
+
+    def _starts_in_turn(self, proposal: ChangeProposal, *, evict: bool) -> bool:
+        """Whether it starts when the daemon comes to it: its sessions look at parts of so long a line."""
+        found = self._trial.turn_answer(self.gang, proposal.edits, evict=evict)
+        if found.starts is None:
+            self.is_cut = True
+        elif not found.starts:
+            taken = TakenChange(proposal, found.takers, found.message)
+            self.taken.setdefault(proposal.family, taken)
+        return bool(found.starts)
+
+    def _gets_turn(self, proposal: ChangeProposal) -> bool:
+        """Whether the daemon comes to a gang that is to have others evicted: in a strict line only the first get a turn."""
+        if not self.is_crowded or self._trial.standing:
+            return True
+        if proposal.family in OWN_FAMILIES:
+            return self._starts_in_turn(proposal, evict=True)
+        return self._trial.has_turn(self.gang, proposal.edits)
 
     def _lasts_in_rounds(self, proposal: ChangeProposal) -> bool:
         if self._played.left <= 0:

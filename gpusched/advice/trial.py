@@ -14,9 +14,19 @@ import attrs
 
 from gpusched.actions.allocate import Allocate
 from gpusched.actions.backfill import Backfill
+from gpusched.advice.played_rounds import (
+    PLAYED_S,
+    SESSIONS_MAX,
+    PlayedRounds,
+    PlayedSession,
+    TurnAnswer,
+    is_refused,
+)
+from gpusched.advice.start_answer import start_answer, starting_gangs
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.expected_pods import is_started_job
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.gpu_layouts import load_shipped_layouts
@@ -29,8 +39,7 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability
-from gpusched.session.framework.reasons import Reason
-from gpusched.session.state.plan import GangStatus, Plan
+from gpusched.session.state.order.work_budget import STRICT_FIFO
 from gpusched.session.state.policy import Action, Policy, action_capabilities
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import SessionCache
@@ -44,8 +53,6 @@ SLICES: Final = "resourceslices"
 _SLICE: Final = "ResourceSlice"
 _NO_SPACE: Final = "default"
 """Where objects are entered of whose kind it is not known that it has no namespaces."""
-_PLAYED_S: Final = 180.0
-_PLAYED_SESSIONS_MAX: Final = 12
 _EVICTING: Final = EVICTING_CAPABILITIES | {Capability.CONSOLIDATION}
 
 
@@ -188,12 +195,6 @@ class SessionTally:
     left: int
 
 
-def _is_refused(status: GangStatus) -> bool:
-    """Whether a session has looked at a gang that waits, and no room is being freed for it."""
-    waits = not (status.is_scheduled or status.provisional or status.nominated)
-    return waits and status.scheduled.reason != Reason.PREEMPTION_IN_PROGRESS
-
-
 class TrialCluster:
     """A cluster in memory that can be changed and changed back.
 
@@ -223,6 +224,8 @@ class TrialCluster:
         """Of sessions with and without evictions, and with all gangs or with some."""
         self._line: list[DecidedLine | None] = [None]
         """All gangs that wait, for each change that stands; decided when it is asked for."""
+        self._rounds: PlayedRounds | None = None
+        self._of_rounds = SessionCache()
         self.standing: tuple[ObjectEdit, ...] = ()
         """Changes that were made and not taken back."""
         self.decisions = 0
@@ -303,6 +306,79 @@ class TrialCluster:
             policy = _without_estimates(policy)
         if until is not None:
             policy = _ended_with_turn(policy, until)
+        return self._decide_on(snapshot, policy, cache)
+
+    def has_turn(self, gang: GangKey, edits: Sequence[ObjectEdit]) -> bool:
+        """Whether a gang is looked at soon after a change: in a strict line that is longer than a session only the first are."""
+        with self.changed(edits):
+            changed, snapshot = self.gang(gang), self.take_snapshot()
+        if changed is None or PlayedSession(snapshot).ordering_of(changed) != STRICT_FIFO:
+            return True
+        return next(self._unchanged_rounds().sessions(changed)).has_turn(changed)
+
+    def turn_answer(
+        self, gang: GangKey, edits: Sequence[ObjectEdit], *, evict: bool = False
+    ) -> TurnAnswer:
+        """Whether a gang starts when its turn comes, where the daemon's sessions look at parts of the line.
+
+        Args:
+            gang: that waits.
+            edits: of its own demands, by which nothing is different for others.
+            evict: whether it may have others evicted then: room that others take is not all that there is.
+        """
+        rounds = self._unchanged_rounds()
+        with self.changed(edits):
+            changed = self.gang(gang)
+        assert changed is not None, "edits of its demands leave the gang"
+        served: frozenset[GangKey] = frozenset()
+        for played in rounds.sessions(changed):
+            if gang in played.served:
+                return TurnAnswer(starts=True)
+            in_turn = played.has_turn(changed)
+            tries = [False] * bool(served and not evict) + [True] * in_turn
+            for with_others in tries:
+                decision = self._decide_at(played, changed, in_turn=with_others, evict=evict)
+                answer = start_answer(decision, gang)
+                if not answer.starts:
+                    takers = served | (played.served if with_others else frozenset())
+                    return TurnAnswer(False, tuple(sorted(takers)), answer.message)
+            if in_turn:
+                return TurnAnswer(starts=True)
+            served |= played.served
+        return TurnAnswer(starts=None)
+
+    def _unchanged_rounds(self) -> PlayedRounds:
+        assert not self.standing, "rounds are those of the unchanged cluster"
+        if self._rounds is None:
+            policy = _without_estimates(self._policy)
+            self._rounds = PlayedRounds(self._in_order(), self.config, policy, now=self.now)
+        return self._rounds
+
+    def _decide_at(
+        self, played: PlayedSession, gang: Gang, *, in_turn: bool, evict: bool = False
+    ) -> Decision:
+        """A session at the moment of one that was played.
+
+        Args:
+            played: that one.
+            gang: as it would wait then.
+            in_turn: whether it is looked at then, with the others; else beside Jobs whose room is theirs.
+            evict: whether gangs may be evicted for others; else it ends with the gang's turn.
+        """
+        visited = played.visited if in_turn else frozenset()
+        there = [
+            each
+            for each in played.snapshot.gangs
+            if each.key != gang.key and (is_started_job(each) or each.key in visited)
+        ]
+        some = tuple(sorted((*there, gang), key=lambda each: each.key))
+        policy = _without_estimates(self._policy if evict else self._gentle)
+        snapshot = attrs.evolve(played.snapshot, gangs=some, tenant_rounds=())
+        return self._decide_on(
+            snapshot, policy if evict else _ended_with_turn(policy, gang.key), self._of_rounds
+        )
+
+    def _decide_on(self, snapshot: Snapshot, policy: Policy, cache: SessionCache) -> Decision:
         self.decisions += 1
         self._guard.begin_session()
         return decide(
@@ -330,25 +406,29 @@ class TrialCluster:
             gang: that waits.
             among: only these gangs wait, all others that wait are left out; None for all.
             tally: sessions that may be held, from which those that were held are taken; then it ends
-                as well where the gang is refused, unless it is a Job whose pods come later.
+                as well where the gang is refused, or has no room any more before its turn, unless it
+                is a Job whose pods come later.
         """
-        refused = False
+        refused = is_started = False
 
-        def note_refusal(plan: Plan) -> None:
-            nonlocal refused
-            refused = gang.kind != "Job" and any(
-                status.gang == gang and _is_refused(status) for status in plan.gangs
+        def note_refusal(decision: Decision) -> None:
+            nonlocal refused, is_started
+            is_started |= gang in starting_gangs(decision)
+            refused = not is_started and (
+                any(status.gang == gang and is_refused(status) for status in decision.plan.gangs)
+                or not self._has_room_left(gang, simulation)
             )
 
         case = SimulationCase(
             name="played",
             config=self.config,
+            policy=_without_estimates(self._policy),
             objects=list(self._in_order() if among is None else self._in_line(among)),
-            until=_PLAYED_S,
+            until=PLAYED_S,
             epoch=self.now,
             until_started=gang,
-            sessions_max=_PLAYED_SESSIONS_MAX if tally is None else tally.left,
-            planned=note_refusal,
+            sessions_max=SESSIONS_MAX if tally is None else tally.left,
+            decided=None if tally is None else note_refusal,
             enough=None if tally is None else lambda _sessions: refused,
         )
         simulation = Simulation(case)
@@ -362,6 +442,15 @@ class TrialCluster:
             for job in jobs
             if gang.kind == "Job" == job.kind and job.key == name
         )
+
+    def _has_room_left(self, gang: GangKey, simulation: Simulation) -> bool:
+        """Whether the gang would start in the running session if only Jobs were before it whose room is theirs."""
+        played = PlayedSession(simulation.snapshot)
+        waiting = next((each for each in played.snapshot.gangs if each.key == gang), None)
+        if waiting is None or not simulation.sessions:
+            return True
+        decision = self._decide_at(played, waiting, in_turn=False)
+        return start_answer(decision, gang).starts
 
     def _in_line(self, among: Collection[GangKey]) -> Iterator[Obj]:
         """Everything but gangs that wait, and are none of these."""

@@ -43,7 +43,8 @@ from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision, decide
 from gpusched.session.state.order.round_progress import NextSession, RoundProgress
-from gpusched.session.state.plan import GangBind, Plan
+from gpusched.session.state.plan import GangBind
+from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.next_wakeup import next_wakeup
 
@@ -165,6 +166,7 @@ class SimulationCase:
     Attributes:
         name: of the configuration, for the record.
         config: of the daemon.
+        policy: that decides in place of the configured one; None for that one.
         objects: there from the beginning, in an order in which they can be applied.
         arrivals: by time.
         changes: what is done to the cluster from outside, at moments of the run.
@@ -178,12 +180,13 @@ class SimulationCase:
         until_started: a gang with whose start the run ends; None for no such gang.
         sessions_max: sessions after which it ends; None for no bound.
         placed: called with the seconds that have passed and each gang that gets places.
-        planned: called with the plan of each session, before it is carried out.
+        decided: called with the decision of each session, before its plan is carried out.
         enough: asked after each session with the number of sessions so far; the run ends when it says so.
     """
 
     name: str
     config: Config
+    policy: Policy | None = None
     objects: Sequence[Obj] = ()
     arrivals: Iterable[Arrival] = ()
     changes: Sequence[TimedChange] = ()
@@ -196,7 +199,7 @@ class SimulationCase:
     until_started: GangKey | None = None
     sessions_max: int | None = None
     placed: Callable[[float, GangBind], None] | None = None
-    planned: Callable[[Plan], None] | None = None
+    decided: Callable[[Decision], None] | None = None
     enough: Callable[[int], bool] | None = None
 
 
@@ -212,7 +215,7 @@ def run_simulation(case: SimulationCase) -> RunRecord:
 
 
 class Simulation:
-    """One run; ``run`` is called once."""
+    """One run: either ``run`` is called, once, or ``begin`` and then ``go_on`` as often as something is left."""
 
     def __init__(self, case: SimulationCase) -> None:
         config = case.config
@@ -230,7 +233,7 @@ class Simulation:
             stale_s=_stale_s(config),
             nomination_timeout_s=config.limits.nomination_timeout_s,
         )
-        self._policy = load_policy(config)
+        self._policy = case.policy or load_policy(config)
         self._guard = PluginGuard(StoppedClock())
         self._session_cache = SessionCache()
         self._faults: list[str] = []
@@ -256,15 +259,30 @@ class Simulation:
         """What gangs of this session say about their minRuntime; made when it is asked for."""
         self.cache.on_change.append(self._changed)
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the session is decided on that runs, or was run last."""
+        assert self._snapshot is not None, "no session was run"
+        return self._snapshot
+
     # -- time --------------------------------------------------------------------------------
     def run(self) -> RunRecord:
         """Play the case to its end; see ``play``."""
+        self.begin()
+        self.go_on()
+        return self._record()
+
+    def begin(self) -> None:
+        """Let there be what there is from the beginning."""
         self._owners.begin(self.case.objects)
         rows = self.cache.rows
         there = [rows.get(name) for name in rows.node_names()]
         self.world.lives.node_changes.begin([node for node in there if node is not None])
         ChangeExecutor(self.world, self._owners).schedule_changes(self.case.changes)
         self._take(iter(self.case.arrivals))
+
+    def go_on(self) -> None:
+        """Play until a session after which it is enough, or to the end."""
         world, until = self.world, self.case.until
         while (at := self._next()) is not None:
             if until is not None and at > until:
@@ -273,13 +291,12 @@ class Simulation:
             if self._is_session:
                 self._session()
                 if self._is_enough():
-                    break
+                    return
                 continue
             act, aside = world.agenda.pop()
             act()
             if not aside:
                 self._moved_at = at
-        return self._record()
 
     def _is_enough(self) -> bool:
         """Whether the case ends with the session that was just run."""
@@ -365,8 +382,8 @@ class Simulation:
             faults = (*faults, decision.degraded.message)
         if faults and len(self._faults) < 1:
             self._faults.extend(faults[:1])
-        if self.case.planned is not None:
-            self.case.planned(decision.plan)
+        if self.case.decided is not None:
+            self.case.decided(decision)
         self._carry.plan(decision.plan)
         plan = decision.plan
         self._nobody = not (
@@ -424,8 +441,7 @@ class Simulation:
         self._wake_for(gang)
 
     def _levels(self, job: LiveJob) -> tuple[tuple[str, int], ...]:
-        snapshot = self._snapshot
-        assert snapshot is not None
+        snapshot = self.snapshot
         row_of = snapshot.nodes.row
         rows = [row_of[pod.node] for pod in job.live.values() if pod.node in row_of]
         found = []
@@ -439,8 +455,7 @@ class Simulation:
 
     def _wake_for(self, gang: GangBind) -> None:
         """Limits that pass with time: its minRuntime, and the maxRuntime of its queue."""
-        snapshot, world = self._snapshot, self.world
-        assert snapshot is not None
+        snapshot, world = self.snapshot, self.world
         node = snapshot.queues.get(gang.queue)
         limits_ns: set[int] = set()
         for name in node.path if node is not None else ():

@@ -145,13 +145,12 @@ def _gang_of(obj):
     )
 
 
-def test_what_another_takes_before_its_turn_comes_is_not_told():
-    """Given 230 gangs before it, more than a session looks at, then one of a shorter queue has the room by then.
+def _behind_more_than_a_session_looks_at(late):
+    """A gang that could use the free node if it tolerated its taint, behind 230 others; that change.
 
-    One session with all of them would give it to the gang, whose queue is served first.
+    Args:
+        late: demands of a gang of a shorter queue.
     """
-    late = gang("late", 1, 8, queue="b", preemptible=False)
-    late[1]["spec"]["tolerations"] = [{"key": "pool", "operator": "Exists"}]
     pool = {
         **node("n1"),
         "spec": {"taints": [{"key": "pool", "value": "x", "effect": "NoSchedule"}]},
@@ -164,10 +163,42 @@ def test_what_another_takes_before_its_turn_comes_is_not_told():
     asked = waiting_gang(trial, "new")
     own = OwnProposals(trial, asked, find_workload(trial, asked), trial.take_snapshot())
     (tolerates,) = own.tolerated_taints()
+    return trial, asked, tolerates
+
+
+def test_what_another_takes_before_its_turn_comes_is_not_told():
+    """Given 230 gangs before it, more than a session looks at, then one of a shorter queue has the room by then.
+
+    One session with all of them would give it to the gang, whose queue is served first.
+    """
+    late = gang("late", 1, 8, queue="b", preemptible=False)
+    late[1]["spec"]["tolerations"] = [{"key": "pool", "operator": "Exists"}]
+    trial, asked, tolerates = _behind_more_than_a_session_looks_at(late)
     with trial.changed(tolerates.edits):
         assert start_answer(trial.decide(), asked.key).kind is StartKind.NOW
     told = [each.proposal.message for each in advise_gang(trial, asked).suggestions]
     assert tolerates.message not in told
+
+
+def test_what_is_left_when_its_turn_comes_is_told():
+    """Given as many before it, of which none can use the room, then it is told, though sessions pass until then."""
+    late = gang("late", 1, 8, queue="b", selector={"pool": "none"}, preemptible=False)
+    trial, asked, tolerates = _behind_more_than_a_session_looks_at(late)
+    advice = advise_gang(trial, asked)
+    assert tolerates.message in [each.proposal.message for each in advice.suggestions]
+
+
+@pytest.mark.parametrize(("ordering", "starts"), [("Priority", True), ("StrictFifo", None)])
+def test_a_higher_class_gives_no_turn_in_a_strict_line(ordering, starts):
+    """Given more before it than a session looks at, then a class moves it to the front, but where time alone counts."""
+    trial = trial_of(
+        priority("high", 9), queue("a", ordering=ordering), node("n0"), gang("new", 1, 8),
+        *(gang(f"early-{each:03}", 1, 1, selector={"pool": f"{each}"}) for each in range(230)),
+    )  # fmt: skip
+    asked = waiting_gang(trial, "new")
+    own = OwnProposals(trial, asked, find_workload(trial, asked), trial.take_snapshot())
+    (higher,) = own.higher_classes()
+    assert trial.turn_answer(asked.key, higher.edits, evict=True).starts is starts
 
 
 def test_a_gang_behind_a_strict_line_is_told_what_is_in_the_way():

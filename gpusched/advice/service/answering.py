@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from gpusched.advice.advisor import advise_gang
-from gpusched.advice.named_gang import find_gang, missing_gang_message
 from gpusched.advice.service.answer_view import EVERYTHING, Reader, advice_view
 from gpusched.advice.service.cluster_copy import ClusterCopy
+from gpusched.advice.service.named_gang import find_gang, missing_gang_message
 from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster

@@ -20,7 +20,8 @@ from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
 from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.io.watch.informers import KINDS
-from gpusched.session.state.plan import GangBind, Plan, PodBind
+from gpusched.session.decide import Decision
+from gpusched.session.state.plan import GangBind, PodBind
 
 SESSIONS_MAX: Final = 300
 """Sessions that are played for one submission."""
@@ -99,7 +100,7 @@ def play_forward(
         until=_UNTIL_S,
         epoch=trial.now,
         placed=watch.take,
-        planned=watch.note_evictions,
+        decided=watch.note_evictions,
         enough=watch.is_complete,
     )
     simulation = Simulation(case)
@@ -139,9 +140,9 @@ class _StartWatch:
         if start is not None:
             start.take(now, bind)
 
-    def note_evictions(self, plan: Plan) -> None:
+    def note_evictions(self, decision: Decision) -> None:
         """Who is evicted for what was submitted, until it has started."""
-        for made in plan.preemptions:
+        for made in decision.plan.preemptions:
             start = self.gangs.get(made.gang)
             if start is None:
                 pod = ObjectKey(made.gang.namespace, made.gang.name)

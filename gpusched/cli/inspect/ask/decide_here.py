@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from gpusched.advice.advisor import advise_gang
-from gpusched.advice.named_gang import find_gang, missing_gang_message
 from gpusched.advice.service.answer_view import advice_view
+from gpusched.advice.service.named_gang import find_gang, missing_gang_message
 from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.trial import TrialCluster
