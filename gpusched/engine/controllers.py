@@ -154,7 +154,7 @@ class SimulatedControllers:
         for index in free[:missing]:
             self.pods.create(self._pod(job, obj, index))
         if not (obj.get("status") or {}).get("startTime"):
-            world.objects.write(with_status(obj, startTime=world.stamp))
+            world.objects.write_known(with_status(obj, startTime=world.stamp))
 
     def _pod(self, job: Job, obj: Obj, index: int) -> Obj:
         template = obj["spec"]["template"]
@@ -227,7 +227,7 @@ class SimulatedControllers:
                 at = world.now + ttl_s
                 world.agenda.at(at, lambda: self._clear(key, pod.owner[2]), aside=True)
             return
-        world.objects.write(done)
+        world.objects.write_known(done, succeeded=succeeded)
         self.reconcile(key)
 
     def _clear(self, key: ObjectKey, uid: str) -> None:

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
+import attrs
 import msgspec
 
 from gpusched.api.foreign import kinds
 from gpusched.api.foreign.kinds import ForeignKind
-from gpusched.api.meta.identity import ObjectKey, Rejected, format_time
+from gpusched.api.meta.identity import ObjectKey, Rejected, ResourceVersion, format_time
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
@@ -192,6 +193,27 @@ class SimulatedObjects:
     def write(self, obj: Obj) -> Obj:
         """Replace an object by its changed manifest."""
         return self._store(plural_of(obj), obj, "MODIFIED")
+
+    def write_known(self, obj: Obj, **fields: Any) -> Obj:
+        """Replace an object by its changed manifest, without the daemon's codec reading all of it again.
+
+        Args:
+            obj: the manifest.
+            fields: all that is read of it otherwise than before, as fields of the entity.
+        """
+        plural, key = plural_of(obj), key_of(obj)
+        known = self._decoded[plural].get(key)
+        if known is None or isinstance(known, Rejected):
+            return self.write(obj)
+        self._version += 1
+        version = str(self._version)
+        made = {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
+        replace = msgspec.structs.replace if isinstance(known, msgspec.Struct) else attrs.evolve
+        item = replace(known, resource_version=ResourceVersion(version), **fields)
+        self._items[plural][key] = made
+        self._decoded[plural][key] = item
+        self._sinks[plural].apply("MODIFIED", item)
+        return made
 
     def remove(self, plural: str, key: ObjectKey) -> None:
         """An object is gone."""

@@ -13,7 +13,7 @@ from gpusched.api.devices.gpu_types import (
 )
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ObjectKey
-from gpusched.api.pod.pod import Pod
+from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.engine.job_records import (
     CLASS_LABEL,
     Identity,
@@ -218,7 +218,7 @@ class SimulatedPods:
         obj = world.objects.get("pods", live.key)
         assert obj is not None
         world.ending = True
-        world.objects.write(with_status(obj, phase="Succeeded"))
+        world.objects.write_known(with_status(obj, phase="Succeeded"), phase=PodPhase.SUCCEEDED)
         self._ended(live)
         world.ending = False
 
