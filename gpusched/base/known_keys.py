@@ -16,7 +16,7 @@ KNOWN_KEYS: Final = frozenset(
         "schedule-timeout", "checkpoint-interval", "hold", "topology-required", "topology-preferred",
         "topology-max-wait", "advise", "gpu-fraction", "gpu-memory", "gpu-types", "devices", "user", "groups",
         # what gpusched writes
-        "plan", "slots", "fence", "seal", "proof", "turn", "evictions", "parallelism", "moved", "numa", "admitted",
+        "plan", "slots", "fence", "seal", "proof", "turn", "evictions", "parallelism", "moved", "numa", "admitted", "charged",
         "settled", "advice", "reason", "class", "stop-after", "start-after",
         # of nodes and of the embedded cluster's pods
         "rack", "block", "gpu-layout", "gpus-lost", "node-failed", "run-for", "run-speeds", "failure",

@@ -200,6 +200,8 @@ MOVE_RECORD_MAX: Final = 256 * 2**10
 """Bytes of the record of a move: as much as all annotations of an object may be."""
 EVICTIONS_RECORDED_MAX: Final = 8
 """Evictions of a gang that are remembered on its object: enough to tell a storm, few enough for every status."""
+CHARGE_RECORD_MAX: Final = 32 * 2**10
+"""Bytes of the record of who pays for a pod: as many groups of a user as are read, with the longest names."""
 EVICTION_RECORD_MAX: Final = 16 * 2**10
 """Bytes of the record of evictions: so many of them with the longest names."""
 EVICTION_WINDOW_S: Final = 3600.0

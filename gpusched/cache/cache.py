@@ -94,15 +94,10 @@ class Cache:
         self.rejected_nodes: dict[str, Rejected] = {}
         self.families = GangIndex(
             self.ledger,
-            groups=self.groups,
-            composites=self.composites,
-            jobs=self.jobs,
-            namespaces=self.namespaces,
-            priorities=self.priorities,
-            quotas=self.quotas,
-            queues=self.queues,
-            schedulers=self.schedulers,
-        )
+            groups=self.groups, composites=self.composites, jobs=self.jobs,
+            namespaces=self.namespaces, priorities=self.priorities, quotas=self.quotas,
+            queues=self.queues, schedulers=self.schedulers, seal=lambda: self.seal,
+        )  # fmt: skip
         self.foreign = ForeignKinds(
             self.families,
             groups=(self.put_group, self.drop_group),

@@ -28,7 +28,8 @@ _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _WRITTEN: Final = frozenset(
     {"gpusched.io/slots", "gpusched.io/plan", "gpusched.io/fence", "gpusched.io/rank",
-     "gpusched.io/proof", "gpusched.io/seal", "gpusched.io/numa"}
+     "gpusched.io/proof", "gpusched.io/seal", "gpusched.io/numa",
+     "gpusched.io/charged"}
 )  # fmt: skip
 
 

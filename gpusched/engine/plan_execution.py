@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.charge_record import CHARGED, format_charge
 from gpusched.api.gang.eviction_record import GangEvictions
 from gpusched.api.gang.move_record import MOVED, format_move
 from gpusched.api.gang.turn_record import TurnRecord
@@ -115,6 +116,8 @@ class PlanExecutor:
                 notes["gpusched.io/rank"] = str(bind.rank)
             if gang.proof:
                 notes["gpusched.io/proof"] = gang.proof
+            if bind.charge is not None:
+                notes[CHARGED] = format_charge(bind.charge, seal="")
             if bind.slots:
                 notes["gpusched.io/slots"] = format_slots(bind.slots)
             scheduled = {

@@ -34,8 +34,9 @@ def test_binding():
         "metadata": {
             "name": "b-2", "namespace": "default", "uid": "u",
             "annotations": {
-                "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/proof": "best",
-                "gpusched.io/rank": "7", "gpusched.io/seal": "s", "gpusched.io/slots": "0,1",
+                "gpusched.io/charged": "", "gpusched.io/fence": "f/1", "gpusched.io/plan": "p",
+                "gpusched.io/proof": "best", "gpusched.io/rank": "7", "gpusched.io/seal": "s",
+                "gpusched.io/slots": "0,1",
             },
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "bn-1"},
@@ -47,8 +48,8 @@ def test_binding_without_slots_or_rank():
     body = requests.binding_body(KEY, UID("u"), node="n", slots=0, rank=-1, plan="p", fence="f/1")
     notes = json.loads(body)["metadata"]["annotations"]
     assert notes == {
-        "gpusched.io/fence": "f/1", "gpusched.io/plan": "p", "gpusched.io/proof": "",
-        "gpusched.io/rank": "", "gpusched.io/seal": "", "gpusched.io/slots": "",
+        "gpusched.io/charged": "", "gpusched.io/fence": "f/1", "gpusched.io/plan": "p",
+        "gpusched.io/proof": "", "gpusched.io/rank": "", "gpusched.io/seal": "", "gpusched.io/slots": "",
     }  # fmt: skip
 
 

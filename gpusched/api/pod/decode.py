@@ -11,6 +11,7 @@ import msgspec
 
 from gpusched.api.devices.gpu_share import KEYS, GpuShare, read_gpu_share
 from gpusched.api.devices.slots import SLOTS, gpu_request, parse_slots
+from gpusched.api.gang.charge_record import ChargeRecord, parse_charge
 from gpusched.api.meta import raw_json, wire
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.meta.fields import (
@@ -150,6 +151,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         fence=bound.fence,
         proof=bound.proof,
         seal=bound.seal,
+        charge=bound.charge,
         slots_error=bound.doubt,
         unschedulable_reason=reason,
         unschedulable=message,
@@ -222,6 +224,7 @@ class _BindingNotes:
     proof: str = ""
     seal: str = ""
     doubt: str = ""
+    charge: ChargeRecord | None = None
 
 
 _NOT_BOUND: Final = _BindingNotes()
@@ -250,6 +253,7 @@ def _binding_notes(
         intern((notes.proof or "")[:FOREIGN_TEXT_MAX]),
         (notes.seal or "")[:FOREIGN_TEXT_MAX],
         doubt,
+        parse_charge(notes.charged),
     )
 
 

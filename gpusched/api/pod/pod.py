@@ -14,6 +14,7 @@ from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchReques
 from gpusched.api.devices.dynamic.claims import ExtendedRequest, PodClaim
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
+from gpusched.api.gang.charge_record import ChargeRecord
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, Owner, ResourceVersion
 from gpusched.api.meta.resources import Resources
@@ -187,6 +188,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         broken_since: since when its condition ``GANG_WHOLE`` is False, seconds since the epoch; 0.0
             where it is not.
         extended: what its containers request of extended resources, without classes.
+        charge: who pays for it where only its owner says so, as read with our binding.
         extended_told: JSON of what its status says of the claim for these, empty for nothing.
     """
 
@@ -237,6 +239,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     extended_told: str = ""
     hold: str = ""
     creator: Creator = NO_CREATOR
+    charge: ChargeRecord | None = None
 
     @property
     def key(self) -> ObjectKey:

@@ -28,6 +28,7 @@ class PodAnnotations(
         "fence": "gpusched.io/fence",
         "proof": "gpusched.io/proof",
         "seal": "gpusched.io/seal",
+        "charged": "gpusched.io/charged",
         "job_index": "batch.kubernetes.io/job-completion-index",
         "kai_group": "pod-group-name",
         "koordinator_gang": "gang.scheduling.koordinator.sh/name",
@@ -46,6 +47,7 @@ class PodAnnotations(
     fence: str | None = None
     proof: str | None = None
     seal: str | None = None
+    charged: str | None = None
     job_index: str | None = None
     kai_group: str | None = None
     koordinator_gang: str | None = None

@@ -118,6 +118,7 @@ def binding_body(
     fence: str,
     proof: str = "",
     seal: str = "",
+    charged: str = "",
     numa: str | None = None,
 ) -> bytes:
     """A Binding; its annotations reach the pod in the same write as the node's name.
@@ -135,9 +136,11 @@ def binding_body(
         fence: ``holder/transitions`` of our leadership.
         proof: how good the gang's places are; empty when nothing is known.
         seal: over all that is read back from here, see ``api.serializer.seal``.
+        charged: the record of who pays for it; empty where it says so itself.
         numa: NUMA nodes of the devices of its claims, empty for none known; None without claims.
     """
     annotations = {
+        "gpusched.io/charged": charged,
         "gpusched.io/fence": fence,
         "gpusched.io/plan": plan,
         "gpusched.io/proof": proof,

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.charge_record import ChargeRecord, format_charge
 from gpusched.api.gang.eviction_record import GangEvictions, format_evictions
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.turn_record import TurnRecord, format_turn
@@ -63,6 +64,10 @@ class Seal:
         """The seal in the record of evictions on the object of that UID; empty without a key."""
         return self._mark_of("evictions", uid, format_evictions(record, seal=""))
 
+    def of_charge(self, uid: UID, record: ChargeRecord) -> str:
+        """The seal in the record of who pays for the pod of that UID; empty without a key."""
+        return self._mark_of("charge", uid, format_charge(record, seal=""))
+
     def of_start(self, uid: UID, admitted: str) -> str:
         """The annotation ``gpusched.io/seal`` of a Job that we start at that time."""
         return self._mark_of("start", uid, admitted)
@@ -101,6 +106,13 @@ class Seal:
         if self.open:
             return True
         made = self.of_evictions(uid, record)
+        return bool(made) and hmac.compare_digest(made.encode(), record.seal.encode())
+
+    def fits_charge(self, uid: UID, record: ChargeRecord) -> bool:
+        """Whether we wrote this record on the pod of that UID."""
+        if self.open:
+            return True
+        made = self.of_charge(uid, record)
         return bool(made) and hmac.compare_digest(made.encode(), record.seal.encode())
 
     def fits_start(self, job: Job) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.workload import ForeignWorkload
+from gpusched.api.gang.charge_record import ChargeRecord
 from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import (
     eviction_warning,
@@ -23,6 +24,7 @@ from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, Pod
 from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
 from gpusched.api.queue.user_limits import user_accounts
+from gpusched.api.serializer.seal import Seal
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gang_counts import build_gang
 from gpusched.cache.gangs.expected_pods import (
@@ -57,6 +59,7 @@ class GangBuilder:
         jobs, namespaces, priorities, quotas, queues, workloads: where gangs get their numbers from.
         kinds_read: tells the kinds of ``workloads`` that are read here; of others only their pods tell.
         schedulers: names whose pods are ours.
+        seal: by which records of ours are told from those that a tenant wrote.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class GangBuilder:
         workloads: Mapping[str, KindStore[ForeignWorkload]],
         kinds_read: Callable[[], Collection[str]],
         schedulers: Collection[str],
+        seal: Callable[[], Seal],
     ) -> None:
         self._ledger = ledger
+        self._seal = seal
         self._members = members
         self._elsewhere = elsewhere
         self._of_groups = group_specs
@@ -91,12 +96,39 @@ class GangBuilder:
         """Whether annotations that name users count."""
 
     def build_gangs(self, key: GangKey) -> tuple[Gang, ...]:
-        """The gangs of one key, each in the queue that is charged for it."""
-        gangs = tuple(
-            self._name_creator(self._mark_held(self._charge_queue(gang)))
-            for gang in self._build_family(key)
-        )
-        return _countable_gangs(gangs)
+        """The gangs of one key, each in the queue that is charged for it.
+
+        Where the object is gone that named queue and user, what was written on the pods with their
+        binding says them: whoever deletes it gets no room in its queue by that.
+        """
+        gone = self._is_gone(key)
+        gangs = []
+        for gang in self._build_family(key):
+            record = self._recorded_charge(gang) if gone else None
+            paid = gang if record is None else attrs.evolve(gang, queue=record.queue)
+            creator = self._creator_of(gang) if record is None else record.creator
+            gangs.append(self._name_creator(self._mark_held(self._charge_queue(paid)), creator))
+        return _countable_gangs(tuple(gangs))
+
+    def _is_gone(self, key: GangKey) -> bool:
+        """Whether no object, or none that can be read, describes the gangs of a key."""
+        if key.kind in GROUP_KINDS:
+            return self._of_groups.is_gone(key)
+        if key.kind == "Pod":
+            return True  # it is its own, and carries a record where it once was another's
+        member = next(iter(self._members.get(key, {}).values()), None)
+        owner = member.family.owner if member is not None and member.family else key.name
+        store = self._jobs if key.kind == "Job" else self._workloads.get(key.kind)
+        return store is not None and ObjectKey(key.namespace, owner) not in store.items
+
+    def _recorded_charge(self, gang: Gang) -> ChargeRecord | None:
+        """Who pays by what we wrote on the member that was bound last; None where we wrote nothing."""
+        held = (*gang.placed, *gang.leaving_placed)
+        pods = [member.pod for member in held if member.pod.charge is not None]
+        for pod in sorted(pods, key=lambda each: (-each.scheduled, each.uid)):
+            if pod.charge is not None and self._seal().fits_charge(pod.uid, pod.charge):
+                return pod.charge
+        return None
 
     def _build_family(self, key: GangKey) -> tuple[Gang, ...]:
         """The gangs of one key: one, or one a pod where a Job's pods are independent."""
@@ -156,9 +188,11 @@ class GangBuilder:
         remark = "; ".join(text for text in (gang.warning, remark) if text)
         return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
 
-    def _name_creator(self, gang: Gang) -> Gang:
+    def _creator_of(self, gang: Gang) -> Creator:
+        return next(filter(None, self._found_creators(gang)), NO_CREATOR)
+
+    def _name_creator(self, gang: Gang, creator: Creator) -> Gang:
         """The gang with its creator, and the accounts in which queues that limit users count it."""
-        creator = next(filter(None, self._found_creators(gang)), NO_CREATOR)
         accounts = tuple(
             account
             for queue in self._queues_above(gang.queue)

@@ -17,6 +17,7 @@ from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
+from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gpu_sizes import GpuSizes
 from gpusched.cache.gangs.counting.held_times import HeldTimes
@@ -69,6 +70,7 @@ class GangIndex:
         ledger: places of pods.
         groups, composites, jobs, namespaces, priorities, quotas, queues: where gangs get their numbers from.
         schedulers: names whose pods are ours.
+        seal: by which records of ours are told from those that a tenant wrote.
 
     Attributes:
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can,
@@ -91,10 +93,9 @@ class GangIndex:
         quotas: QuotaStore,
         queues: KindStore[Queue],
         schedulers: Collection[str],
+        seal: Callable[[], Seal] = lambda: NO_SEAL,
     ) -> None:
-        self._groups = groups
-        self._composites = composites
-        self._jobs = jobs
+        self._groups, self._composites, self._jobs = groups, composites, jobs
         self._schedulers = schedulers
         self.resting_jobs: set[ObjectKey] = set()
         """Jobs of ours that go on and have no active member, as counted last."""
@@ -113,14 +114,14 @@ class GangIndex:
         """Pods that are members of another gang than the Job's that made them, by its UID."""
         self._of_groups = GroupSpecs(
             groups, composites,
-            jobs=jobs, priorities=priorities, quotas=quotas, workloads=self.workloads,
-            members=self._members,
+            jobs=jobs, priorities=priorities, quotas=quotas,
+            workloads=self.workloads, members=self._members,
         )  # fmt: skip
         self._builder = GangBuilder(
             ledger,
             members=self._members, elsewhere=self._elsewhere, group_specs=self._of_groups,
             jobs=jobs, namespaces=namespaces, priorities=priorities, quotas=quotas, queues=queues,
-            workloads=self.workloads, kinds_read=lambda: self.read, schedulers=schedulers,
+            workloads=self.workloads, kinds_read=lambda: self.read, schedulers=schedulers, seal=seal,
         )  # fmt: skip
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._waiting: set[GangKey] = set()

@@ -55,6 +55,7 @@ from gpusched.api.devices.gpu_layout import GpuLayout, GpuLayoutCatalog
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.devices.numa import NumaNode, NumaTopology
+from gpusched.api.gang.charge_record import ChargeRecord
 from gpusched.api.gang.eviction_record import GangEvictions, PastEviction
 from gpusched.api.gang.move_record import MoveRecord, MoveTarget
 from gpusched.api.gang.native_terms import NativeTerms
@@ -162,6 +163,7 @@ TAGS: Final[dict[type[Any], str]] = {
     NativeTerms: "native-terms",
     TopologyRequest: "topology-wish",
     Condition: "condition",
+    ChargeRecord: "charge",
     MoveRecord: "move",
     MoveTarget: "moved-to",
     TurnRecord: "turn",
@@ -316,7 +318,7 @@ class, then by the field with that object, whose default says of which class it 
 
 LATER: Final[dict[type[Any], frozenset[str]]] = {
     GangBind: frozenset({"left_waiting", "grows"}),
-    PodBind: frozenset({"claims", "device_slots", "numa"}),
+    PodBind: frozenset({"claims", "device_slots", "numa", "charge"}),
     GangStop: frozenset({"turn", "keeps_minimum", "count"}),
     Plan: frozenset({"reservations"}),
     GangStatus: frozenset(

@@ -45,7 +45,10 @@ def _plain(value: Any) -> Any:
         return dict(value.items)
     if isinstance(value, PodBind):
         # A bitmask of a node with more than 64 slots is no number for most readers.
-        return {**_fields(value), "slots": format_slots(value.slots)}
+        fields = {**_fields(value), "slots": format_slots(value.slots)}
+        # Who pays follows from the snapshot: decisions of 0.1.0 are repeated to the byte without it.
+        fields.pop("charge", None)
+        return fields
     if attrs.has(type(value)):
         return _fields(value)
     if isinstance(value, Enum):

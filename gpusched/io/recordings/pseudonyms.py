@@ -57,7 +57,13 @@ _TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 _PLAN: Final = re.compile(r"[0-9a-f]{12}(?:-grown|-left[0-9]+)?")
 """The id of a plan, which is a hash, and what of its gang there was beside."""
 _RECORDS: Final = frozenset(
-    {"gpusched.io/moved", "moved", "gpusched.io/turn", "gpusched.io/evictions"}
+    {
+        "gpusched.io/charged",
+        "gpusched.io/moved",
+        "moved",
+        "gpusched.io/turn",
+        "gpusched.io/evictions",
+    }
 )
 _FIELDS: Final = frozenset(
     {
@@ -76,6 +82,9 @@ _FIELDS: Final = frozenset(
         "for",
         "forUID",
         "gpuSeconds",
+        "queue",
+        "user",
+        "groups",
     }
 )
 """Of records in annotations; other members of theirs users name."""

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import ServedForeignKind
+from gpusched.api.gang.charge_record import format_charge
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.serializer import requests
@@ -96,12 +97,14 @@ class BindCalls:
     async def bind(self, state: CommitState, index: int) -> Answer:
         """POST one Binding; over within ``CALL_S`` seconds."""
         pod = state.gang.binds[index]
+        seal, charge = self._seal(), pod.charge
         body = requests.binding_body(
             pod.key, pod.uid, node=pod.node, slots=pod.slots or pod.device_slots, rank=pod.rank,
             plan=state.plan, fence=state.fence, proof=state.gang.proof,
-            seal=self._seal().of_binding(
+            seal=seal.of_binding(
                 pod.uid, node=pod.node, slots=pod.slots, plan=state.plan, fence=state.fence
             ),
+            charged=format_charge(charge, seal=seal.of_charge(pod.uid, charge)) if charge else "",
             numa=",".join(map(str, pod.numa)) if pod.claims else None,
         )  # fmt: skip
         path = f"{pod_path(pod.key)}/binding"

@@ -9,6 +9,7 @@ import msgspec
 
 from gpusched.api.devices.dynamic.claims import ClaimAllocation, ClaimConsumer, ExtendedRequest
 from gpusched.api.devices.slots import format_slots
+from gpusched.api.gang.charge_record import ChargeRecord
 from gpusched.api.gang.eviction_record import GangEvictions, PastEviction
 from gpusched.api.gang.move_record import MoveRecord, format_move
 from gpusched.api.gang.plan_suffix import plan_suffix
@@ -56,6 +57,7 @@ class PodBind:
         claims: that are allocated and reserved for it first, in the order of its spec.
         device_slots: bitmask of the GPU slots of whole devices from its claims, for its annotation.
         numa: NUMA nodes of the devices from its claims, as far as their drivers say, sorted.
+        charge: who pays for it, where only its owner says so; None for what it says itself.
     """
 
     key: ObjectKey
@@ -68,6 +70,7 @@ class PodBind:
     claims: tuple[ClaimBind, ...] = ()
     device_slots: int = 0
     numa: tuple[int, ...] = ()
+    charge: ChargeRecord | None = None
 
     def content(self) -> tuple[object, ...]:
         """What identifies the decision."""

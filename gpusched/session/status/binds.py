@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from gpusched.api.gang.charge_record import ChargeRecord
 from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import Pod
+from gpusched.api.queue.queue import DEFAULT_QUEUE
+from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.plan import ClaimBind, GangBind, PodBind
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment
@@ -16,7 +20,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
     for gang, places in session.placements.by_gang():
         if gang.expected_count:
             continue  # their room is held for them; see ``job_suspend_changes``
-        moved = [_pod_bind(session, place, nodes[place.row]) for place in places]
+        moved = [_pod_bind(session, gang, place, nodes[place.row]) for place in places]
         moved.sort(key=lambda bind: (bind.key, bind.uid))
         binds.append(
             GangBind(
@@ -35,7 +39,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
     return tuple(binds)
 
 
-def _pod_bind(session: Session, place: Assignment, node: Node) -> PodBind:
+def _pod_bind(session: Session, gang: Gang, place: Assignment, node: Node) -> PodBind:
     claims: tuple[ClaimBind, ...] = ()
     slots, device_slots = place.slots, 0
     numa: tuple[int, ...] = ()
@@ -57,4 +61,13 @@ def _pod_bind(session: Session, place: Assignment, node: Node) -> PodBind:
         claims,
         device_slots,
         numa,
+        _charge(gang, place.pod),
     )
+
+
+def _charge(gang: Gang, pod: Pod) -> ChargeRecord | None:
+    """Who pays for a member, unless it says so itself and nobody else does."""
+    said = (pod.queue or DEFAULT_QUEUE, pod.creator)
+    if said == (gang.queue, gang.creator) or not (pod.owner or pod.group):
+        return None
+    return ChargeRecord(gang.queue, gang.creator)

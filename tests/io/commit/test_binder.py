@@ -32,7 +32,7 @@ def test_a_gang_is_bound_with_its_signature(play, gang):
         first = given.cluster.bodies("POST", "/a/binding")[0]
         assert first["metadata"]["uid"] == "u-a"
         assert first["metadata"]["annotations"] == {
-            "gpusched.io/fence": "me/1", "gpusched.io/plan": decided.plan_id,
+            "gpusched.io/charged": "", "gpusched.io/fence": "me/1", "gpusched.io/plan": decided.plan_id,
             "gpusched.io/proof": "", "gpusched.io/rank": "0", "gpusched.io/seal": "",
             "gpusched.io/slots": "0,1",
         }  # fmt: skip

@@ -131,6 +131,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         actions |= {claim["action"] for claim in plan["claims"]}
         parts |= {name for name, part in plan.items() if part}
     later = {
+        "charge",
         "gpu-resources",
         "gpu-resource",
         "limits",

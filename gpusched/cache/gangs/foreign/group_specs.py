@@ -140,6 +140,20 @@ class GroupSpecs:
         groups = self._composites if key.kind == COMPOSITE else self._groups
         return groups.items.get(ObjectKey(key.namespace, key.name))
 
+    def is_gone(self, key: GangKey) -> bool:
+        """Whether the object is gone, or cannot be read, that says in which queue a gang is."""
+        group = self.find_group(key)
+        if group is None or group.native is None or group.queue:
+            return group is None
+        groups = [group]
+        if group.native.composite:
+            tree = self.trees.build_tree(group)
+            groups += [*tree.composites, *tree.groups]
+            if queue_of_tree(tree):
+                return False
+        named = any(_objects_above(each) for each in groups if each.native is not None)
+        return named and next(self.workloads_above(groups), None) is None
+
     def members_of_tree(self, key: GangKey) -> list[Pod]:
         """Pods of ours in a tree, by the key of its root."""
         root = self.find_group(key)

@@ -14,7 +14,7 @@ from gpusched.testing.invariants.model import (
     object_name,
 )
 
-RECORDS: Final = ("slots", "plan", "fence", "seal", "proof", "rank", "numa")
+RECORDS: Final = ("slots", "plan", "fence", "seal", "proof", "rank", "numa", "charged")
 """Annotations that only a binding of ours writes."""
 
 
