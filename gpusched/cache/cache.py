@@ -34,7 +34,7 @@ from gpusched.cache.claimable.pod_charges import PodCharges
 from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
 from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
-from gpusched.cache.gangs.job_runtimes import JobStore, believed_job
+from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.move_records import MoveRecords
 from gpusched.cache.gangs.priority import PriorityClassStore, QuotaStore, changes_priority
 from gpusched.cache.ledger import Holding, HoldingState, Ledger
@@ -244,6 +244,8 @@ class Cache:
                 self.slot_doubts.report_invalid(pod, None, self.seal)
                 if pod.scheduler in self.schedulers:
                     self.families.mark_changed(gang_key_of(pod))
+        for key, job in sorted(self.jobs.doubted.items()):
+            self.put_job(key, job)
         self._changed()
 
     def member_pods(self, gang: GangKey) -> list[Pod]:
@@ -426,8 +428,7 @@ class Cache:
     def put_job(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
         if isinstance(item, Job):
-            item = believed_job(item, self.jobs.items.get(key), self.seal)
-            item = self.charges.on_job(item)
+            item = self.charges.on_job(self.jobs.believe(key, item, self.seal))
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)
         if same_job(known, item):

@@ -46,8 +46,12 @@ def is_started_by_us(job: Job, schedulers: Collection[str]) -> bool:
 
 def is_started_job(gang: Gang) -> bool:
     """Whether we have started the gang's Job, and no pod of it has had a place since."""
-    started = gang.job is not None and bool(gang.job.admitted) and not gang.suspended
-    return started and not (gang.placed or gang.succeeded)
+    if gang.job is None or gang.suspended or gang.placed or gang.succeeded:
+        return False
+    left = [each.at for each in gang.evictions.past]
+    if gang.turn is not None:
+        left.append(gang.turn.ended)
+    return gang.job.admitted > max(left, default=0.0)
 
 
 def expected_pods_of(job: Job, pods: Sequence[Pod], named: PriorityClass | None) -> list[Pod]:

@@ -32,12 +32,24 @@ class JobStore(MovableStore[Job]):
         self._changed: set[Kind] = set()
         self._shown: dict[Kind, tuple[int, ...]] = {}
         self._by_group: dict[ObjectKey, set[ObjectKey]] = {}
+        self.doubted: dict[ObjectKey, Job] = {}
+        """Jobs as they were read, where not all records on them are believed: a standby believes none."""
+
+    def believe(self, key: ObjectKey, item: Job, seal: Seal) -> Job:
+        """The Job as it counts, which is to be put; what was read is kept where that is less."""
+        believed = believed_job(item, self.items.get(key), seal)
+        if believed is item:
+            self.doubted.pop(key, None)
+        else:
+            self.doubted[key] = item
+        return believed
 
     def put(self, key: ObjectKey, item: Job | Rejected) -> None:
         """A Job appeared or changed."""
         self._forget(key)
         super().put(key, item)
         if not isinstance(item, Job):
+            self.doubted.pop(key, None)
             return
         if item.ran_s:
             insort(self._runs.setdefault(_kind(item), []), item.ran_s)
@@ -48,6 +60,7 @@ class JobStore(MovableStore[Job]):
     def drop(self, key: ObjectKey) -> None:
         """A Job is gone."""
         self._forget(key)
+        self.doubted.pop(key, None)
         super().drop(key)
 
     def job_runtimes(self) -> Mapping[Kind, tuple[int, ...]]:

@@ -146,7 +146,7 @@ class GroupSpecs:
         if group is None or group.native is None or group.queue:
             return group is None
         groups = [group]
-        if group.native.composite:
+        if group.native.composite and not group.native.parent:
             tree = self.trees.build_tree(group)
             groups += [*tree.composites, *tree.groups]
             if queue_of_tree(tree):
