@@ -52,12 +52,17 @@ class PlayedSession:
         """Gangs that it was about."""
         return self.looked_at | self.served
 
-    def has_turn(self, gang: Gang) -> bool:
-        """Whether the gang would be looked at; with another place in line, where one is that would come after it."""
+    def has_turn(self, gang: Gang, ordering: str) -> bool:
+        """Whether the gang would be looked at; with another place in line, where one is that would come after it.
+
+        Args:
+            gang: as it would wait.
+            ordering: how its queue would be ordered.
+        """
         before = next((each for each in self.snapshot.gangs if each.key == gang.key), None)
-        if before and (before.queue, before.priority) == (gang.queue, gang.priority):
+        place_before = before and (before.queue, before.priority, self.ordering_of(before))
+        if place_before == (gang.queue, gang.priority, ordering):
             return gang.key in self.looked_at
-        ordering = self.ordering_of(gang)
         place, visited = _place(gang, ordering), self.visited
         return any(
             each.key in visited
@@ -84,6 +89,7 @@ class TurnAnswer:
 
     Attributes:
         starts: whether it starts then; None where its turn does not come soon.
+        decision: of the session of its turn; None where it was refused before, or that session is not known.
         takers: gangs that got something before, sorted.
         message: why it waits.
     """
@@ -91,6 +97,7 @@ class TurnAnswer:
     starts: bool | None
     takers: tuple[GangKey, ...] = ()
     message: str = ""
+    decision: Decision | None = None
 
 
 class PlayedRounds:
@@ -120,16 +127,15 @@ class PlayedRounds:
         self._simulation.begin()
         self._sessions: list[PlayedSession] = []
 
-    def sessions(self, gang: Gang) -> Iterator[PlayedSession]:
-        """From the first on, until nothing is decided any more or it is far enough ahead for a gang."""
+    def sessions(self, ordering: str) -> Iterator[PlayedSession]:
+        """From the first on, until nothing is decided any more or it is far enough ahead for a queue so ordered."""
         for number in range(_ROUNDS_MAX):
             if number == len(self._sessions):
                 self._simulation.go_on()
             if number == len(self._sessions):
                 return
-            played = self._sessions[number]
-            yield played
-            if number + 1 == _STRICT_MAX and played.ordering_of(gang) == STRICT_FIFO:
+            yield self._sessions[number]
+            if number + 1 == _STRICT_MAX and ordering == STRICT_FIFO:
                 return
 
     def _note(self, decision: Decision) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from gpusched.advice.played_rounds import TurnAnswer
 from gpusched.advice.proposals.in_the_way import TakenChange
 from gpusched.advice.proposals.proposal import OWN_FAMILIES, ChangeProposal, Family, Suggestion
 from gpusched.advice.start_answer import (
@@ -63,6 +64,9 @@ _ALL_MAX: Final = 150
 """Gangs of which all are looked at even so, before a change is told."""
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
 """Changes of which others may need a part, so that it is said for whom they are enough."""
+
+SizedChange = Callable[[int], ChangeProposal]
+"""Makes the proposal of a size, from 1 on."""
 
 
 class Competitors:
@@ -182,6 +186,7 @@ class ChangeSearch:
         """Gangs that took what was there for it, in a long line."""
         self.taken: dict[Family, TakenChange] = {}
         """The first change of each family that helps the gang alone, and not beside the others."""
+        self._turns: dict[Hashable, TurnAnswer] = {}
         self._played = SessionTally(_ROUNDS_PLAYED_MAX)
         self.is_cut = False
         """Whether something was not tried, as the budget was spent."""
@@ -313,6 +318,8 @@ class ChangeSearch:
         alone = self.decided_alone(proposal, evict=evict)
         if alone is None or not self.may_start_beside_others(proposal, evict=evict):
             return None
+        if self._is_decided_in_turn(proposal):
+            return self._answer_in_turn(proposal, evict=True).decision
         if self.is_crowded and not evict and not self._may_have_room_left(proposal):
             return None
         is_kept = proposal.family in _TURN_KEPT and not self._trial.standing
@@ -338,6 +345,8 @@ class ChangeSearch:
         alone = self.decided_alone(proposal, evict=evict)
         if alone is None:
             return False
+        if self._is_decided_in_turn(proposal):
+            return self._starts_in_turn(proposal, evict=True)
         among = self._competitors.next_acting
         if proposal.family not in _TURN_KEPT or self._trial.standing:
             with self._trial.changed(proposal.edits):
@@ -403,10 +412,10 @@ class ChangeSearch:
         by_evictions = answer.kind is StartKind.AFTER_EVICTIONS
         if self.is_exact:
             return not (by_evictions or not answer.nodes) or self._lasts(proposal, None)
+        if self._is_decided_in_turn(proposal):
+            return True
         if by_evictions:
             return (evict or not answer.evicted) and self._gets_turn(proposal)
-        if proposal.family is Family.PRIORITY and not self._gets_turn(proposal):
-            return False
         if self.is_crowded and proposal.family is not Family.PRIORITY:
             return proposal.family in _TURN_KEPT or self._lasts_in_rounds(proposal)
         if answer.nodes or not any(
@@ -430,32 +439,45 @@ class ChangeSearch:
         if self._trial.standing:
             self.is_cut = True
             return False
-        return proposal.family not in OWN_FAMILIES or self._starts_in_turn(proposal, evict=False)
+        is_told = proposal.family in OWN_FAMILIES or proposal.family is Family.PERMISSION
+        return not is_told or self._starts_in_turn(proposal, evict=False)
+
+    def _is_decided_in_turn(self, proposal: ChangeProposal) -> bool:
+        """Whether the daemon's session in which its turn comes decides: by a class it is another one, and others may leave."""
+        is_crowded = self.is_crowded and not self._trial.standing
+        return is_crowded and proposal.family is Family.PRIORITY
+
+    def _answer_in_turn(self, proposal: ChangeProposal, *, evict: bool) -> TurnAnswer:
+        key = (proposal.family, proposal.message, evict)
+        if key not in self._turns:
+            among = self._competitors.acting
+            price = self._price(proposal, among, evict=True, to_turn=False)
+            if evict and not self._may_spend(price):
+                return TurnAnswer(starts=None)
+            self._turns[key] = self._trial.turn_answer(self.gang, proposal.edits, evict=evict)
+        return self._turns[key]
 
     def _starts_in_turn(self, proposal: ChangeProposal, *, evict: bool) -> bool:
         """Whether it starts when the daemon comes to it: its sessions look at parts of so long a line."""
-        found = self._trial.turn_answer(self.gang, proposal.edits, evict=evict)
+        found = self._answer_in_turn(proposal, evict=evict)
         if found.starts is None:
             self.is_cut = True
         elif not found.starts:
-            taken = TakenChange(proposal, found.takers, found.message)
-            self.taken.setdefault(proposal.family, taken)
+            change = TakenChange(proposal, found.takers, found.message)
+            self.taken.setdefault(proposal.family, change)
         return bool(found.starts)
 
     def _gets_turn(self, proposal: ChangeProposal) -> bool:
-        """Whether the daemon comes to a gang that is to have others evicted: in a strict line only the first get a turn."""
-        if not self.is_crowded or self._trial.standing:
+        """Whether the daemon comes to a gang for which others leave: in a strict line only to the first."""
+        if not self.is_crowded or self._trial.standing or proposal.family in OWN_FAMILIES:
             return True
-        if proposal.family in OWN_FAMILIES:
-            return self._starts_in_turn(proposal, evict=True)
         return self._trial.has_turn(self.gang, proposal.edits)
 
     def _lasts_in_rounds(self, proposal: ChangeProposal) -> bool:
-        if self._played.left <= 0:
-            self.is_cut = True
-            return False
-        with self._trial.changed(proposal.edits):
-            starts = self._trial.starts_when_played(self.gang, tally=self._played)
+        starts = False
+        if self._played.left > 0:
+            with self._trial.changed(proposal.edits):
+                starts = self._trial.starts_when_played(self.gang, tally=self._played)
         self.is_cut |= self._played.left <= 0 and not starts
         return starts
 
@@ -463,18 +485,8 @@ class ChangeSearch:
         with self._trial.changed(proposal.edits):
             return self._trial.starts_when_played(self.gang, among=among)
 
-    def suggested(self, proposal: ChangeProposal, *, evict: bool = False) -> Suggestion | None:
-        """The proposal, tried alone and then with others; None where it does not help."""
-        if not self.starts_alone(proposal, evict=evict):
-            return None
-        return self.confirmed(proposal, evict=evict)
-
     def smallest(
-        self,
-        propose: Callable[[int], ChangeProposal],
-        *,
-        most: int,
-        evict: bool = False,
+        self, propose: SizedChange, *, most: int, evict: bool = False
     ) -> Suggestion | None:
         """The smallest of a family of proposals whose steps each contain the one before.
 
@@ -488,21 +500,14 @@ class ChangeSearch:
             return None
         return self.enough_beside_others(propose, least=least, most=most, evict=evict)
 
-    def smallest_alone(
-        self, propose: Callable[[int], ChangeProposal], *, most: int, evict: bool = False
-    ) -> int | None:
+    def smallest_alone(self, propose: SizedChange, *, most: int, evict: bool = False) -> int | None:
         """The smallest size by which the gang starts if no other waits; None for none."""
         return bisected(
             lambda size: self.starts_alone(propose(size), evict=evict), low=1, high=most
         )
 
     def enough_beside_others(
-        self,
-        propose: Callable[[int], ChangeProposal],
-        *,
-        least: int,
-        most: int,
-        evict: bool = False,
+        self, propose: SizedChange, *, least: int, most: int, evict: bool = False
     ) -> Suggestion | None:
         """The smallest by which it starts although gangs before it take part of what the change frees.
 

@@ -314,7 +314,7 @@ class TrialCluster:
             changed, snapshot = self.gang(gang), self.take_snapshot()
         if changed is None or PlayedSession(snapshot).ordering_of(changed) != STRICT_FIFO:
             return True
-        return next(self._unchanged_rounds().sessions(changed)).has_turn(changed)
+        return next(self._unchanged_rounds().sessions(STRICT_FIFO)).has_turn(changed, STRICT_FIFO)
 
     def turn_answer(
         self, gang: GangKey, edits: Sequence[ObjectEdit], *, evict: bool = False
@@ -323,27 +323,32 @@ class TrialCluster:
 
         Args:
             gang: that waits.
-            edits: of its own demands, by which nothing is different for others.
+            edits: of its own demands, by which nothing is different for others, or of how its queue is ordered.
             evict: whether it may have others evicted then: room that others take is not all that there is.
         """
         rounds = self._unchanged_rounds()
         with self.changed(edits):
-            changed = self.gang(gang)
+            changed, snapshot = self.gang(gang), self.take_snapshot()
         assert changed is not None, "edits of its demands leave the gang"
+        ordering = PlayedSession(snapshot).ordering_of(changed)
         served: frozenset[GangKey] = frozenset()
-        for played in rounds.sessions(changed):
-            if gang in played.served:
+        for played in rounds.sessions(ordering):
+            if gang in played.served and not evict:
                 return TurnAnswer(starts=True)
-            in_turn = played.has_turn(changed)
-            tries = [False] * bool(served and not evict) + [True] * in_turn
-            for with_others in tries:
+            in_turn, decision = played.has_turn(changed, ordering), None
+            is_same = ordering == played.ordering_of(
+                changed
+            )  # else it is not known who is looked at
+            for with_others in [False] * bool(served and not evict) + [True] * (
+                in_turn and is_same
+            ):
                 decision = self._decide_at(played, changed, in_turn=with_others, evict=evict)
                 answer = start_answer(decision, gang)
                 if not answer.starts:
                     takers = served | (played.served if with_others else frozenset())
                     return TurnAnswer(False, tuple(sorted(takers)), answer.message)
             if in_turn:
-                return TurnAnswer(starts=True)
+                return TurnAnswer(starts=True, decision=decision)
             served |= played.served
         return TurnAnswer(starts=None)
 
