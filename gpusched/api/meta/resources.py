@@ -52,7 +52,10 @@ class Resources:
         return cls.of(amounts)
 
     def __contains__(self, name: str) -> bool:
-        return any(name == own for own, _ in self.items)
+        for own, _ in self.items:  # noqa: SIM110 - a generator costs more than the few names
+            if own == name:
+                return True
+        return False
 
     def __bool__(self) -> bool:
         return any(amount for _, amount in self.items)

@@ -112,11 +112,15 @@ class Queue:
     @property
     def pool_deserved(self) -> Resources:
         """What it deserves in its node pools, by dimension."""
+        if not self.node_pools:
+            return NOTHING
         return amounts_by_pool_resource((pool.name, pool.deserved) for pool in self.node_pools)
 
     @property
     def pool_capability(self) -> Resources:
         """Its hard caps in its node pools, by dimension."""
+        if not self.node_pools:
+            return NOTHING
         return amounts_by_pool_resource((pool.name, pool.capability) for pool in self.node_pools)
 
 

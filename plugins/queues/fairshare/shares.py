@@ -130,18 +130,26 @@ class Shares:
     def _divide(self, parent: str, amounts: Mapping[str, int]) -> None:
         names = self._view.children(parent)
         nodes = [self._nodes[name] for name in names]
+        guarantees = [dict(node.guarantee.items) for node in nodes]
+        limits = [dict(node.limit.items) for node in nodes]
         wanted = [dict(self._view.requested(name).items) for name in names]
         used = [dict(self._view.usage(name).average) if self._bend.bend else {} for name in names]
         for name in names:
             self._due[name] = {}
         for resource, total in amounts.items():
-            if not any(asks.get(resource) for asks in wanted) and not any(
-                node.guarantee.items for node in nodes
-            ):
+            if not any(guarantees) and not any(asks.get(resource) for asks in wanted):
                 for name in names:
                     self._due[name][resource] = 0
                 continue
-            stakes = self._stakes(nodes, wanted, used, resource=resource, total=total)
+            stakes = self._stakes(
+                nodes,
+                wanted,
+                used,
+                guarantees=[amounts.get(resource, 0) for amounts in guarantees],
+                limits=[amounts.get(resource) for amounts in limits],
+                resource=resource,
+                total=total,
+            )
             shares = divide_fairly(
                 total,
                 stakes,
@@ -161,17 +169,20 @@ class Shares:
         wanted: list[dict[str, int]],
         used: list[dict[str, int]],
         *,
+        guarantees: list[int],
+        limits: list[int | None],
         resource: str,
         total: int,
     ) -> list[Stake]:
-        guarantees = [node.guarantee.get(resource) for node in nodes]
         kept = sum(guarantees)
         stakes = []
-        for node, guarantee, asks, use in zip(nodes, guarantees, wanted, used, strict=True):
+        for node, guarantee, limit, asks, use in zip(
+            nodes, guarantees, limits, wanted, used, strict=True
+        ):
             queue = node.queue
             wants = asks.get(resource, 0)
-            if resource in node.limit:
-                wants = min(wants, node.limit.get(resource))
+            if limit is not None:
+                wants = min(wants, limit)
             elif resource in self.dimensions:
                 wants = min(wants, dict(self._pool_limits.get(queue.name, ())).get(resource, wants))
             if kept > guarantee:
