@@ -60,6 +60,8 @@ _LIKELY_MAX: Final = 6
 """Gangs that are looked at first, of those that could take what a change gives."""
 _TURN_KEPT: Final = OWN_FAMILIES - {Family.QUEUE}
 """Changes by which nothing is different for gangs before it: whom there is nothing for gets nothing by them."""
+_TURN_MOVED: Final = frozenset({Family.QUEUE, Family.PRIORITY})
+"""Changes of what the gang alone asks for by which its turn comes at another time."""
 _ALL_MAX: Final = 150
 """Gangs of which all are looked at even so, before a change is told."""
 _SHARED_ROOM: Final = frozenset({Family.QUOTA, Family.NODES})
@@ -318,10 +320,11 @@ class ChangeSearch:
         alone = self.decided_alone(proposal, evict=evict)
         if alone is None or not self.may_start_beside_others(proposal, evict=evict):
             return None
-        if self._is_decided_in_turn(proposal):
-            return self._answer_in_turn(proposal, evict=True).decision
         if self.is_crowded and not evict and not self._may_have_room_left(proposal):
             return None
+        if self._is_decided_in_turn(proposal):
+            self._starts_in_turn(proposal, evict=True)  # notes who takes what it would have
+            return self._answer_in_turn(proposal, evict=True).decision
         is_kept = proposal.family in _TURN_KEPT and not self._trial.standing
         among = self._competitors.next_acting if is_kept and self.is_crowded else None
         # Up to the turn it costs nearly as much as all of it where hundreds wait, but for new nodes.
@@ -345,7 +348,7 @@ class ChangeSearch:
         alone = self.decided_alone(proposal, evict=evict)
         if alone is None:
             return False
-        if self._is_decided_in_turn(proposal):
+        if evict and self._is_decided_in_turn(proposal):
             return self._starts_in_turn(proposal, evict=True)
         among = self._competitors.next_acting
         if proposal.family not in _TURN_KEPT or self._trial.standing:
@@ -413,7 +416,7 @@ class ChangeSearch:
         if self.is_exact:
             return not (by_evictions or not answer.nodes) or self._lasts(proposal, None)
         if self._is_decided_in_turn(proposal):
-            return True
+            return evict or not answer.evicted
         if by_evictions:
             return (evict or not answer.evicted) and self._gets_turn(proposal)
         if self.is_crowded and proposal.family is not Family.PRIORITY:
@@ -443,15 +446,13 @@ class ChangeSearch:
         return not is_told or self._starts_in_turn(proposal, evict=False)
 
     def _is_decided_in_turn(self, proposal: ChangeProposal) -> bool:
-        """Whether the daemon's session in which its turn comes decides: by a class it is another one, and others may leave."""
-        is_crowded = self.is_crowded and not self._trial.standing
-        return is_crowded and proposal.family is Family.PRIORITY
+        """Whether the daemon's session in which its turn comes decides, as it is another one by the change."""
+        return self.is_crowded and proposal.family in _TURN_MOVED and not self._trial.standing
 
     def _answer_in_turn(self, proposal: ChangeProposal, *, evict: bool) -> TurnAnswer:
         key = (proposal.family, proposal.message, evict)
         if key not in self._turns:
-            among = self._competitors.acting
-            price = self._price(proposal, among, evict=True, to_turn=False)
+            price = self._price(proposal, self._competitors.acting, evict=True, to_turn=False)
             if evict and not self._may_spend(price):
                 return TurnAnswer(starts=None)
             self._turns[key] = self._trial.turn_answer(self.gang, proposal.edits, evict=evict)
@@ -463,8 +464,8 @@ class ChangeSearch:
         if found.starts is None:
             self.is_cut = True
         elif not found.starts:
-            change = TakenChange(proposal, found.takers, found.message)
-            self.taken.setdefault(proposal.family, change)
+            taken = TakenChange(proposal, found.takers, found.message)
+            self.taken.setdefault(proposal.family, taken)
         return bool(found.starts)
 
     def _gets_turn(self, proposal: ChangeProposal) -> bool:
