@@ -404,15 +404,11 @@ class GangIndex:
     def _recount(self, keys: Sequence[GangKey]) -> None:
         self._dirty.difference_update(keys)
         self._counted.update(keys)
-        for key in keys:
+        # Who leaves one family for another, as an orphan of its Job does, leaves before it is counted there.
+        for key in sorted(keys, key=self._members.__contains__):
             before = self._families.pop(key, ())
             for gang in before:
-                if gang.queue in self._held:
-                    self._held[gang.queue].drop_part(gang.key)
-                    self._leaving[gang.queue].drop_part(gang.key)
-                    self._running[gang.queue].discard(gang.key)
-                if self._active.pop(gang.key, None) is not None:
-                    self._active_touched.add(gang.key)
+                self._drop_counts(gang)
             try:
                 family = self._builder.build_gangs(key) if self.takes_gang(key) else ()
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
@@ -496,8 +492,21 @@ class GangIndex:
         if len(self.faults) < FAULTS_MAX:
             self.faults.append((key, error))
 
+    def _drop_counts(self, gang: Gang) -> None:
+        """Drop what a gang holds, unless it was counted again since, as one of another family."""
+        if self._active.get(gang.key) is not gang:
+            return
+        del self._active[gang.key]
+        self._active_touched.add(gang.key)
+        self._held[gang.queue].drop_part(gang.key)
+        self._leaving[gang.queue].drop_part(gang.key)
+        self._running[gang.queue].discard(gang.key)
+
     def _count_gang(self, gang: Gang) -> None:
         """Count what a gang holds."""
+        known = self._active.get(gang.key)
+        if known is not None:
+            self._drop_counts(known)
         queue = gang.queue
         if queue not in self._held:
             self._held[queue] = ResourceSums()

@@ -94,7 +94,7 @@ POD_UNREAD = {
     "group": IN_GANG, "queue": IN_GANG, "hints": IN_GANG, "family": IN_GANG,
     "rank": "orders equal pods", "block": "orders equal pods",
     "creator": IN_GANG, "node": PLACED, "phase": PLACED, "deleting": PLACED, "scheduled": PLACED, "slots": PLACED,
-    "plan": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
+    "plan": PLACED, "charge": PLACED, "fence": PLACED, "refusal": PLACED, "proof": PLACED, "seal": PLACED,
     "generated_claims": "are names alone; whether the claims are there is asked beside the key",
     "extended": "is in the claims of its class, where devices serve any of it",
     "extended_told": "is what was told of an earlier attempt",
