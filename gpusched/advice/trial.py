@@ -336,12 +336,10 @@ class TrialCluster:
             if gang in played.served and not evict:
                 return TurnAnswer(starts=True)
             in_turn, decision = played.has_turn(changed, ordering), None
-            is_same = ordering == played.ordering_of(
-                changed
-            )  # else it is not known who is looked at
-            for with_others in [False] * bool(served and not evict) + [True] * (
-                in_turn and is_same
-            ):
+            looks = [False] if served and not evict else []
+            if in_turn and ordering == played.ordering_of(changed):
+                looks.append(True)  # in another ordering it is not known who is looked at
+            for with_others in looks:
                 decision = self._decide_at(played, changed, in_turn=with_others, evict=evict)
                 answer = start_answer(decision, gang)
                 if not answer.starts:

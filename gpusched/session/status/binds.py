@@ -66,7 +66,7 @@ def _pod_bind(session: Session, gang: Gang, place: Assignment, node: Node) -> Po
 
 
 def _charge(gang: Gang, pod: Pod) -> ChargeRecord | None:
-    """Who pays for a member, unless it says so itself and nobody else does."""
+    """Who pays for a member; None where it says so itself, and for a pod that is no part of anything."""
     said = (pod.queue or DEFAULT_QUEUE, pod.creator)
     if said == (gang.queue, gang.creator) or not (pod.owner or pod.group):
         return None
