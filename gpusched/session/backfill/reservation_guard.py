@@ -106,6 +106,23 @@ def place_minimum(session: Session, gang: Gang, statement: Statement) -> Unsched
     return _refusal_by_windows(session, gang, statement, closed)
 
 
+def lacks_only_reserved_room(session: Session, gang: Gang, claimant: Gang) -> bool:
+    """Whether a gang that was refused for a reservation would still fit, did it ignore it.
+
+    Args:
+        session: that refused it, or that has changed since.
+        gang: that waits.
+        claimant: the gang with those members alone that are to start.
+    """
+    refusal = session.outcomes.refusal(gang)
+    if refusal is None or refusal.reason != Reason.RESERVED:
+        return False
+    statement = session.statement()
+    fits = place_ignoring_reservations(session, claimant, statement) is None
+    statement.discard()
+    return fits
+
+
 def _place_beside_reservations(
     session: Session, gang: Gang, statement: Statement
 ) -> Unschedulable | None:

@@ -22,13 +22,9 @@ from gpusched.session.allocate.member_rules.device_values import hold_options, m
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
-from gpusched.session.backfill.reservation_guard import place_minimum
+from gpusched.session.backfill.reservation_guard import lacks_only_reserved_room, place_minimum
 from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal, allowed_victims
-from gpusched.session.framework.reasons import (
-    Reason,
-    pods_text,
-    truncate_message,
-)
+from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.preempt.claims.claimant_class import (
@@ -314,7 +310,7 @@ class Preemption:
     def _try_preemption(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
     ) -> int | None:
-        """None when room was made; else how many would have fitted, -1 when that is not known."""
+        """None when room was made; else how many would have fitted, -1 when that says nothing."""
         session = self._session
         wheres, refusal = candidate_node_sets(session, claimant)
         if refusal is not None:
@@ -330,6 +326,8 @@ class Preemption:
         )
         if by_trial and self._serve_by_model(gang, claimant, kind, wheres):
             return None
+        if not by_trial and lacks_only_reserved_room(session, gang, claimant):
+            return None if self._claim_victims(gang, claimant, kind, ()) in _ENDS_SEARCH else -1
         refused = False
         for _ in range(_TRIES_MAX):
             if by_trial:
