@@ -167,7 +167,8 @@ class NodeLending:
             board: as it was read last.
         """
         self.wishes.pop(shard, None)
-        if not any(each.lends_nodes for each in self.nodes.layout.shards if each.name != shard):
+        others = (each for each in self.nodes.layout.shards if each.name != shard)
+        if not any(each.lends_nodes for each in others) and not self._has_lent(shard, board):
             return
         # Those that the board has just named are not counted in what is free.
         rows = snapshot.nodes.row
@@ -181,6 +182,9 @@ class NodeLending:
             if wish is not None:
                 self.wishes[shard] = wish
                 return
+
+    def _has_lent(self, shard: str, board: Board) -> bool:
+        return any(self.nodes.home(name) == shard != to for name, to in board.nodes.items())
 
     def concerns(self, board: Board, held: frozenset[str]) -> bool:
         """Whether another shard asks for nodes, or these shards have some that are lent."""
@@ -215,7 +219,7 @@ class NodeLending:
             if entry.wish is not None and shard not in held
         ]
         for wish, shard in sorted(wishes, key=lambda each: (each[0].since, each[0].gang)):
-            if any((own.since, own.gang) < (wish.since, wish.gang) for own in self.wishes.values()):
+            if self._older_wish(wish):
                 break
             count = self._part_of(wish, shard, board, held)
             fit = [node for node in mine if any(suits(needs, node) for needs in wish.members)]
@@ -224,6 +228,43 @@ class NodeLending:
                 given.append(node.name)
                 mine.remove(node)
         return given
+
+    def call_back(
+        self, nodes: Iterable[Node], board: Board, held: frozenset[str]
+    ) -> frozenset[str]:
+        """Close nodes that were lent to these shards to what is new, as a gang waits for them where they belong.
+
+        What runs there ends as it would; then the node goes back. A gang of these shards that lacks nodes and is older
+        comes first.
+
+        Args:
+            nodes: of these shards.
+            board: as it was read last.
+            held: shards.
+
+        Returns:
+            Names of the nodes that are closed now and were not, or the other way round.
+        """
+        before, closed = self.nodes.closed, set[str]()
+        lent = [node for node in nodes if board.nodes.get(node.name) in held]
+        for shard, entry in board.shards.items():
+            wish = entry.wish
+            if wish is None or shard in held or self._older_wish(wish):
+                continue
+            own = [
+                node
+                for node in lent
+                if self.nodes.home(node.name) == shard
+                and (node.name in before or any(suits(needs, node) for needs in wish.members))
+            ]
+            own.sort(key=lambda node: (node.name not in before, node.name))
+            closed.update(node.name for node in own[: wish.nodes])
+        self.nodes.closed = frozenset(closed)
+        return before ^ self.nodes.closed
+
+    def _older_wish(self, wish: NodeWish) -> bool:
+        """Whether a gang of one's own lacks nodes and came before the one of the wish."""
+        return any((own.since, own.gang) < (wish.since, wish.gang) for own in self.wishes.values())
 
     def _part_of(self, wish: NodeWish, shard: str, board: Board, held: Collection[str]) -> int:
         """How many nodes these shards lend for a wish: those that the shards asked before them have not got.
@@ -260,8 +301,10 @@ class NodeLending:
             home = self.nodes.home(name)
             if shard not in held or not home or name not in names or name in self.nodes.given:
                 self._idle_since.pop(name, None)
-            elif now - self._idle_since.setdefault(name, now) >= RETURNED_AFTER_S:
-                if (wish := self.wishes.get(shard)) is not None:
+            elif (closed := name in self.nodes.closed) or (
+                now - self._idle_since.setdefault(name, now) >= RETURNED_AFTER_S
+            ):
+                if (wish := self.wishes.get(shard)) is not None and not closed:
                     self._in_vain[wish.gang] = now
                 self.nodes.given[name] = home
                 given.append(name)

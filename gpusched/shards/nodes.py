@@ -26,11 +26,13 @@ class ShardNodes:
         layout: of the configuration.
         strays: shards of nodes that belong to none or several, by name.
         given: nodes that are passed on, and to which shard, until the board has it.
+        closed: nodes that were lent to these shards and are wanted back: nothing new is placed on them.
     """
 
     layout: ShardLayout
     strays: dict[str, tuple[str, ...]] = attrs.Factory(dict)
     given: dict[str, str] = attrs.Factory(dict)
+    closed: frozenset[str] = frozenset()
     _home: dict[str, str] = attrs.Factory(dict)
     _resting: dict[str, float] = attrs.Factory(dict)
     _gone_since: dict[str, float] = attrs.Factory(dict)

@@ -114,6 +114,10 @@ class ShardPart(ClusterPart):
         """Whether the node is in a shard that is held, and in no other."""
         return self.nodes.takes(node, self.held, (self.board, *self.sent))
 
+    def closes_node(self, name: str) -> bool:
+        """Whether the shard to which the node was lent places nothing new on it, as it is wanted back."""
+        return name in self.nodes.closed
+
     def forget_node(self, name: str) -> None:
         """A node is gone."""
         self.nodes.forget(name)
@@ -289,7 +293,7 @@ class ShardPart(ClusterPart):
         """Have the cache decide about what is held now, which is more, or less, than before."""
         cache.part = self
         cache.families.takes_gang = self.takes_gang
-        cache.rows.use_part(self.takes_node, self.forget_node)
+        cache.rows.use_part(self.takes_node, self.closes_node, self.forget_node)
         cache.families.mark_all_seen()
 
     # -- after a session --------------------------------------------------------------------
@@ -416,6 +420,7 @@ class ShardPart(ClusterPart):
                 if self.shard_of_gang(gang.key) == shard and self.takes_gang(gang.key)
             ]
             self.lending.ask(shard, lacking, self._since, snapshot, self.board)
+        self.nodes_moved(self.lending.call_back(snapshot.nodes.nodes, self.board, self.held))
         idle = []
         # Reservations keep nodes of the first shard, of whichever it is.
         kept = bool(snapshot.reservations) and self.tells_cluster

@@ -103,6 +103,7 @@ class DeviceNodeRows(NodeColumnRows):
         self._offers: dict[Resources, Resources] = {}
         self._refusals = KubeletRefusals()
         self._takes_node: Callable[[Node], bool] = lambda _node: True
+        self._closes_node: Callable[[str], bool] = lambda _name: False
         self._forget_node: Callable[[str], None] = lambda _name: None
         self.other_nodes: dict[str, Node] = {}
         """Nodes on which nothing is placed here, as others decide about them."""
@@ -140,14 +141,20 @@ class DeviceNodeRows(NodeColumnRows):
         """The node of that name, whoever decides about it."""
         return self.get(name) or self.other_nodes.get(name)
 
-    def use_part(self, takes: Callable[[Node], bool], forget: Callable[[str], None]) -> None:
+    def use_part(
+        self,
+        takes: Callable[[Node], bool],
+        closes: Callable[[str], bool],
+        forget: Callable[[str], None],
+    ) -> None:
         """Other nodes than before are decided about here: those that are taken.
 
         Args:
             takes: whether a node is, as it is now.
+            closes: whether nothing new is placed on the node of a name.
             forget: told of a node that is gone.
         """
-        self._takes_node, self._forget_node = takes, forget
+        self._takes_node, self._closes_node, self._forget_node = takes, closes, forget
         for node in [*self._plain.values(), *self.other_nodes.values()]:
             self.put_node(node)
 
@@ -235,6 +242,7 @@ class DeviceNodeRows(NodeColumnRows):
         return attrs.evolve(
             node,
             allocatable=offer,
+            unschedulable=node.unschedulable or self._closes_node(node.name),
             layout=layout.islands,
             numa=layout.numa,
             cells=None if served else self._numa_cells(node, layout),

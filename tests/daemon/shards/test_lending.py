@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.cli.inspect.listing.shard_list import read_shards
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
+from gpusched.shards.layout import gang_hash
 
 
 @pytest.fixture
@@ -32,6 +34,11 @@ def lending(sharded, tmp_path):
 def nodes_of(shards, gang):
     """Nodes on which a gang has members, sorted."""
     return sorted(pod["spec"]["nodeName"] for pod in shards.world.bound(gang))
+
+
+def begins_in(gang, names):
+    """The shard in which a gang begins."""
+    return names[int(gang_hash(GangKey("PodGroup", "default", gang)), 16) % len(names)]
 
 
 async def read_listing(shards):
@@ -229,3 +236,34 @@ def test_daemons_that_die_at_any_write_use_no_node_twice(lending, seed):
         await shards.world.until(lambda: not shards.board()["nodes"], 300)
 
     lending(story, "a", "b", "c", limit_s=6000)
+
+
+def test_a_shard_gets_back_what_it_lent_when_a_gang_waits_for_it(lending):
+    async def story(shards):
+        # given two shards of two nodes, of which one has lent a node for a gang that has ended since
+        await shards.start(nodes=2)
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        for number in range(2):
+            shards.gang(f"busy-{number}", 1, only="b", run_for="10s")
+        shards.gang("large", 3, run_for="60s")
+        await shards.world.until(lambda: len(nodes_of(shards, "large")) == 3, 120)
+        (lent,) = shards.board()["nodes"]
+        lender = lent.partition("-")[0]
+        borrower = shards.board()["nodes"][lent]
+
+        # when small gangs keep the other shard busy, and one comes that needs both nodes of the lender
+        shards.gang("home", 2, only=lender, run_for="30s")
+        names = (f"small-{number}" for number in range(1000))
+        small = [name for name in names if begins_in(name, shards.names) == borrower]
+        for number in range(60):
+            shards.gang(small[number], 1, run_for="25s")
+            await shards.world.clock.sleep(8)
+            if nodes_of(shards, "home"):
+                break
+
+        # then it starts before they have all run
+        assert len(nodes_of(shards, "home")) == 2
+
+    lending(story, "a", "b", limit_s=4000)
