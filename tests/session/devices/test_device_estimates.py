@@ -57,3 +57,15 @@ def test_a_gang_without_claims_starts_beside_reserved_devices(held, devices):
     held.gang("cpus", pods=1, cpu=1000)
     held.when.one_session()
     assert held.then.started() == ["cpus"]
+
+
+def test_a_cluster_that_has_lost_its_nodes_still_decides(held, devices):
+    """Given gangs that run and wait with devices, when all nodes are gone, then waits are told and nothing breaks."""
+    claimants(held, devices, "waits", 1, length=500, age=9)
+    held.gang("plain", pods=1, cpu=1000)
+    for node in ("node-0", "node-1"):
+        held.cache.drop_node(node)
+    held.when.one_session()
+    assert held.decision.contained == ()
+    assert "node" in held.then.why("waits")
+    assert held.then.reason("plain") == held.then.reason("waits")

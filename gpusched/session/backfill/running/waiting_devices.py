@@ -84,7 +84,11 @@ class WaitingDevices:
     def _with_columns(self, amounts: Ints, more: object) -> Ints:
         if self.width == self.nodes_width:
             return amounts
-        found: Ints = np.hstack([amounts, np.array(more, dtype=np.int64)])
+        # A cluster may have no nodes, of which no columns could be read.
+        columns = np.array(more, dtype=np.int64).reshape(
+            len(amounts), self.width - self.nodes_width
+        )
+        found: Ints = np.hstack([amounts, columns])
         return found
 
 
