@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,63 @@ def test_a_cluster_that_does_not_answer_is_told(
     assert run(tmp_path / "sweep.yaml", "--ray", address) == 69
     assert f"the Ray cluster {address} cannot be reached: [Errno 111]" in capsys.readouterr().err
     assert list((tmp_path / "out" / "points").iterdir()) == []
+
+
+class LocalRayletDiedError(Exception):
+    """As Ray's, by name."""
+
+
+class LostAfter:
+    """A Ray that says something on standard output, plays so many points, and is gone."""
+
+    def __init__(self, plays: int, *, when: str) -> None:
+        self._left, self._when = plays, when
+        self.is_initialized = lambda: True
+        self.cluster_resources = lambda: {"CPU": 1}
+
+    def remote(self, function: Any) -> Any:
+        """A task; ``wait`` breaks or ``get`` says what became of it."""
+        task = SimpleNamespace(remote=lambda *given: (function, given))
+        task.options = lambda **_: task
+        return task
+
+    def wait(self, references: list[Any], **_: object) -> tuple[list[Any], list[Any]]:
+        """The first one has ended."""
+        sys.stdout.write("(raylet) a node is gone\n")
+        if not self._left and self._when == "wait":
+            raise ConnectionError("the client is not connected")
+        return references[:1], references[1:]
+
+    def get(self, reference: Any) -> Any:
+        """What came of it."""
+        if not self._left:
+            raise LocalRayletDiedError("the raylet died")
+        self._left -= 1
+        function, given = reference
+        return function(*given)
+
+    def cancel(self, reference: Any, **_: object) -> None:
+        """Nothing runs."""
+
+
+@pytest.mark.parametrize("when", ["get", "wait"])
+def test_a_cluster_that_is_lost_is_told_once_and_what_has_ended_is_kept(
+    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given four points, when the cluster goes away after one: 69, one sentence, a partial table, and --resume."""
+    monkeypatch.setitem(sys.modules, "ray", LostAfter(1, when=when))
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    assert run(tmp_path / "sweep.yaml", "--ray", "local") == 69
+    said = capsys.readouterr()
+    assert said.err.count("the Ray cluster local was lost") == 1
+    assert "go on with --resume" in said.err
+    assert "its worker was lost" not in said.err
+    told = json.loads(said.out)
+    assert not told["complete"]
+    assert len(list((tmp_path / "out" / "points").iterdir())) == 1
+    assert run(tmp_path / "sweep.yaml", "--resume") == 0
+    assert json.loads(capsys.readouterr().out)["complete"]
 
 
 def test_a_worker_of_another_version_plays_nothing(works: list[bytes]) -> None:  # noqa: F811

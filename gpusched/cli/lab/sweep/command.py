@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,7 +18,7 @@ from gpusched.base.errors import UsageError
 from gpusched.base.limits import SWEEP_POINTS_MAX
 from gpusched.cli.command import print_json
 from gpusched.cli.lab.sweep.points import SweepPoint, pack_point
-from gpusched.cli.lab.sweep.ray_workers import RayWorkers, load_ray
+from gpusched.cli.lab.sweep.ray_workers import ClusterLost, RayWorkers, load_ray
 from gpusched.cli.lab.sweep.results import (
     Result,
     ResultFolder,
@@ -116,6 +117,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: the folder cannot be used.
         ConfigError: the file, an input or a configuration cannot be used; nothing has run then.
+        ClusterLost: the Ray cluster went away; what has ended is in the folder.
     """
     if arguments.ray is not None:
         load_ray()
@@ -130,6 +132,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
         print(f"resumed: {there:,} of {len(points):,} points are there", file=sys.stderr)
     failed: dict[str, str] = {}
     interrupted = False
+    lost: ClusterLost | None = None
     try:
         play_points(
             points, folder, results, failed,
@@ -137,6 +140,8 @@ def run_sweep(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
     except KeyboardInterrupt:
         interrupted = True
+    except ClusterLost as error:
+        lost = error
     asked = [each.text for each in plan.asked]
     summary = summarize_sweep(plan.source, points, results, failed, axes=AXES)
     folder.write("results.csv", results_csv(points, results))
@@ -149,6 +154,8 @@ def run_sweep(arguments: argparse.Namespace) -> int:
         for line in sweep_lines(summary, asked):
             print(line)
     print(f"report: {arguments.out / 'index.html'}", file=sys.stderr)
+    if lost is not None:
+        raise lost
     if interrupted:
         print(f"interrupted; --resume goes on: {summary.state}", file=sys.stderr)
         return INTERRUPTED
@@ -207,7 +214,8 @@ def play_points(
     for point in todo:
         inputs.check(point)
     workers = make_workers(len(todo))
-    with _SweepProgress(len(todo), quiet=quiet) as progress:
+    # Ray prints what it has to say of its nodes to standard output, which is the command's.
+    with redirect_stdout(sys.stderr), _SweepProgress(len(todo), quiet=quiet) as progress:
         try:
             ends = run_points(
                 range(len(todo)), lambda number: inputs.pack(todo[number]), workers,

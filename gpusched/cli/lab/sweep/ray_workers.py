@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import socket
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
 
@@ -23,11 +24,17 @@ _STORE_BYTES: Final = 256 * 2**20
 """Of the object store of a cluster that is started here: points are a few MiB."""
 _HOST_PORT: Final = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>[0-9]{1,5})")
 _ANSWER_S: Final = 5.0
+_CLUSTER_LOST: Final = "LocalRayletDiedError"
+"""Name of Ray's exception that says that nothing more can be started from here."""
 _LOST: Final = (
-    "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError", "ObjectLostError",
-    "OwnerDiedError", "RayActorError", "TaskUnschedulableError",
+    "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError", "OwnerDiedError",
+    "RayActorError", "TaskUnschedulableError",
 )  # fmt: skip
 """Names of Ray's exceptions that say that a worker is gone, and nothing about its point."""
+
+
+class ClusterLost(ClusterUnreachable):
+    """A Ray cluster that answered went away while points were played."""
 
 
 def load_ray() -> Any:
@@ -83,6 +90,7 @@ class RayWorkers:
 
     def __init__(self, address: str, size: int | None) -> None:
         self._ray = load_ray()
+        self._address = address
         if not self._ray.is_initialized():
             self._connect(address, size)
         there = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
@@ -112,19 +120,39 @@ class RayWorkers:
 
     def start_point(self, number: int, work: bytes) -> None:
         """See ``PointWorkers``."""
-        self._at[self._task.remote(work, __version__)] = number
+        with self._told_when_lost():
+            self._at[self._task.remote(work, __version__)] = number
 
     def wait_for_ends(self) -> list[PointEnd]:
-        """See ``PointWorkers``."""
-        ready, _ = self._ray.wait(list(self._at), num_returns=1)
+        """See ``PointWorkers``.
+
+        Raises:
+            ClusterLost: the whole cluster is gone, or cannot be reached any more.
+        """
+        with self._told_when_lost():
+            ready, _ = self._ray.wait(list(self._at), num_returns=1)
         return [self._end(self._at.pop(each), each) for each in ready]
+
+    @contextlib.contextmanager
+    def _told_when_lost(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as fault:
+            raise self._lost(_in_one_line(fault)) from fault
+
+    def _lost(self, said: str) -> ClusterLost:
+        return ClusterLost(
+            f"the Ray cluster {self._address} was lost: {said}; points that have ended are kept: go on with --resume"
+        )
 
     def _end(self, number: int, reference: Any) -> PointEnd:
         try:
             result, error = self._ray.get(reference)
-        except Exception as fault:  # noqa: BLE001 - what Ray raises is told of this point
+        except Exception as fault:
             names = {each.__name__ for each in type(fault).__mro__}
-            said = f"{type(fault).__name__}: {' '.join(str(fault).split())[:160]}"
+            said = _in_one_line(fault)
+            if _CLUSTER_LOST in names:
+                raise self._lost(said) from fault
             return PointEnd(number=number, error=said, lost=not names.isdisjoint(_LOST))
         return PointEnd(number=number, result=result, error=error)
 
@@ -134,3 +162,7 @@ class RayWorkers:
             with contextlib.suppress(Exception):  # it may be over, or its worker gone
                 self._ray.cancel(reference, force=True)
         self._at.clear()
+
+
+def _in_one_line(fault: Exception) -> str:
+    return f"{type(fault).__name__}: {' '.join(str(fault).split())[:160]}"
