@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from math import inf, nextafter
 from typing import Final
 
 import attrs
@@ -155,11 +155,13 @@ class ObservedSnapshot(Snapshot):
 
     Attributes:
         stays_until: that moment, infinite for none.
+        next_limit: the same of moments that a policy or a limit asked about, and not the search for starts.
     """
 
-    __slots__ = ("_now", "stays_until")
+    __slots__ = ("_now", "next_limit", "stays_until")
     _now: float
     stays_until: float
+    next_limit: float
 
     @classmethod
     def observing(cls, snapshot: Snapshot) -> ObservedSnapshot:
@@ -169,6 +171,7 @@ class ObservedSnapshot(Snapshot):
             object.__setattr__(observed, field, getattr(snapshot, field))
         object.__setattr__(observed, "_now", snapshot.now)
         object.__setattr__(observed, "stays_until", inf)
+        object.__setattr__(observed, "next_limit", inf)
         return observed
 
     @property
@@ -187,6 +190,7 @@ class ObservedSnapshot(Snapshot):
         if self._now >= moment:
             return True
         self.changes_at(moment)
+        self._note_limit(moment)
         return False
 
     def is_after(self, moment: float) -> bool:
@@ -194,7 +198,11 @@ class ObservedSnapshot(Snapshot):
         if self._now > moment:
             return True
         self.changes_at(moment)
+        self._note_limit(nextafter(moment, inf))
         return False
+
+    def _note_limit(self, moment: float) -> None:
+        object.__setattr__(self, "next_limit", min(self.next_limit, moment))
 
     def changes_at(self, moment: float) -> None:
         """See ``Snapshot.changes_at``; moments that have passed count for nothing."""

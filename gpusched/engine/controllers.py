@@ -24,6 +24,8 @@ from gpusched.engine.pods import SimulatedPods
 from gpusched.engine.run_record import LifeEnd
 from gpusched.engine.world import SimulatedWorld
 
+_REMADE_S: Final = 0.1
+"""From the end of an evicted pod until its controller has made another: a session may come between."""
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _WRITTEN: Final = frozenset(
@@ -201,14 +203,18 @@ class SimulatedControllers:
             if pod.job.identity[0] == "Job":
                 return
         if pod.again is not None and pod.end is LifeEnd.EVICTED:
-            self.pods.create(_recreated_pod(dict(pod.again), len(self._world.lives.pods)))
+            made = _recreated_pod(dict(pod.again), len(self._world.lives.pods))
+            self._world.agenda.at(self._world.now + _REMADE_S, lambda: self._remake(made))
         elif not pod.job.live and (kind != "Job" or pod.end is LifeEnd.SUCCEEDED):
             pod.job.ended, pod.job.end = self._world.now, pod.end
+
+    def _remake(self, obj: Obj) -> None:
+        self.pods.create(obj)
 
     def _job_pod_ended(self, pod: LivePod, obj: Obj) -> None:
         world, key = self._world, key_of(obj)
         if pod.end is not LifeEnd.SUCCEEDED:
-            self.reconcile(key)
+            world.agenda.at(world.now + _REMADE_S, lambda: self.reconcile(key))
             return
         status = obj.get("status") or {}
         succeeded = status.get("succeeded", 0) + 1

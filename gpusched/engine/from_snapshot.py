@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any, Final
 
 import attrs
 
+from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.engine.objects import Obj
+from gpusched.engine.world import RUN_FOR
 from gpusched.io.recordings.snapshot_file import SnapshotFile
+from gpusched.session.backfill.walltimes import end_when_late_s
 
-_ASSUMED = ("expectedDuration", "gpusched.io/expected-duration")
-_RUN_FOR = "gpusched.io/run-for"
+_EXPECTED: Final = ("expectedDuration", "gpusched.io/expected-duration")
+_GROUP: Final = "gpusched.io/pod-group"
+_DEADLINE: Final = "activeDeadlineSeconds"
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +28,7 @@ class SimulationStart:
         epoch: when the cluster was recorded, seconds since the Unix epoch.
         remarks: what a reader of the results should know, one sentence each.
         told, guessed, untold: running pods whose end an object tells, is guessed, and is not known.
+        late: those of ``told`` that should have ended already, and are taken to end within a minute.
     """
 
     objects: tuple[Obj, ...]
@@ -30,6 +37,7 @@ class SimulationStart:
     told: int = 0
     guessed: int = 0
     untold: int = 0
+    late: int = 0
 
 
 def _guess_nothing(_obj: Obj) -> str:
@@ -37,35 +45,47 @@ def _guess_nothing(_obj: Obj) -> str:
 
 
 def start_from_snapshot(
-    snapshot: SnapshotFile, *, guess: Callable[[Obj], str] = _guess_nothing
+    snapshot: SnapshotFile,
+    *,
+    announce: Callable[[Obj], str] = _guess_nothing,
+    guess: Callable[[Obj], str] = _guess_nothing,
+    deadlines: bool = True,
 ) -> SimulationStart:
     """What a snapshot holds, ready to be simulated.
 
     Pods run for the time that their own, their Job's or their group's expected duration tells; others for
-    what is guessed, or as long as the simulation is told to assume. Pods that have ended are left out.
+    what is guessed, until their deadline, or as long as the simulation is told to assume. What runs twice its
+    time is not believed, as in a session. Pods that have ended are left out.
 
     Args:
         snapshot: of the cluster.
+        announce: how long a pod's gang announces to run, where it is of another kind than a PodGroup or Job.
         guess: how long a pod, or the pods of a Job, run from their start; empty where it cannot tell.
+        deadlines: whether what nothing else is known of ends at its deadline.
     """
-    lengths = dict(_lengths(snapshot))
+    lengths = _RunLengths(snapshot, announce, deadlines=deadlines)
     objects: list[Obj] = []
-    told = guessed = untold = 0
+    told = guessed = untold = late = 0
     for obj in snapshot:
+        if obj.get("kind") == "Job" and _spec(obj).get("template"):
+            length = lengths.announced_of_job(obj) or guess(obj) or lengths.deadline(obj)
+            objects.append(_job_that_lasts(obj, length) if length else obj)
+            continue
         if obj.get("kind") != "Pod":
-            objects.append(_job_of(obj, guess) if obj.get("kind") == "Job" else obj)
+            objects.append(obj)
             continue
-        if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        if _status(obj).get("phase") in ("Succeeded", "Failed"):
             continue
-        runs = bool((obj.get("spec") or {}).get("nodeName"))
-        length = _length_of(obj, lengths)
-        if length or (obj["metadata"].get("annotations") or {}).get(_RUN_FOR):
-            told += runs
-        elif length := guess(obj):
-            guessed += runs
-        else:
-            untold += runs
-        objects.append(_running(obj, length) if length else obj)
+        runs = bool(_spec(obj).get("nodeName"))
+        announced, is_late = lengths.announced_of_pod(obj, now=snapshot.taken_at)
+        guessed_length = "" if announced else guess(obj)
+        length = announced or guessed_length or lengths.deadline(obj)
+        objects.append(_pod_that_lasts(obj, length) if length else obj)
+        if runs:
+            late += is_late
+            guessed += bool(guessed_length)
+            untold += not length
+            told += bool(length and not guessed_length)
     remarks = [
         f"{each.resource} are not in it: {each.why}" for each in snapshot.missing if each.served
     ]
@@ -76,50 +96,123 @@ def start_from_snapshot(
         )
     return SimulationStart(
         objects=tuple(objects), epoch=snapshot.taken_at, remarks=tuple(remarks), told=told,
-        guessed=guessed, untold=untold,
+        guessed=guessed, untold=untold, late=late,
     )  # fmt: skip
 
 
-def _lengths(snapshot: SnapshotFile) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Expected durations of groups and Jobs, by kind, namespace and name."""
-    for obj in snapshot:
-        metadata, kind = obj["metadata"], obj.get("kind")
-        key = (str(kind), metadata.get("namespace", ""), metadata["name"])
-        notes = metadata.get("annotations") or {}
-        said = notes.get(_ASSUMED[1])
-        if kind == "PodGroup":
-            said = (obj.get("spec") or {}).get(_ASSUMED[0]) or said
-        if said and kind in ("PodGroup", "Job"):
-            yield key, said
+class _RunLengths:
+    """How long pods run, as durations; empty where nothing tells it."""
+
+    def __init__(
+        self, snapshot: SnapshotFile, announce: Callable[[Obj], str], *, deadlines: bool
+    ) -> None:
+        self._announce = announce
+        self._deadlines = deadlines
+        self._groups: dict[tuple[str, str], str] = {}
+        self._jobs: dict[tuple[str, str], Obj] = {}
+        for obj in snapshot:
+            if obj.get("kind") == "PodGroup":
+                said = _spec(obj).get(_EXPECTED[0]) or _notes(obj).get(_EXPECTED[1])
+                self._groups[_name(obj)] = str(said or "")
+            elif obj.get("kind") == "Job":
+                self._jobs[_name(obj)] = obj
+
+    def announced_of_job(self, job: Obj) -> str:
+        """What a Job, its template or their group says of the pods that it makes."""
+        template = {"metadata": {}, **_spec(job).get("template", {})}
+        said = _notes(job).get(_EXPECTED[1]) or _notes(template).get(_EXPECTED[1])
+        return str(said or self._of_group(template, _name(job)[0]))
+
+    def announced_of_pod(self, pod: Obj, *, now: float) -> tuple[str, bool]:
+        """What is said of a pod, where that may be believed; and whether it should have ended already."""
+        said = _notes(pod).get(RUN_FOR)
+        if said:
+            return str(said), False
+        job = self._job_of(pod)
+        said = _notes(pod).get(_EXPECTED[1]) or self._of_group(pod, _name(pod)[0])
+        length = str(said or (self.announced_of_job(job) if job else "") or self._announce(pod))
+        late_s = _late_s(pod, length, now) if length else 0
+        if late_s <= 0:
+            return length, False
+        believed = end_when_late_s(late_s, _seconds(length)) is not None
+        return (length, True) if believed else ("", False)
+
+    def deadline(self, obj: Obj) -> str:
+        """The time after which Kubernetes ends a pod, or the pods of a Job."""
+        if not self._deadlines:
+            return ""
+        inner = _spec(_spec(obj).get("template", {}))
+        job = self._job_of(obj) or {}
+        found = [_spec(obj).get(_DEADLINE), inner.get(_DEADLINE), _spec(job).get(_DEADLINE)]
+        known = [each for each in found if each]
+        return f"{min(known)}s" if known else ""
+
+    def _of_group(self, pod: Obj, space: str) -> str:
+        return self._groups.get((space, _labels(pod).get(_GROUP, "")), "")
+
+    def _job_of(self, pod: Obj) -> Obj | None:
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            if owner.get("kind") == "Job" and owner.get("controller"):
+                return self._jobs.get((_name(pod)[0], owner["name"]))
+        return None
 
 
-def _length_of(pod: Obj, lengths: dict[tuple[str, str, str], str]) -> str:
+def _late_s(pod: Obj, length: str, now: float) -> int:
+    """Seconds since a running pod's time was over; 0 where it is not, or does not run."""
+    conditions = _status(pod).get("conditions") or ()
+    bound = [
+        each.get("lastTransitionTime")
+        for each in conditions
+        if each.get("type") == "PodScheduled" and each.get("status") == "True"
+    ]
+    try:
+        began = parse_time(str((bound or [_status(pod).get("startTime")])[0] or ""))
+    except InvalidObject:
+        return 0  # such a pod is refused
+    return max(0, int(now - began) - _seconds(length)) if began else 0
+
+
+_FOREVER_S: Final = 2**62
+
+
+def _seconds(length: str) -> int:
+    """Whole seconds of a duration; of what is none, for ever."""
+    try:
+        return parse_duration(length) // NANOSECONDS
+    except ValueError:
+        return _FOREVER_S
+
+
+def _spec(obj: Obj) -> Any:
+    return obj.get("spec") or {}
+
+
+def _status(obj: Obj) -> Any:
+    return obj.get("status") or {}
+
+
+def _notes(obj: Obj) -> Any:
+    return obj["metadata"].get("annotations") or {}
+
+
+def _labels(obj: Obj) -> Any:
+    return obj["metadata"].get("labels") or {}
+
+
+def _name(obj: Obj) -> tuple[str, str]:
+    """Namespace and name."""
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _pod_that_lasts(pod: Obj, length: str) -> Obj:
     metadata = pod["metadata"]
-    notes, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    if notes.get(_RUN_FOR):
-        return ""  # it says so itself
-    space = metadata.get("namespace", "")
-    group = labels.get("gpusched.io/pod-group", "")
-    found = notes.get(_ASSUMED[1]) or lengths.get(("PodGroup", space, group), "")
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("kind") == "Job" and owner.get("controller"):
-            found = found or lengths.get(("Job", space, owner["name"]), "")
-    return str(found)
+    return {**pod, "metadata": {**metadata, "annotations": {**_notes(pod), RUN_FOR: length}}}
 
 
-def _running(pod: Obj, length: str) -> Obj:
-    metadata = pod["metadata"]
-    notes = {**(metadata.get("annotations") or {}), _RUN_FOR: length}
-    return {**pod, "metadata": {**metadata, "annotations": notes}}
-
-
-def _job_of(job: Obj, guess: Callable[[Obj], str]) -> Obj:
-    """A Job whose pods, made in the simulation, run for the time that it expects."""
-    said = (job["metadata"].get("annotations") or {}).get(_ASSUMED[1]) or guess(job)
-    template = (job.get("spec") or {}).get("template")
-    if not said or not template:
-        return job
+def _job_that_lasts(job: Obj, length: str) -> Obj:
+    """A Job whose pods, made in the simulation, run for so long, unless its template says it itself."""
+    template = job["spec"]["template"]
     metadata = template.get("metadata") or {}
-    notes = {_RUN_FOR: said, **(metadata.get("annotations") or {})}
+    notes = {RUN_FOR: length, **(metadata.get("annotations") or {})}
     inner = {**template, "metadata": {**metadata, "annotations": notes}}
     return {**job, "spec": {**job["spec"], "template": inner}}

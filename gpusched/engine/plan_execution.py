@@ -16,10 +16,6 @@ from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.patches import evictions_patch, turn_record_patch
 from gpusched.base.errors import InvariantBroken
-from gpusched.base.limits import (
-    ADMIT_AGAIN_S,
-    QUEUE_DEPTH_MAX,
-)
 from gpusched.base.merge_patch import merge_patch
 from gpusched.cache.gangs.expected_pods import is_expected_uid
 from gpusched.engine.controllers import SimulatedControllers
@@ -60,7 +56,6 @@ class PlanExecutor:
         world: what is changed.
         owners: make pods and end them.
         placed: told of each gang whose members got places.
-        stale_s: what the configuration gives a broken gang to be made whole.
     """
 
     def __init__(
@@ -69,14 +64,12 @@ class PlanExecutor:
         owners: SimulatedControllers,
         *,
         placed: Callable[[GangBind], None],
-        stale_s: float,
         nomination_timeout_s: float,
     ) -> None:
         self._nomination_timeout_s = nomination_timeout_s
         self._world = world
         self._owners = owners
         self._placed = placed
-        self._stale_s = stale_s
         self.kept = KeptSpanRecorder()
         """Windows of Reservations that were active."""
         self._shown: dict[UID, tuple[str, bool, bool]] = {}
@@ -211,20 +204,6 @@ class PlanExecutor:
         started = None if switch.suspend else world.stamp
         world.objects.write(with_status(switched, startTime=started))
         self._owners.switched(switch.key)
-        limits = world.cache.limits
-        for after_s in (
-            (ADMIT_AGAIN_S,)
-            if switch.suspend
-            else (limits.pod_arrival_timeout_s, limits.admitted_timeout_s)
-        ):
-            at = world.now + after_s + _SLACK_S
-            world.agenda.at(at, lambda: self._still_waits(switch), aside=True)
-
-    def _still_waits(self, switch: JobSuspendChange) -> None:
-        """Wake a session where a Job that was switched has still no place by now."""
-        job = self._world.lives.jobs.get(("Job", *switch.key))
-        if job is not None and job.ended is None and not job.bound:
-            self._world.wake_now()
 
     # -- telling -------------------------------------------------------------------------------
     def _status(self, status: GangStatus) -> None:
@@ -232,8 +211,6 @@ class PlanExecutor:
         self._withdraw(status)
         job = self._job_of(status)
         if job is not None and job.started is None and not status.is_scheduled:
-            if not job.reasons:
-                self._wake_when_too_late(job)
             job.tell(world.now, status.scheduled.reason, status.scheduled.message)
         if status.gang.kind != "PodGroup":
             return
@@ -247,20 +224,6 @@ class PlanExecutor:
         obj = world.objects.get("podgroups", ObjectKey(status.gang.namespace, status.gang.name))
         if request is not None and obj is not None:
             self._patch(obj, request.body)
-            if status.phase == "Unknown":
-                world.wake(world.now + self._stale_s + _SLACK_S)
-
-    def _wake_when_too_late(self, job: LiveJob) -> None:
-        """When a job has waited for longer than its queue, or one above it, lets it."""
-        world, name = self._world, job.queue
-        for _ in range(QUEUE_DEPTH_MAX):
-            queue = world.cache.queues.items.get(ObjectKey("", name))
-            if queue is None:
-                return
-            if queue.max_wait_ns:
-                world.wake(job.created + queue.max_wait_ns / 1e9)
-                return
-            name = queue.parent
 
     def _job_of(self, status: GangStatus) -> LiveJob | None:
         gang, lives = status.gang, self._world.lives

@@ -32,6 +32,7 @@ from gpusched.engine.world import (
     SimulatedWorld,
     seconds_of,
 )
+from gpusched.session.backfill.walltimes import end_when_late_s
 
 _ENDLESS: Final = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "DaemonSet"})
 """Whose pods run until they are told to go."""
@@ -163,8 +164,10 @@ class SimulatedPods:
             live.told = world.now
             world.agenda.at(world.now + live.stop_s, lambda: self._gone(live))
         elif live.run_s is not None:
-            # What should be over by now ends soon.
-            left = max(world.pace.start_s, live.run_s - live.done_s - live.before_s)
+            left = live.run_s - live.done_s - live.before_s
+            if left < world.pace.start_s:  # what should be over by now ends soon
+                soon = end_when_late_s(int(-left), int(live.run_s)) or 0
+                left = max(world.pace.start_s, soon)
             world.agenda.at(world.now + left, lambda: self._succeed(live))
 
     # -- running -------------------------------------------------------------------------------

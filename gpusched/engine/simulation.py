@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Final
 
 import attrs
 
-from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.clock import EPOCH
@@ -142,11 +142,13 @@ _QUIET_SHARE: Final = 4
 _IDLE_MAX_S: Final = 6 * 3600.0
 """While gangs wait and nothing changes, sessions follow each other ever more slowly, up to this.
 
-What passes with time wakes a session of its own: ends of minRuntime, maxRuntime, maxWait, promises."""
+What passes with time has a session of its own: ends of minRuntime, maxRuntime, maxWait, promises."""
 _HOPELESS_S: Final = 3600.0
 """When nothing else is to come, gangs that wait get so long; then the run is over."""
 _WINDOWS_AWAITED_S: Final = 7 * 86_400.0
 """The same where Reservations keep nodes: a gang may wait for the end of a window."""
+_QUIET_S: Final = 0.1
+"""Sessions in which nothing is new are at least so far apart."""
 _TOLD_EVERY: Final = 200
 DEFAULT_PACE: Final = SimulatedDelays()
 
@@ -230,7 +232,6 @@ class Simulation:
             self.world,
             self._owners,
             placed=self._placed,
-            stale_s=_stale_s(config),
             nomination_timeout_s=config.limits.nomination_timeout_s,
         )
         self._policy = case.policy or load_policy(config)
@@ -255,8 +256,6 @@ class Simulation:
         self._moved_at = 0.0
         """When anything but an idle session happened last."""
         self._snapshot: Snapshot | None = None
-        self._terms: dict[GangKey, int] | None = None
-        """What gangs of this session say about their minRuntime; made when it is asked for."""
         self.cache.on_change.append(self._changed)
 
     @property
@@ -355,7 +354,7 @@ class Simulation:
         changes = self._changes
         self.cache.rounds = self._rounds.begin_session(changes, self.cache.rounds, now=world.wall)
         snapshot = self.cache.take_snapshot(world.wall)
-        self._snapshot, self._terms = snapshot, None
+        self._snapshot = snapshot
         self._guard.begin_session()
         decision = decide(
             snapshot,
@@ -405,12 +404,12 @@ class Simulation:
             or self._begun is not None
         ):
             self._moved_at = world.now
-            self._idle_s = self.case.config.cycle.max_period_s
-        due = next_wakeup(snapshot)
+            self._idle_s = self._first_idle_s()
+        due = min(next_wakeup(snapshot) or inf, decision.next_limit)
         self._awaits_windows = bool(decision.waiting) and any(
             each.current_window(snapshot.now) is not None for each in snapshot.reservations
         )
-        if due is not None:
+        if due < inf:
             self._idle_at = max(world.now, due - world.epoch)
         if not decision.waiting and following.after_s is None:
             return
@@ -421,11 +420,17 @@ class Simulation:
             )
         self._idle_at = idle if self._idle_at is None else min(idle, self._idle_at)
         if following.after_s is None:
-            self._idle_s = min(_IDLE_MAX_S, 2 * self._idle_s)
+            period_s = self.case.config.cycle.max_period_s
+            self._idle_s = min(_IDLE_MAX_S, max(period_s, 2 * self._idle_s))
+
+    def _first_idle_s(self) -> float:
+        """When a session follows one that did something: the daemon looks again when the pods run that it bound."""
+        period_s, case = self.case.config.cycle.max_period_s, self.case
+        return period_s if case.step_s else min(period_s, max(case.pace.start_s, _QUIET_S))
 
     # -- what is noted -----------------------------------------------------------------------
     def _placed(self, gang: GangBind) -> None:
-        """A gang got places: where, and when its rights change."""
+        """A gang got places."""
         if (
             gang.gang == self.case.until_started
             and gang.placed + len(gang.binds) >= gang.min_member
@@ -438,7 +443,6 @@ class Simulation:
             job = self.world.lives.pods[gang.binds[0].uid].job
         if job.started == self.world.now and not job.levels:
             job.levels = self._levels(job)
-        self._wake_for(gang)
 
     def _levels(self, job: LiveJob) -> tuple[tuple[str, int], ...]:
         snapshot = self.snapshot
@@ -452,24 +456,6 @@ class Simulation:
             if rows and min(domains) >= 0:
                 found.append((level.name, len(domains)))
         return tuple(found)
-
-    def _wake_for(self, gang: GangBind) -> None:
-        """Limits that pass with time: its minRuntime, and the maxRuntime of its queue."""
-        snapshot, world = self.snapshot, self.world
-        node = snapshot.queues.get(gang.queue)
-        limits_ns: set[int] = set()
-        for name in node.path if node is not None else ():
-            above = snapshot.queues.get(name)
-            if above is not None:
-                limits_ns |= {above.queue.min_runtime_ns, above.queue.max_runtime_ns}
-        limits_ns.add(self._own_min_ns(gang.gang, snapshot))
-        for limit_ns in sorted(limits_ns - {0}):
-            world.wake(world.now + limit_ns / 1e9)
-
-    def _own_min_ns(self, key: GangKey, snapshot: Snapshot) -> int:
-        if self._terms is None:
-            self._terms = {gang.key: gang.terms.min_runtime_ns for gang in snapshot.gangs}
-        return self._terms.get(key, 0)
 
     def _record(self) -> RunRecord:
         world, case = self.world, self.case
@@ -517,13 +503,3 @@ class StoppedClock:
     async def sleep(self, seconds: float) -> None:
         """Raises: nothing in a simulation waits for real time."""
         raise InvariantBroken(f"a simulation slept for {seconds} s")
-
-
-def _stale_s(config: Config) -> float:
-    """After which time a broken gang may be stopped: the sessions must not miss it."""
-    for tier in config.tiers:
-        for choice in tier.plugins:
-            text = choice.arguments.get("staleAfter") if choice.name == "lifetime" else None
-            if isinstance(text, str):
-                return parse_duration(text) / NANOSECONDS
-    return 60.0

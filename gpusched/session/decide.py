@@ -63,6 +63,8 @@ class Decision:
         estimates: when gangs that wait are expected to start, for those who are told.
         kept: whether it is that of an earlier session, as nothing has changed since.
         stays_until: before when the same snapshot is decided on in the same way, seconds since the epoch.
+        next_limit: when the first limit of time is over that was asked about (minRuntime, maxRuntime, maxWait and
+            the like), seconds since the epoch; infinite for none.
         differs: how it would be another one if nothing were kept from session to session, as a sentence; empty
             where it would not, or where nobody has compared.
     """
@@ -84,6 +86,7 @@ class Decision:
     estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
     kept: bool = False
     stays_until: float = -inf
+    next_limit: float = inf
     differs: str = ""
 
 
@@ -232,4 +235,5 @@ def _with_set_aside_statuses(
         reserved=decided.reserved,
         estimates=decided.estimates,
         stays_until=decided.stays_until,
+        next_limit=decided.next_limit,
     )

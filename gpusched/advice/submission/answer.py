@@ -14,7 +14,13 @@ from gpusched.advice.proposals.proposal import Family, Suggestion
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
 from gpusched.advice.submission.expansion import RefusedDocument, expand_documents, kinds_with_pods
-from gpusched.advice.submission.forward import SESSIONS_MAX, TOGETHER_S, PlayedStart, play_forward
+from gpusched.advice.submission.forward import (
+    SESSIONS_MAX,
+    TOGETHER_S,
+    PlayedLine,
+    PlayedStart,
+    play_forward,
+)
 from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.submission.namespace_limits import LIMIT_RANGE
 from gpusched.advice.submission.workload_pods import ExpandedWorkload
@@ -245,7 +251,6 @@ class _SubmissionTrial:
         self._workloads = workloads
         self._snapshot = trial.take_snapshot()
         self._advised = 0
-        self.sessions_played = 0
 
     def gangs(self, *, better: bool) -> tuple[SubmittedGang, ...]:
         """An answer for each gang, for a workload whose pods are gangs of their own one for all of them."""
@@ -266,13 +271,12 @@ class _SubmissionTrial:
                 whole=tuple(keys.values()),
                 lone={number: len(gangs) for number, gangs in lone.items()},
             )
-            self.sessions_played = played.sessions
             first = [
-                self._with_played_start(each, played.gangs[key], played.sessions)
+                self._with_played_start(each, played.gangs[key], played)
                 for each, key in zip(first, keys, strict=True)
             ]
             by_workload = {
-                number: self._with_played_start(each, played.workloads[number], played.sessions)
+                number: self._with_played_start(each, played.workloads[number], played)
                 for number, each in by_workload.items()
             }
         first = [
@@ -346,16 +350,16 @@ class _SubmissionTrial:
         )
 
     def _with_played_start(
-        self, gang: SubmittedGang, played: PlayedStart, sessions: int
+        self, gang: SubmittedGang, played: PlayedStart, line: PlayedLine
     ) -> SubmittedGang:
         """The gang with the time and the nodes that it got when the line was played forward."""
         if _is_settled(gang):
             return gang
         if played.at is None:
-            if gang.start.kind is StartKind.EXPECTED and sessions >= SESSIONS_MAX:
+            if gang.start.at > line.until and line.sessions >= SESSIONS_MAX:
                 return gang  # what is reserved for it lies behind what was played
             unknown = attrs.evolve(gang.start, kind=StartKind.UNKNOWN, at=0.0)
-            return attrs.evolve(gang, start=unknown, known_by=_not_started_text(sessions))
+            return attrs.evolve(gang, start=unknown, known_by=_not_started_text(line))
         shares = _shares_of_binds(played.first_binds())
         gang = attrs.evolve(gang, shares=shares, domains=self._domains(shares))
         evicted = tuple(sorted(played.evicted))
@@ -366,7 +370,7 @@ class _SubmissionTrial:
         start = attrs.evolve(
             gang.start, kind=StartKind.EXPECTED, at=self._trial.now + played.at, evicted=evicted
         )
-        return attrs.evolve(gang, start=start, known_by=_played_text(sessions))
+        return attrs.evolve(gang, start=start, known_by=_played_text(line))
 
     def _with_advice(
         self, submitted_gang: SubmittedGang, gang: Gang, *, better: bool
@@ -454,15 +458,21 @@ def _is_settled(gang: SubmittedGang) -> bool:
     return gang.start.kind is StartKind.NOW and bool(gang.shares)
 
 
-def _played_text(sessions: int) -> str:
-    return f"the line was played forward, {sessions} sessions, with the ends that running gangs announce"
+def _played_text(line: PlayedLine) -> str:
+    return f"the line was played forward, {_how_played(line)}"
 
 
-def _not_started_text(sessions: int) -> str:
-    return (
-        f"it had not started when the line was played forward, {sessions} sessions, with the ends "
-        "that running gangs announce"
-    )
+def _not_started_text(line: PlayedLine) -> str:
+    until = format_time(line.until)
+    return f"it had not started by {until} when the line was played forward, {_how_played(line)}"
+
+
+def _how_played(line: PlayedLine) -> str:
+    text = f"{line.sessions} sessions, with the ends that running gangs announce"
+    if not line.late:
+        return text
+    what = "pod that is over its time is" if line.late == 1 else "pods that are over their time are"
+    return f"{text}; {line.late} {what} taken to end within a minute"
 
 
 def _before_submission(suggestion: Suggestion) -> Suggestion:

@@ -1,22 +1,24 @@
 """When does what was submitted start, as the line moves on? The cluster is played forward until it has.
 
-Pods end as they announce (``expectedDuration``); those that announce nothing hold their places. Sessions are the
+Pods end as they announce (``expectedDuration``), else at their deadline; those that announce nothing hold
+their places. Sessions are the
 daemon's, and suspended Jobs, evictions and pods of Jobs are carried out as the simulation does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
 from gpusched.advice.submission.workload_pods import ExpandedWorkload, controller_uid
 from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.engine.from_snapshot import start_from_snapshot
-from gpusched.engine.objects import Obj
+from gpusched.engine.objects import Obj, key_of
 from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
 from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.io.watch.informers import KINDS
@@ -67,11 +69,15 @@ class PlayedLine:
         gangs: by key, those that start as a whole.
         workloads: by number, those whose pods start by themselves.
         sessions: that were played.
+        until: the moment up to which was played, seconds since the Unix epoch.
+        late: pods that should have ended before, and were taken to end within a minute.
     """
 
     gangs: dict[GangKey, PlayedStart]
     workloads: dict[int, PlayedStart]
     sessions: int
+    until: float
+    late: int
 
 
 def play_forward(
@@ -91,7 +97,7 @@ def play_forward(
     """
     watch = _StartWatch(workloads, whole, lone)
     mine = {obj["metadata"]["uid"] for each in workloads for obj in each.objects}
-    before, after = _objects(trial, mine)
+    before, after, late = _objects(trial, mine)
     case = SimulationCase(
         name="when",
         config=trial.config,
@@ -106,7 +112,9 @@ def play_forward(
     simulation = Simulation(case)
     watch.simulation = simulation
     simulation.run()
-    return PlayedLine(watch.gangs, watch.workloads, simulation.sessions)
+    return PlayedLine(
+        watch.gangs, watch.workloads, simulation.sessions, simulation.world.wall, late
+    )
 
 
 class _StartWatch:
@@ -156,8 +164,8 @@ class _StartWatch:
         return sessions >= SESSIONS_MAX or all(each.at is not None for each in starts)
 
 
-def _objects(trial: TrialCluster, mine: set[str]) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
-    """Objects of the cluster and those that were submitted, in an order in which they can be applied."""
+def _objects(trial: TrialCluster, mine: set[str]) -> tuple[tuple[Obj, ...], tuple[Obj, ...], int]:
+    """Objects of the cluster and those that were submitted, in an order in which they can be applied; and late pods."""
     ordered = [
         *trial.objects.others(),
         *(obj for plural in KINDS if plural != "pods" for obj in trial.objects.all(plural)),
@@ -167,9 +175,23 @@ def _objects(trial: TrialCluster, mine: set[str]) -> tuple[tuple[Obj, ...], tupl
         path="", taken_at=trial.now, server="", recorder="", objects={"all": tuple(ordered)}
     )
     before, after = [], []
-    for obj in start_from_snapshot(file).objects:
+    start = start_from_snapshot(file, announce=_lengths_by_gang(trial))
+    for obj in start.objects:
         if obj["metadata"].get("uid") not in mine:
             before.append(obj)
         elif not (obj["kind"] == "Pod" and controller_uid(obj, _JOBS)):
             after.append(obj)  # pods of Jobs are made when the Job comes
-    return tuple(before), tuple(after)
+    return tuple(before), tuple(after), start.late
+
+
+def _lengths_by_gang(trial: TrialCluster) -> Callable[[Obj], str]:
+    """How long a pod runs by what its gang announces, of whatever kind it is; empty for nothing."""
+    lengths: dict[ObjectKey, str] = {}
+    snapshot = trial.take_snapshot()
+    for gang in (*snapshot.placed_gangs.values(), *snapshot.gangs):
+        length_ns = gang.terms.expected_duration_ns
+        if length_ns:
+            pods = [each.pod for each in gang.placed]
+            pods += [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
+            lengths |= {pod.key: format_duration(length_ns) for pod in pods}
+    return lambda obj: lengths.get(key_of(obj), "") if obj["kind"] == "Pod" else ""

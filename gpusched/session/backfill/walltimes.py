@@ -18,6 +18,21 @@ UNKNOWN_WALLTIME: Final = FOREVER
 """Seconds assumed for a gang of unknown walltime."""
 
 
+def end_when_late_s(late_s: int, length_s: int) -> int | None:
+    """Seconds until what should have ended already is taken to end; None where it is not believed any more.
+
+    It is given as long again as it is late, up to a minute: most end soon after their time. What runs twice its
+    time, and ten minutes over it, may run for ever: no node stays idle for an end that is unknown.
+
+    Args:
+        late_s: since its time was over.
+        length_s: for how long it was to run.
+    """
+    if late_s > max(WALLTIME_OVERRUN_MAX_S, length_s):
+        return None
+    return max(1, min(WALLTIME_OVERRUN_STEP_S, late_s))
+
+
 class Walltimes:
     """Answers of the walltime hooks in one session, the shortest of each gang, each asked once."""
 
@@ -64,21 +79,19 @@ class Walltimes:
     def end_of_running(self, gang: Gang) -> int:
         """When a gang that has members with a place will end; FOREVER when that is unknown.
 
-        One that is late is given as long again as it is late already, up to a minute: most end
-        soon after their time. A gang that runs twice its time, and ten minutes over it, is not
-        believed any more: no node stays idle for an end that is unknown.
+        One that is late is taken to end soon, or never: see ``end_when_late_s``.
         """
         began = self.start_of_running(gang)
         end = self._walltime_from(self.now if began is None else int(began), gang)
         if end > self.now:
             self.changes_at(self.now + 1 if began is None else end)
             return end
-        late = self.now - end
-        if late > max(WALLTIME_OVERRUN_MAX_S, self.seconds_of(gang)):
+        left = end_when_late_s(self.now - end, self.seconds_of(gang))
+        if left is None:
             return FOREVER
         self.overruns.add(gang.key)
         self.changes_at(self.now + 1)
-        return self.now + max(1, min(WALLTIME_OVERRUN_STEP_S, late))
+        return self.now + left
 
     def has_come(self, time: int) -> bool:
         """Whether a moment has come, whole seconds since the epoch."""

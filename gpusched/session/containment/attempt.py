@@ -113,6 +113,7 @@ class AttemptResult:
         estimates: when gangs that wait are expected to start.
         stays_until: the moment from which on the same snapshot may be decided on otherwise, seconds since the
             epoch; infinite for never.
+        next_limit: when the first limit of time is over that was asked about, infinite for none.
     """
 
     snapshot: Snapshot
@@ -130,6 +131,7 @@ class AttemptResult:
     reserved: tuple[ReservedRoom, ...] = ()
     estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
     stays_until: float = -inf
+    next_limit: float = inf
 
 
 def attempt_session(
@@ -190,8 +192,7 @@ def _run_session(
 ) -> AttemptResult:
     policy = _reduced_policy(setting.policy, mode)
     placement = setting.placement
-    if not mode.solver:
-        placement = attrs.evolve(placement, solver="greedy")
+    placement = placement if mode.solver else attrs.evolve(placement, solver="greedy")
     skipped: set[str] = set()
     faults: list[str] = []
     observed = ObservedSnapshot.observing(snapshot)
@@ -242,6 +243,7 @@ def _run_session(
         reserved=reserved,
         estimates=session.outcomes.estimates,
         stays_until=observed.stays_until,
+        next_limit=observed.next_limit,
     )
     session.dissolve()
     return result

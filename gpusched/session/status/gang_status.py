@@ -84,7 +84,9 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
     All others stay with their last status.
     """
     for gang, before in session.gang_selection.left_out(lambda line: line.without_reason):
-        if not session.snapshot.is_past(gang.created + limits.DEFERRED_REPORTED_S):
+        told_from = gang.created + limits.DEFERRED_REPORTED_S
+        session.snapshot.changes_at(told_from)
+        if session.snapshot.unobserved_now < told_from:
             continue
         reason = PendingReason(
             reason=Reason.WAITING_FOR_TURN, message=_waiting_for_turn_message(gang, before)

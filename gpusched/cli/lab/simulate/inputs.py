@@ -146,7 +146,9 @@ def _months(
 def _snapshot(arguments: argparse.Namespace, until: float | None) -> SimulationInput:
     if arguments.nodes or arguments.first:
         raise UsageError("--nodes and --first belong to traces; a snapshot has nodes of its own")
-    found = start_from_snapshot(read_snapshot(arguments.snapshot))
+    found = start_from_snapshot(
+        read_snapshot(arguments.snapshot), deadlines=not arguments.assume_duration
+    )
     pace = SimulatedDelays(
         start_s=_needed(arguments.start_delay, "--start-delay"),
         stop_s=_seconds(arguments.grace, "--grace") or _GRACE_S,

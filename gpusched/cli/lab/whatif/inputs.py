@@ -105,16 +105,13 @@ def read_question(
     now = snapshot.taken_at
     gangs = _history(arguments, config, now)
     guesses = RunTimeGuesses(gangs, now=now)
-    start = start_from_snapshot(snapshot, guess=guesses.guess_object)
+    is_assumed = bool(arguments.assume_duration)
+    start = start_from_snapshot(snapshot, guess=guesses.guess_object, deadlines=not is_assumed)
     plan = plan_changes(requests, start.objects, now=now)
     until = _until(arguments, plan, now)
     base, load_notes = _base_load(arguments, start.objects, gangs, guesses, now=now, until=until)
     factors = _factors(arguments, start.objects, base)
-    assume_s = (
-        parse_span(arguments.assume_duration, "--assume-duration")
-        if arguments.assume_duration
-        else None
-    )
+    assume_s = parse_span(arguments.assume_duration, "--assume-duration") if is_assumed else None
     step_s = _step(arguments, until)
     source = f"snapshot {arguments.snapshot}" if arguments.snapshot else "the live cluster"
     return WhatIfQuestion(
@@ -285,6 +282,10 @@ def _node_gpus(objects: tuple[Obj, ...]) -> int:
 # -- what is said ------------------------------------------------------------------------------
 def _run_time_notes(start: SimulationStart, assume_s: float | None) -> list[str]:
     counts = [f"{start.told:,} of the pods that run say how long (expectedDuration)"]
+    if start.late:
+        counts.append(
+            f"{start.late:,} of them are over that time, and taken to end within a minute"
+        )
     if start.guessed:
         counts.append(
             f"for {start.guessed:,} it is guessed from the history: the median of their user's or queue's runs"

@@ -28,17 +28,19 @@ class ReservedRoom:
 
 def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
     """Kept room by gang: from now on where its nodes are nominated, else from when it is reserved."""
-    nodes = session.snapshot.nodes.nodes
+    snapshot = session.snapshot
+    nodes = snapshot.nodes.nodes
     found: dict[GangKey, ReservedRoom] = {}
     reservations = session_reservations(session)
     for each in reservations.reserved_gangs if reservations is not None else ():
         room = each.reservation
         if session.placements.assigned(each.gang):
             continue
+        snapshot.changes_at(room.start)
         found[room.gang] = ReservedRoom(
             gang=room.gang,
             nodes=tuple(sorted(nodes[row].name for row in room.rows.tolist())),
-            begins=0.0 if session.snapshot.is_past(room.start) else float(room.start),
+            begins=float(room.start) if room.start > snapshot.unobserved_now else 0.0,
             ends=float(room.end) if room.end < FOREVER else 0.0,
         )
     shown = session.lines.by_key
