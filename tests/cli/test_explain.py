@@ -56,6 +56,20 @@ def test_explain_a_pod_group(cluster, capsys):
     assert "not this one" not in text
 
 
+def test_when_a_budget_opens_is_no_start(cluster, capsys):
+    """Given a gang that waits for the next period of a budget, then the time is told as the earliest, not as a start."""
+    told = refused("BudgetExhausted", "queue q has used 8 of its budget of 8 GPU-hours")
+    cluster.objects |= {
+        f"{API}/namespaces/team-a/podgroups/llm": group(
+            "llm", phase="Pending", estimatedStartTime="2030-01-01T00:00:00Z", conditions=[told]
+        ),
+        "/api/v1/namespaces/team-a/pods": [],
+        "/api/v1/namespaces/team-a/events": [],
+    }
+    assert main(["explain", "podgroup", "team-a/llm"]) == 0
+    assert "  starts   not before 2030-01-01T00:00:00Z\n" in capsys.readouterr().out
+
+
 def test_explain_tells_which_gpus_a_gang_takes(cluster, capsys):
     """By the field of the PodGroup, by the annotation of its pods, and what cannot be read of it."""
     takes = group("llm", phase="Inqueue")

@@ -187,3 +187,20 @@ def test_only_turns_that_are_another_are_told():
     assert (turns, queues) == (2, 0)
     assert list(shown.line())[10:13] == ["g10", "new", "g11"]
     assert shown.line()["g39"].position == 41
+
+
+def test_both_sides_of_what_a_queue_is_due_are_told():
+    """Given a queue that deserves nothing behind one that is due what it needs, then both are told in words."""
+    shown = Shown(FairShare(FairShareArgs()), Priority(PriorityArgs()))
+    shown.cluster.queue("due", limits={"deserved": {"nvidia.com/gpu": 16}})
+    shown.cluster.queue("lent", limits={"deserved": {"nvidia.com/gpu": 0}}, weight=0)
+    shown.cluster.gang("holds", pods=1, gpus=8, queue="due", created=1.0)
+    shown.cluster.when.bound()
+    shown.cluster.gang("more", pods=2, gpus=8, queue="due", created=2.0)
+    shown.cluster.gang("last", pods=2, gpus=8, queue="lent", created=3.0)
+    shown.look()
+    assert list(shown.line()) == ["more", "last"]
+    assert shown.line()["last"].message == (
+        "is after PodGroup default/more because queue lent is due nothing of what it needs; "
+        "that one: queue due is due some of what it needs"
+    )

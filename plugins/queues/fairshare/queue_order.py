@@ -105,7 +105,9 @@ def tell_queue_key(queue: str, key: Key, *, priority_first: bool) -> tuple[KeyMe
         if beyond
         else KeyMeaning("deserved", f"queue {queue} stays within what it deserves with it"),
         rank,
-        KeyMeaning("", f"queue {queue} is due nothing of what it needs" if nothing_due else ""),
+        KeyMeaning("", f"queue {queue} is due nothing of what it needs")
+        if nothing_due
+        else KeyMeaning("", f"queue {queue} is due some of what it needs", only_if_decisive=True),
         KeyMeaning(share, f"{holds}{after}"),
         KeyMeaning("", holds, only_if_decisive=True),
         KeyMeaning("", f"queue {queue} is due {due} of what it needs", only_if_decisive=True),

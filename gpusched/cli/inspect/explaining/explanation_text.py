@@ -16,6 +16,7 @@ from gpusched.cli.inspect.explaining.place_in_order import describe_places
 
 _MEMBERS_NAMED: Final = 3
 _NODES_NAMED: Final = 8
+_BUDGET_USED: Final = "BudgetExhausted"
 _SUSPENDED: Final = "Suspended"
 _WAITS: Final = "FailedScheduling"
 _MOVES: Final = frozenset({"Preempted", "Reclaimed", "QueueStopped", "StaleGang", "BackOff"})
@@ -217,8 +218,10 @@ def _census(counts: dict[str, int]) -> str:
 
 
 def _start_text(story: dict[str, Any]) -> str:
-    """The expected start, with its range where that is known."""
-    text = f"about {printable_line(story['estimatedStartTime'])}"
+    """The expected start, with its range where that is known; of a used budget only when it opens is known."""
+    said = {each["reason"] for each in (*story["reasons"], *story["conditions"])}
+    word = "not before" if _BUDGET_USED in said else "about"
+    text = f"{word} {printable_line(story['estimatedStartTime'])}"
     earliest, latest = story["estimatedStartRange"]
     if latest:
         text += f", four of five between {printable_line(earliest)} and {printable_line(latest)}"
