@@ -24,6 +24,7 @@ from gpusched.advice.played_rounds import (
 )
 from gpusched.advice.start_answer import start_answer, starting_gangs
 from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_started_job
@@ -37,6 +38,8 @@ from gpusched.io.watch.informers import KINDS
 from gpusched.placement.model.problem import search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
+from gpusched.session.backfill.running.release_order import FOREVER
+from gpusched.session.backfill.walltimes import Walltimes
 from gpusched.session.decide import Decision, decide
 from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability
 from gpusched.session.state.order.work_budget import STRICT_FIFO
@@ -253,6 +256,22 @@ class TrialCluster:
     def gang(self, key: GangKey) -> Gang | None:
         """A gang that waits or runs; None where there is none of that name."""
         return next((each for each in self.take_snapshot().gangs if each.key == key), None)
+
+    def learned_lengths(self) -> dict[GangKey, int]:
+        """Seconds that gangs run which announce nothing, as runs of others or a policy tell it."""
+        snapshot, policy = self.take_snapshot(), self._policy
+        self._guard.begin_session()
+        session = Session(
+            snapshot, policy.plugins, policy.capabilities, guard=self._guard,
+            session_cache=SessionCache(), placement=self.config.placement,
+        )  # fmt: skip
+        walltimes, found = Walltimes(session), {}
+        for gang in (*snapshot.placed_gangs.values(), *snapshot.gangs):
+            is_learned = walltimes.source_of(gang) is StartKnownBy.LEARNED
+            if is_learned and walltimes.end_if_started_now(gang) < FOREVER:
+                found[gang.key] = walltimes.seconds_of(gang)
+        session.dissolve()
+        return found
 
     @contextmanager
     def changed(self, edits: Sequence[ObjectEdit]) -> Iterator[None]:

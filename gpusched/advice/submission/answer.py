@@ -469,10 +469,17 @@ def _not_started_text(line: PlayedLine) -> str:
 
 def _how_played(line: PlayedLine) -> str:
     text = f"{line.sessions} sessions, with the ends that running gangs announce"
-    if not line.late:
-        return text
-    what = "pod that is over its time is" if line.late == 1 else "pods that are over their time are"
-    return f"{text}; {line.late} {what} taken to end within a minute"
+    if line.learned:
+        what = "pod that announces none is" if line.learned == 1 else "pods that announce none are"
+        text += f"; {line.learned} running {what} taken to run as long as others like them"
+    if line.late:
+        what = (
+            "pod that is over its time is"
+            if line.late == 1
+            else "pods that are over their time are"
+        )
+        text += f"; {line.late} {what} taken to end within a minute"
+    return text
 
 
 def _before_submission(suggestion: Suggestion) -> Suggestion:

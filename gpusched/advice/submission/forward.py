@@ -7,7 +7,7 @@ daemon's, and suspended Jobs, evictions and pods of Jobs are carried out as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -17,7 +17,7 @@ from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.cache.gangs.gang import Gang
-from gpusched.engine.from_snapshot import start_from_snapshot
+from gpusched.engine.from_snapshot import SimulationStart, start_from_snapshot
 from gpusched.engine.objects import Obj, key_of
 from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
 from gpusched.io.recordings.snapshot_file import SnapshotFile
@@ -71,6 +71,7 @@ class PlayedLine:
         sessions: that were played.
         until: the moment up to which was played, seconds since the Unix epoch.
         late: pods that should have ended before, and were taken to end within a minute.
+        learned: running pods that announce nothing, and were taken to run as long as others did.
     """
 
     gangs: dict[GangKey, PlayedStart]
@@ -78,6 +79,7 @@ class PlayedLine:
     sessions: int
     until: float
     late: int
+    learned: int
 
 
 def play_forward(
@@ -97,7 +99,7 @@ def play_forward(
     """
     watch = _StartWatch(workloads, whole, lone)
     mine = {obj["metadata"]["uid"] for each in workloads for obj in each.objects}
-    before, after, late = _objects(trial, mine)
+    before, after, start = _objects(trial, mine)
     case = SimulationCase(
         name="when",
         config=trial.config,
@@ -113,7 +115,12 @@ def play_forward(
     watch.simulation = simulation
     simulation.run()
     return PlayedLine(
-        watch.gangs, watch.workloads, simulation.sessions, simulation.world.wall, late
+        watch.gangs,
+        watch.workloads,
+        simulation.sessions,
+        simulation.world.wall,
+        start.late,
+        start.guessed,
     )
 
 
@@ -164,8 +171,10 @@ class _StartWatch:
         return sessions >= SESSIONS_MAX or all(each.at is not None for each in starts)
 
 
-def _objects(trial: TrialCluster, mine: set[str]) -> tuple[tuple[Obj, ...], tuple[Obj, ...], int]:
-    """Objects of the cluster and those that were submitted, in an order in which they can be applied; and late pods."""
+def _objects(
+    trial: TrialCluster, mine: set[str]
+) -> tuple[tuple[Obj, ...], tuple[Obj, ...], SimulationStart]:
+    """Objects of the cluster and those that were submitted, in an order in which they can be applied."""
     ordered = [
         *trial.objects.others(),
         *(obj for plural in KINDS if plural != "pods" for obj in trial.objects.all(plural)),
@@ -175,23 +184,37 @@ def _objects(trial: TrialCluster, mine: set[str]) -> tuple[tuple[Obj, ...], tupl
         path="", taken_at=trial.now, server="", recorder="", objects={"all": tuple(ordered)}
     )
     before, after = [], []
-    start = start_from_snapshot(file, announce=_lengths_by_gang(trial))
+    lengths = _GangLengths(trial)
+    start = start_from_snapshot(file, announce=lengths.announced, guess=lengths.learned)
     for obj in start.objects:
         if obj["metadata"].get("uid") not in mine:
             before.append(obj)
         elif not (obj["kind"] == "Pod" and controller_uid(obj, _JOBS)):
             after.append(obj)  # pods of Jobs are made when the Job comes
-    return tuple(before), tuple(after), start.late
+    return tuple(before), tuple(after), start
 
 
-def _lengths_by_gang(trial: TrialCluster) -> Callable[[Obj], str]:
-    """How long a pod runs by what its gang announces, of whatever kind it is; empty for nothing."""
-    lengths: dict[ObjectKey, str] = {}
-    snapshot = trial.take_snapshot()
-    for gang in (*snapshot.placed_gangs.values(), *snapshot.gangs):
-        length_ns = gang.terms.expected_duration_ns
-        if length_ns:
+class _GangLengths:
+    """How long gangs of a cluster run, of whatever kind they are, as durations; empty for what is not known."""
+
+    def __init__(self, trial: TrialCluster) -> None:
+        snapshot = trial.take_snapshot()
+        self._learned = trial.learned_lengths()
+        self._gangs: dict[ObjectKey, Gang] = {}
+        for gang in (*snapshot.placed_gangs.values(), *snapshot.gangs):
             pods = [each.pod for each in gang.placed]
             pods += [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
-            lengths |= {pod.key: format_duration(length_ns) for pod in pods}
-    return lambda obj: lengths.get(key_of(obj), "") if obj["kind"] == "Pod" else ""
+            self._gangs |= {pod.key: gang for pod in pods}
+
+    def announced(self, pod: Obj) -> str:
+        """What the gang of a pod announces."""
+        gang = self._gangs.get(key_of(pod))
+        length_ns = gang.terms.expected_duration_ns if gang is not None else 0
+        return format_duration(length_ns) if length_ns else ""
+
+    def learned(self, obj: Obj) -> str:
+        """What is known of a pod's gang, or of a Job, from runs of others."""
+        key = GangKey(obj["kind"], *key_of(obj))
+        gang = self._gangs.get(key_of(obj)) if obj["kind"] == "Pod" else None
+        seconds = self._learned.get(gang.key if gang is not None else key)
+        return f"{seconds}s" if seconds else ""

@@ -106,3 +106,30 @@ def test_a_start_that_did_not_come_when_played_is_not_told():
     (second,) = [each for each in answer.gangs if each.start.kind is not StartKind.NOW]
     assert second.start.kind is StartKind.UNKNOWN
     assert "it had not started by 2027-01-1" in second.known_by
+
+
+def finished_job(number):
+    """A Job of one pod that ran for an hour."""
+    made = job(1, template_=template(labels={"gpusched.io/queue": "a"}))
+    times = {"startTime": "2027-01-15T05:00:00Z", "completionTime": "2027-01-15T06:00:00Z"}
+    done = {"type": "Complete", "status": "True"}
+    meta = {"name": f"done-{number}", "namespace": "team", "labels": {"gpusched.io/queue": "a"}}
+    return {**made, "metadata": meta, "status": {**times, "succeeded": 1, "conditions": [done]}}
+
+
+def test_a_job_that_announces_nothing_runs_as_long_as_others_did():
+    """Given five Jobs of an hour that have ended and one that runs, then its end is expected as sessions expect it."""
+    made = job(1, template_=template(labels={"gpusched.io/queue": "a"}))
+    labels = {"gpusched.io/queue": "a"}
+    meta = {"name": "runs", "namespace": "team", "labels": labels, "uid": "job-runs"}
+    runs = {**made, "metadata": meta, "status": {"startTime": "2027-01-15T08:00:00Z"}}
+    (pod,) = gang("runs", 1, 8, on=["n0"])[1:]
+    pod["metadata"]["labels"] = labels
+    pod["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "runs", "uid": "job-runs", "controller": True}
+    ]  # fmt: skip
+    done = [finished_job(number) for number in range(5)]
+    trial = trial_of(queue("a"), node("n0"), done, runs, pod, now=NOW + 600)
+    found = only_gang(ask(trial, *submission(), better=False))
+    assert found.start.at - trial.now == pytest.approx(HOUR_S - 600, abs=5)
+    assert "1 running pod that announces none" in found.known_by

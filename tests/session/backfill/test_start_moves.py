@@ -70,6 +70,11 @@ BEFORE = estimate(600, ends=[(A, 600)], ahead=(C,))
             "what its queue may use, and others of it hold, has changed",
         ),
         (
+            estimate(1200, ends=[(B, 300)], ahead=(C,), known_by="Window"),
+            change(running=[A, B]),
+            "it waits for the end of a window now, for which a Reservation keeps nodes that it needs",
+        ),
+        (
             estimate(60, ends=[(B, 60)], ahead=(C,)),
             change(running=[B]),
             "Job ns/a, for whose end it waited, has left before its time",
@@ -97,7 +102,7 @@ BEFORE = estimate(600, ends=[(A, 600)], ahead=(C,))
     ],
     ids=[
         "a node is gone", "others came before it", "an end moved", "another end counts",
-        "it waits for one that waits", "its quota", "an end came early", "one before it is gone",
+        "it waits for one that waits", "its quota", "a window", "an end came early", "one before it is gone",
         "one before it fell back", "nodes came", "names of others are hidden",
     ],
 )  # fmt: skip

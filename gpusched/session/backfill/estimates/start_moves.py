@@ -10,6 +10,7 @@ import attrs
 
 from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import GangKey, format_time
+from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.limits import ESTIMATE_STEP_S
 from gpusched.session.state.plan import StartEstimate
 
@@ -55,6 +56,8 @@ def explain_move(before: StartEstimate, after: StartEstimate, change: ClusterCha
 def _why_later(before: StartEstimate, after: StartEstimate, change: ClusterChange) -> str:
     if change.lost_nodes:
         return f"{_nodes_text(change.lost_nodes)} cannot be used any more"
+    if before.known_by != after.known_by == StartKnownBy.WINDOW:
+        return "it waits for the end of a window now, for which a Reservation keeps nodes that it needs"
     came = [key for key in after.ahead if key not in set(before.ahead)]
     if came:
         return f"{_gangs_text(came, change)} before it in the order now"
@@ -86,6 +89,8 @@ def _why_later(before: StartEstimate, after: StartEstimate, change: ClusterChang
 def _why_earlier(before: StartEstimate, after: StartEstimate, change: ClusterChange) -> str:
     if change.new_nodes:
         return f"{_nodes_text(change.new_nodes)} can be used now"
+    if before.known_by == StartKnownBy.WINDOW != after.known_by:
+        return "it waits for no window any more, for which a Reservation keeps nodes"
     for key, end in before.ends:
         if key not in change.running and key not in change.waiting and end > after.start - 1:
             return f"{_gang_text(key, change)}, for whose end it waited, has left before its time"
@@ -115,9 +120,9 @@ def _end_moved(key: GangKey, before: int, now: int, change: ClusterChange) -> st
 
 
 def _otherwise(after: StartEstimate) -> str:
-    if after.known_by == "Quota":
+    if after.known_by == StartKnownBy.QUOTA:
         return "what its queue may use, and others of it hold, has changed"
-    if after.known_by == "Evictions":
+    if after.known_by == StartKnownBy.EVICTIONS:
         return "which gangs can be evicted for it, and from when on, has changed"
     return "where others sit, and in which order they are served, has changed"
 
