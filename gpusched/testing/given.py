@@ -137,14 +137,15 @@ class Given:
         self.cache.put_namespace(ObjectKey("", name), made)
         return self
 
-    def priority_class(self, name: str, value: int) -> Given:
-        """A PriorityClass, which a PodGroup may name."""
+    def priority_class(self, name: str, value: int, *, preemptible: bool | None = None) -> Given:
+        """A PriorityClass, which PodGroups and pods may name."""
         made = PriorityClass(
             name=name,
             uid=entities.uid("PriorityClass", name),
             resource_version=ResourceVersion(self._next()),
             value=value,
             preemption_policy="",
+            preemptible=preemptible,
         )
         self.cache.put_priority(ObjectKey("", name), made)
         return self

@@ -78,7 +78,7 @@ class Gang:
         succeeded_counted: succeeded members that count towards the minimum.
         allocated: requests of all members with a place, of those being deleted too.
         leaving_allocated: the part of ``allocated`` that belongs to members being deleted.
-        leaving_placed: members being deleted that have a place, in any order.
+        leaving_placed: members being deleted that have a place, sorted by pod.
         terms: the terms on which it runs.
         job: the Job from which it was derived, None for others.
         expected_count: pods in ``pod_sets`` that do not exist yet, see ``cache.gangs.expected_pods``.

@@ -136,7 +136,7 @@ class GangIndex:
         self._shown = ShownGangs()
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
-        self._queues = queues
+        self._queues, self._limited_users = queues, False
         self.held_times = HeldTimes(ledger)
         self.on_counted: list[OnCounted] = [self.held_times.note_counted]
         """Called with all gangs of a key whenever they were counted anew; with none when they are gone."""
@@ -256,7 +256,13 @@ class GangIndex:
         self._dirty.update(key for key in self._members if key.kind in kinds)
 
     def mark_priority_class_changed(self, name: str) -> None:
-        """The gangs of all groups and controllers' objects that name the class are counted again."""
+        """The gangs of all groups, Jobs, controllers' objects and pods that name the class are counted again."""
+        for gang_key, members in self._members.items():
+            if any(pod.priority_class == name for pod in members.values()):
+                self.mark_changed(gang_key)
+        for job_key, job in self._jobs.items.items():
+            if job.template is not None and job.template.priority_class == name:
+                self.mark_changed(GangKey("Job", *job_key))
         for groups in (self._groups, self._composites):
             for group_key, group in groups.items.items():
                 if group.priority_class == name:
@@ -269,11 +275,12 @@ class GangIndex:
     def mark_queue_changed(self, name: str) -> None:
         """Gangs that hold something, and may be charged to this queue or not, are counted again.
 
-        Where a queue limits users all are: their accounts are named by the queues above them. Idle ones are
+        Where a queue limits users, or did, all are: their accounts are named by the queues above them. Idle ones are
         shown again.
         """
         self.request_idle_gangs()
-        if self.limits_users:
+        limited, self._limited_users = self._limited_users, self.limits_users
+        if limited or self._limited_users:
             self.mark_all_changed()
         for gang in self._active.values():
             if gang.queue in (name, DEFAULT_QUEUE):

@@ -65,8 +65,9 @@ def _count_members(
             found.gates.update(pod.gates)
         else:
             found.waiting.append(pod)
-    if len(found.placed) > 1:
-        found.placed.sort(key=lambda member: (member.pod.key, member.pod.uid))
+    for members in (found.placed, found.going):
+        if len(members) > 1:
+            members.sort(key=lambda member: (member.pod.key, member.pod.uid))
     return found
 
 
