@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ from gpusched.io.recordings.snapshot_reader import take_snapshot
 from gpusched.io.watch.informers import KINDS
 from tests.advice.clusters import NOW, gang, node, queue, write_file
 from tests.advice.submission.manifests import group, job, template
-from tests.advice.submission.promises import keep_promise
+from tests.advice.submission.promises import keep_promise, situations_of
 
 NODES: Final = 1_000
 FREE: Final = 40
@@ -39,6 +39,7 @@ PODS_A_GANG: Final = 8
 RUNS: Final = 5
 NOW_MAX_S: Final = 1.0
 PROMISES: Final = 200
+PROMISES_IN_SITUATIONS: Final = 100
 KEPT_MIN: Final = 95
 
 
@@ -70,22 +71,27 @@ def measure() -> list[Figure]:
 
 def measure_promises() -> list[Figure]:
     """How many promises are kept: asked, submitted to a daemon on an embedded cluster, and watched."""
+    return [
+        _promises_kept("", range(PROMISES), lambda _seed: ()),
+        _promises_kept(" in situations", range(PROMISES_IN_SITUATIONS), situations_of),
+    ]
+
+
+def _promises_kept(where: str, seeds: range, situations: Callable[[int], Sequence[str]]) -> Figure:
     kept, asked = Counter[str](), Counter[str]()
-    for seed in range(PROMISES):
-        promise = keep_promise(seed)
+    for seed in seeds:
+        promise = keep_promise(seed, situations(seed))
         kind = "never" if promise.promised.never else str(promise.promised.start.kind)
         asked[kind] += 1
         kept[kind] += not promise.fault
         if promise.fault:
-            print(f"seed {seed}: {promise.fault}", file=sys.stderr)
+            print(f"seed {seed}{where}: {promise.fault}", file=sys.stderr)
     share = 100 * kept.total() / asked.total()
     each = ", ".join(f"{kind} {kept[kind]} of {count}" for kind, count in sorted(asked.items()))
-    return [
-        Figure(
-            name=f"when, promises that are kept of {asked.total()}", measured=share, unit="%",
-            spread=each, target=f">= {KEPT_MIN} %", met=share >= KEPT_MIN,
-        )
-    ]  # fmt: skip
+    return Figure(
+        name=f"when{where}, promises that are kept of {asked.total()}", measured=share, unit="%",
+        spread=each, target=f">= {KEPT_MIN} %", met=share >= KEPT_MIN,
+    )  # fmt: skip
 
 
 def cluster_objects() -> list[Obj]:

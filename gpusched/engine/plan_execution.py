@@ -84,10 +84,10 @@ class PlanExecutor:
         for status in plan.gangs:
             self._status(status)
         switches = {each.key: each for each in plan.job_changes}
-        for claim in plan.preemptions:
-            self._claim(claim)
         for stop in plan.stops:
             self._stop(stop)
+        for claim in plan.preemptions:
+            self._claim(claim)
         for switch in switches.values():
             self._switch(switch)
         for queue in plan.queues:

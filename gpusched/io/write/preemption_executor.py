@@ -186,19 +186,19 @@ class PreemptionExecutor:
         asks = {status.gang: status.scheduled for status in plan.gangs}
         now = self._clock.now()
         starts = {GangKey("Job", *each.key): each for each in plan.job_changes}
-        for claim in plan.preemptions:
-            start = starts.pop(claim.gang, None)
-            told = asks.get(claim.gang)
-            text = told.message if told is not None else claim.message
-            run = _PreemptionRun(claim.gang, fence, now, (), text, claim.stops, start)
-            begin(claim.gang, self._begin_claim, run, claim, decided_on)
-        for stop in plan.stops:
+        for stop in plan.stops:  # first: claims of the same decision may rest on what they free
             begin(
                 stop.gang,
                 self._begin_stop,
                 _PreemptionRun(stop.gang, fence, now, stops=(stop,)),
                 stop,
             )
+        for claim in plan.preemptions:
+            start = starts.pop(claim.gang, None)
+            told = asks.get(claim.gang)
+            text = told.message if told is not None else claim.message
+            run = _PreemptionRun(claim.gang, fence, now, (), text, claim.stops, start)
+            begin(claim.gang, self._begin_claim, run, claim, decided_on)
         for key, switch in starts.items():
             begin(key, self._begin_switch, _PreemptionRun(key, fence, now, switch=switch), switch)
         return failed

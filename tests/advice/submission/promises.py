@@ -1,7 +1,8 @@
 """Asking when something would start, submitting it, and watching: the daemon on an embedded cluster, in virtual time.
 
 Clusters are drawn from seeds. What runs ends when it announces that; what is asked about is one gang of a
-random kind and shape.
+random kind and shape. Situations add what simple clusters lack; then nothing tells the answer the real run times but
+what people announce.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from gpusched.advice.start_answer import StartKind
 from gpusched.advice.submission.answer import SubmittedGang, answer_submission
 from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
+from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import LoopClock
 from gpusched.config.model import DEFAULT
 from gpusched.engine.simulation import StoppedClock
@@ -36,6 +39,18 @@ TOLERANCE_S: Final = 60.0
 """Of a start that is expected: pods take a moment to come, to start and to go."""
 _WATCHED_S: Final = 4 * 3600.0
 _NAME: Final = "asked"
+_RUN_FOR: Final = "gpusched.io/run-for"
+SITUATIONS: Final = (
+    "elastic gangs", "terms of gangs", "four queues", "a tree of queues", "users", "budgets", "reservations",
+    "cordons", "bare pods", "deadlines",
+)  # fmt: skip
+"""What clusters and gangs may have besides."""
+
+
+def situations_of(seed: int) -> tuple[str, ...]:
+    """One to three situations."""
+    draw = random.Random(f"situations {seed}")
+    return tuple(draw.sample(SITUATIONS, draw.choice([1, 2, 3])))
 
 
 @attrs.frozen(kw_only=True)
@@ -79,13 +94,13 @@ class KeptPromise:
         return None if self.started_at is None else self.started_at - self.asked_at
 
 
-def keep_promise(seed: int) -> KeptPromise:
+def keep_promise(seed: int, situations: Sequence[str] = ()) -> KeptPromise:
     """Draw a cluster and a submission, ask, submit and watch."""
 
     async def main(clock: LoopClock) -> KeptPromise:
         world = World(clock, Path(folder), over_http=False)
         try:
-            found = await _asked_and_watched(world, seed)
+            found = await _asked_and_watched(world, seed, situations)
             await world.end()
         finally:
             if world.cluster is not None:
@@ -96,10 +111,11 @@ def keep_promise(seed: int) -> KeptPromise:
         return run_virtual(main, limit_s=12 * 3600.0, network=MemoryNetwork())
 
 
-async def _asked_and_watched(world: World, seed: int) -> KeptPromise:
+async def _asked_and_watched(world: World, seed: int, situations: Sequence[str]) -> KeptPromise:
     draw = random.Random(seed)
     await world.start(nodes=0)
-    for number in range(draw.choice([4, 6, 8])):
+    nodes = draw.choice([4, 6, 8])
+    for number in range(nodes):
         world.node(f"node-{number}", **{"gpusched.io/rack": f"r{number // 2}"})
     for name, value in (("low", 10), ("high", 100)):
         world.client.create(
@@ -107,25 +123,28 @@ async def _asked_and_watched(world: World, seed: int) -> KeptPromise:
             {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
              "metadata": {"name": name}, "value": value},
         )  # fmt: skip
-    for name in ("a", "b"):
-        spec: dict[str, Any] = {"deserved": {GPU: "16"}}
-        if draw.random() < 0.3:
-            spec["capability"] = {GPU: str(draw.choice([16, 24, 32]))}
-        body = {"apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue",
-                "metadata": {"name": name}, "spec": spec}  # fmt: skip
+    for body in _queues(draw, nodes, situations):
         world.client.create(QUEUES, body)
+    if "reservations" in situations:
+        for body in _reservations(draw, nodes, world.clock.now()):
+            world.client.create("reservations.scheduling.gpusched.io", body)
     world.daemon()
     for number in range(draw.randint(2, 9)):
-        for body in _gang(draw, f"there-{number}", draw.choice(["group", "group", "job"])):
+        name = f"there-{number}"
+        kind = draw.choice(["group", "group", "job"])
+        for body in _with_situations(draw, name, _gang(draw, name, kind), situations):
             _create(world, body)
         await world.clock.sleep(draw.choice([1, 60, 300]))
+        if "cordons" in situations and draw.random() < 0.15:
+            node = f"node-{draw.randrange(nodes)}"
+            world.client.patch("nodes", None, node, {"spec": {"unschedulable": True}})
     await world.clock.sleep(30)
     documents = _gang(draw, _NAME, draw.choice(["group", "job", "suspended"]))
-    asked_at, promised = await _ask(world, documents)
+    documents = _with_situations(draw, _NAME, documents, situations)
+    asked_at, promised = await _ask(world, documents, all_is_known=not situations)
     for body in documents:
         _create(world, body)
-    pods = documents[-1]["spec"]["parallelism"]
-    wanted = min(promised.min_member, pods)
+    wanted = min(promised.min_member, promised.pods)
     started_at, racks = None, ()
     while started_at is None and world.clock.now() < asked_at + _WATCHED_S:
         held = _held(world)
@@ -138,8 +157,10 @@ async def _asked_and_watched(world: World, seed: int) -> KeptPromise:
     )
 
 
-async def _ask(world: World, documents: list[dict[str, Any]]) -> tuple[float, SubmittedGang]:
-    """The answer about documents, from what any client reads of the cluster."""
+async def _ask(
+    world: World, documents: list[dict[str, Any]], *, all_is_known: bool
+) -> tuple[float, SubmittedGang]:
+    """The answer about documents, from what any client reads of the cluster; real run times stand in no real one."""
     access = ApiAccess(host=f"http://127.0.0.1:{world.port}", authorization=f"Bearer {world.token}")
     api = await ApiClient.connect(
         GivenCredentials(access), clock=world.clock, opened=sessions_to(world.cluster.in_process)
@@ -150,6 +171,8 @@ async def _ask(world: World, documents: list[dict[str, Any]]) -> tuple[float, Su
         await api.close()
     objects = [json.loads(line) for lines in recording.lines.values() for line in lines]
     now = world.clock.now()
+    if not all_is_known:
+        objects, documents = _without_run_times(objects), _without_run_times(documents)
     trial = TrialCluster(objects, DEFAULT, now=now, clock=StoppedClock())
     raw = "\n---\n".join(json.dumps(each) for each in documents).encode()
     answer = answer_submission(
@@ -205,7 +228,132 @@ def _gang(draw: random.Random, name: str, kind: str) -> list[dict[str, Any]]:
     return [job]
 
 
-_RESOURCES: Final = {"PodGroup": GROUPS, "Job": "jobs.batch"}
+def _queues(draw: random.Random, nodes: int, situations: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Leaves that deserve some GPUs, under two departments where they make a tree."""
+    is_tree = "a tree of queues" in situations
+    for name in "xy" if is_tree else "":
+        above: dict[str, Any] = {"deserved": {GPU: str(4 * nodes)}}
+        if draw.random() < 0.4:
+            above["capability"] = {GPU: str(4 * nodes + draw.choice([0, 8]))}
+        yield _queue(name, above)
+    for number, name in enumerate("abcd" if "four queues" in situations else "ab"):
+        spec: dict[str, Any] = {"deserved": {GPU: "16"}}
+        if draw.random() < 0.3:
+            spec["capability"] = {GPU: str(draw.choice([16, 24, 32]))}
+        if is_tree:
+            spec["parent"] = "xy"[number % 2]
+            rules = {
+                "reclaimable": False, "guarantee": {"resource": {GPU: "8"}},
+                "ordering": draw.choice(["Fifo", "StrictFifo", "FairShare"]),
+                "minRuntime": draw.choice(["5m", "30m"]), "maxRuntime": draw.choice(["20m", "1h"]),
+                "maxWait": draw.choice(["10m", "1h"]),
+            }  # fmt: skip
+            spec |= {rule: value for rule, value in rules.items() if draw.random() < 0.2}
+        if "users" in situations:
+            limits = [{"resources": {GPU: "8"}}, {"resources": {GPU: "16"}}, {"maxRunning": 1}]
+            spec["userLimits"] = {"perUser": draw.choice(limits)}
+        if "budgets" in situations:
+            hours, period = str(draw.choice([1, 4, 8, 16, 24])), draw.choice(["1h", "2h", "3h"])
+            spec["budget"] = {"gpuHours": hours, "period": period}
+            if draw.random() < 0.3:
+                spec["budget"]["onExhausted"] = "HoldAndDrain"
+        yield _queue(name, spec)
+
+
+def _queue(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec,
+    }  # fmt: skip
+
+
+def _reservations(draw: random.Random, nodes: int, now: float) -> Iterator[dict[str, Any]]:
+    """One or two, of a rack each, that begin within the next hours."""
+    for number in range(draw.choice([1, 2])):
+        spec: dict[str, Any] = {
+            "purpose": draw.choice(["Maintenance", "Reserved"]),
+            "from": format_time(now + draw.choice([300, 1200, 3600, 5400])),
+            "duration": draw.choice(["10m", "1h", "2h"]),
+            "nodeSelector": {"gpusched.io/rack": f"r{draw.randrange(nodes // 2)}"},
+        }
+        if spec["purpose"] == "Reserved" and draw.random() < 0.7:
+            spec["queues"] = [draw.choice("ab")]
+        if draw.random() < 0.3:
+            spec["atStart"] = "Leave"
+        yield {
+            "apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Reservation",
+            "metadata": {"name": f"window-{number}"}, "spec": spec,
+        }  # fmt: skip
+
+
+def _with_situations(
+    draw: random.Random, name: str, documents: list[dict[str, Any]], situations: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A gang's manifests with what situations add to them."""
+    if not situations:
+        return documents
+    job, group = documents[-1], documents[0] if len(documents) > 1 else None
+    template = job["spec"]["template"]
+    ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    job["spec"]["podFailurePolicy"] = {"rules": [ignored]}
+    if "four queues" in situations:
+        queue = draw.choice("abcd")
+        if group is not None:
+            group["spec"]["queue"] = queue
+        else:
+            for metadata in (job["metadata"], template["metadata"]):
+                metadata["labels"]["gpusched.io/queue"] = queue
+    if "users" in situations:
+        for metadata in ((group or job)["metadata"], template["metadata"]):
+            metadata.setdefault("annotations", {})["gpusched.io/user"] = "ab"[len(name) % 2]
+    if group is not None:
+        return _with_group_situations(draw, name, group, job, situations)
+    if "deadlines" in situations and name != _NAME:
+        job["spec"]["activeDeadlineSeconds"] = int(
+            template["metadata"]["annotations"][_RUN_FOR][:-1]
+        )
+        for metadata in (job["metadata"], template["metadata"]):
+            metadata["annotations"].pop("gpusched.io/expected-duration")
+        template["metadata"]["annotations"][_RUN_FOR] = "100h"
+    return documents
+
+
+def _with_group_situations(
+    draw: random.Random,
+    name: str,
+    group: dict[str, Any],
+    job: dict[str, Any],
+    situations: Sequence[str],
+) -> list[dict[str, Any]]:
+    pods, template = job["spec"]["parallelism"], job["spec"]["template"]
+    if "elastic gangs" in situations and draw.random() < 0.5:
+        group["spec"]["minMember"] = max(1, pods // 2)
+        pods += draw.choice([1, 2, 3])
+        job["spec"]["parallelism"] = job["spec"]["completions"] = pods
+    if "terms of gangs" in situations:
+        terms = {"preemptible": False, "minRuntime": draw.choice(["5m", "30m", "2h"])}
+        group["spec"] |= {term: value for term, value in terms.items() if draw.random() < 0.3}
+    if "bare pods" not in situations:
+        return [group, job]
+    numbered = [{**template["metadata"], "name": f"{name}-{each}"} for each in range(pods)]
+    return [
+        group,
+        *(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": each, "spec": template["spec"]}
+            for each in numbered
+        ),
+    ]
+
+
+def _without_run_times(objects: Any) -> Any:
+    """The same manifests without the annotation that tells fake nodes how long to run a pod."""
+    if isinstance(objects, dict):
+        return {
+            name: _without_run_times(each) for name, each in objects.items() if name != _RUN_FOR
+        }
+    return [_without_run_times(each) for each in objects] if isinstance(objects, list) else objects
+
+
+_RESOURCES: Final = {"PodGroup": GROUPS, "Job": "jobs.batch", "Pod": "pods"}
 
 
 def _create(world: World, body: dict[str, Any]) -> None:

@@ -7,15 +7,22 @@ import pytest
 from gpusched.advice.start_answer import StartKind
 from tests.advice.clusters import NOW, gang, node, queue, trial_of
 from tests.advice.submission.manifests import ask, group, job, only_gang, template
-from tests.advice.submission.promises import keep_promise
+from tests.advice.submission.promises import keep_promise, situations_of
 
 HOUR_S = 3600
+IN_SITUATIONS = [1, 9, 10]
 
 
 @pytest.mark.parametrize("seed", [0, 5, 6, 7, 12, 13, 18])
 def test_a_promise_is_kept(seed):
     """Given clusters and submissions of all kinds of starts, then time and racks are as promised."""
     assert keep_promise(seed).fault == ""
+
+
+@pytest.mark.parametrize("seed", IN_SITUATIONS)
+def test_a_promise_is_kept_where_only_announced_times_are_known(seed):
+    """Given clusters with budgets, users, windows and the like, and no run time but what people announce."""
+    assert keep_promise(seed, situations_of(seed)).fault == ""
 
 
 def full_cluster(*, now=NOW, **spec):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 
 import msgspec
@@ -391,3 +392,24 @@ def test_a_window_in_the_past_keeps_nothing_and_says_what_to_do(play):
         assert "delete it, give it a later from, or let it recur" in ready(w, "past")["message"]
 
     play(scenario)
+
+
+def test_room_that_a_window_frees_is_claimed_by_the_session_that_evicts(play, caplog):
+    """Given a gang on two nodes of which a window takes one, then who is next has the other with the same decision."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        daemon = w.daemon()
+        await w.until(lambda: daemon.leading)
+        gang(w, "holds", 2)
+        await w.until(lambda: w.running("holds"))
+        gang(w, "next")
+        begins = reserve(w, "window", after_s=60, nodeNames=["node-1"])
+        await w.until(lambda: nodes_of(w, "next"), within=100)
+        assert nodes_of(w, "next") == ["node-0"]
+        assert w.clock.now() >= begins
+        await daemon.stop()
+
+    with caplog.at_level(logging.INFO):
+        play(scenario)
+    assert [each for each in caplog.records if "out of date" in each.getMessage()] == []
