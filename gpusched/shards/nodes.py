@@ -67,8 +67,10 @@ class ShardNodes:
         """Whether nodes may be used from now on that came from other shards.
 
         Args:
-            now: seconds since the epoch.
+            now: seconds since the epoch; rests of nodes that came before it was first told begin then.
         """
+        if not self._now:
+            self._resting = dict.fromkeys(self._resting, now + REST_S)
         self._now = now
         over = [name for name, until in self._resting.items() if until <= now]
         for name in over:

@@ -265,9 +265,9 @@ class ShardKeeper:
                 self._listed = True
             self._in_step = True
             self.why = ""
+            self.part.nodes.end_rests(self.clock.now())
             self.use_part()
             self.changed()
-            self.part.nodes.end_rests(self.clock.now())
             _log.info("deciding about shards", shards=", ".join(sorted(self.part.held)))
         elif self.part.nodes.end_rests(self.clock.now()):
             self.use_part()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpusched.shards.nodes import REST_S
+
 
 async def wait_for_holders(shards, within=90, **holders):
     await shards.world.until(lambda: shards.holders() == holders, within)
@@ -125,5 +127,29 @@ def test_gangs_that_run_on_a_node_that_changes_its_shard_stay_charged_once(shard
         # then the queue holds its capability
         assert len(shards.world.bound()) == 2
         assert shards.exceeded == []
+
+    sharded(story, "a", "b")
+
+
+def test_a_node_that_changes_over_while_a_daemon_starts_is_used_after_its_rest(sharded):
+    async def story(shards):
+        # given a daemon of one shard, and one of another that begins
+        await shards.start(nodes=1)
+        world, moved = shards.world, []
+
+        def relabel():
+            moved.append(world.clock.monotonic())
+            world.client.patch("nodes", None, "b-0", {"metadata": {"labels": {"pool": "a"}}})
+
+        shards.daemon("b")
+        await world.until(lambda: len(shards.holders()) == 1)
+        shards.gang("two", 2, only="a")
+
+        # when the node of the other changes over just as everything was listed
+        shards.daemon("a", on_listed=relabel)
+
+        # then the gang that needs both nodes starts, not before half a minute has passed
+        await world.until(lambda: len(world.bound("two")) == 2, 120)
+        assert world.clock.monotonic() - moved[0] >= REST_S
 
     sharded(story, "a", "b")
