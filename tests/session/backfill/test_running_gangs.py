@@ -128,3 +128,15 @@ def test_a_changed_order_is_the_order_made_anew(seed):
         for mine, theirs in zip(order.arrays(2), anew.arrays(2), strict=True):
             assert np.array_equal(mine, theirs)
         assert order.ended_by(6) == [each for each in anew.releases if each.time <= 6]
+
+
+def test_nothing_is_kept_of_columns_that_are_gone_while_nothing_runs(given):
+    """Given the head of a strict queue and no gang that runs, when a resource is gone with its node, then it waits on."""
+    given.queue("q", ordering="StrictFifo")
+    given.nodes(1, gpus=2).node("other", gpus=1, gpu="example.com/accelerator")
+    given.gang("waits", pods=4, gpus=1, queue="q")
+    given.when.one_session()
+    given.cache.drop_node("other")
+    given.when.one_session()
+    assert given.decision.contained == ()
+    assert given.then.reason("waits") == "InsufficientResources"

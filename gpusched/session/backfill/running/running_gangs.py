@@ -82,6 +82,7 @@ class RunningGangs:
         """
         snapshot = session.snapshot
         if snapshot.placed_gangs is self._placed and not self._placed:
+            self.order = ReleaseOrder(())  # arrays of the last one may have other columns
             return
         nodes = (snapshot.nodes.epoch, width, session.gpu_types)
         if not self._same_nodes(nodes) or not self._same_queues(snapshot.queues):
