@@ -293,9 +293,10 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
     file = sqlite3.connect(f"{address}?mode=ro", uri=True, check_same_thread=False)
     try:
         file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.Error as error:
         file.close()
-        if path.with_name(f"{path.name}-wal").exists():
+        written = path.with_name(f"{path.name}-wal").exists()
+        if written or not isinstance(error, sqlite3.OperationalError):
             raise
         return sqlite3.connect(f"{address}?immutable=1", uri=True, check_same_thread=False)
     return file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 
 import attrs
 import pytest
@@ -205,3 +206,22 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(HistoryUnavailable, match="gpusched run --history"):
         query_history(tmp_path / "none.db", HistoryQuery())
     assert not (tmp_path / "none.db").exists()
+
+
+def test_a_damaged_file_is_closed_when_it_has_been_refused(tmp_path, monkeypatch):
+    """Given a file that is none, then it is told, and the query leaves no file open."""
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"this is no database" * 100)
+    opened = []
+
+    def noted(*where, **how):
+        opened.append(connect(*where, **how))
+        return opened[-1]
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    with pytest.raises(HistoryUnavailable, match="cannot be read: file is not a database"):
+        query_history(damaged, HistoryQuery())
+    (one,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        one.execute("SELECT 1")
