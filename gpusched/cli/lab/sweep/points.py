@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -59,17 +60,22 @@ class SweepPoint:
         return f"{self.input.name}: {'; '.join(part for part in parts if part)}"
 
 
-def point_key(
-    fingerprint: str, seed: int, setting: SimulationSetting, asked: tuple[AskedStatistic, ...]
-) -> str:
-    """What a result is kept under: equal keys are equal runs of one version."""
+def point_keys(
+    fingerprint: str, setting: SimulationSetting, asked: tuple[AskedStatistic, ...]
+) -> Callable[[int], str]:
+    """What results of a setting are kept under, by seed: equal keys are equal runs of one version."""
     config = setting.config
-    said = [
-        FORMAT, __version__, fingerprint, seed, repr(attrs.evolve(config, source="")),
-        repr(config.layouts), repr(setting.changes),
+    # Writing a configuration out takes longer than all else here, and there may be a thousand seeds.
+    told = [
+        repr(attrs.evolve(config, source="")), repr(config.layouts), repr(setting.changes),
         [each.text for each in asked],
     ]  # fmt: skip
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+    def key_of(seed: int) -> str:
+        said = json.dumps([FORMAT, __version__, fingerprint, seed, *told])
+        return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+    return key_of
 
 
 def pack_point(point: SweepPoint, given: Playable) -> bytes:

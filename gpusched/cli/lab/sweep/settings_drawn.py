@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.lab.simulate.settings import SimulationSetting, setting_of
-from gpusched.cli.lab.sweep.points import SweepPoint, point_key
+from gpusched.cli.lab.sweep.points import SweepPoint, point_keys
 from gpusched.cli.lab.sweep.sweep_file import BaseConfiguration, SweepPlan, VariedKey
 from gpusched.cli.lab.sweep.sweep_inputs import SweepInput
 from gpusched.lab.report.statistics.asked import AskedStatistic
@@ -42,6 +42,7 @@ def input_points(
     setting: SimulationSetting, values: Values, asked: tuple[AskedStatistic, ...],
 ) -> Iterator[SweepPoint]:  # fmt: skip
     """The points of one setting on one input: one a seed where seeds change it."""
+    key_of = point_keys(fingerprint, setting, asked)
     for seed in seeds if given.seeded else (0,):
         yield SweepPoint(
             input=given,
@@ -50,7 +51,7 @@ def input_points(
             values=values,
             setting=setting,
             asked=asked,
-            key=point_key(fingerprint, seed, setting, asked),
+            key=key_of(seed),
         )
 
 
