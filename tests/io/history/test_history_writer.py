@@ -32,10 +32,25 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def writer(file, clock):
+def new_writer(clock):
+    """Makes writers that write when they are told to, and leave no file open."""
+    made = []
+
+    def make(options, **how):
+        made.append(HistoryWriter(options, clock, inline=True, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop(5.0)
+
+
+@pytest.fixture
+def writer(file, new_writer):
     """One whose file is written when it is told to."""
-    options = HistoryOptions(file=file, keep_s=30 * DAY, rows_max=1_000)
-    return HistoryWriter(options, clock, inline=True, rows_waiting_max=3)
+    return new_writer(
+        HistoryOptions(file=file, keep_s=30 * DAY, rows_max=1_000), rows_waiting_max=3
+    )
 
 
 def begin(writer):
@@ -79,14 +94,14 @@ def test_a_run_that_has_ended_is_not_opened_again(writer, file, make_run):
     assert total.runs == 1
 
 
-def test_open_runs_are_handed_out_as_they_were_written(writer, clock, make_run):
+def test_open_runs_are_handed_out_as_they_were_written(writer, clock, make_run, new_writer):
     """Given another process later, then it gets what has not ended, whole."""
     begin(writer)
     wanted = make_run(1, gpu_seconds={"A": 5.0, "B": 7.0}, counted_until=NOW, started=NOW - 9)
     writer.put(wanted)
     writer.put(make_run(2, ended_ago=10))
     writer.stop(1.0)
-    again = HistoryWriter(writer._options, clock, inline=True)
+    again = new_writer(writer._options)
     (run,) = begin(again)
     assert (run.gang, run.gpu_seconds, run.seen, run.started) == (
         wanted.gang, wanted.gpu_seconds, wanted.seen, wanted.started,
@@ -143,7 +158,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begins(writer, file, clock, m
     assert names(file) == ["g1"]
 
 
-def test_a_file_damaged_while_it_is_open_is_set_aside(writer, file, clock, make_run):
+def test_a_file_damaged_while_it_is_open_is_set_aside(writer, file, clock, make_run, new_writer):
     """Given pages that are overwritten, then writing ends in a new file, without a fault."""
     begin(writer)
     for number in range(3):
@@ -152,7 +167,7 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(writer, file, clock, make_
     content = bytearray(file.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     file.write_bytes(content)
-    again = HistoryWriter(writer._options, clock, inline=True)
+    again = new_writer(writer._options)
     for _ in range(3):
         begin(again)
         again.put(make_run(7))
@@ -236,11 +251,11 @@ def test_a_file_of_a_later_version_is_not_touched(writer, file, clock, caplog):
         query_history(file, HistoryQuery())
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path, clock, caplog):
+def test_a_folder_that_cannot_be_written_is_said(tmp_path, clock, caplog, new_writer):
     """Given a file where the folder should be, then one sentence says what is wrong."""
     (tmp_path / "no-folder").write_text("")
     options = HistoryOptions(file=tmp_path / "no-folder" / "h.db", keep_s=DAY, rows_max=1_000)
-    begin(HistoryWriter(options, clock, inline=True))
+    begin(new_writer(options))
     assert stops(caplog) == [f"{options.file}: File exists"]
 
 
@@ -281,10 +296,10 @@ def test_a_file_that_was_removed_is_begun_anew(writer, file, clock, make_run):
     assert names(file) == ["g2"]
 
 
-def test_old_runs_are_forgotten_and_too_many_are(file, clock, make_run):
+def test_old_runs_are_forgotten_and_too_many_are(file, clock, make_run, new_writer):
     """Given runs of forty days and a bound, then what ended first goes, open ones stay."""
     options = HistoryOptions(file=file, keep_s=30 * DAY, rows_max=4)
-    writer = HistoryWriter(options, clock, inline=True)
+    writer = new_writer(options)
     begin(writer)
     writer.put(make_run(0))
     writer.put(make_run(1, ended_ago=40 * DAY, started=0.0))
