@@ -379,6 +379,7 @@ def test_impersonation_that_cannot_be_understood_is_refused(write_kubeconfig, us
             "is not an http or https URL",
         ),
         ("{}", errors.ConfigError, "cannot be used"),
+        ("a: b: c\n", errors.ConfigError, "values are not allowed here in .*, line 1, column 5"),
         ("current-context: nope\ncontexts: []\nclusters: []\n", errors.ConfigError, "nope"),
     ],
 )

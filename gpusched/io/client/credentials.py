@@ -406,4 +406,4 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, TypeError | AttributeError | AssertionError):
         # The loader stumbled over a part that is not there: its own words help nobody.
         return "its current-context, or the cluster or user that it names, is incomplete"
-    return one_line(str(error)) or type(error).__name__
+    return one_line(" ".join(str(error).split())) or type(error).__name__
