@@ -119,7 +119,7 @@ class _RunLengths:
 
     def announced_of_job(self, job: Obj) -> str:
         """What a Job, its template or their group says of the pods that it makes."""
-        template = {"metadata": {}, **_spec(job).get("template", {})}
+        template = {"metadata": {}, **(_spec(job).get("template") or {})}
         said = _notes(job).get(_EXPECTED[1]) or _notes(template).get(_EXPECTED[1])
         return str(said or self._of_group(template, _name(job)[0]))
 
@@ -141,10 +141,10 @@ class _RunLengths:
         """The time after which Kubernetes ends a pod, or the pods of a Job."""
         if not self._deadlines:
             return ""
-        inner = _spec(_spec(obj).get("template", {}))
+        inner = _spec(_spec(obj).get("template") or {})
         job = self._job_of(obj) or {}
         found = [_spec(obj).get(_DEADLINE), inner.get(_DEADLINE), _spec(job).get(_DEADLINE)]
-        known = [each for each in found if each]
+        known = [each for each in found if isinstance(each, int) and each > 0]
         return f"{min(known)}s" if known else ""
 
     def _of_group(self, pod: Obj, space: str) -> str:

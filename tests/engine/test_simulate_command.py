@@ -231,3 +231,21 @@ def test_pods_that_say_how_long_they_run_are_told() -> None:
     recorded = SnapshotFile(path="", taken_at=0.0, server="", recorder="", objects=objects)
     (remark,) = start_from_snapshot(recorded).remarks
     assert remark.startswith("of 1 running pods nothing tells when they end")
+
+
+@pytest.mark.parametrize("deadline", ["soon", {}, -5, [3]])
+def test_a_deadline_that_is_none_ends_nothing(deadline: Any) -> None:
+    """Given a pod and its Job of a file that somebody wrote by hand, then it runs as if neither had one."""
+    owner = {"kind": "Job", "name": "train", "controller": True}
+    pod = {
+        "kind": "Pod", "metadata": {"name": "p", "namespace": "a", "ownerReferences": [owner]},
+        "spec": {"nodeName": "n", "activeDeadlineSeconds": deadline}, "status": {"phase": "Running"},
+    }  # fmt: skip
+    job = {
+        "kind": "Job", "metadata": {"name": "train", "namespace": "a"},
+        "spec": {"activeDeadlineSeconds": 60, "template": None},
+    }  # fmt: skip
+    file = SnapshotFile(path="", taken_at=0.0, server="", recorder="", objects={"all": (pod, job)})
+    assert start_from_snapshot(file).untold == 0
+    job["spec"]["activeDeadlineSeconds"] = deadline
+    assert start_from_snapshot(file).untold == 1
