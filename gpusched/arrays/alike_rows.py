@@ -38,7 +38,8 @@ class AlikeRows:
         self._members: list[set[int]] = []
         self._group: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
         self._first: Ints = np.zeros(len(node_usage.nodes), dtype=np.int64)
-        self._free: Ints = np.zeros_like(node_usage.nodes.allocatable)
+        self._free: Ints = np.zeros_like(node_usage.nodes.allocatable.T, order="C")
+        """What is free by column and group, so that one amount is compared with a piece of memory."""
         self._offered, self._used = node_usage.nodes.allocatable.copy(), node_usage.used.copy()
         """What nodes offer and hold, by which their rows are grouped."""
         offers, used = _rows_as_bytes(self._offered), _rows_as_bytes(self._used)
@@ -83,7 +84,15 @@ class AlikeRows:
 
     def free_amounts(self, columns: Ints) -> Ints:
         """What nodes of each group of the last look have free, shape (groups, columns)."""
-        return self._free[: len(self._keys)].take(columns, 1)
+        return self._free[:, : len(self._keys)].take(columns, 0).T
+
+    def with_room(self, columns: Ints, amounts: Ints) -> Ints:
+        """Numbers of groups of the last look whose nodes have so much free, ascending."""
+        count, fits = len(self._keys), None
+        for column, amount in zip(columns.tolist(), amounts.tolist(), strict=True):
+            enough = self._free[column, :count] >= amount
+            fits = enough if fits is None else np.logical_and(fits, enough, out=fits)
+        return np.arange(count) if fits is None else fits.nonzero()[0]
 
     def _add_row(self, row: int) -> None:
         self._used[row] = self._node_usage.used[row]
@@ -100,7 +109,7 @@ class AlikeRows:
         self._keys.append(key)
         self._members.append(set())
         self._first[number] = row
-        self._free[number] = self._offered[row] - self._used[row]
+        self._free[:, number] = self._offered[row] - self._used[row]
         return number
 
     def _remove_row(self, row: int) -> None:
@@ -118,7 +127,7 @@ class AlikeRows:
             self._keys[number], self._members[number] = last, moved
             self._number[last] = number
             self._first[number] = self._first[len(self._keys)]
-            self._free[number] = self._free[len(self._keys)]
+            self._free[:, number] = self._free[:, len(self._keys)]
             self._group[list(moved)] = number
 
 

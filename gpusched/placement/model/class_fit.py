@@ -7,7 +7,7 @@ touched rows are computed again, so placing a pod costs the same on ten nodes an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class PodDependentRules(Protocol):
 
 
 _NEVER = np.int64(-(2**62))
+_UNRANKED: Final[Ints] = np.full(0, _NEVER)
 _FEW = 64
 _GROUPS_TRIED = 4
 """Groups of nodes in the order of their scores, of which filters may refuse all."""
@@ -93,7 +94,7 @@ class ClassFit:
         self._fits: Ints | None = None
         self._first_look = True
         """Whether nobody asked who is best: most classes of many are asked for one place."""
-        self._rank: Ints = np.full(0, _NEVER)
+        self._rank: Ints = _UNRANKED
         self._unranked: set[int] | None = None
         """Rows to be scored when somebody asks who is best; None for all."""
 
@@ -189,8 +190,7 @@ class ClassFit:
         firsts, group = alike
         if self.request.missing:
             return -1
-        free = self._node_usage.alike.free_amounts(self.request.columns)
-        left = np.flatnonzero((free >= self.request.amounts).all(axis=1))
+        left = self._node_usage.alike.with_room(self.request.columns, self.request.amounts)
         points = self._scores.of_alike(firsts[left])
         if points is None:
             return None

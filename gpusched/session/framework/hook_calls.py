@@ -128,12 +128,13 @@ class HookCalls:
             if answer is None:
                 return None
             points = np.asarray(answer)
-            if points.shape != (len(rows),) or (
-                len(rows) and not np.can_cast(points.dtype, np.int64)
-            ):
-                found = f"{points.dtype} of shape {points.shape}"
-                raise PluginFault(plugin, "node_score", f"{found}, not {len(rows)} ints")
-            return points.astype(np.int64, copy=False)
+            if points.dtype != np.int64 or points.shape != (len(rows),):
+                castable = not len(rows) or np.can_cast(points.dtype, np.int64)
+                if points.shape != (len(rows),) or not castable:
+                    found = f"{points.dtype} of shape {points.shape}"
+                    raise PluginFault(plugin, "node_score", f"{found}, not {len(rows)} ints")
+                points = points.astype(np.int64, copy=False)
+            return points
 
         def weighed(pod_class: PodClass, rows: NodeRows) -> Ints | None:
             points = rated(pod_class, rows)
