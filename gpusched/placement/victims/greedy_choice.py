@@ -25,6 +25,7 @@ from gpusched.placement.victims.loss_limits import (
     looser_parts,
 )
 from gpusched.placement.victims.model import (
+    COST_RATIO,
     BundleEntry,
     BundleIndex,
     BundleSlot,
@@ -84,7 +85,8 @@ class VictimSearchState(FreeAmounts):
         self._known_gains.clear()
         self._recount_row(row)
         self._offer_moves(row)
-        self._outdate_others(self._of_row.get(row, ()))
+        if row not in self._plain_rows:
+            self._outdate_others(self._of_row.get(row, ()))
 
     def remove_evicted(self, members: Iterable[int]) -> None:
         """These members have left for good; ``set_free`` tells what came of their rooms."""
@@ -147,6 +149,17 @@ class VictimSearchState(FreeAmounts):
                 rows.setdefault((loss.side, loss.accounts), set()).add(row)
         return rows
 
+    @cached_property
+    def _plain_rows(self) -> dict[int, int]:
+        """Rows whose bundles are single pods of one source, and that source."""
+        plain: dict[int, int] = {}
+        for row, numbers in self._of_row.items():
+            bundles = [self.bundles[number] for number in numbers]
+            sources = {bundle.source for bundle in bundles}
+            if len(sources) == 1 and all(len(bundle.members) == 1 for bundle in bundles):
+                plain[row] = sources.pop()
+        return plain
+
     def _outdate_others(self, numbers: Iterable[int]) -> None:
         """Bundles of several rows cost or free something else now, wherever they are."""
         for number in numbers:
@@ -199,7 +212,7 @@ class VictimSearchState(FreeAmounts):
         for row in sorted(touched):
             self._offer_moves(row)
         for slot in sorted(self._again):
-            self._push_move(slot, self._move_of(slot))
+            self._offer_slot(slot)
         self._again.clear()
         return chosen
 
@@ -341,11 +354,32 @@ class VictimSearchState(FreeAmounts):
             heap = self._heaps.setdefault(move.source, [])
             heappush(heap, (move.sort_key(2**30, self.bundles), slot, stamp, move))
 
+    def _put_off(self, row: int, source: int) -> None:
+        """Enter what a move of a plain row costs at least: it is worked out when it may be the cheapest."""
+        slot = (row, source)
+        stamp = self._stamps[slot] = self._stamps.get(slot, 0) + 1
+        key = self._least_key(row)
+        if key is not None:
+            heappush(self._heaps.setdefault(source, []), (key, slot, stamp, None))
+
+    def _least_key(self, row: int) -> tuple[Any, ...] | None:
+        """The key of the cheapest pod alone of a plain row, if it gave the most that one gives; None for none.
+
+        No move of the row has a smaller key: several pods cost at least as much for each place.
+        """
+        for number in self._of_row[row]:  # the first is the cheapest of the lowest rank
+            if self._is_possible(number, {}):
+                bundle, cost = self.bundles[number], self._index.costs[number]
+                return (bundle.rank, cost * COST_RATIO // self._most_gained, cost, bundle.order)
+        return None
+
     def _offer_moves(self, row: int) -> None:
         """Work out again what a row and the bundles on it offer."""
         if not self._offered:
             return
         self._offer_row(row)
+        if row in self._plain_rows:
+            return
         for number in self._of_row.get(row, ()):
             if len(self.bundles[number].members) > 1:
                 self._push_move((-1 - number, 0), self._own_move(number))
@@ -374,9 +408,18 @@ class VictimSearchState(FreeAmounts):
             heappop(heap)
             if self._stamps[slot] != stamp:
                 continue
+            if move is None:
+                if self._picks:  # it may be another one when these are put back
+                    self._again.add(slot)
+                least = self._least_key(slot[0])
+                if least == entry[0]:
+                    self._push_move(slot, self._row_move(*slot))
+                elif least is not None:  # more is lost than when it was put off
+                    heappush(heap, (least, slot, stamp, None))
+                continue
             if not all(self._is_possible(number, {}) for number in move.bundles):
                 self._again.add(slot)
-                self._push_move(slot, self._move_of(slot))
+                self._offer_slot(slot)
                 continue
             exact = move.sort_key(need, self.bundles)
             held.append((exact, entry))
@@ -397,15 +440,24 @@ class VictimSearchState(FreeAmounts):
 
     def _offer_row(self, row: int) -> None:
         """A move of each source that has bundles on a row, and one of all of them together."""
+        plain = self._plain_rows.get(row)
+        if plain is not None:
+            self._put_off(row, plain)
+            return
         sources = sorted({self.bundles[number].source for number in self._of_row.get(row, ())})
         for source in sources:
             self._push_move((row, source), self._row_move(row, source))
         if len(sources) > 1:
             self._push_move((row, _MIXED), self._row_move(row, _MIXED))
 
-    def _move_of(self, slot: BundleSlot) -> EvictionOption | None:
+    def _offer_slot(self, slot: BundleSlot) -> None:
+        """Work out again what one slot offers."""
         place, source = slot
-        return self._row_move(place, source) if place >= 0 else self._own_move(-1 - place)
+        if place in self._plain_rows:
+            self._put_off(place, source)
+        else:
+            move = self._row_move(place, source) if place >= 0 else self._own_move(-1 - place)
+            self._push_move(slot, move)
 
     def _row_move(self, row: int, source: int) -> EvictionOption | None:
         """The cheapest bundles found with which one claimant more fits the row."""

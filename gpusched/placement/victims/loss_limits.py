@@ -171,7 +171,7 @@ def is_stricter(limits: LossLimits, known: LossLimits) -> bool:
                 if [account for account, _ in ours] != [account for account, _ in theirs]:
                     return False
                 for (_, over), (_, was) in zip(ours, theirs, strict=True):
-                    if any(a > b for a, b in zip(over, was, strict=True)):
+                    if over is not was and any(a > b for a, b in zip(over, was, strict=True)):
                         return False
     return True
 

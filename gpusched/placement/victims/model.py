@@ -166,5 +166,8 @@ class EvictionOption:
 
 BundleSlot = tuple[int, int]
 """Whose move it is: a row and a source, or ``-1 - bundle`` and 0."""
-BundleEntry = tuple[tuple[Any, ...], BundleSlot, int, EvictionOption]
-"""A move with its key; the number tells older entries of its slot from the last."""
+BundleEntry = tuple[tuple[Any, ...], BundleSlot, int, EvictionOption | None]
+"""A move with its key; the number tells older entries of its slot from the last.
+
+Without a move the key is that of none that the slot offers, or smaller.
+"""

@@ -20,6 +20,10 @@ from gpusched.session.state.session import Session
 
 ROOT = "root"
 NO_AMOUNTS: tuple[int, ...] = ()
+_Above = tuple[tuple[str, Resources], ...]
+"""Queues, and amounts above which each gives."""
+_Over = tuple[int, tuple[int, ...]]
+"""An account, and by column how much it holds above its limits."""
 
 
 class LossAccounts:
@@ -50,6 +54,10 @@ class LossAccounts:
         self._vectors: dict[str, tuple[int, ...]] = {}
         self._gangs: dict[GangKey, int] = {}
         self._losses: dict[tuple[str, tuple[int, ...]], BundleLoss] = {}
+        self._over: dict[
+            tuple[int, int, str], tuple[_Above, list[Resources], tuple[_Over, ...]]
+        ] = {}
+        """By place in the limits: what queues were held to, what they held, and how much above it was."""
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
         """Whether policies say all that they ask for in amounts."""
         self.limits = NO_LIMITS
@@ -102,7 +110,10 @@ class LossAccounts:
                     if name in self._counted
                 ]
             if each.sides:
-                sides = tuple(tuple(map(self._loss_right, rights)) for _, rights in each.sides)
+                sides = tuple(
+                    tuple(self._loss_right((side, n), right) for n, right in enumerate(rights))
+                    for side, (_, rights) in enumerate(each.sides)
+                )
         limits = LossLimits(tuple(frees), tuple(most), sides)
         self.limits = limits if self.known else NO_LIMITS
         if not self.known:
@@ -110,16 +121,33 @@ class LossAccounts:
             self._side.clear()
             self._losses.clear()
 
-    def _loss_right(self, right: EvictionRight) -> LossRight:
+    def _loss_right(self, place: tuple[int, int], right: EvictionRight) -> LossRight:
         return LossRight(
             tuple(self._freed_amounts(right.frees)),
-            tuple(self._amount_above(queue, limits) for queue, limits in right.above),
-            tuple(self._amount_above(queue, limits) for queue, limits in right.returns),
+            self._amounts_above((*place, "above"), right.above),
+            self._amounts_above((*place, "returns"), right.returns),
         )
 
-    def _amount_above(self, queue: str, limits: Resources) -> tuple[int, tuple[int, ...]]:
-        """How much a queue holds above limits, by column; 0 where they do not name a resource."""
-        held = self._session.view.staying(queue)
+    def _amounts_above(self, place: tuple[int, int, str], above: _Above) -> tuple[_Over, ...]:
+        """How much queues hold above limits, by column; 0 where they do not name a resource.
+
+        What another claim of the class was told at the same place holds for queues that nothing moved.
+        """
+        if not above:
+            return ()
+        staying, before = self._session.view.staying, self._over.get(place)
+        held = [staying(queue) for queue, _ in above]
+        if before is None or before[0] is not above:
+            over = [self._amount_above(*each, now) for each, now in zip(above, held, strict=True)]
+        else:
+            over = list(before[2])
+            for number, (now, was) in enumerate(zip(held, before[1], strict=True)):
+                if now is not was and now != was:
+                    over[number] = self._amount_above(*above[number], now)
+        self._over[place] = (above, held, tuple(over))
+        return self._over[place][2]
+
+    def _amount_above(self, queue: str, limits: Resources, held: Resources) -> _Over:
         over = [0] * (len(self._judging) + len(self._counted))
         for name, amount in limits.items:
             if name in self._judging:

@@ -105,7 +105,9 @@ def _score_few(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
     points, weights = [0] * len(rows), 0
     for resource, weight in _weights(pod):
         asked = pod.requests.get(resource)
-        amounts = zip(rows.allocatable(resource).tolist(), rows.used(resource).tolist(), strict=True)
+        amounts = zip(
+            rows.allocatable(resource).tolist(), rows.used(resource).tolist(), strict=True
+        )
         for index, (allocatable, used) in enumerate(amounts):
             offered = max(allocatable, 1)
             points[index] += weight * sign * (min(used + asked, offered) * FULL // offered)

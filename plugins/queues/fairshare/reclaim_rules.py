@@ -15,8 +15,9 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import attrs
 from gpusched_plugins.queues.fairshare.entitlement import (
     Held,
     ReclaimRequest,
@@ -72,6 +73,10 @@ class ReclaimRules:
         self._view = view
         self._shares = shares
         self._saturation = saturation
+        self._known_sides: dict[
+            tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]],
+            tuple[list[_Side], tuple[tuple[str, Resources], ...]],
+        ] = {}
 
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
@@ -194,6 +199,25 @@ class ReclaimRules:
         asked = self._view.minimum(claimant)
         names = self._shares.deciding(asked)
         others = tuple(name for name, amount in asked.items if amount and name not in names)
+        about = (path, tuple(queues), names, others)
+        known = self._known_sides.get(about)
+        if known is None:
+            known = self._known_sides[about] = self._sides_of(*about)
+        sides, keeps = known
+        return EvictionLimits(
+            decide=(names, others),
+            keeps=keeps,
+            sides=tuple((side.leaves, self._rights(side, asked, names)) for side in sides),
+        )
+
+    def _sides_of(
+        self,
+        path: tuple[str, ...],
+        queues: Sequence[str],
+        names: tuple[str, ...],
+        others: tuple[str, ...],
+    ) -> tuple[list[_Side], tuple[tuple[str, Resources], ...]]:
+        """Sides of the tree from which a queue may take, and what queues keep: the same all session."""
         sides: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
         keeps: dict[str, Resources] = {}
         for queue in sorted(queues):
@@ -204,74 +228,58 @@ class ReclaimRules:
                 mine, theirs = (), ()
             sides.setdefault(mine, {})[queue] = theirs
             keeps |= {name: kept for name in theirs if (kept := self._guarantee_of(name)).items}
-        return EvictionLimits(
-            decide=(names, others),
-            keeps=tuple(sorted(keeps.items())),
-            sides=tuple(
-                (frozenset(leaves), self._rights(mine, leaves.values(), asked, names, others))
-                for mine, leaves in sorted(sides.items())
-            ),
-        )
+        found = [
+            self._side_of(mine, leaves, names, others) for mine, leaves in sorted(sides.items())
+        ]
+        return found, tuple(sorted(keeps.items()))
 
-    def _rights(
+    def _side_of(
         self,
         mine: tuple[str, ...],
-        chains: Iterable[tuple[str, ...]],
-        asked: Resources,
+        leaves: Mapping[str, tuple[str, ...]],
         names: tuple[str, ...],
         others: tuple[str, ...],
-    ) -> tuple[EvictionRight, ...]:
-        """What it deserves, then its fair share; nothing of queues that share no level with it."""
-        if not mine:
-            return ()
-        shares, held = self._shares, self._view.staying
-        levels = sorted({name for chain in chains for name in chain})
-        rights = []
-        if any(shares.deserved(level, name) is not None for level in mine for name in names):
-            above = []
-            for level in levels:
-                stated = {
-                    name: amount
-                    for name in (*names, *others)
-                    if (amount := shares.deserved(level, name)) is not None
-                }
-                if any(name in stated for name in names):
-                    above.append((level, Resources.of(stated)))
-            frees = [
-                (level, name, held(level).get(name) + asked.get(name) - deserved)
-                for level in mine
-                for name in names
-                if (deserved := shares.deserved(level, name)) is not None
-            ]
-            rights.append(EvictionRight(frees=tuple(frees), above=tuple(above)))
-        frees = [
-            (level, name, held(level).get(name) + asked.get(name) - shares.fair(level, name))
-            for level in mine
-            for name in names
-        ]
-        entitled = [
-            (level, Resources.of({n: shares.entitled(level, n) for n in (*names, *others)}))
-            for level in levels
-        ]
-        # Who takes by its fair share more than it deserves may have to give that back.
-        lasts = any(
-            held(level).get(name) + asked.get(name) <= deserved
-            for level in mine
-            for name in names
-            if (deserved := shares.deserved(level, name)) is not None
-        )
-        returns = []
-        for level in () if lasts else levels:
+    ) -> _Side:
+        shares, deserved, entitled = self._shares, [], []
+        for level in sorted({name for chain in leaves.values() for name in chain}) if mine else ():
             stated = {
                 name: amount
                 for name in (*names, *others)
                 if (amount := shares.deserved(level, name)) is not None
             }
             if any(name in stated for name in names):
-                returns.append((level, Resources.of(stated)))
-        rights.append(
-            EvictionRight(frees=tuple(frees), above=tuple(entitled), returns=tuple(returns))
+                deserved.append((level, Resources.of(stated)))
+            due = {name: shares.entitled(level, name) for name in (*names, *others)}
+            entitled.append((level, Resources.of(due)))
+        return _Side(mine, frozenset(leaves), tuple(deserved), tuple(entitled))
+
+    def _rights(
+        self, side: _Side, asked: Resources, names: tuple[str, ...]
+    ) -> tuple[EvictionRight, ...]:
+        """What it deserves, then its fair share; nothing of queues that share no level with it."""
+        if not side.mine:
+            return ()
+        shares, rights = self._shares, []
+        wanted = [
+            (level, name, held.get(name) + asked.get(name), shares.deserved(level, name))
+            for level in side.mine
+            for held in (self._view.staying(level),)
+            for name in names
+        ]
+        stated = [
+            (level, name, amount - deserved)
+            for level, name, amount, deserved in wanted
+            if deserved is not None
+        ]
+        if stated:
+            rights.append(EvictionRight(frees=tuple(stated), above=side.deserved))
+        frees = tuple(
+            (level, name, amount - shares.fair(level, name)) for level, name, amount, _ in wanted
         )
+        # Who takes by its fair share more than it deserves may have to give that back.
+        lasts = any(beyond <= 0 for _, _, beyond in stated)
+        returns = () if lasts else side.deserved
+        rights.append(EvictionRight(frees=frees, above=side.entitled, returns=returns))
         return tuple(rights)
 
     def deciding_request(self, claimant: Gang) -> tuple[Resources, tuple[str, ...]]:
@@ -539,6 +547,23 @@ class ReclaimRules:
             return less(self._view.staying(queue), gone.get(queue, NOTHING))
 
         return after
+
+
+@attrs.frozen(slots=True)
+class _Side:
+    """Leaf queues that meet a claimant's queue at the same level, and what is theirs.
+
+    Attributes:
+        mine: levels of the claimant's queue below that one; none where nothing may be taken.
+        leaves: the queues.
+        deserved: of levels above the leaves, those that deserve some resource that decides, and how much.
+        entitled: the same levels, and what each may hold without being over.
+    """
+
+    mine: tuple[str, ...]
+    leaves: frozenset[str]
+    deserved: tuple[tuple[str, Resources], ...]
+    entitled: tuple[tuple[str, Resources], ...]
 
 
 class _Claimant:
