@@ -52,11 +52,18 @@ class Conformance:
                 )
             return ALLOW
 
+        known: dict[int, tuple[Gang, bool]] = {}  # with the gang, so that no other gets its id
+
         def each_allowed(_claimant: Gang, victims: Sequence[Gang], _action: str) -> list[bool]:
-            return [
-                victim.key.namespace not in kept and _highest_priority(victim) < SYSTEM_PRIORITY
-                for victim in victims
-            ]
+            answers = []
+            for victim in victims:
+                said = known.get(id(victim))
+                if said is None:
+                    may = victim.key.namespace not in kept
+                    may = may and _highest_priority(victim) < SYSTEM_PRIORITY
+                    said = known[id(victim)] = (victim, may)
+                answers.append(said[1])
+            return answers
 
         hooks.victim_filter(allows, for_all=each_allowed)
 

@@ -53,7 +53,7 @@ def test_moves_that_are_put_off_choose_as_all_at_once(seed: int) -> None:
     """Given claims one after the other while limits change, then the fields choose the same for each."""
     rng = random.Random(seed)
     found = none = 0
-    for _ in range(60):
+    for _ in range(25):
         members, bundles = pods(rng)
         free = {row: [rng.randrange(3), rng.randrange(3)] for row in range(ROWS)}
         fields = [kind(ASK, free, members, bundles) for kind in (VictimSearchState, AtOnce)]
@@ -78,5 +78,5 @@ def test_moves_that_are_put_off_choose_as_all_at_once(seed: int) -> None:
                 free[row] = amounts
                 for field in fields:
                     field.set_free(row, amounts)
-    assert found > 100
+    assert found > 40
     assert none

@@ -253,8 +253,12 @@ class FreeAmounts:
             add_loss(lost, each.accounts, each.taken)
         return may_go_next(limits, lost, loss)
 
+    def loss_of_gang(self, number: int) -> BundleLoss:
+        """What a bundle takes of its gang, members that are gone not counted."""
+        return self.loss_of(number).of_gang(self.bundles[number].group)
+
     def loss_of(self, number: int) -> BundleLoss:
-        """What a bundle takes, members that are gone not counted."""
+        """The same, whatever gang it is of."""
         bundle = self.bundles[number]
         if self._gone.keys().isdisjoint(bundle.members):
             return bundle.loss
@@ -277,7 +281,7 @@ class FreeAmounts:
                 taken = tuple(map(sum, zip(*all_of, strict=True)))
                 last = tuple(map(min, zip(taken, loss.last, strict=True)))
                 loss = attrs.evolve(loss, taken=taken, last=last)
-            losses.append(loss)
+            losses.append(loss.of_gang(self.bundles[number].group))
         return limits_hold(self.loss_limits, losses)
 
     def _absorbed_picks(self, number: int) -> list[int]:

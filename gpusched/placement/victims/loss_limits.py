@@ -91,6 +91,10 @@ class BundleLoss:
     taken: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
 
+    def of_gang(self, gang: int) -> BundleLoss:
+        """The same loss, of a gang of this number."""
+        return BundleLoss(self.side, gang, self.accounts, self.judged, self.taken, self.last)
+
 
 NO_LOSS = BundleLoss()
 

@@ -52,7 +52,8 @@ class VictimBundle:
             those that its members name as bundles of one.
         source: bundles of one source are compared among themselves by ``rank`` and cost; of
             sources, one is exhausted before the next, in an order that may change.
-        loss: what it takes, as the loss limits see it, with all its members.
+        loss: what it takes, as the loss limits see it, with all its members; whose gang it is
+            of is said by ``group``.
         part: whether the rest of its group goes on without it.
     """
 
@@ -93,11 +94,15 @@ class BundleIndex:
         self.losses: list[int] = []
         """The same number for bundles that lose the same, whatever gang they are of."""
         numbers: dict[tuple[object, ...], int] = {}
+        of_loss: dict[int, int] = {}  # by id, as bundles hold them
         for number, bundle in enumerate(bundles):
             self.of_group.setdefault(bundle.group, []).append(number)
             loss = bundle.loss
-            alike = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
-            self.losses.append(numbers.setdefault(alike, len(numbers)))
+            known = of_loss.get(id(loss))
+            if known is None:
+                alike = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+                known = of_loss[id(loss)] = numbers.setdefault(alike, len(numbers))
+            self.losses.append(known)
             if len(bundle.members) == 1:  # thousands of single pods
                 self._index_pod(number, bundle)
                 continue

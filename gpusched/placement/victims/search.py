@@ -303,7 +303,7 @@ def _build_model(
             for each in wanted.holders
         ),
         loss_limits=field.loss_limits,
-        losses=tuple(field.loss_of(number) for number in numbers) if limited else (),
+        losses=tuple(field.loss_of_gang(number) for number in numbers) if limited else (),
         groups=groups,
         group_cost=field.part_cost,
         budget_s=effort.budget_s,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import attrs
+
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
@@ -189,12 +191,15 @@ class LossAccounts:
         number = self._gangs.setdefault(gang.key, len(self._gangs))
         if len(steps) != 1 or len(steps[0]) != 1:
             return self._loss(number, gang.queue, steps)
-        # Thousands of single pods of one queue and class lose the same.
-        alike = (gang.queue, steps[0][0])
-        known = self._losses.get(alike)
+        return attrs.evolve(self.pod_loss(gang, steps[0][0]), gang=number)
+
+    def pod_loss(self, gang: Gang, taken: tuple[int, ...]) -> BundleLoss:
+        """What is lost with one pod, whatever gang of the queue it is of: thousands lose the same."""
+        about = (gang.queue, taken)
+        known = self._losses.get(about)
         if known is None:
-            known = self._losses[alike] = self._loss(number, gang.queue, steps)
-        return BundleLoss(known.side, number, known.accounts, known.judged, known.taken, known.last)
+            known = self._losses[about] = self._loss(-1, gang.queue, [[taken]])
+        return known
 
     def _loss(
         self, number: int, queue: str, steps: Sequence[Sequence[tuple[int, ...]]]

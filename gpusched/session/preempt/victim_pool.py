@@ -79,14 +79,14 @@ def rank_of_loss(
 
 
 class _BundleDraft(NamedTuple):
-    """A bundle before its place among equals is known; see ``VictimBundle``."""
+    """A bundle before its place among equals is known: what ``VictimBundle`` has, without the order."""
 
     members: tuple[int, ...]
     group: int
+    extra: int
+    draws: tuple[int, ...]
     source: int
     rank: VictimRank
-    extra: int = 0
-    draws: tuple[int, ...] = ()
     loss: BundleLoss = NO_LOSS
     part: bool = False
 
@@ -138,6 +138,9 @@ class VictimTable:
         self._of_columns: dict[tuple[int, ...], BundleIndex] = {}
         self._drafts: list[_BundleDraft] = []
         self._ties: list[tuple[Any, ...]] = []
+        self._without_devices = not devices.requests
+        self._alike: dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...], BundleLoss]] = {}
+        """What a pod of a queue and class frees, takes and loses that is a gang alone."""
         self._enter_gangs(victims, list(gangs))
         ranked = sorted(range(len(self._ties)), key=self._ties.__getitem__)
         order = [0] * len(ranked)
@@ -146,17 +149,7 @@ class VictimTable:
         self.index = BundleIndex(
             self.members,
             [
-                VictimBundle(
-                    draft.members,
-                    order[index],
-                    draft.group,
-                    draft.extra,
-                    draft.draws,
-                    draft.source,
-                    draft.rank,
-                    draft.loss,
-                    draft.part,
-                )
+                VictimBundle(draft[0], order[index], *draft[1:])
                 for index, draft in enumerate(self._drafts)
             ],
         )
@@ -217,10 +210,13 @@ class VictimTable:
         gang = running.gang
         group = self.groups[gang.key] = len(self.groups)
         first = len(self.members)
+        if ends and len(running.seats) == 1 and not running.surplus and self._without_devices:
+            self._enter_alone(running, source, group, tie=tie)
+            return
         for seat in running.seats:
             self._enter_member(gang, seat)
         if running.surplus:
-            made = _BundleDraft((), group, source, (gang.priority, _RANK_SPARE), part=True)
+            made = _BundleDraft((), group, 0, (), source, (gang.priority, _RANK_SPARE), part=True)
             self._enter_spare_members(running, made, first, tie=tie)
         if ends:
             members = self.members[first:]
@@ -229,13 +225,38 @@ class VictimTable:
                 _BundleDraft(
                     tuple(range(first, first + len(members))),
                     group,
+                    COST_OF_GANG,
+                    (),
                     source,
                     (gang.priority, _RANK_WHOLE_GANG),
-                    extra=COST_OF_GANG,
                     loss=self._accounts.bundle_loss(gang, self._bundle_steps(running, members)),
                 ),
                 (*tie, -1),
             )
+
+    def _enter_alone(
+        self, running: RunningGang, source: int, group: int, *, tie: tuple[Any, ...]
+    ) -> None:
+        """A gang of one pod, of which there may be thousands: as ``_enter_bundles``, in one go."""
+        gang, seat = running.gang, running.seats[0]
+        pod, number = seat.member.pod, len(self.members)
+        about = (gang.queue, pod.pod_class.digest)
+        known = self._alike.get(about)
+        if known is None:
+            taken = self._accounts.taken_with(seat)
+            frees, loss = (
+                self._amounts_freed_by(pod.pod_class),
+                self._accounts.pod_loss(gang, taken),
+            )
+            known = self._alike[about] = (frees, taken, loss)
+        frees, taken, loss = known
+        self.number[pod.uid] = number
+        self.seats.append(seat)
+        self.gangs.append(gang)
+        self.members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
+        rank = (gang.priority, _RANK_WHOLE_GANG)
+        draft = _BundleDraft((number,), group, COST_OF_GANG, (), source, rank, loss)
+        self._enter_bundle(running, draft, (*tie, -1))
 
     def _enter_member(self, gang: Gang, seat: CandidateVictim) -> None:
         pod = seat.member.pod

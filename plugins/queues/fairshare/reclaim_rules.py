@@ -15,9 +15,8 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-import attrs
 from gpusched_plugins.queues.fairshare.entitlement import (
     Held,
     ReclaimRequest,
@@ -33,6 +32,7 @@ from gpusched_plugins.queues.fairshare.messages import (
     victim_within_share,
 )
 from gpusched_plugins.queues.fairshare.shares import Shares, saturation
+from gpusched_plugins.queues.fairshare.sides import Side, Sides, levels_below_common_ancestor
 
 from gpusched.plugin import (
     ABSTAIN,
@@ -73,10 +73,7 @@ class ReclaimRules:
         self._view = view
         self._shares = shares
         self._saturation = saturation
-        self._known_sides: dict[
-            tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]],
-            tuple[list[_Side], tuple[tuple[str, Resources], ...]],
-        ] = {}
+        self._sides = Sides(view, shares)
 
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
@@ -199,62 +196,15 @@ class ReclaimRules:
         asked = self._view.minimum(claimant)
         names = self._shares.deciding(asked)
         others = tuple(name for name, amount in asked.items if amount and name not in names)
-        about = (path, tuple(queues), names, others)
-        known = self._known_sides.get(about)
-        if known is None:
-            known = self._known_sides[about] = self._sides_of(*about)
-        sides, keeps = known
+        sides, keeps = self._sides.of_path(path, tuple(queues), names, others)
         return EvictionLimits(
             decide=(names, others),
             keeps=keeps,
             sides=tuple((side.leaves, self._rights(side, asked, names)) for side in sides),
         )
 
-    def _sides_of(
-        self,
-        path: tuple[str, ...],
-        queues: Sequence[str],
-        names: tuple[str, ...],
-        others: tuple[str, ...],
-    ) -> tuple[list[_Side], tuple[tuple[str, Resources], ...]]:
-        """Sides of the tree from which a queue may take, and what queues keep: the same all session."""
-        sides: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
-        keeps: dict[str, Resources] = {}
-        for queue in sorted(queues):
-            node = self._view.queue(queue)
-            theirs = node.path if node is not None and node.rooted else ()
-            mine, theirs = levels_below_common_ancestor(path, theirs)
-            if not mine or not all(self._queue(name).reclaimable for name in theirs):
-                mine, theirs = (), ()
-            sides.setdefault(mine, {})[queue] = theirs
-            keeps |= {name: kept for name in theirs if (kept := self._guarantee_of(name)).items}
-        found = [
-            self._side_of(mine, leaves, names, others) for mine, leaves in sorted(sides.items())
-        ]
-        return found, tuple(sorted(keeps.items()))
-
-    def _side_of(
-        self,
-        mine: tuple[str, ...],
-        leaves: Mapping[str, tuple[str, ...]],
-        names: tuple[str, ...],
-        others: tuple[str, ...],
-    ) -> _Side:
-        shares, deserved, entitled = self._shares, [], []
-        for level in sorted({name for chain in leaves.values() for name in chain}) if mine else ():
-            stated = {
-                name: amount
-                for name in (*names, *others)
-                if (amount := shares.deserved(level, name)) is not None
-            }
-            if any(name in stated for name in names):
-                deserved.append((level, Resources.of(stated)))
-            due = {name: shares.entitled(level, name) for name in (*names, *others)}
-            entitled.append((level, Resources.of(due)))
-        return _Side(mine, frozenset(leaves), tuple(deserved), tuple(entitled))
-
     def _rights(
-        self, side: _Side, asked: Resources, names: tuple[str, ...]
+        self, side: Side, asked: Resources, names: tuple[str, ...]
     ) -> tuple[EvictionRight, ...]:
         """What it deserves, then its fair share; nothing of queues that share no level with it."""
         if not side.mine:
@@ -549,23 +499,6 @@ class ReclaimRules:
         return after
 
 
-@attrs.frozen(slots=True)
-class _Side:
-    """Leaf queues that meet a claimant's queue at the same level, and what is theirs.
-
-    Attributes:
-        mine: levels of the claimant's queue below that one; none where nothing may be taken.
-        leaves: the queues.
-        deserved: of levels above the leaves, those that deserve some resource that decides, and how much.
-        entitled: the same levels, and what each may hold without being over.
-    """
-
-    mine: tuple[str, ...]
-    leaves: frozenset[str]
-    deserved: tuple[tuple[str, Resources], ...]
-    entitled: tuple[tuple[str, Resources], ...]
-
-
 class _Claimant:
     """A claimant whose possible victims are judged on the accounts as they are.
 
@@ -596,13 +529,3 @@ def keys_by_queue(victims: Sequence[Gang], key: Callable[[Gang], Key]) -> list[K
         if victim.queue not in known:
             known[victim.queue] = key(victim)
     return [known[victim.queue] for victim in victims]
-
-
-def levels_below_common_ancestor(
-    mine: tuple[str, ...], theirs: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The levels of two paths below the lowest that both share; empty for one of the same line."""
-    shared = 0
-    while shared < min(len(mine), len(theirs)) and mine[-1 - shared] == theirs[-1 - shared]:
-        shared += 1
-    return mine[: len(mine) - shared], theirs[: len(theirs) - shared]
