@@ -173,11 +173,7 @@ class VictimSelector:
 
     def allowed_victims(self, claimant: Gang, kind: ClaimantClass) -> list[Gang]:
         """Every gang of which some part may be evicted for the claimant."""
-        return [
-            gang
-            for queue in self._queues_in_order(claimant)
-            for gang in self._of_queue(claimant, kind, queue)
-        ]
+        return self._allowed_of_queues(claimant, kind, self._queues_in_order(claimant))[0]
 
     def exclude_gang(self, kind: ClaimantClass, gang: Gang) -> None:
         """A policy refuses this victim after all."""
@@ -282,14 +278,8 @@ class VictimSelector:
         devices: DeviceColumns,
     ) -> tuple[VictimTable, bool]:
         """Victims of so many gangs of the first queues, and whether none is left out."""
-        gangs: list[Gang] = []
         ordered = self._queues_in_order(claimant)
-        taken_in = 0
-        for queue in ordered:
-            if len(gangs) >= most:
-                break
-            gangs += self._of_queue(claimant, kind, queue)
-            taken_in += 1
+        gangs, taken_in = self._allowed_of_queues(claimant, kind, ordered, most=most)
         table = VictimTable(
             self._session,
             self._victims,
@@ -329,7 +319,31 @@ class VictimSelector:
         keyed = sorted((key or (), queue) for key, queue in zip(keys, queues, strict=True))
         return [queue for _, queue in keyed]
 
+    def _allowed_of_queues(
+        self,
+        claimant: Gang,
+        kind: ClaimantClass,
+        ordered: Sequence[str],
+        *,
+        most: int | None = None,
+    ) -> tuple[list[Gang], int]:
+        """Victims of the first queues until there are so many, and how many queues that takes.
+
+        Policies are asked about as many queues at once as are needed even if they allow all.
+        """
+        filters = self._session.hooks.victim_filters
+        gangs: list[Gang] = []
+        taken_in = 0
+        while taken_in < len(ordered) and (most is None or len(gangs) < most):
+            asked: list[Gang] = []
+            while taken_in < len(ordered) and (most is None or len(gangs) + len(asked) < most):
+                asked += self._of_queue(claimant, kind, ordered[taken_in])
+                taken_in += 1
+            gangs += allowed_victims(filters, claimant, asked, self._rules.action)
+        return gangs, taken_in
+
     def _of_queue(self, claimant: Gang, kind: ClaimantClass, queue: str) -> list[Gang]:
+        """Gangs of a queue that may be victims, before policies are asked."""
         may_be_victim = self._rules.may_be_victim
         gangs = list(self._victims.of_queue(queue))
         self.work += len(gangs)
@@ -344,8 +358,7 @@ class VictimSelector:
                 for gang in asked
                 if gang.key not in excluded.gangs and (kept is None or gang.key in kept)
             ]
-        filters = self._session.hooks.victim_filters
-        return allowed_victims(filters, claimant, asked, self._rules.action)
+        return asked
 
     # -- the solver --------------------------------------------------------------------------
     def _solve_for_cheaper(
