@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
@@ -275,6 +276,11 @@ def contain_when_called(
         return contained(*args, **kwargs)
 
     return call
+
+
+def fields_of(pod_class: PodClass, fields: tuple[str, ...]) -> Any:
+    """Some fields of a class and no others: whoever reads more than was declared fails."""
+    return SimpleNamespace(**{name: getattr(pod_class, name) for name in fields})
 
 
 def _hold_alike(plugin: str, rated: Callable[[NodeRows], Ints | None], rows: NodeRows) -> None:

@@ -28,7 +28,6 @@ A veto is explicit. Tiers order keys and reasons; they never decide whether a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
 
 import attrs
@@ -55,6 +54,7 @@ from gpusched.session.framework.hook_calls import (
     VictimsFilter,
     VictimsOrder,
     contain_when_called,
+    fields_of,
 )
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
@@ -146,11 +146,6 @@ class Filter:
         """The reason with what is in the way of the pods on these nodes, which it refuses."""
         told = self.detail(pod_class, refused[:_DETAIL_NODES_MAX]) if self.detail else ""
         return f"{self.reason} ({told})" if told else self.reason
-
-
-def _fields_of(pod_class: PodClass, fields: tuple[str, ...] | None) -> Any:
-    """Some fields of a class and no others: whoever reads more than was declared fails."""
-    return SimpleNamespace(**{name: getattr(pod_class, name) for name in fields or ()})
 
 
 _DETAIL_NODES_MAX = 100
@@ -253,7 +248,7 @@ class Hooks(HookCalls):
         """
         number = len(self.filters)
         fields = None if reads is None else tuple(reads)
-        shows_all = fields is None or not self.guard.compares_lists
+        shown = fields if self.guard.compares_lists else None
 
         def refuse_all(
             fault: PluginFault, pod_class: PodClass, nodes: Sequence[Node]
@@ -268,7 +263,7 @@ class Hooks(HookCalls):
         def sound(
             pod_class: PodClass, nodes: Sequence[Node]
         ) -> Sequence[bool] | npt.NDArray[np.bool_] | None:
-            answer = allows(pod_class if shows_all else _fields_of(pod_class, fields), nodes)
+            answer = allows(pod_class if shown is None else fields_of(pod_class, shown), nodes)
             if answer is None:
                 return None
             mask = np.asarray(answer)
@@ -302,7 +297,14 @@ class Hooks(HookCalls):
         """
         self.scores.append(self._wrap_score(score, weight=weight, alike=alike))
 
-    def pair_filter(self, reason: str, rule: RuleOf, *, concerns: Concerns) -> None:
+    def pair_filter(
+        self,
+        reason: str,
+        rule: RuleOf,
+        *,
+        concerns: Concerns,
+        reads: Sequence[str] | None = None,
+    ) -> None:
         """Which nodes may take a pod, where that depends on where other pods are.
 
         Args:
@@ -310,12 +312,24 @@ class Hooks(HookCalls):
             rule: what holds for a pod, None for no objection. Asked once for each pod.
             concerns: whether pods of a class may have such a rule. A class that no rule
                 concerns costs nothing.
+            reads: fields of a class that ``concerns`` reads, such as ``("spread",)``: it is asked once
+                for classes that are equal in these. None where it may read any.
         """
-        self.pairs.add_filter(self.plugin, reason, rule, concerns)
+        self.pairs.add_filter(self.plugin, reason, rule, concerns, reads)
 
-    def pair_score(self, score: ScoreOf, *, concerns: Concerns, weight: int = 1) -> None:
-        """Which nodes are better for a pod, where that depends on where other pods are."""
-        self.pairs.add_score(self.plugin, score, concerns, weight)
+    def pair_score(
+        self,
+        score: ScoreOf,
+        *,
+        concerns: Concerns,
+        weight: int = 1,
+        reads: Sequence[str] | None = None,
+    ) -> None:
+        """Which nodes are better for a pod, where that depends on where other pods are.
+
+        ``reads`` as ``pair_filter`` has it.
+        """
+        self.pairs.add_score(self.plugin, score, concerns, weight, reads)
 
     def enqueue_check(self, check: Check) -> None:
         """May the gang be admitted from Pending to Inqueue?"""

@@ -16,7 +16,7 @@ from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
 from gpusched.base.errors import PluginFault
 from gpusched.session.framework.guard import Guard
-from gpusched.session.framework.hook_calls import contain_when_called
+from gpusched.session.framework.hook_calls import contain_when_called, fields_of
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.reasons import shorten
 
@@ -89,6 +89,8 @@ class PairFilter:
     reason: str
     rule: RuleOf
     concerns: Concerns
+    reads: tuple[str, ...] | None = None
+    """Fields of a class that ``concerns`` depends on; None for all."""
 
 
 @attrs.frozen(eq=False)
@@ -97,6 +99,8 @@ class PairScorer:
 
     score: ScoreOf
     concerns: Concerns
+    reads: tuple[str, ...] | None = None
+    """As of ``PairFilter``."""
 
 
 class PairHooks:
@@ -115,7 +119,14 @@ class PairHooks:
         self.rows = 0
         """Number of nodes of the session; what rules answer is checked against it."""
 
-    def add_filter(self, plugin: str, reason: str, rule: RuleOf, concerns: Concerns) -> None:
+    def add_filter(
+        self,
+        plugin: str,
+        reason: str,
+        rule: RuleOf,
+        concerns: Concerns,
+        reads: Sequence[str] | None,
+    ) -> None:
         """Register a filter, see ``Hooks.pair_filter``."""
         part = f"filter {len(self.filters)}"
 
@@ -161,10 +172,11 @@ class PairHooks:
             )
 
         wrapped = contain_when_called(self._guard, (plugin, "pair_filter", part), sound, nowhere)
-        sure = validated_concerns(plugin, "pair_filter", concerns)
+        fields = None if reads is None else tuple(reads)
+        sure = self._validated_concerns(plugin, "pair_filter", concerns, fields)
         named = (plugin, "pair_filter", f"{part} concerns")
         concerned = contain_when_called(self._guard, named, sure, self._all)
-        self.filters.append(PairFilter(plugin, reason, wrapped, concerned))
+        self.filters.append(PairFilter(plugin, reason, wrapped, concerned, fields))
 
     def _wrap_limits(
         self, plugin: str, made: PairRule, part: str
@@ -200,7 +212,14 @@ class PairHooks:
 
         return self._guard.wrap_hook(plugin, "pair_filter", text, untold, part=f"{part} detail")
 
-    def add_score(self, plugin: str, score: ScoreOf, concerns: Concerns, weight: int) -> None:
+    def add_score(
+        self,
+        plugin: str,
+        score: ScoreOf,
+        concerns: Concerns,
+        weight: int,
+        reads: Sequence[str] | None,
+    ) -> None:
         """Register a score, see ``Hooks.pair_score``."""
         part = f"score {len(self.scorers)}"
 
@@ -234,10 +253,18 @@ class PairHooks:
             return PairScore(made.key, points_of)
 
         wrapped = contain_when_called(self._guard, (plugin, "pair_score", part), sound, silent)
-        sure = validated_concerns(plugin, "pair_score", concerns)
+        fields = None if reads is None else tuple(reads)
+        sure = self._validated_concerns(plugin, "pair_score", concerns, fields)
         named = (plugin, "pair_score", f"{part} concerns")
         concerned = contain_when_called(self._guard, named, sure, self._none)
-        self.scorers.append(PairScorer(wrapped, concerned))
+        self.scorers.append(PairScorer(wrapped, concerned, fields))
+
+    def _validated_concerns(
+        self, plugin: str, hook: str, concerns: Concerns, fields: tuple[str, ...] | None
+    ) -> Concerns:
+        if fields is None or not self._guard.compares_lists:
+            return validated_concerns(plugin, hook, concerns)
+        return validated_concerns(plugin, hook, lambda shown: concerns(fields_of(shown, fields)))
 
     def _all(self, fault: PluginFault, _pod_class: PodClass) -> bool:
         self._faults.append(str(fault))

@@ -48,5 +48,8 @@ def register_host_ports(hooks: Hooks, view: View) -> None:
         )
 
     hooks.pair_filter(
-        "have no free host port for it", rule, concerns=lambda pod_class: bool(pod_class.ports)
+        "have no free host port for it",
+        rule,
+        concerns=lambda pod_class: bool(pod_class.ports),
+        reads=("ports",),
     )

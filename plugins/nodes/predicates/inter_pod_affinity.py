@@ -27,16 +27,21 @@ def register_inter_pod_affinity(hooks: Hooks, view: View) -> None:
         "do not satisfy its pod affinity",
         lambda pod: _affinity_rule(pod, view),
         concerns=lambda pod_class: bool(pod_class.pod_affinity),
+        reads=("pod_affinity",),
     )
     hooks.pair_filter(
         "break its pod anti-affinity",
         lambda pod: _anti_affinity_rule(pod, view),
         concerns=lambda pod_class: bool(pod_class.pod_anti_affinity),
+        reads=("pod_anti_affinity",),
     )
     wards = AntiAffinityRules(view.pods_with_anti_affinity(), view)
     if wards.some:
         hooks.pair_filter(
-            "break the anti-affinity of pods there", wards.rule, concerns=lambda _pod_class: True
+            "break the anti-affinity of pods there",
+            wards.rule,
+            concerns=lambda _pod_class: True,
+            reads=(),
         )
 
 

@@ -21,6 +21,7 @@ def register_nominated_pods(hooks: Hooks, view: View) -> None:
             "keep room for pods of other schedulers nominated there",
             lambda pod: _nominated_pods_rule(pod, view),
             concerns=lambda _pod_class: True,
+            reads=(),
         )
 
 

@@ -24,11 +24,14 @@ def register_preferences(hooks: Hooks, view: View) -> None:
     if any(map(_SOFT_TAINTS, view.nodes())):
         hooks.node_score(_score_soft_taints)
     hooks.pair_score(
-        lambda pod: _preferred_affinity_score(pod, view), concerns=_has_preferred_affinity
+        lambda pod: _preferred_affinity_score(pod, view),
+        concerns=_has_preferred_affinity,
+        reads=("preferred_pod_affinity", "preferred_pod_anti_affinity"),
     )
     hooks.pair_score(
         lambda pod: _preferred_spread_score(pod, view),
         concerns=lambda pod_class: bool(pod_class.soft_spread),
+        reads=("soft_spread",),
     )
 
 

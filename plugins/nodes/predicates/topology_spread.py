@@ -34,6 +34,7 @@ def register_topology_spread(hooks: Hooks, view: View) -> None:
         "break its topology spread constraints",
         lambda pod: _spread_rule(pod, view),
         concerns=lambda pod_class: bool(pod_class.spread),
+        reads=("spread",),
     )
 
 

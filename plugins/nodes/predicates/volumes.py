@@ -50,6 +50,7 @@ def register_volumes(hooks: Hooks, view: View) -> None:
         "cannot reach or provide the volumes it claims",
         lambda pod: _volume_rule(pod, view, reach),
         concerns=_uses_claims,
+        reads=("uses_claims",),
     )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from functools import cached_property
+from operator import itemgetter
+from typing import Final, TypeVar
 
 import attrs
 import numpy as np
@@ -36,6 +38,7 @@ from gpusched.session.state.nodes.numa_fit import make_numa_limit
 from gpusched.session.state.nodes.windows.reserved_windows import ClosedNodes
 from gpusched.session.state.session_cache import SessionCache
 
+PairHook = TypeVar("PairHook", PairFilter, PairScorer)
 _FILTER_FAILED: Final = "are not accepted as a filter failed"
 
 
@@ -109,8 +112,13 @@ class PodClassInfos:
         self._closed: ClosedNodes | None = None
         self._plain: dict[tuple[str, Hashable], PodClassInfo] = {}
         self._concerned: dict[str, _ClassRules] = {}
+        self._concerned_alike: dict[Hashable, _ClassRules] = {}
         self._concerned_kinds: dict[EquivalenceClass, bool] = {}
         self._by_rule_keys: dict[Hashable, PodClassInfo] = {}
+        self._filters_known = -1
+        self._read_by_filters: list[str] | None = None
+        """Fields of a class that filters read; None where one may read any."""
+        self._refused_alike: dict[Hashable, list[Bools]] = {}
         self._allowed: dict[Hashable, tuple[Sequence[Bools], Bools]] = {}
         self._by_pod: dict[tuple[UID, str, Hashable], PodClassInfo] = {}
         """Infos by pod and class: a Job that may start in several pools has pods of several."""
@@ -212,12 +220,43 @@ class PodClassInfos:
     def _rules_of_class(self, pod_class: PodClass) -> _ClassRules:
         known = self._concerned.get(pod_class.digest)
         if known is None:
-            pairs = self._hooks.pairs
-            known = self._concerned[pod_class.digest] = _ClassRules(
-                [each for each in enumerate(pairs.filters) if each[1].concerns(pod_class)],
-                [each for each in enumerate(pairs.scorers) if each[1].concerns(pod_class)],
-            )
+            known = self._concerned[pod_class.digest] = self._ask_concerns(pod_class)
         return known
+
+    def _ask_concerns(self, pod_class: PodClass) -> _ClassRules:
+        """Hooks that say what they read of a class are asked once for classes that are equal in that."""
+        key = tuple([getattr(pod_class, name) for name in self._read_by_concerns])
+        known = self._concerned_alike.get(key)
+        if known is None:
+            known = self._concerned_alike[key] = _ClassRules(
+                [each for each in self._pair_filters[True] if each[1].concerns(pod_class)],
+                [each for each in self._pair_scorers[True] if each[1].concerns(pod_class)],
+            )
+        filters = [each for each in self._pair_filters[False] if each[1].concerns(pod_class)]
+        scorers = [each for each in self._pair_scorers[False] if each[1].concerns(pod_class)]
+        if not filters and not scorers:
+            return known
+        return _ClassRules(
+            sorted([*known.filters, *filters], key=itemgetter(0)),
+            sorted([*known.scorers, *scorers], key=itemgetter(0)),
+        )
+
+    @cached_property
+    def _pair_filters(self) -> dict[bool, list[tuple[int, PairFilter]]]:
+        """Filters with their numbers, by whether they say what they read of a class."""
+        return _by_declaration(self._hooks.pairs.filters)
+
+    @cached_property
+    def _pair_scorers(self) -> dict[bool, list[tuple[int, PairScorer]]]:
+        return _by_declaration(self._hooks.pairs.scorers)
+
+    @cached_property
+    def _read_by_concerns(self) -> tuple[str, ...]:
+        """Fields of a class that those read which say it."""
+        pairs = self._hooks.pairs
+        declared = [each.reads or () for each in pairs.filters]
+        declared += [each.reads or () for each in pairs.scorers]
+        return tuple(sorted({name for reads in declared for name in reads}))
 
     def _info_with_rules(self, pod: Pod) -> PodClassInfo:
         concerned = self._rules_of_class(pod.pod_class)
@@ -248,11 +287,29 @@ class PodClassInfos:
         return _rows_no_filter_refuses(pod_class, self._refused_rows(pod_class), len(self.nodes))
 
     def _refused_rows(self, pod_class: PodClass) -> list[Bools]:
-        faults = self._hooks.filter_faults
-        refused = self._session_cache.refused_rows(pod_class, self.nodes, self._hooks.filters)
-        if self._hooks.filter_faults > faults:
-            self._session_cache.forget(pod_class)
+        """Rows that each filter refuses: the same list for classes that are equal in all that filters read."""
+        key, faults = self._key_for_filters(pod_class), self._hooks.filter_faults
+        refused = self._refused_alike.get(key)
+        if refused is None:
+            refused = self._session_cache.refused_rows(pod_class, self.nodes, self._hooks.filters)
+            if self._hooks.filter_faults > faults:
+                self._session_cache.forget(pod_class)
+            else:
+                self._refused_alike[key] = refused
         return refused
+
+    def _key_for_filters(self, pod_class: PodClass) -> Hashable:
+        filters = self._hooks.filters
+        if len(filters) != self._filters_known:  # plugins ask while they are opened, too
+            reads = [each.reads for each in filters]
+            names = {name for each in reads for name in each or ()}
+            self._read_by_filters = None if None in reads else sorted(names)
+            self._filters_known = len(filters)
+        fields = self._read_by_filters
+        about = (
+            pod_class.digest if fields is None else tuple([getattr(pod_class, n) for n in fields])
+        )
+        return len(filters), about
 
     def _build_info(self, pod_class: PodClass, gate: InterPodGate | None = None) -> PodClassInfo:
         nodes = self.nodes
@@ -295,6 +352,14 @@ class PodClassInfos:
             filters.append(Filter("", words, _refuse_nothing))
             masks.append(rows)
         return tuple(filters), masks
+
+
+def _by_declaration(hooks: Sequence[PairHook]) -> dict[bool, list[tuple[int, PairHook]]]:
+    """Hooks with their numbers, by whether they say what they read."""
+    found: dict[bool, list[tuple[int, PairHook]]] = {True: [], False: []}
+    for number, each in enumerate(hooks):
+        found[each.reads is not None].append((number, each))
+    return found
 
 
 def _rows_no_filter_refuses(pod_class: PodClass, refused: Sequence[Bools], nodes: int) -> Bools:
