@@ -33,6 +33,7 @@ from gpusched.base.limits import (
     PLUGIN_NEW_TRIES,
     PLUGIN_SUBJECTS_MAX,
 )
+from gpusched.session.framework.guard import HookListener
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -224,6 +225,7 @@ class PluginGuard:
         fallback: Callable[Concatenate[PluginFault, P], R],
         *,
         part: str = "",
+        listener: HookListener | None = None,
     ) -> Callable[P, R]:
         """The same callable, contained and timed.
 
@@ -235,16 +237,19 @@ class PluginGuard:
             fallback: answers in its place, given the fault and the same arguments. It is ours:
                 what it raises goes through.
             part: which of the plugin's callables for this hook, the same in each session.
+            listener: is told when it fails, and when it has answered first.
         """
         who = HookId(plugin, hook)
         # Asked first: each session wraps every hook again, and seldom is one new.
         ledger = self._ledgers.get(who) or self._ledgers.setdefault(who, _HookLedger())
         streak = ledger.streaks.get(part) or ledger.streaks.setdefault(part, _FaultStreak())
         monotonic = self._clock.monotonic
+        unanswered = listener is not None
 
         # No functools.wraps: sixty hooks a session would pay for names that nobody reads. A session
         # makes hundreds of calls, so that what each one costs here is a few percent of all.
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            nonlocal unanswered
             if streak.in_a_row >= PLUGIN_FAULTS_MAX and not streak.may_try(_names_of(args)):
                 assert streak.last is not None
                 return fallback(streak.last, *args, **kwargs)
@@ -256,12 +261,17 @@ class PluginGuard:
             except _PASSED_THROUGH:
                 raise
             except BaseException as error:  # noqa: BLE001 - containing plugins is our task
+                if listener is not None and isinstance(error, Exception):
+                    listener.failed(error, args)
                 if not ledger.faults:
                     ledger.story = "".join(
                         traceback.format_exception(error, limit=-_TRACEBACK_CALLS)
                     )
                 fault = _without_tracebacks(_plugin_fault(plugin, hook, error))
             else:
+                if unanswered and listener is not None:
+                    unanswered = False
+                    listener.answered()
                 if streak.in_a_row:
                     streak.count_success()
             finally:

@@ -35,7 +35,10 @@ class Omit(Flag):
     NAMESPACE = auto()
 
 
-def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
+PlacementKey = tuple[Hashable, ...]
+
+
+def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> PlacementKey:
     """All that decides where a gang may be placed, apart from the labels and volumes of its pods.
 
     A gang that has places is equal to no other, and neither is one that holds out for a preferred
@@ -65,6 +68,13 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> Hashable:
         _member_classes(gang, sizes=Omit.SIZE not in without),
         _gang_terms(gang, lengths=Omit.LENGTH not in without),
     )
+
+
+def without_length(key: PlacementKey) -> PlacementKey:
+    """The same key of a gang, but for how long it says it runs."""
+    lengths = key[-1]
+    assert isinstance(lengths, tuple), "as _gang_terms gives it"
+    return (*key[:-1], _without_length(lengths[0]))
 
 
 def _member_classes(gang: Gang, *, sizes: bool) -> Hashable:

@@ -101,6 +101,9 @@ class GangBuilder:
         Where the object is gone that named queue and user, what was written on the pods with their
         binding says them: whoever deletes it gets no room in its queue by that.
         """
+        plain = self._build_plain_pod(key) if key.kind == "Pod" else None
+        if plain is not None:
+            return _countable_gangs((plain,))
         gone = self._is_gone(key)
         gangs = []
         for gang in self._build_family(key):
@@ -109,6 +112,21 @@ class GangBuilder:
             creator = self._creator_of(gang) if record is None else record.creator
             gangs.append(self._name_creator(self._mark_held(self._charge_queue(paid)), creator))
         return _countable_gangs(tuple(gangs))
+
+    def _build_plain_pod(self, key: GangKey) -> Gang | None:
+        """A pod of which no other object tells anything, as thousands are; None for any other."""
+        pods = list(self._members.get(key, {}).values())
+        if len(pods) != 1:
+            return None
+        pod = pods[0]
+        if pod.owner is not None or pod.hold or pod.charge is not None:
+            return None
+        if pod.creator is not NO_CREATOR:
+            return None
+        namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
+        spec = self._lone_pod_spec(pod, namespace.queue if namespace else "")
+        gang = build_gang(spec, pods, self._pod_places(pods))
+        return self._name_creator(self._charge_queue(gang), NO_CREATOR)
 
     def _is_gone(self, key: GangKey) -> bool:
         """Whether no object, or none that can be read, describes the gangs of a key."""

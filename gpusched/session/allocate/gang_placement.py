@@ -134,13 +134,13 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
     What equal gangs were told before is told again as long as it follows from the room on nodes.
     """
     kept = session.cache.kept.get_or_make(KeptRefusals, KeptRefusals)
-    key, known = kept.find(session, gang)
+    known = kept.find(session, gang)
     if known is not None:
         return known
     before = session.work_budget.spent
     refusal = _place_anew(session, gang, statement)
-    if key is not None and refusal is not None:
-        kept.keep(session, gang, key, refusal, units=session.work_budget.spent - before)
+    if refusal is not None:
+        kept.keep(session, gang, refusal, units=session.work_budget.spent - before)
     return refusal
 
 

@@ -22,6 +22,10 @@ def choose_start_members(
         Pairs of pod set and count, largest class first, and a sentence when a role has too few
         pods (the pairs are then meaningless).
     """
+    if len(gang.pod_sets) == 1 and not gang.min_roles:  # as nearly always
+        only = gang.pod_sets[0]
+        count = min(max(0, gang.members_at_start), len(only.pods))
+        return [(only, count)] if count else [], ""
     counts = dict.fromkeys(range(len(gang.pod_sets)), 0)
     order = list(range(len(gang.pod_sets)))
     if not largest_first:

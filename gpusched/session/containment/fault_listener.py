@@ -16,10 +16,10 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 import attrs
 
 from gpusched.base import limits
-from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
+from gpusched.base.errors import InvariantBroken, PluginFault
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.suspects import SessionFault, Suspect, SuspectIndex
-from gpusched.session.framework.guard import FOR_ALL, Guard
+from gpusched.session.framework.guard import FOR_ALL, Guard, HookListener
 from gpusched.session.framework.plugin import Plugin
 from gpusched.session.framework.reasons import shorten
 
@@ -134,33 +134,29 @@ class FaultListener:
         fallback: Callable[Concatenate[PluginFault, P], R],
         *,
         part: str = "",
+        listener: HookListener | None = None,
     ) -> Callable[P, R]:
-        """The hook as the guard below wraps it; its faults are heard."""
+        """The hook as the guard below wraps it; its faults are heard.
+
+        Raises:
+            InvariantBroken: it is to have another listener.
+        """
+        if listener is not None:
+            raise InvariantBroken("a hook of an attempt has one listener")
         # Read from the stack, which is gone when the guard answers.
         one_part = part.removesuffix(FOR_ALL).rstrip()
         name = f"{plugin}.{hook}.{one_part}" if one_part else f"{plugin}.{hook}"
+        order = None
         if hook in ORDERING_HOOKS:
             if name in self._unordered:
                 return cast("Callable[P, R]", lambda *_args, **_named: ())
-            fn = self._wrap_ordering(HookCall(plugin, hook, name), fn)
-        if plugin not in self._ours:
-            return self._guard.wrap_hook(plugin, hook, fn, fallback, part=part)
-
-        def observed(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                answer = fn(*args, **kwargs)
-            except (InvariantBroken, Fenced):
-                raise
-            except Exception as error:
-                if (
-                    one_part == part
-                ):  # else each of the list is asked for next, and it is heard there
-                    self._record(HookCall(plugin, hook, name), error, args)
-                raise
-            self.answers.add(name)
-            return answer
-
-        return self._guard.wrap_hook(plugin, hook, observed, fallback, part=part)
+            order = self._orders[name] = _OrderRecord()
+        ours = plugin in self._ours
+        if ours or order is not None:
+            # Of a callable for a list each of it is asked about next, and the fault is heard there.
+            heard = ours and one_part == part
+            listener = _Listener(self, HookCall(plugin, hook, name), ours, heard, order)
+        return self._guard.wrap_hook(plugin, hook, fn, fallback, part=part, listener=listener)
 
     def failing_orders(self) -> tuple[FailingOrder, ...]:
         """Orders that failed and answered for nothing, by name."""
@@ -170,25 +166,14 @@ class FaultListener:
             if record.fault is not None and not record.answered
         )
 
-    def _wrap_ordering(self, call: HookCall, fn: Callable[P, R]) -> Callable[P, R]:
-        """The order; whether it answers for anything is noted."""
-        record = self._orders[call.place] = _OrderRecord()
-
-        def noted(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                answer = fn(*args, **kwargs)
-            except (InvariantBroken, Fenced):
-                raise
-            except Exception as error:
-                about = self._suspect_index().suspects_among(args)
-                record.failed_for.update(about[:1])
-                if record.fault is None:
-                    record.fault = self._fault_of(call, error, about=about, suspects=about)
-                raise
-            record.answered = True
-            return answer
-
-        return noted
+    def note_order_fault(
+        self, call: HookCall, record: _OrderRecord, error: Exception, args: tuple[object, ...]
+    ) -> None:
+        """An order failed for what it was asked about."""
+        about = self._suspect_index().suspects_among(args)
+        record.failed_for.update(about[:1])
+        if record.fault is None:
+            record.fault = self._fault_of(call, error, about=about, suspects=about)
 
     def _suspect_index(self) -> SuspectIndex:
         if self._index is None:
@@ -215,7 +200,8 @@ class FaultListener:
             asked=about,
         )
 
-    def _record(self, call: HookCall, error: Exception, args: tuple[object, ...]) -> None:
+    def note_fault(self, call: HookCall, error: Exception, args: tuple[object, ...]) -> None:
+        """A hook of ours failed, perhaps because of one of the objects that it was asked about."""
         if len(self.faults) >= limits.HOOK_FAULTS_HEARD_MAX or call.hook in ("open", "run"):
             return
         index = self._suspect_index()
@@ -223,3 +209,34 @@ class FaultListener:
         if suspects:
             about = index.suspects_among(args)
             self.faults.append(self._fault_of(call, error, about=about, suspects=suspects))
+
+
+@attrs.frozen(eq=False)
+class _Listener:
+    """Hears one callable for a ``FaultListener``.
+
+    Attributes:
+        ours: whether its plugin is a shipped one, so that its answers count.
+        heard: whether its faults may be those of objects.
+        order: how it fares as an order; None where it is none.
+    """
+
+    listener: FaultListener
+    call: HookCall
+    ours: bool
+    heard: bool
+    order: _OrderRecord | None
+
+    def failed(self, error: Exception, about: tuple[object, ...]) -> None:
+        """See ``HookListener``."""
+        if self.order is not None:
+            self.listener.note_order_fault(self.call, self.order, error, about)
+        if self.heard:
+            self.listener.note_fault(self.call, error, about)
+
+    def answered(self) -> None:
+        """See ``HookListener``."""
+        if self.order is not None:
+            self.order.answered = True
+        if self.ours:
+            self.listener.answers.add(self.call.place)

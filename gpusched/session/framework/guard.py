@@ -34,6 +34,16 @@ FOR_ALL = "for all"
 """Ends the part of a callable that answers for a list what another one answers for each of it."""
 
 
+class HookListener(Protocol):
+    """Hears how a callable fares."""
+
+    def failed(self, error: Exception, about: tuple[object, ...]) -> None:
+        """It raised, called with these arguments; not told of what no guard contains."""
+
+    def answered(self) -> None:
+        """It has given its first answer."""
+
+
 class Guard(Protocol):
     """Stands between a session and a plugin's callables."""
 
@@ -55,10 +65,12 @@ class Guard(Protocol):
         fallback: Callable[Concatenate[PluginFault, P], R],
         *,
         part: str = "",
+        listener: HookListener | None = None,
     ) -> Callable[P, R]:
         """The same callable, timed; when it raises, ``fallback(fault, *args)`` answers instead.
 
         ``part`` tells apart what one plugin registers for one hook: each is counted alone.
+        What becomes of it is told to the listener, if there is one.
         See ``gpusched.pluginhost.guard`` for faults, blame and quarantine.
         """
 

@@ -6,12 +6,12 @@ of a gang alone is remembered by its identity: a changed gang is another one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Generic, Literal, TypeVar
-from weakref import WeakValueDictionary
 
 from gpusched.api.pod.pod import PodClass
-from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.equivalence import Omit, PlacementKey, placement_key, without_length
 from gpusched.cache.gangs.gang import Gang
 
 V = TypeVar("V")
@@ -52,22 +52,33 @@ class EquivalenceClass:
 
     Args:
         classes: pod classes of the members, each once.
-        timeless: the class of all gangs that differ from these at most in their length; None
+        widen: finds the class of all gangs that differ from these at most in their length; None
             for such a class itself.
     """
 
-    __slots__ = ("__weakref__", "_timeless", "classes")
+    __slots__ = ("_timeless", "_widen", "classes")
 
     def __init__(
-        self, classes: tuple[PodClass, ...], timeless: EquivalenceClass | None = None
+        self,
+        classes: tuple[PodClass, ...],
+        widen: Callable[[tuple[PodClass, ...]], EquivalenceClass] | None = None,
     ) -> None:
         self.classes = classes
-        self._timeless = timeless
+        self._widen = widen
+        self._timeless: EquivalenceClass | None = None if widen is not None else self
 
     @property
     def timeless(self) -> EquivalenceClass:
         """The class that is the same for gangs that differ only in how long they say they run."""
-        return self._timeless or self
+        if self._timeless is None:
+            assert self._widen is not None
+            self._timeless = self._widen(self.classes)
+        return self._timeless
+
+    @property
+    def others(self) -> tuple[EquivalenceClass, ...]:
+        """The timeless class, where somebody asked for it."""
+        return () if self._timeless is None else (self._timeless,)
 
 
 class EquivalenceClasses:
@@ -75,7 +86,8 @@ class EquivalenceClasses:
 
     def __init__(self) -> None:
         self._by_gang: GangCache[EquivalenceClass | Literal[False]] = GangCache()
-        self._known: WeakValueDictionary[Hashable, EquivalenceClass] = WeakValueDictionary()
+        self._known: dict[PlacementKey, EquivalenceClass] = {}
+        self._known_after_sweep = 0
 
     def class_of(self, gang: Gang) -> EquivalenceClass | None:
         """The gang's kind; None for one that is like no other.
@@ -93,8 +105,13 @@ class EquivalenceClasses:
         return kind
 
     def keep_only(self, gangs: Sequence[Gang]) -> None:
-        """Forget all other gangs, to bound memory."""
+        """Forget all other gangs, and classes of which there is none, to bound memory."""
         self._by_gang.keep_only(gangs, len(gangs))
+        if len(self._known) > 2 * max(_GANGS_KEPT_MIN, self._known_after_sweep):
+            kinds = {kind for _, kind in self._by_gang.known.values() if kind}
+            there = kinds.union(*(kind.others for kind in kinds))
+            self._known = {key: kind for key, kind in self._known.items() if kind in there}
+            self._known_after_sweep = len(self._known)
 
     def _find_class(self, gang: Gang) -> EquivalenceClass | None:
         if (
@@ -109,15 +126,19 @@ class EquivalenceClasses:
             )
         ):
             return None
-        timeless = self._class_for(gang, Omit.NAMESPACE | Omit.LENGTH, None)
-        return self._class_for(gang, Omit.NAMESPACE, timeless)
-
-    def _class_for(
-        self, gang: Gang, without: Omit, timeless: EquivalenceClass | None
-    ) -> EquivalenceClass:
-        key = placement_key(gang, without=without)
+        key = placement_key(gang, without=Omit.NAMESPACE)
         known = self._known.get(key)
         if known is None:
             classes = {pod_set.pod_class.digest: pod_set.pod_class for pod_set in gang.pod_sets}
-            known = self._known[key] = EquivalenceClass(tuple(classes.values()), timeless)
+            widen = partial(self._class_of_any_length, key)
+            known = self._known[key] = EquivalenceClass(tuple(classes.values()), widen)
+        return known
+
+    def _class_of_any_length(
+        self, key: PlacementKey, classes: tuple[PodClass, ...]
+    ) -> EquivalenceClass:
+        key = without_length(key)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = EquivalenceClass(classes)
         return known

@@ -173,7 +173,6 @@ class Session:
         )
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
-        self._labels: tuple[str, ...] | None = None
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(
@@ -290,17 +289,16 @@ class Session:
         return self._effects.queue_path(gang)
 
     # -- nodes -------------------------------------------------------------------------------
-    @property
+    @cached_property
     def levels(self) -> tuple[TopologyLevel, ...]:
         """Topology levels, widest first, with the node labels that gangs name as levels."""
         snapshot, levels = self.snapshot, self._named_levels()
-        if self._labels is None:
-            names = (name for line in self.lines.lines.values() for name in line.level_names)
-            self._labels = named_labels(names, levels)
-        if not self._labels:
+        names = (name for line in self.lines.lines.values() for name in line.level_names)
+        labels = named_labels(names, levels)
+        if not labels:
             return levels
         slices = snapshot.devices.slices
-        return self.cache.label_levels(snapshot.nodes, levels, self._labels, slices)
+        return self.cache.label_levels(snapshot.nodes, levels, labels, slices)
 
     @cached_property
     def cluster_map(self) -> ClusterMap:

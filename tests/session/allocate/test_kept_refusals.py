@@ -25,7 +25,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noted(self: KeptRefusals, *args: Any) -> Any:
         answer = find(self, *args)
-        saved.append(answer[1] is not None)
+        saved.append(answer is not None)
         return answer
 
     monkeypatch.setattr(KeptRefusals, "find", noted)

@@ -78,34 +78,35 @@ class KeptRefusals:
         """Nodes that this session touched, in order; of the first of them it is known."""
         self._known_touched = 0
 
-    def find(self, session: Session, gang: Gang) -> tuple[ClassKey | None, Unschedulable | None]:
-        """The key of gangs that are refused alike, None where that cannot be said; and what they are told.
+    def find(self, session: Session, gang: Gang) -> Unschedulable | None:
+        """What gangs that are refused alike are told; None where nothing is kept of them.
 
         Where they are told something their tenant is charged for the attempt that is saved.
         """
-        key = _class_key(session, gang)
+        key = _class_key(session, gang) if self._by_class else None
         if key is None:
-            return None, None
+            return None
         self._follow(session)
         kept = self._by_class.get(key)
         if kept is None or not self._holds(session, kept):
-            return key, None
+            return None
         self._by_class.move_to_end(key)
         session.work_budget.spend_units(kept.units)
-        return key, kept.refusal
+        return kept.refusal
 
-    def keep(
-        self, session: Session, gang: Gang, key: ClassKey, refusal: Unschedulable, *, units: int
-    ) -> None:
+    def keep(self, session: Session, gang: Gang, refusal: Unschedulable, *, units: int) -> None:
         """Keep why a gang was refused just now, if that follows from the room on nodes.
 
         Args:
             session: in which it was.
-            gang: all of whose members are alike.
-            key: of gangs that are refused alike.
+            gang: that was refused.
             refusal: what it is told.
             units: of work that the attempt was charged for.
         """
+        key = _class_key(session, gang)
+        if key is None:
+            return
+        self._follow(session)
         pod_set = gang.pod_sets[0]
         if refusal.reason not in _ROOM or session.hooks.faults:
             return
