@@ -10,7 +10,7 @@ import attrs
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.engine.objects import Obj
-from gpusched.engine.world import RUN_FOR
+from gpusched.engine.world import RUN_FOR, running_since
 from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.session.backfill.walltimes import end_when_late_s
 
@@ -169,6 +169,7 @@ def _late_s(pod: Obj, length: str, now: float) -> int:
         began = parse_time(str((bound or [_status(pod).get("startTime")])[0] or ""))
     except InvalidObject:
         return 0  # such a pod is refused
+    began = max(began, running_since(pod))
     return max(0, int(now - began) - _seconds(length)) if began else 0
 
 

@@ -30,6 +30,7 @@ from gpusched.engine.world import (
     START_AFTER,
     STOP_AFTER,
     SimulatedWorld,
+    running_since,
     seconds_of,
 )
 from gpusched.session.backfill.walltimes import end_when_late_s
@@ -74,7 +75,7 @@ class SimulatedPods:
         live = self._enter(pod, made)
         self._entered(live)
         if pod.holds:
-            self._was_bound(live, pod)
+            self._was_bound(live, pod, made)
         return live
 
     def _enter(self, pod: Pod, obj: Obj) -> LivePod:
@@ -152,7 +153,7 @@ class SimulatedPods:
         space = self._world.cache.namespaces.items.get(ObjectKey("", pod.namespace))
         return pod.queue or (space.queue if space else "") or "default"
 
-    def _was_bound(self, live: LivePod, pod: Pod) -> None:
+    def _was_bound(self, live: LivePod, pod: Pod, obj: Obj) -> None:
         """It ran before the beginning: in the record from now on; what is left of its work is done."""
         world = self._world
         began = min(world.now, pod.scheduled - world.epoch)
@@ -164,7 +165,8 @@ class SimulatedPods:
             live.told = world.now
             world.agenda.at(world.now + live.stop_s, lambda: self._gone(live))
         elif live.run_s is not None:
-            left = live.run_s - live.done_s - live.before_s
+            ran_s = world.now - min(world.now, max(began, running_since(obj) - world.epoch))
+            left = live.run_s - live.done_s - ran_s
             if left < world.pace.start_s:  # what should be over by now ends soon
                 soon = end_when_late_s(int(-left), int(live.run_s)) or 0
                 left = max(world.pace.start_s, soon)

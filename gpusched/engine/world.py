@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
-from gpusched.api.meta.identity import ObjectKey, format_time
+from gpusched.api.meta.identity import InvalidObject, ObjectKey, format_time, parse_time
 from gpusched.cache.cache import Cache
 from gpusched.engine.job_records import LifeRecords
 from gpusched.engine.objects import Obj, SimulatedObjects
@@ -132,3 +132,11 @@ def seconds_of(obj: Obj, annotation: str) -> float | None:
         return parse_duration(text) / NANOSECONDS
     except ValueError:
         return None
+
+
+def running_since(pod: Obj) -> float:
+    """When its node began to run a pod, seconds since the Unix epoch; 0.0 where that is not told, or is no time."""
+    try:
+        return parse_time(str((pod.get("status") or {}).get("startTime") or ""))
+    except InvalidObject:
+        return 0.0

@@ -46,6 +46,17 @@ def test_room_of_a_gang_that_is_late_is_no_start_now():
     assert "8 pods that are over their time are taken to end within a minute" in found.known_by
 
 
+def test_an_announced_time_counts_from_the_start_of_the_pod_and_not_from_its_binding():
+    """Given pods that were bound ten minutes before their node began to run them, then they end an hour after that."""
+    pods = gang("runs", 8, 1, on=["n0"] * 8, expectedDuration="1h")
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2027-01-15T07:50:00Z"}
+    for pod in pods[1:]:
+        pod["status"]["conditions"] = [bound]
+    trial = trial_of(queue("a"), node("n0"), pods)
+    found = only_gang(ask(trial, *submission(), better=False))
+    assert found.start.at - trial.now == pytest.approx(HOUR_S, abs=5)
+
+
 def test_of_a_gang_that_has_run_for_twice_its_time_nothing_tells_the_end():
     """Given one that is not believed any more, then nothing tells when, as ``explain`` says it of gangs that wait."""
     trial = full_cluster(now=NOW + 3 * HOUR_S, expectedDuration="1h")
