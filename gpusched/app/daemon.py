@@ -26,7 +26,13 @@ from gpusched.api.serializer.seal import UNKNOWN_SEAL, parse_seal
 from gpusched.app.candidate import LeaseCandidate, TermParts
 from gpusched.app.options import AppOptions
 from gpusched.app.rejections import Rejections
-from gpusched.app.view import VIEW_CONNECTIONS, follow_sessions, hide_foreign_names, make_view
+from gpusched.app.view import (
+    VIEW_CONNECTIONS,
+    follow_plays,
+    follow_sessions,
+    hide_foreign_names,
+    make_view,
+)
 from gpusched.base import limits
 from gpusched.base.errors import is_defect
 from gpusched.cache.cache import Cache
@@ -43,6 +49,7 @@ from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
 from gpusched.io.decisions.decision_log import DecisionLog
 from gpusched.io.decisions.recorder import DecisionRecorder
 from gpusched.io.history.history_keeper import HistoryKeeper
+from gpusched.io.history.played_starts import StartPlayer
 from gpusched.io.history.told_starts import ComparedStart
 from gpusched.io.leader.elector import Elector
 from gpusched.io.leader.lease_namespace import run_unless_ending
@@ -361,12 +368,13 @@ class App:
         )
         self.cycle.decided += [self._decision_log.decided, *self.on_plan]
         self.cycle.shown.append(lambda _snapshot, plan, _decision: self._note_shown(history, plan))
+        plays = follow_plays(self.cycle, history.told_starts, options, lambda: self.view)
         self._follow_with_view()
         self.health = self._daemon_health(self.cycle, status, solver)
         cycle = self.cycle
         if options.config.shards:
             self._begin_shards(cycle)
-        return lambda: self._live(cycle, writers)
+        return lambda: self._live(cycle, writers, plays)
 
     def _begin_shards(self, cycle: SessionCycle) -> None:
         """The part of this term: nothing is held yet."""
@@ -463,7 +471,7 @@ class App:
             ),
         )
 
-    async def _live(self, cycle: SessionCycle, writers: Writers) -> None:
+    async def _live(self, cycle: SessionCycle, writers: Writers, plays: StartPlayer | None) -> None:
         """One term, until ``stop`` or until it is over."""
         async with asyncio.TaskGroup() as group:
             assert self.readers is not None
@@ -479,9 +487,11 @@ class App:
             readers = self.readers.start(group)
             deciding = group.create_task(cycle.run(), name="cycle")
             assert self.health is not None
-            checking_health = group.create_task(self.health.run(), name="health")
+            beside = [group.create_task(self.health.run(), name="health")]
+            beside += [group.create_task(plays.run(), name="starts")] if plays is not None else []
             await self._over.wait()
-            checking_health.cancel()
+            for task in beside:
+                task.cancel()
             deciding.cancel()
             await writers.preemption_executor.drain()
             if self._stop.is_set() or self.candidate.gives_back:

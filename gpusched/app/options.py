@@ -15,6 +15,7 @@ from gpusched.io.client.credentials import CredentialSource
 from gpusched.io.client.transport import Open, over_http
 from gpusched.io.decisions.recorder import RecordingOptions
 from gpusched.io.history.history_writer import HistoryOptions
+from gpusched.io.history.played_starts import PlayStarts
 from gpusched.io.serve.publisher import ViewAddress
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 
@@ -42,6 +43,7 @@ class AppOptions:
         search: runs searches of inline sessions.
         session_s: how long an inline session takes, in seconds of the clock.
         view: where a process of its own serves what people see; None serves nothing.
+        play_starts: plays when gangs that wait start; None for the process that serves the view, where there is one.
         on_listed: called when everything was listed, once in each leadership.
         shards: that this daemon cares for, the one first that it leads before others; none for all of the
             configuration, in its order.
@@ -65,5 +67,6 @@ class AppOptions:
     search: SearchRunner = search_in_process
     session_s: Callable[[], float] = lambda: 0.0
     view: ViewAddress | None = None
+    play_starts: PlayStarts | None = None
     on_listed: Callable[[], None] = lambda: None
     shards: tuple[str, ...] = ()

@@ -11,6 +11,8 @@ from gpusched.cache.cache import Cache
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.cycle.session_cycle import SessionCycle
+from gpusched.io.history.played_starts import PlayedStarts, StartPlayer, StartsNotPlayed
+from gpusched.io.history.told_starts import ToldStarts
 from gpusched.io.serve.announcement import ViewAnnouncement
 from gpusched.io.serve.publisher import ViewAddress
 from gpusched.io.serve.served_view import ServedView
@@ -62,6 +64,36 @@ def follow_sessions(view: ServedView, cycle: SessionCycle, cache: Cache) -> None
             session_cache=cycle.rules.session_cache,
         )
     )
+
+
+def follow_plays(
+    cycle: SessionCycle,
+    told: ToldStarts,
+    options: AppOptions,
+    view: Callable[[], ServedView | None],
+) -> StartPlayer | None:
+    """Have gangs told the starts that are played beside the sessions of a term; None where nothing plays them.
+
+    Of one shard none is played: who starts where in the others is theirs to say.
+    """
+    if options.config.shards or (options.play_starts is None and options.view is None):
+        return None
+
+    async def play_in_view() -> PlayedStarts:
+        served = view()
+        if served is None:
+            raise StartsNotPlayed("the view is not served yet, whose process would play them")
+        return await served.play_starts()
+
+    player = StartPlayer(
+        options.play_starts or play_in_view,
+        period_s=lambda: cycle.rules.config.cycle.play_starts_s,
+        on_played=cycle.wake,
+        clock=options.clock,
+    )
+    cycle.shown.append(lambda _snapshot, plan, _decision: player.note_session(plan))
+    told.played = player.fresh_starts
+    return player
 
 
 def hide_foreign_names(text: str, reader: str, config: Config, cache: Cache) -> str:

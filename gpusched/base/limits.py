@@ -280,6 +280,9 @@ ESTIMATE_WORK_MAX: Final = 1_000
 """The same for estimates: gangs behind them are told when they come closer."""
 ESTIMATES_MAX: Final = 64
 """Default of ``limits.startEstimates``. Gangs of one session that are told when they will start: each takes milliseconds to work out."""
+PLAY_STARTS_S: Final = 300.0
+"""Default of ``cycle.playStarts``: a play takes seconds of another process, and what it tells changes as jobs come."""
+PLAY_STARTS_MAX_S: Final = 86_400
 ESTIMATE_STEP_S: Final = 60
 """A start that moved by less is not told again."""
 POSITIONS_EXACT_MAX: Final = 64

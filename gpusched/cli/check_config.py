@@ -24,6 +24,7 @@ from gpusched.config.load import load_file
 from gpusched.config.model import (
     DEFAULT_LIMITS,
     Config,
+    CycleConfig,
     HistoryConfig,
     Incremental,
     LimitsConfig,
@@ -130,6 +131,7 @@ def _rows(config: Config, policy: Policy) -> list[tuple[str, str]]:
             "cycle",
             f"{rhythm} {_span(cycle.max_period_s)}; {_incremental_text(cycle.incremental, policy)}",
         ),
+        ("playStarts", f"every {_span(cycle.play_starts_s)}" if cycle.play_starts_s else "never"),
         ("limits", _limits_text(config.limits)),
         (
             "clientConnection",
@@ -262,11 +264,7 @@ def _json(config: Config) -> dict[str, Any]:
             "workers": config.placement.workers,
             "seed": config.placement.seed,
         },
-        "cycle": {
-            "debounce": _span(config.cycle.debounce_s),
-            "maxPeriod": _span(config.cycle.max_period_s),
-            "incremental": config.cycle.incremental,
-        },
+        "cycle": _cycle_json(config.cycle),
         "limits": _limits_json(config.limits),
         "clientConnection": {
             "qps": config.client_connection.qps,
@@ -285,6 +283,15 @@ def _json(config: Config) -> dict[str, Any]:
             "retryPeriod": _span(election.retry_period_s),
         },
         **({"shards": [_shard_json(each) for each in config.shards]} if config.shards else {}),
+    }
+
+
+def _cycle_json(cycle: CycleConfig) -> dict[str, Any]:
+    return {
+        "debounce": _span(cycle.debounce_s),
+        "maxPeriod": _span(cycle.max_period_s),
+        "incremental": cycle.incremental,
+        "playStarts": _span(cycle.play_starts_s),
     }
 
 

@@ -80,11 +80,13 @@ class CycleConfig:
 
     Attributes:
         incremental: whether sessions use what is left of earlier ones; ``compared`` holds each once more without.
+        play_starts_s: how often starts of gangs that wait are played, beside the sessions; 0 for never.
     """
 
     debounce_s: float = 0.02
     max_period_s: float = 10.0
     incremental: Incremental = "always"
+    play_starts_s: float = limits.PLAY_STARTS_S
 
 
 @attrs.frozen(kw_only=True)

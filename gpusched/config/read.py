@@ -156,6 +156,11 @@ def _cycle(node: YamlNode, name: str, problems: ConfigProblems) -> CycleConfig:
         debounce_s=section.read("debounce", debounce, default=default.debounce_s),
         max_period_s=section.read("maxPeriod", period, default=default.max_period_s),
         incremental=section.read("incremental", _incremental, default=default.incremental),
+        play_starts_s=section.read(
+            "playStarts",
+            seconds(low=0, high=limits.PLAY_STARTS_MAX_S * NANOSECONDS),
+            default=default.play_starts_s,
+        ),
     )
     if cycle.debounce_s >= cycle.max_period_s:
         problems.add(

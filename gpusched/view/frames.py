@@ -122,6 +122,10 @@ class PartsGone(ViewPart, frozen=True, kw_only=True, tag="gone"):
     paths: tuple[int, ...] = ()
 
 
+class StartsAsked(ViewPart, frozen=True, kw_only=True, tag="starts"):
+    """When gangs that wait start is to be played, and said on standard output; nothing is shown of it."""
+
+
 class DecisionMade(ViewPart, frozen=True, kw_only=True, tag="decision"):
     """A decision of a session."""
 
@@ -152,19 +156,19 @@ ViewFrame: TypeAlias = (
     | ViewMoment
 )
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ViewFrame)
+_decoder = msgspec.json.Decoder(ViewFrame | StartsAsked)
 
 
-def encode_frame(frame: ViewFrame) -> bytes:
+def encode_frame(frame: ViewFrame | StartsAsked) -> bytes:
     """A line, with its end."""
     return _encoder.encode(frame) + b"\n"
 
 
-def decode_frame(line: bytes) -> ViewFrame:
+def decode_frame(line: bytes) -> ViewFrame | StartsAsked:
     """A line.
 
     Raises:
         msgspec.DecodeError: it is none.
     """
-    frame: ViewFrame = _decoder.decode(line)
+    frame: ViewFrame | StartsAsked = _decoder.decode(line)
     return frame

@@ -51,6 +51,7 @@ def test_a_good_file_shows_what_would_run(capsys, file, loadable):
         ),
         "  placement                cpsat, budget 500ms, workers 1, seed 1",
         "  cycle                    5ms after a change, at least every 10s; incremental: always",
+        "  playStarts               every 5m",
         "  limits                   as by default",
         "  clientConnection         4000 requests a second, 96 connections",
         "  history                  no file; in one of --history for 720h, 1,000,000 runs at most",
@@ -80,7 +81,7 @@ def test_all_problems_and_status_78(capsys, file):
     assert captured.err.splitlines() == [
         (
             f'gpusched: {file}:1: unknown key "debounse" in cycle: '
-            'known keys are debounce, maxPeriod, incremental; did you mean "debounce"?'
+            'known keys are debounce, maxPeriod, incremental, playStarts; did you mean "debounce"?'
         ),
         f"gpusched: {file}:2: workers must be a whole number from 1 to 64, not 0",
     ]

@@ -27,6 +27,7 @@ from gpusched.io.client.api_client import ApiClient, ApiResponse
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
 from gpusched.io.client.transport import HttpTransport, over_http
 from gpusched.io.history.history_writer import HistoryOptions
+from gpusched.io.history.played_starts import PlayStarts
 from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.connections import MemoryNetwork
 from gpusched.lab.virtual_time.loop import run_virtual
@@ -340,6 +341,7 @@ class World:
         history: HistoryOptions | None = None,
         shards: tuple[str, ...] = (),
         on_listed: Callable[[], None] = lambda: None,
+        play_starts: PlayStarts | None = None,
         **death: Any,
     ) -> Daemon:
         """Start a daemon, which dies as ``Daemon`` says; each has its own jitter and identity.
@@ -359,6 +361,7 @@ class World:
             opened=self._opened,
             shards=shards,
             on_listed=on_listed,
+            play_starts=play_starts,
         )
         daemon = Daemon(App(options), self.journal, self.used, **death)
         self.daemons.append(daemon)

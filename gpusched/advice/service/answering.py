@@ -19,12 +19,14 @@ from gpusched.advice.advisor import advise_gang
 from gpusched.advice.service.answer_view import EVERYTHING, Reader, advice_view
 from gpusched.advice.service.cluster_copy import ClusterCopy
 from gpusched.advice.service.named_gang import find_gang, missing_gang_message
+from gpusched.advice.service.waiting_starts import play_waiting_starts
 from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, GpuschedError, UsageError
+from gpusched.io.history.played_starts import played_starts_answer
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
@@ -80,6 +82,10 @@ class WhenQuestion(msgspec.Struct, tag_field="ask", tag="when", kw_only=True):
     everything: bool = False
 
 
+class StartsQuestion(msgspec.Struct, tag_field="ask", tag="starts", kw_only=True):
+    """When gangs that wait start, as the line moves on."""
+
+
 class AnswerRefused(GpuschedError):
     """There is no answer; ``status`` and ``reason`` are those of HTTP and of the API."""
 
@@ -89,7 +95,7 @@ class AnswerRefused(GpuschedError):
         self.reason = reason
 
 
-_DECODER: Final = msgspec.json.Decoder(AdviceQuestion | WhenQuestion)
+_DECODER: Final = msgspec.json.Decoder(AdviceQuestion | WhenQuestion | StartsQuestion)
 
 
 def answer_questions(text: str) -> None:
@@ -129,6 +135,8 @@ async def answer_line(copy: ClusterCopy, line: bytes) -> dict[str, Any]:
         question = _DECODER.decode(line)
         trial = await copy.trial()
         with gpu_resources_in_force(trial.config.gpu_resources):
+            if isinstance(question, StartsQuestion):
+                return {"answer": played_starts_answer(play_waiting_starts(trial))}
             if isinstance(question, WhenQuestion):
                 return {"answer": _answer_when(trial, question)}
             return {"answer": _answer_advice(trial, question)}

@@ -7,7 +7,7 @@ daemon's, and suspended Jobs, evictions and pods of Jobs are carried out as the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 import attrs
@@ -99,7 +99,7 @@ def play_forward(
     """
     watch = _StartWatch(workloads, whole, lone)
     mine = {obj["metadata"]["uid"] for each in workloads for obj in each.objects}
-    before, after, start = _objects(trial, mine)
+    before, after, start = objects_that_end(trial, mine)
     case = SimulationCase(
         name="when",
         config=trial.config,
@@ -171,10 +171,15 @@ class _StartWatch:
         return sessions >= SESSIONS_MAX or all(each.at is not None for each in starts)
 
 
-def _objects(
-    trial: TrialCluster, mine: set[str]
+def objects_that_end(
+    trial: TrialCluster, mine: Container[str] = ()
 ) -> tuple[tuple[Obj, ...], tuple[Obj, ...], SimulationStart]:
-    """Objects of the cluster and those that were submitted, in an order in which they can be applied."""
+    """Objects of the cluster and those that were submitted, in an order in which they can be applied.
+
+    Args:
+        trial: the cluster, whose pods say afterwards how long they run, as far as that is known.
+        mine: UID of each object that was submitted.
+    """
     ordered = [
         *trial.objects.others(),
         *(obj for plural in KINDS if plural != "pods" for obj in trial.objects.all(plural)),

@@ -45,6 +45,8 @@ class StartKnownBy(StrEnum):
     """Gangs that may be evicted for it from a time on."""
     WINDOW = "Window"
     """The end of a window that a Reservation keeps for others."""
+    PLAYED = "Played"
+    """The whole line, played forward by the daemon's sessions."""
     UNKNOWN = "Unknown"
     """Nothing: it was told no start."""
 

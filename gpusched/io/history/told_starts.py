@@ -7,6 +7,9 @@ the first is told when least is known, the last when little is left to know. One
 gang ran for longer than it had said, counts all the same; where none was told before that moment, the
 first one told after it does.
 
+Where a fresh play of the whole line tells a start (``played_starts``), that is told, with what starts
+after plays were worth; else what the session has worked out.
+
 What is learned of a queue's starts stands in the status of its Queue (``status.startEstimates``), as the
 sessions write it; a new leader goes on from there. What single gangs were told is kept here, and
 of a run that goes on its first estimate in the history as well.
@@ -22,8 +25,10 @@ import attrs
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.node.node import Node
 from gpusched.api.queue.start_errors import StartErrors, StartKnownBy
+from gpusched.base.limits import ESTIMATE_STEP_S
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.backfill.estimates.start_moves import ClusterChange, explain_move, is_move
+from gpusched.session.backfill.estimates.start_ranges import range_factors, start_range
 from gpusched.session.state.plan import GangStatus, Plan, StartEstimate
 
 WAIT_COMPARED_MIN_S: Final = 60.0
@@ -129,6 +134,8 @@ class ToldStarts:
         self._queues: Mapping[str, tuple[UID, StartErrors]] = {}
         """The same as objects had it when the last snapshot was taken."""
         self._usable: tuple[Sequence[Node], frozenset[str]] = ((), frozenset())
+        self.played: Callable[[float], Mapping[tuple[GangKey, UID], float]] = lambda _now: {}
+        """When gangs start that wait, by a play that is fresh at a moment, all in seconds since the epoch."""
 
     # -- sessions ------------------------------------------------------------------------------
     def with_start_errors(self, snapshot: Snapshot) -> Snapshot:
@@ -162,20 +169,30 @@ class ToldStarts:
             snapshot: on which it was decided.
             names_shown: whether sentences may name gangs of other namespaces.
         """
-        if not self._waiting and not estimates:
+        now = snapshot.now
+        played = self.played(now)
+        if not self._waiting and not estimates and not played:
             return plan
         nodes = self._usable_nodes(snapshot)
         waiting = frozenset(each.gang for each in plan.gangs if not each.is_scheduled)
 
-        def told_status(status: GangStatus) -> GangStatus:
-            estimate = estimates.get(status.gang)
+        def told_status(session_status: GangStatus) -> GangStatus:
+            status = session_status
+            if status.is_scheduled:
+                return status
             who = (status.gang, status.uid)
-            if status.is_scheduled or (estimate is None and who not in self._waiting):
+            start = played.get(who, 0.0)
+            estimate = estimates.get(status.gang)
+            if start > now:
+                estimate = self._played_estimate(status, start, snapshot)
+                status = attrs.evolve(status, estimated_start=estimate.start)
+            elif estimate is None and who not in self._waiting:
                 return status
             known = self._waiting.setdefault(who, _WaitingTold())
-            if known.shown is not None and known.shown[0] is status and known.shown[1] == estimate:
-                return known.shown[2]
-            _note_estimate(known, estimate, snapshot.now)
+            shown_before = known.shown
+            if shown_before and shown_before[0] is session_status and shown_before[1] == estimate:
+                return shown_before[2]
+            _note_estimate(known, estimate, now)
             change = ClusterChange(
                 running=snapshot.placed_gangs.keys(),
                 waiting=waiting,
@@ -183,14 +200,27 @@ class ToldStarts:
                 new_nodes=sorted(nodes - known.nodes),
                 namespace="" if names_shown else status.gang.namespace,
             )
-            _note_move(known, estimate, change, now=snapshot.now, nodes=nodes)
+            _note_move(known, estimate, change, now=now, nodes=nodes)
             shown = attrs.evolve(
                 status, start_estimate=estimate, estimate_change=known.change if estimate else ""
             )
-            known.shown = (status, estimate, shown)
+            known.shown = (session_status, estimate, shown)
             return shown
 
         return attrs.evolve(plan, gangs=tuple(told_status(each) for each in plan.gangs))
+
+    def _played_estimate(
+        self, status: GangStatus, start: float, snapshot: Snapshot
+    ) -> StartEstimate:
+        """The estimate that a play tells; the start that was told before where it is still about right."""
+        waiting, now = self._waiting.get((status.gang, status.uid)), snapshot.now
+        before = waiting.told[-1].start if waiting is not None and waiting.told else 0.0
+        if before > now and abs(before - start) < ESTIMATE_STEP_S:
+            start = before
+        known_by = StartKnownBy.PLAYED
+        factors = range_factors(snapshot.start_errors, (status.queue,), known_by)
+        earliest, latest = start_range(now, start, factors) if factors else (0.0, 0.0)
+        return StartEstimate(start=start, known_by=known_by, earliest=earliest, latest=latest)
 
     def _usable_nodes(self, snapshot: Snapshot) -> frozenset[str]:
         """Names of nodes that take pods; worked out again when a node has changed."""

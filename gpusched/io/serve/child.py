@@ -31,7 +31,7 @@ from gpusched.io.serve.forwarding import ViewForwarder
 from gpusched.io.serve.reviews import AccessRefused, AccessReviewer
 from gpusched.io.serve.view_server import ViewServer
 from gpusched.view.access import ViewAccess
-from gpusched.view.frames import decode_frame
+from gpusched.view.frames import StartsAsked, decode_frame
 from gpusched.view.store import ViewStore
 
 _FRAME_MAX: Final = 64 * 2**20
@@ -125,7 +125,7 @@ async def _serve(options: ServeOptions) -> None:
             if process is not None:
                 writer = AdviceWriter(api, questions, store, clock)
                 beside.append(asyncio.create_task(writer.run()))
-            await _follow(store, server)
+            await _follow(store, server, questions)
             for task in beside:
                 task.cancel()
     finally:
@@ -155,13 +155,28 @@ def bearer_token(request: web.Request) -> str:
     return token.strip()
 
 
-async def _follow(store: ViewStore, server: ViewServer) -> None:
+async def _follow(store: ViewStore, server: ViewServer, questions: ServedQuestions) -> None:
     """Take frames until standard input ends."""
+    playing: asyncio.Task[None] | None = None
     reader = asyncio.StreamReader(limit=_FRAME_MAX)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        server.moment(store.take(decode_frame(line)))
+        frame = decode_frame(line)
+        if not isinstance(frame, StartsAsked):
+            server.moment(store.take(frame))
+        elif playing is None or playing.done():
+            playing = asyncio.create_task(_play_starts(questions))
+    if playing is not None:
+        playing.cancel()
+
+
+async def _play_starts(questions: ServedQuestions) -> None:
+    """Say when gangs that wait start, or why that cannot be told."""
+    try:
+        _say(await questions.play_starts())
+    except AccessRefused as error:
+        _say({"refused": str(error)})
 
 
 async def _sample_queues(server: ViewServer, clock: Clock) -> None:

@@ -19,11 +19,23 @@ import attrs
 import msgspec
 
 from gpusched.base.clock import Clock
+from gpusched.io.history.played_starts import (
+    PlayedStarts,
+    StartsNotPlayed,
+    read_played_starts,
+)
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.text import one_line
 from gpusched.io.serve.answers.question_process import AnsweringProgram, module_path
 from gpusched.view.follower import SeenSession, ViewFollower
-from gpusched.view.frames import DecisionMade, ViewFrame, ViewHead, ViewReset, encode_frame
+from gpusched.view.frames import (
+    DecisionMade,
+    StartsAsked,
+    ViewFrame,
+    ViewHead,
+    ViewReset,
+    encode_frame,
+)
 from gpusched.view.model import DecisionView
 from gpusched.view.store import DECISIONS_KEPT
 
@@ -42,6 +54,9 @@ _END_S: Final = 2.0
 _RESTART_MIN_S: Final = 1.0
 _RESTART_MAX_S: Final = 300.0
 _PORT_LINE_MAX: Final = 4096
+_ANSWER_MAX: Final = 1 << 26
+_PLAYED_S: Final = 150.0
+"""Longer than any answer takes, and those before it."""
 _log = Logger(__name__)
 
 
@@ -85,6 +100,9 @@ class ViewPublisher:
         self._changed = asyncio.Event()
         self._decisions: deque[DecisionView] = deque(maxlen=DECISIONS_KEPT)
         self._reset = False
+        self._played: asyncio.Future[PlayedStarts] | None = None
+        """Awaits what is played; ``_starts_asked`` until that is asked for."""
+        self._starts_asked = False
         self.url = ""
         """Of the server, empty while there is none."""
 
@@ -102,6 +120,24 @@ class ViewPublisher:
         self._seen = None
         self._reset = True
         self._changed.set()
+
+    async def play_starts(self) -> PlayedStarts:
+        """When gangs that wait start, as the program that answers questions plays it.
+
+        Raises:
+            StartsNotPlayed: it does not.
+        """
+        if not self.url or self._address.answering is None:
+            raise StartsNotPlayed("the view is not served, whose process would play them")
+        self._played, self._starts_asked = asyncio.get_running_loop().create_future(), True
+        self._changed.set()
+        try:
+            async with asyncio.timeout(_PLAYED_S):
+                return await self._played
+        except TimeoutError as error:
+            raise StartsNotPlayed(f"no answer within {_PLAYED_S:.0f} s") from error
+        finally:
+            self._played, self._starts_asked = None, False
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -132,12 +168,27 @@ class ViewPublisher:
             self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             _log.info("the view is served", at=self.url)
             assert process.stdin is not None
+            assert process.stdout is not None
+            hearing = asyncio.create_task(self._hear(process.stdout))
             try:
                 await self._feed(process.stdin)
             except ConnectionError as error:
                 raise ViewProcessLost("the process that serves it ended") from error
+            finally:
+                hearing.cancel()
         finally:
             await _end(process)
+
+    async def _hear(self, pipe: asyncio.StreamReader) -> None:
+        """What was played, a line of JSON each."""
+        while line := await pipe.readline():
+            awaited = self._played
+            if awaited is None or awaited.done():
+                continue
+            try:
+                awaited.set_result(read_played_starts(line))
+            except StartsNotPlayed as error:
+                awaited.set_exception(error)
 
     async def _start(self) -> asyncio.subprocess.Process:
         address = self._address
@@ -155,6 +206,7 @@ class ViewPublisher:
             msgspec.json.encode(options).decode(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            limit=_ANSWER_MAX,
             start_new_session=True,  # Ctrl-C at a terminal is for the daemon
         )
 
@@ -183,6 +235,9 @@ class ViewPublisher:
             if now_head != head:
                 head = now_head
                 await _write(pipe, head)
+            if self._starts_asked:
+                self._starts_asked = False
+                await _write(pipe, StartsAsked())
             seen = self._seen
             if seen is not None and seen is not shown:
                 await self._show(pipe, follower, seen)
@@ -212,7 +267,7 @@ class ViewPublisher:
         await pipe.drain()
 
 
-async def _write(pipe: asyncio.StreamWriter, frame: ViewFrame) -> None:
+async def _write(pipe: asyncio.StreamWriter, frame: ViewFrame | StartsAsked) -> None:
     pipe.write(encode_frame(frame))
     await pipe.drain()
 

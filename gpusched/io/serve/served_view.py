@@ -13,6 +13,7 @@ from gpusched.base.limits import EVICTION_WINDOW_S
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
 from gpusched.io.decisions.decision_log import DecisionLine
+from gpusched.io.history.played_starts import PlayedStarts
 from gpusched.io.serve.announcement import ViewAnnouncement
 from gpusched.io.serve.publisher import ViewAddress, ViewPublisher
 from gpusched.session.decide import Decision
@@ -123,6 +124,14 @@ class ServedView:
                 gang=about,
             )
         )
+
+    async def play_starts(self) -> PlayedStarts:
+        """When gangs that wait start, as a process beside the daemon plays it.
+
+        Raises:
+            StartsNotPlayed: it does not.
+        """
+        return await self._publisher.play_starts()
 
     def forget(self) -> None:
         """What was shown is of a term that is over."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpusched.api.meta.identity import parse_time
+from gpusched.config.model import DEFAULT
 from gpusched.io.history.history_query import HistoryQuery, query_history
 from gpusched.io.history.history_writer import HistoryOptions
+from gpusched.lab.scenario.play.start_plays import play_starts_of
 
+COMPARED = "gpusched_start_estimate_error_seconds_count"
 GROUPS = "podgroups.scheduling.gpusched.io"
 QUEUES = "queues.scheduling.gpusched.io"
 
@@ -18,14 +22,14 @@ def options(tmp_path):
     return HistoryOptions(file=tmp_path / "history.db", keep_s=86_400.0, rows_max=1_000)
 
 
-def queue(w, name="team"):
+def queue(w, name="team", **spec):
     w.client.create(
         QUEUES,
         {
             "apiVersion": "scheduling.gpusched.io/v1alpha1",
             "kind": "Queue",
             "metadata": {"name": name},
-            "spec": {},
+            "spec": spec,
         },
     )
 
@@ -203,3 +207,53 @@ def test_an_estimate_that_moves_says_why(play, options):
         assert runs["waits"].estimate_change == told[-1]
 
     play(scenario, limit_s=3_000)
+
+
+def told_starts(w, *names):
+    """When gangs are told to start, seconds since the epoch, the first one first."""
+    told = {name: parse_time(status_of(w, name)["estimatedStartTime"]) for name in names}
+    return dict(sorted(told.items(), key=lambda each: each[1]))
+
+
+@pytest.mark.parametrize(
+    ("period", "after_s"),
+    [("5m", {"a-0": 0, "b-0": 0, "b-1": 300}), ("0s", {"b-0": 0, "b-1": 0, "a-0": 300})],
+    ids=["played", "never played"],
+)
+def test_a_start_is_told_as_the_line_comes_out_when_it_is_played(play, tmp_path, period, after_s):
+    """Given two gangs of ``a`` and one of ``b``, then ``a`` holds nothing, and is served first, when its two end.
+
+    A session lays gangs in the order of its moment, in which all of ``b`` come before ``a``.
+    """
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        queue(w, "a")
+        queue(w, "b")
+        file = tmp_path / "gpusched.yaml"
+        file.write_text(f"cycle: {{playStarts: {period}}}\n")
+        daemon = w.daemon(
+            config_file=str(file), play_starts=lambda: play_starts_of(w.cluster, w.clock, DEFAULT)
+        )
+        for name, of, runs in (("one", "a", "600s"), ("two", "a", "600s"), ("long", "b", "2h")):
+            gang(w, name, says=runs, runs=runs, queue=of)
+            await w.until(lambda name=name: len(w.running(name)) == 1)
+        for name in ("a-0", "b-0", "b-1"):
+            gang(w, name, queue=name[0])
+        await w.clock.sleep(10)
+        told = told_starts(w, *after_s)
+        first = min(told.values())
+        assert {name: at - first for name, at in told.items()} == pytest.approx(after_s, abs=10)
+        started = {}
+        for name in ("a-0", "b-0", "b-1"):
+            await w.until(lambda name=name: len(w.running(name)) == 1, within=700)
+            started[name] = w.clock.now()
+        right = {name for name in told if abs(started[name] - told[name]) < 30}
+        assert right == ({*after_s} if period == "5m" else {"b-0"})
+        await w.clock.sleep(5)
+        kinds = {name: metric(daemon, COMPARED, known_by=name) for name in ("Played", "Waiting")}
+        assert kinds["Played"] == (3 if period == "5m" else 0)
+        assert (kinds["Waiting"] > 0) is (period == "0s")
+        await daemon.stop()
+
+    play(scenario, limit_s=5_000)

@@ -139,6 +139,23 @@ def test_what_differs_is_laid_over_the_shipped_configuration(tmp_path: Path) -> 
     assert len(found.tiers) == len(DEFAULT.tiers)
 
 
+@pytest.mark.parametrize(
+    ("spec", "plays"),
+    [
+        ("nodes: []", False),
+        ("config: {cycle: {maxPeriod: 1m}}", False),
+        ("config: {cycle: {playStarts: 2m}}", True),
+    ],
+)
+def test_starts_are_played_where_the_scenario_says_so(
+    tmp_path: Path, spec: str, plays: bool
+) -> None:
+    """Plays take time of the process that plays the scenario, so that no other one pays for them."""
+    found = scenario(tmp_path, spec)
+    assert found.plays_starts is plays
+    assert found.config.cycle.play_starts_s == (120.0 if plays else 300.0)
+
+
 def test_a_given_configuration_is_for_all_that_name_none(tmp_path: Path) -> None:
     """What differs is laid over it; a scenario with a whole one of its own is refused."""
     given = tmp_path / "given.conf"

@@ -77,6 +77,14 @@ class ServedQuestions:
             }
         )
 
+    async def play_starts(self) -> dict[str, Any]:
+        """When gangs that wait start, all of them: for the daemon, no user asks this.
+
+        Raises:
+            AccessRefused: there is no answer.
+        """
+        return await self._ask({"ask": "starts"})
+
     async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._process is None:
             raise AccessRefused(

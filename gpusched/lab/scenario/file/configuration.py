@@ -28,6 +28,7 @@ from gpusched.pluginhost.registry import load_policy
 
 _SHIPPED: Final = "conf/gpusched.yaml"
 _PLUGINS: Final = "plugins"
+_PLAYS: Final = "playStarts"
 
 
 def daemon_configuration(said: YamlNode | None, given: Path | None, reading: ReadContext) -> Config:
@@ -45,6 +46,16 @@ def daemon_configuration(said: YamlNode | None, given: Path | None, reading: Rea
         except ConfigError as error:
             reading.tell(error)
     return found
+
+
+def says_plays(said: YamlNode | None) -> bool:
+    """Whether a configuration says how often starts are played: they take time of the process that plays the scenario.
+
+    Args:
+        said: ``spec.config``.
+    """
+    cycle = said.value.get("cycle") if said is not None and isinstance(said.value, dict) else None
+    return cycle is not None and isinstance(cycle.node.value, dict) and _PLAYS in cycle.node.value
 
 
 def _configuration(said: YamlNode | None, given: Path | None, reading: ReadContext) -> Config:

@@ -18,7 +18,7 @@ from gpusched.config.yaml_tree import YamlNode, quoted
 from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures, read_features
 from gpusched.devcluster.stages.node_pools import DEVICES_ANNOTATION
 from gpusched.lab.scenario.file.checks import check_scenario
-from gpusched.lab.scenario.file.configuration import daemon_configuration
+from gpusched.lab.scenario.file.configuration import daemon_configuration, says_plays
 from gpusched.lab.scenario.file.context import SUFFIXES, ReadContext, yaml_files
 from gpusched.lab.scenario.file.expectations import read_expectation, read_table
 from gpusched.lab.scenario.file.fields import SCENARIO
@@ -175,6 +175,7 @@ def _read(
         place=reading.place(node.line),
         config=said,
         config_said="config" in spec,
+        plays_starts=says_plays(spec.get("config")),
     )
     # Bare numbers of GPUs are of the resource that the configuration names first.
     with gpu_resources_in_force(said.gpu_resources):

@@ -279,6 +279,7 @@ class Scenario:
         folder: against which its paths were read.
         config: of the daemons; ``config_said`` that the scenario says it itself, so that
             ``--config`` is an error for it.
+        plays_starts: whether starts of gangs that wait are played in an embedded cluster, as often as ``config`` says.
         daemons: how many run from the start.
         limit_s: see ``LIMIT_S``.
         settle_s: the run ends when the timeline and every expectation with a time are over and
@@ -298,6 +299,7 @@ class Scenario:
     seed: int = 1
     config: Config = DEFAULT
     config_said: bool = False
+    plays_starts: bool = False
     daemons: int = 1
     limit_s: float = LIMIT_S
     settle_s: float = 5.0

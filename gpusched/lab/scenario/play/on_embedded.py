@@ -10,8 +10,10 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.app import AppOptions
+from gpusched.io.history.played_starts import PlayedStarts
 from gpusched.lab.scenario.model.scenario import Scenario
 from gpusched.lab.scenario.play.run import PlaySite, RunProgress, ScenarioRun, play_scenario
+from gpusched.lab.scenario.play.start_plays import play_starts_of
 from gpusched.lab.scenario.target_cluster.embedded import EmbeddedTarget
 from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.cluster_run import (
@@ -38,6 +40,9 @@ def play_embedded(
     async def story(world: ClusterRun) -> ScenarioRun:
         ground = EmbeddedTarget(world.cluster, world.clock)
 
+        async def play_starts() -> PlayedStarts:
+            return await play_starts_of(world.cluster, world.clock, scenario.config)
+
         def daemon(number: int) -> AppOptions:
             rng = random.Random(f"{scenario.seed}/daemon/{number}")  # noqa: S311  # repeatable
             return AppOptions(
@@ -48,6 +53,7 @@ def play_embedded(
                 identity=f"daemon-{number}",
                 inline=True,
                 opened=sessions_to(world.cluster.in_process),
+                play_starts=play_starts if scenario.plays_starts else None,
             )
 
         site = PlaySite(ground=ground, name=NAME, daemon=daemon, cluster=world.cluster)

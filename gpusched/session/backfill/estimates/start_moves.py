@@ -120,6 +120,8 @@ def _end_moved(key: GangKey, before: int, now: int, change: ClusterChange) -> st
 
 
 def _otherwise(after: StartEstimate) -> str:
+    if after.known_by == StartKnownBy.PLAYED:
+        return "the whole line, played forward again, comes to another time"
     if after.known_by == StartKnownBy.QUOTA:
         return "what its queue may use, and others of it hold, has changed"
     if after.known_by == StartKnownBy.EVICTIONS:

@@ -1,0 +1,81 @@
+"""Starts of gangs that wait, by a play of the line: who is evicted on the way, Jobs that are suspended, and who never starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.advice.service.waiting_starts import play_waiting_starts
+from tests.advice.clusters import API, NOW, gang, in_namespace, node, queue, trial_of, waiting_gang
+from tests.advice.submission.manifests import job
+
+HOUR_S = 3600
+WINDOW = {
+    "apiVersion": API, "kind": "Reservation", "metadata": {"name": "repair"},
+    "spec": {
+        "purpose": "Maintenance", "from": "2027-01-15T08:30:00Z", "duration": "4h", "nodeNames": ["n0"],
+    },
+}  # fmt: skip
+
+
+def gang_of_job(name, *, says, on=None):
+    """A gang that takes a node, whose pods a Job makes anew."""
+    group, *pods = gang(name, 8, 1, on=on and [on] * 8, expectedDuration=says)
+    labels = pods[0]["metadata"]["labels"]
+    spec = {name: value for name, value in pods[0]["spec"].items() if name != "nodeName"}
+    made = {
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "team", "uid": f"job-{name}"},
+        "spec": {
+            "parallelism": 8, "completions": 8, "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }  # fmt: skip
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"job-{name}"}
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return [group, made, *pods]
+
+
+def played(trial):
+    """Seconds until each gang starts, by name; None for never."""
+    starts = play_waiting_starts(trial).starts
+    return {gang.name: at - NOW if at else None for (gang, _), at in starts.items()}
+
+
+def told(trial, name):
+    """Seconds until a gang starts, as a session works it out."""
+    return trial.decide().estimates[waiting_gang(trial, name).key].start - NOW
+
+
+@pytest.mark.parametrize(("window", "hours"), [((), 2 / 3), ((WINDOW,), 2 / 3 + 2)])
+def test_who_is_evicted_for_announced_maintenance_comes_before_who_waits_already(window, hours):
+    """Given a gang whose node is drained in half an hour, then it gets the next free node, and who waits the one after.
+
+    A session knows nothing of its eviction, and tells the same either way.
+    """
+    trial = trial_of(
+        queue("a"), node("n0"), node("n1"), *window, gang_of_job("keep", says="2h", on="n0"),
+        gang_of_job("other", says="40m", on="n1"), gang_of_job("new", says="1h"),
+    )  # fmt: skip
+    assert told(trial, "new") == 2 / 3 * HOUR_S
+    assert played(trial)["new"] == pytest.approx(hours * HOUR_S, abs=5)
+
+
+def test_a_suspended_job_is_told_when_it_is_started():
+    made = in_namespace(job(1, suspend=True))
+    trial = trial_of(queue("a"), node("n0"), gang_of_job("runs", says="1h", on="n0"), made)
+    assert played(trial)["new"] == pytest.approx(HOUR_S, abs=5)
+
+
+def test_who_does_not_start_is_told_nothing_and_known_to_have_waited():
+    """Given a gang that announces no end, then the one behind it starts never in the play; one that runs is not told of."""
+    trial = trial_of(
+        queue("a"), node("n0"), gang("runs", 8, 1, on=["n0"] * 8), gang("new", 8, 1, queue="a")
+    )
+    assert played(trial) == {"new": None}
+
+
+def test_nothing_is_played_where_nobody_waits():
+    trial = trial_of(
+        queue("a"), node("n0"), gang("runs", 8, 1, on=["n0"] * 8, expectedDuration="1h")
+    )
+    assert played(trial) == {}
