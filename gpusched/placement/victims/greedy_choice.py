@@ -73,6 +73,8 @@ class VictimSearchState(FreeAmounts):
         self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
         self._heaps: dict[int, list[BundleEntry]] = {}
         self._offered = False
+        self._worked_out: set[int] = set()
+        """Plain rows whose move was worked out, and not put off again."""
         self._outdated: set[int] = set()
         """Rows whose moves are known to be wrong, until limits become looser."""
         self._refresh_moves()
@@ -84,9 +86,11 @@ class VictimSearchState(FreeAmounts):
         self.free[row] = list(free)
         self._known_gains.clear()
         self._recount_row(row)
-        self._offer_moves(row)
         if row not in self._plain_rows:
+            self._offer_moves(row)
             self._outdate_others(self._of_row.get(row, ()))
+        elif row in self._worked_out:  # else what its pods cost at least is the same
+            self._put_off(row, self._plain_rows[row])
 
     def remove_evicted(self, members: Iterable[int]) -> None:
         """These members have left for good; ``set_free`` tells what came of their rooms."""
@@ -357,6 +361,7 @@ class VictimSearchState(FreeAmounts):
     def _put_off(self, row: int, source: int) -> None:
         """Enter what a move of a plain row costs at least: it is worked out when it may be the cheapest."""
         slot = (row, source)
+        self._worked_out.discard(row)
         stamp = self._stamps[slot] = self._stamps.get(slot, 0) + 1
         key = self._least_key(row)
         if key is not None:
@@ -413,6 +418,7 @@ class VictimSearchState(FreeAmounts):
                     self._again.add(slot)
                 least = self._least_key(slot[0])
                 if least == entry[0]:
+                    self._worked_out.add(slot[0])
                     self._push_move(slot, self._row_move(*slot))
                 elif least is not None:  # more is lost than when it was put off
                     heappush(heap, (least, slot, stamp, None))
