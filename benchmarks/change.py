@@ -3,7 +3,8 @@
 Where nothing happens the time goes on, and sessions begin with the same rounds: so the daemon holds them once
 it has looked at everybody (``RoundProgress``).
 
-5,000 nodes of 10 GPUs run 50,000 gangs of one pod; 10,000 gangs of 500 shapes wait in 20 queues.
+5,000 nodes of 10 GPUs run 50,000 gangs of one pod; 10,000 gangs of 500 shapes wait in 20 queues. Before a pod ends
+everybody was looked at and the cluster is at rest, as sessions follow each other until it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpusched.api.serializer.codecs import CODECS
 from gpusched.config.model import DEFAULT
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.watch.informers import make_event_handlers
+from gpusched.session.state.order.round_progress import RoundProgress
 from gpusched.session.state.plan import Plan
 from gpusched.testing import entities
 from gpusched.testing.given import Given
@@ -31,6 +33,7 @@ SHAPES: Final = 500
 QUEUES: Final = 20
 RUNS: Final = 7
 ENDS: Final = 60
+BETWEEN_ENDS_S: Final = 0.2
 BEATS: Final = 2000
 QUIET_MAX_MS: Final = 10.0
 BEAT_MAX_MS: Final = 0.2
@@ -46,17 +49,17 @@ def measure() -> list[Figure]:
     """
     collect_garbage_rarely()  # as the daemon does
     c = full_cluster()
-    for _ in range(3):
-        c.when.one_session()
-    quiet = _quiet_ms(c)
-    ended, started = [], 0
+    sessions = Sessions(c)
+    sessions.until_rest()
+    quiet = _quiet_ms(sessions)
+    ended, started = [], []
     for number in range(ENDS):
         c.gone(f"runs-{number * 7}")
-        took_ms, plan = session_ms(c)
-        ended.append(took_ms)
-        started += len(plan.binds)
-        for gang in plan.binds:
-            c.when.accept(gang)
+        sessions.changes += 1
+        gc.collect()
+        first, until_start, names = sessions.after_a_change()
+        ended.append(first)
+        started += [until_start] if names else []
     if not started:
         raise RuntimeError("no gang was started")
     size = f"{NODES:,} nodes, {NODES * PODS_A_NODE:,} gangs run, {WAITING:,} wait"
@@ -65,7 +68,66 @@ def measure() -> list[Figure]:
         _figure("a heartbeat of a node, decoded and taken in", _beat_ms(c), BEAT_MAX_MS),
         _figure(f"a session after a pod ended: {size}", ended, ENDED_MAX_MS),
         _p99(f"the same, the slowest of a hundred, from {ENDS} of them", ended, ENDED_P99_MAX_MS),
+        _figure(
+            f"until the gang starts that {len(started)} of these ends let start",
+            started,
+            ENDED_MAX_MS,
+        ),
     ]
+
+
+class Sessions:
+    """Sessions of a cluster, each of which begins where the last one ended, as the daemon's do."""
+
+    def __init__(self, c: Given) -> None:
+        self.c = c
+        self.changes = 0
+        self._progress = RoundProgress()
+
+    def hold(self) -> tuple[float, Plan, float | None]:
+        """CPU of one snapshot and its session in milliseconds, the plan, and seconds until another follows."""
+        c, now = self.c, self.c.now
+        c.cache.rounds = self._progress.begin_session(self.changes, c.cache.rounds, now=now)
+        began = time.process_time()
+        plan = c.when.one_session()
+        took_ms = (time.process_time() - began) * 1e3
+        found = c.decision
+        assert found is not None, "a session was held"
+        following = self._progress.note_session(
+            self.changes, rounds=found.rounds, stays_until=found.stays_until, now=now
+        )
+        if following.rounds is not None:
+            c.cache.rounds = following.rounds
+        return took_ms, plan, following.after_s
+
+    def until_rest(self) -> None:
+        """Hold sessions until none follows."""
+        after_s: float | None = 0.0
+        while after_s is not None:
+            after_s = self.hold()[2]
+            self.c.now += after_s or 0
+
+    def after_a_change(self) -> tuple[float, float, list[str]]:
+        """CPU in milliseconds of the session after a change, and until a gang started; with the gangs that did.
+
+        All that is decided is carried out, until no session follows at once.
+        """
+        c, after_s = self.c, 0.0
+        took: list[float] = []
+        until_start, names = 0.0, list[str]()
+        while not after_s:
+            took_ms, plan, following = self.hold()
+            took.append(took_ms)
+            after_s = -1.0 if following is None else following
+            if plan.binds and not names:
+                until_start = sum(took)
+            names += [gang.gang.name for gang in plan.binds]
+            if plan.binds or plan.preemptions:
+                c.when.carry_out(plan)
+                self.changes += 1
+                after_s = 0.0
+        c.now += BETWEEN_ENDS_S
+        return took[0], until_start, names
 
 
 def _p99(name: str, times_ms: list[float], most_ms: float) -> Figure:
@@ -83,18 +145,17 @@ def _figure(name: str, times_ms: list[float], most_ms: float) -> Figure:
     )  # fmt: skip
 
 
-def _quiet_ms(c: Given) -> list[float]:
+def _quiet_ms(sessions: Sessions) -> list[float]:
     """CPU of sessions a second apart.
 
     Raises:
         RuntimeError: one was not answered by an earlier one, so that something else was measured.
     """
-    rounds, found = c.cache.rounds, []
-    c.when.one_session()
+    c, found = sessions.c, []
+    sessions.hold()
     for _ in range(RUNS):
         c.now += 1
-        c.cache.rounds = rounds
-        found.append(session_ms(c)[0])
+        found.append(sessions.hold()[0])
         if c.decision is None or not c.decision.kept:
             raise RuntimeError("a session was held though nothing had changed")
     return found
@@ -186,6 +247,7 @@ def full_cluster(
         c.gang(
             f"waits-{number}", pods=1 if number < queues else 1 + shape % 8, gpus=gpus, cpu=1000 + shape,
             memory=entities.GIB, queue=f"q-{number % queues}", hints=_lasting(3600 + shape),
+            unschedulable_reason="InsufficientResources",
         )  # fmt: skip
     return c
 

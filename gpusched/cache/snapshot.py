@@ -39,14 +39,18 @@ class TenantRound:
     Attributes:
         queue, namespace: of the tenant; the namespace is empty where the order of arrival in the
             whole queue counts.
-        head: gangs that were first in line when the round began, in the order of their turns.
+        head: gangs that were first in line when something last changed, in the order of their turns.
         left: gangs that the round is still to look at, in the order of their turns.
         looked_at: gangs that the round has looked at.
-        known: gangs that this round or an earlier one has looked at.
+        known: gangs that this round or an earlier one has looked at when they had pods to place.
         cut: whether the last session used up the tenant's share before it came to all it had
             chosen.
         rests: whether all its gangs were looked at, and nothing has changed since the first of them was: until
             something does only its head is looked at.
+        presses: whether some of those that are left were never looked at, or nodes have room for them now.
+        changed: whether something has changed since the last session, so that nodes may have room for gangs that the round
+            has looked at.
+        paused: whether those that do not press wait, as some of them just had their turn.
     """
 
     queue: str
@@ -57,6 +61,9 @@ class TenantRound:
     known: frozenset[GangKey] = attrs.field(default=frozenset(), converter=_as_set)
     cut: bool = False
     rests: bool = False
+    presses: bool = False
+    changed: bool = False
+    paused: bool = False
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)

@@ -325,8 +325,12 @@ class When:
         With ``gone=False`` leaving pods are still ending: their rooms are not free yet.
         """
         plan = self.one_session()
-        self._carrying().plan(plan, gone=gone)
+        self.carry_out(plan, gone=gone)
         return plan
+
+    def carry_out(self, plan: Plan, *, gone: bool = True) -> None:
+        """What was decided is done."""
+        self._carrying().plan(plan, gone=gone)
 
     def accept(self, gang: GangBind, *, only: int | None = None) -> None:
         """The API accepts the bindings of a gang, or only its first so many."""

@@ -39,6 +39,7 @@ from gpusched.session.state.decided.outcomes import Outcomes
 from gpusched.session.state.decided.placement_effects import PlacementEffects
 from gpusched.session.state.decided.placements import Placements
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
+from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.level_names import (
     named_labels,
     needs_level_names,
@@ -173,6 +174,8 @@ class Session:
         )
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
+        self._without_room: set[EquivalenceClass] = set()
+        """Classes of gangs for which this session saw no room left."""
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(
@@ -272,10 +275,35 @@ class Session:
 
     def has_budget_for(self, gang: Gang) -> bool:
         """Whether the gang's tenant may use more of this session; else the next one goes on."""
+        selection = self.gang_selection
+        if gang.key in selection.for_room and (
+            selection.is_put_back(gang) or not self._may_have_room(gang)
+        ):
+            selection.put_back(gang)
+            return False
         if self.work_budget.may_spend(tenant_of_gang(gang, self.snapshot.queues)):
             return True
         self.gang_selection.defer_gang(gang)
         return False
+
+    def _may_have_room(self, gang: Gang) -> bool:
+        """Whether nodes have room for all that the gang needs, now or when those that leave are gone."""
+        kind = self.cache.equivalence.class_of(gang)
+        if kind in self._without_room or any(each.pod_class.share for each in gang.pod_sets):
+            return kind not in self._without_room
+        found = self._pods_that_fit(gang) >= gang.members_at_start
+        if not found and self.node_usage.now_and_later_differ:
+            with self.pipelining():
+                found = self._pods_that_fit(gang) >= gang.members_at_start
+        if not found and kind is not None:
+            self._without_room.add(kind)
+        return found
+
+    def _pods_that_fit(self, gang: Gang) -> int:
+        return sum(
+            min(len(each.pods), int(self.class_info(each.pod_class).class_fit.fits.sum()))
+            for each in gang.pod_sets
+        )
 
     def queue_of(self, gang: Gang) -> QueueNode | None:
         """The gang's queue, None when it does not exist."""

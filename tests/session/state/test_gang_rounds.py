@@ -39,6 +39,7 @@ class Rounds:
             self.changes, rounds=found.rounds, stays_until=found.stays_until, now=c.now
         )
         c.cache.rounds = before if following.rounds is None else following.rounds
+        c.now += following.after_s or 0
         told = {status.gang.name for status in plan.gangs if not status.provisional} - {"runs"}
         return told, following.after_s is not None
 
@@ -104,6 +105,87 @@ def test_gangs_are_looked_at_again_when_a_moment_has_come():
     rounds.c.now += 600
     seen, _ = rounds.until_rest()
     assert len(seen) == 65
+
+
+def _rested_behind(pods=1, **line):
+    """Lines at rest whose gangs are too large, but for one far behind, and a node that becomes free."""
+    rounds = Rounds(40, 40)
+    rounds.c.gang("z-far", pods=pods, gpus=8, queue="q0", **line)
+    rounds.until_rest()
+    rounds.c.gone("runs")
+    rounds.changes += 1
+    return rounds
+
+
+def test_room_is_found_at_once_however_far_behind_the_gang_is_that_it_suffices_for():
+    """Given long lines at rest, when room comes, then the next session starts the one gang that it suffices for."""
+    rounds = _rested_behind()
+    rounds.session()
+    assert [each.gang.name for each in rounds.c.decision.plan.binds] == ["z-far"]
+
+
+def test_room_that_comes_in_the_middle_of_a_round_is_found_at_once():
+    """Given a round that has looked at a gang in vain, when room comes for it, then it need not wait for the next round."""
+    rounds = Rounds(40, 40)
+    rounds.c.gang("g0-2-fits", pods=1, gpus=8, queue="q0")
+    rounds.until_rest()
+    rounds.c.gang("new", pods=1, gpus=9, queue="q0")
+    rounds.changes += 1
+    seen, more = set(), True
+    while "g0-2-fits" not in seen:
+        told, more = rounds.session()
+        seen |= told
+    assert more, "the round goes on"
+    rounds.c.gone("runs")
+    rounds.changes += 1
+    rounds.session()
+    assert [each.gang.name for each in rounds.c.decision.plan.binds] == ["g0-2-fits"]
+
+
+def test_those_for_whom_no_node_has_room_have_their_turns_a_second_apart():
+    """Given lines at rest, when a gang comes, then it is looked at with the first in line, and the others from a second later on."""
+    rounds = Rounds(40, 40)
+    rounds.until_rest()
+    began = rounds.c.now
+    rounds.c.gang("new", pods=1, gpus=9, queue="q0")
+    rounds.changes += 1
+    assert rounds.session()[0] == {"g0-0", "g1-0", "new"}
+    assert rounds.c.now == began + 1
+    assert len(rounds.session()[0]) > 3
+    rounds.c.now -= 0.5
+    rounds.changes += 1  # half a second after that session
+    assert rounds.session()[0] == {"g0-0", "g1-0"}
+    assert rounds.c.now == began + 2
+    assert len(rounds.session()[0]) > 3
+
+
+def test_a_gang_that_was_seen_without_pods_has_its_turn_when_they_come():
+    """Given a PodGroup that sessions saw without pods, when its pods come, then the next session looks at it."""
+    rounds = Rounds(40, 40)
+    rounds.c.group("late", queue="q1", min_member=1)
+    rounds.until_rest()
+    rounds.c.pod("late-0", group="late", gpus=9)
+    rounds.changes += 1
+    told, _ = rounds.session()
+    assert "late" in told
+
+
+def test_a_gang_for_which_the_room_is_gone_keeps_its_turn():
+    """Given room for one of many gangs, when it has started, then the others are looked at in the round all the same."""
+    rounds = Rounds(40, 40)
+    for number in range(6):
+        rounds.c.gang(f"z-fits-{number}", pods=1, gpus=8, queue="q0")
+    rounds.until_rest()
+    rounds.c.gone("runs")
+    rounds.changes += 1
+    told, _ = rounds.session()
+    (start,) = rounds.c.decision.plan.binds
+    assert start.gang.name == "z-fits-0"
+    assert not {name for name in told if name.startswith("z-fits")}
+    rounds.c.when.accept(start)
+    rounds.changes += 1
+    seen, _ = rounds.until_rest()
+    assert {f"z-fits-{number}" for number in range(1, 6)} <= seen
 
 
 @pytest.mark.parametrize("seed", range(6))

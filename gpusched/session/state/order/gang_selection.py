@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -17,12 +17,15 @@ from gpusched.session.framework.accounts.gang_lines import (
     GangLines,
 )
 from gpusched.session.state.equivalence import EquivalenceClasses
+from gpusched.session.state.order.kept_orders import GangOrder, KeptOrders, in_order, sort_key
 from gpusched.session.state.order.order_keys import OrderKeys
+from gpusched.session.state.order.room_totals import GangRoom, RoomTotals
 from gpusched.session.state.order.work_budget import (
     GangCosts,
     Tenant,
     WorkBudget,
     WorkNeeded,
+    asks_for_place,
     tenant_of_gang,
     work_by_tenant,
     work_limits,
@@ -39,11 +42,18 @@ class KeptSelection:
         self.work_needed = WorkNeeded()
         self.rounds: dict[Tenant, tuple[TenantRound, Sequence[Gang]]] = {}
         """The last round of each tenant, with the gangs that it is about."""
+        self.room = RoomTotals()
+        self.orders = KeptOrders()
 
     def is_about(self, begun: TenantRound, tenant: Tenant, gangs: Sequence[Gang]) -> bool:
         """Whether a round names these very gangs, so that none came, went or changed since."""
         known = self.rounds.get(tenant)
-        return known is not None and known[0] is begun and known[1] == gangs
+        return (
+            known is not None
+            and known[0].left is begun.left
+            and known[0].looked_at is begun.looked_at
+            and known[1] == gangs
+        )
 
 
 @attrs.define(slots=True, eq=False)
@@ -54,8 +64,10 @@ class _TenantBacklog:
         gangs: all of them, those with a line of their own sorted by key.
         head: keys of gangs that were first in line when the round began.
         chosen: gangs that this session looks at, by key.
+        for_room: keys of those that are chosen because nodes may have room for them, and for nothing else.
         left: keys of gangs that this round is still to look at, in queue order.
         before: how far the rounds had come.
+        presses: whether some of those that are left press.
         same: whether the rounds before were about the same gangs.
         rests: whether only its head and what is new are looked at.
     """
@@ -64,8 +76,10 @@ class _TenantBacklog:
     gangs: Sequence[Gang]
     head: Sequence[GangKey]
     chosen: dict[GangKey, Gang]
+    for_room: AbstractSet[GangKey]
     left: list[GangKey]
     before: TenantRound
+    presses: bool = False
     same: bool = False
     rests: bool = False
 
@@ -103,8 +117,11 @@ class GangSelection:
         self._lines = lines
         self._nominated = nominated
         self._kept = kept
+        self._room = GangRoom(kept.room, snapshot.nodes, equivalence)
         self._backlogs: dict[Tenant, _TenantBacklog] = {}
         self._put_off: set[GangKey] = set()
+        self._put_back: set[GangKey] = set()
+        """Gangs that were chosen for room that others have taken before their turn."""
         self._overtakers: set[GangKey] = set()
         """Gangs of tenants without a backlog that are left out."""
         self._waiting = self._gangs_by_tenant()
@@ -119,8 +136,13 @@ class GangSelection:
             if asked[tenant] > shares[tenant] or begun.left:
                 gangs = self._waiting[tenant]
                 self._backlogs[tenant] = self._build_backlog(tenant, gangs, shares[tenant], begun)
+        self._kept.orders.forget_others(tuple(self._backlogs))
         if self._backlogs:
             self._defer_overtakers()
+        self.for_room: AbstractSet[GangKey] = frozenset().union(
+            *(each.for_room for each in self._backlogs.values())
+        )
+        """Keys of gangs that are looked at because nodes may have room for them, and for nothing else."""
         self.looked_at: tuple[Gang, ...] = self._gather()
         """Gangs that this session looks at, sorted by key."""
 
@@ -152,9 +174,17 @@ class GangSelection:
         """Put the gang off to the next session, as its tenant has used up its share of this one."""
         self._put_off.add(gang.key)
 
+    def put_back(self, gang: Gang) -> None:
+        """Leave the gang where it was in line: the room for which it was chosen is gone."""
+        self._put_back.add(gang.key)
+
+    def is_put_back(self, gang: Gang) -> bool:
+        """Whether the gang was left where it was in line."""
+        return gang.key in self._put_back
+
     def is_deferred(self, gang: Gang) -> bool:
-        """Whether the gang was put off to the next session."""
-        return gang.key in self._put_off
+        """Whether the gang was left to a later session after all."""
+        return gang.key in self._put_off or gang.key in self._put_back
 
     def tenant_rounds(self) -> tuple[TenantRound, ...]:
         """How far this session came, for the next one; empty for tenants that were served in full."""
@@ -224,30 +254,65 @@ class GangSelection:
         self, tenant: Tenant, gangs: Sequence[Gang], share: int, before: TenantRound
     ) -> _TenantBacklog:
         if not tenant.namespace:
-            ordered = self._in_order(gangs)
-            chosen = _first_within_share(ordered, self._gang_costs(), share)
-            return _TenantBacklog(tenant, gangs, (), _by_key(chosen), [], before)
-        if not before.left and not before.rests:
-            return self._begin_round(tenant, gangs, share, before)
-        return self._continue_round(tenant, gangs, share, before)
-
-    def _begin_round(
-        self, tenant: Tenant, gangs: Sequence[Gang], share: int, before: TenantRound
-    ) -> _TenantBacklog:
+            ordered = in_order(gangs, self._order_keys)
+            chosen, _ = _first_within_share(ordered, self._gang_costs(), share)
+            return _TenantBacklog(tenant, gangs, (), _by_key(chosen), frozenset(), [], before)
         same = self._kept.is_about(before, tenant, gangs)
-        before = attrs.evolve(before, looked_at=(), head=(), cut=False)
-        costs, ordered = self._gang_costs(), self._in_order(gangs)
-        head = _first_within_share(ordered, costs, share // _HEAD_DIVISOR)
-        chosen = _first_within_share(ordered[len(head) :], costs, share - share // _HEAD_DIVISOR)
-        left = [gang.key for gang in ordered[len(head) + len(chosen) :]]
-        keys = [gang.key for gang in head]
-        return _TenantBacklog(tenant, gangs, keys, _by_key((*head, *chosen)), left, before, same)
+        begins = not before.left and not before.rests
+        if begins:
+            before = attrs.evolve(before, looked_at=(), head=(), cut=False)
+        if begins or (before.changed and not before.rests):
+            found = self._look_anew(tenant, gangs, share, before, begins=begins)
+        else:
+            found = self._continue_round(tenant, gangs, share, before, same=same)
+        found.same, found.rests = same, before.rests
+        return found
+
+    def _look_anew(
+        self,
+        tenant: Tenant,
+        gangs: Sequence[Gang],
+        share: int,
+        before: TenantRound,
+        *,
+        begins: bool,
+    ) -> _TenantBacklog:
+        """Who is looked at in a round that begins, or after a change in the middle of one."""
+        order = self._kept.orders.order_of(tenant, gangs, self._order_keys, self._equivalence)
+        costs, ordered, units = self._gang_costs(), order.ordered, share
+        head, _ = _first_within_share(ordered, costs, share // _HEAD_DIVISOR)
+        chosen_head = [] if before.cut else head
+        if chosen_head:
+            units -= share // _HEAD_DIVISOR
+        waiting = ordered[len(chosen_head) :]
+        pressing = self._pressing(order, before)
+        if not begins:
+            still = pressing.union(before.left)
+            waiting = [
+                gang for gang in waiting if gang.key in still or gang.key not in before.looked_at
+            ]
+        found = _choose(waiting, pressing, before, costs, units)
+        return _TenantBacklog(
+            tenant,
+            gangs,
+            [gang.key for gang in head],
+            _by_key((*chosen_head, *found.chosen)),
+            found.for_room,
+            found.left,
+            before,
+            found.presses,
+        )
 
     def _continue_round(
-        self, tenant: Tenant, gangs: Sequence[Gang], share: int, before: TenantRound
+        self,
+        tenant: Tenant,
+        gangs: Sequence[Gang],
+        share: int,
+        before: TenantRound,
+        *,
+        same: bool,
     ) -> _TenantBacklog:
         costs = self._gang_costs()
-        same = self._kept.is_about(before, tenant, gangs)
         there: Mapping[GangKey, Gang] = self._lines.by_key if same else _by_key(gangs)
         head: Sequence[GangKey] = before.head
         waiting: Sequence[GangKey] = before.left
@@ -257,30 +322,50 @@ class GangSelection:
             waiting = [key for key in waiting if key in there]
             known = before.looked_at.union(before.left)
             fresh = [gang for key, gang in there.items() if key not in known]
-        chosen_head = (
-            []
-            if before.cut
-            else _first_within_share((there[key] for key in head), costs, share // _HEAD_DIVISOR)
-        )
+        chosen_head: list[Gang] = []
+        units = share
+        if not before.cut:
+            units -= share // _HEAD_DIVISOR
+            heads = (there[key] for key in head)
+            chosen_head, _ = _first_within_share(heads, costs, share // _HEAD_DIVISOR)
         late = {gang.key for gang in chosen_head} - before.looked_at
         if late:  # they were put off, and wait with the others, too
             waiting = [key for key in waiting if key not in late]
-        nearest = _first_within_share((there[key] for key in waiting), self._gang_costs(), share)
-        ordered = self._in_order([*nearest, *fresh])
-        rest = share if before.cut else share - share // _HEAD_DIVISOR
-        chosen = _first_within_share(ordered, costs, rest)
-        left = [*(gang.key for gang in ordered[len(chosen) :]), *waiting[len(nearest) :]]
-        both = _by_key((*chosen_head, *chosen))
-        return _TenantBacklog(tenant, gangs, head, both, left, before, same, before.rests)
-
-    def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
-        return sorted(
-            gangs, key=lambda gang: (self._order_key(gang), int(gang.waits_since * 1e6), gang.key)
+        nearest = [there[key] for key in waiting]
+        if not before.presses:
+            nearest, _ = _first_within_share(nearest, self._gang_costs(), share)
+        ordered = in_order([*nearest, *fresh], self._order_keys)
+        pressing = {gang.key for gang in ordered if self._presses(gang, before)}
+        found = _choose(ordered, pressing, before, costs, units)
+        return _TenantBacklog(
+            tenant,
+            gangs,
+            head,
+            _by_key((*chosen_head, *found.chosen)),
+            found.for_room,
+            [*found.left, *waiting[len(nearest) :]],
+            before,
+            found.presses,
         )
 
-    def _order_key(self, gang: Gang) -> Any:
-        key = self._order_keys.gang_key(gang)
-        return (1,) if key is None else (0, key)
+    def _pressing(self, order: GangOrder, before: TenantRound) -> set[GangKey]:
+        """Gangs that press; of equal ones the room is compared once."""
+        pressing = {gang.key for gang in order.others if self._presses(gang, before)}
+        known = before.known
+        for gangs in order.kinds.values():
+            if not asks_for_place(gangs[0]):
+                continue
+            if self._room.may_suffice(gangs[0]):
+                pressing.update(gang.key for gang in gangs)
+            else:
+                pressing.update(key for gang in gangs if (key := gang.key) not in known)
+        return pressing
+
+    def _presses(self, gang: Gang, before: TenantRound) -> bool:
+        """Whether the gang has not had to wait for its turn: it was never looked at, or nodes may have room for it."""
+        if not asks_for_place(gang):
+            return False
+        return gang.key not in before.known or self._room.may_suffice(gang)
 
     def _defer_overtakers(self) -> None:
         """Leave out gangs that would pass one of another namespace that was never looked at."""
@@ -295,12 +380,14 @@ class GangSelection:
                     (
                         key
                         for key in line.left
-                        if key not in before.known and key not in before.looked_at
+                        if key not in before.known
+                        and key not in before.looked_at
+                        and asks_for_place(self._lines.by_key[key])
                     ),
                     None,
                 )
                 if first is not None:
-                    place = self._order_key(self._lines.by_key[first])
+                    place = sort_key(self._lines.by_key[first], self._order_keys)
                     barred[queue] = min(barred.get(queue, place), place)
         for queue, bar in barred.items():
             for tenant in tenants[queue]:
@@ -310,11 +397,11 @@ class GangSelection:
         """Leave out gangs of the tenant whose turn comes after this key."""
         if line is None:
             self._overtakers.update(
-                gang.key for gang in self._waiting[tenant] if self._order_key(gang) > bar
+                gang.key for gang in self._waiting[tenant] if sort_key(gang, self._order_keys) > bar
             )
             return
         for key, gang in sorted(line.chosen.items()):
-            if self._order_key(gang) > bar:
+            if sort_key(gang, self._order_keys) > bar:
                 del line.chosen[key]
                 if key not in line.left:
                     line.left.insert(0, key)
@@ -340,12 +427,19 @@ class GangSelection:
         if not line.tenant.namespace:
             return TenantRound(*line.tenant)
         cut = [line.chosen[key] for key in sorted(line.chosen.keys() & self._put_off)]
-        looked_at = line.before.looked_at.union(line.chosen) - self._put_off
-        known = looked_at.union(line.before.known)
+        back = line.for_room & self._put_back - line.before.looked_at
+        looked_at = line.before.looked_at.union(line.chosen) - self._put_off - back
+        known = line.before.known | (_with_places_to_find(line.chosen) - self._put_off)
         if not line.same:
             there = {gang.key for gang in line.gangs}
             looked_at, known = looked_at & there, known & there
-        left = [*(gang.key for gang in self._in_order(cut)), *line.left]
+        left = [*(gang.key for gang in in_order(cut, self._order_keys)), *line.left]
+        if back:
+            still = set(back).union(left)
+            order = self._kept.orders.order_of(
+                line.tenant, line.gangs, self._order_keys, self._equivalence
+            )
+            left = [gang.key for gang in order.ordered if gang.key in still]
         return TenantRound(
             *line.tenant,
             head=tuple(line.head),
@@ -354,15 +448,18 @@ class GangSelection:
             known=known,
             cut=bool(cut),
             rests=line.rests and not left,
+            presses=line.presses,
         )
 
     def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
         if not tenant.namespace:
             return TenantRound(*tenant)
+        found = {gang.key: gang for gang in gangs if gang.key not in self._put_off}
         return TenantRound(
             *tenant,
-            left=tuple(each.key for each in self._in_order(cut)),
-            looked_at=frozenset(gang.key for gang in gangs if gang.key not in self._put_off),
+            left=tuple(each.key for each in in_order(cut, self._order_keys)),
+            looked_at=frozenset(found),
+            known=frozenset(_with_places_to_find(found)),
             cut=True,
         )
 
@@ -371,12 +468,52 @@ def _by_key(gangs: Iterable[Gang]) -> dict[GangKey, Gang]:
     return {gang.key: gang for gang in gangs}
 
 
-def _first_within_share(gangs: Iterable[Gang], costs: GangCosts, share: int) -> list[Gang]:
-    """The first of them that cost no more than the share together, and one at least."""
+def _with_places_to_find(gangs: Mapping[GangKey, Gang]) -> set[GangKey]:
+    return {key for key, gang in gangs.items() if asks_for_place(gang)}
+
+
+class _Choice(NamedTuple):
+    """Who of those that wait is looked at, who of them for room alone, who is left, and whether some of these press."""
+
+    chosen: list[Gang]
+    for_room: AbstractSet[GangKey]
+    left: list[GangKey]
+    presses: bool
+
+
+def _choose(
+    waiting: Sequence[Gang],
+    pressing: AbstractSet[GangKey],
+    before: TenantRound,
+    costs: GangCosts,
+    units: int,
+) -> _Choice:
+    """Half of the units is for those that press, and all that the others leave of theirs.
+
+    Of those that press those come first that the round has not looked at.
+    """
+    first = [gang for gang in waiting if gang.key in pressing]
+    first.sort(key=lambda gang: gang.key in before.looked_at)
+    others = [] if before.paused else [gang for gang in waiting if gang.key not in pressing]
+    part = units // 2 if others else units
+    chosen, over = _first_within_share(first, costs, part)
+    presses = len(chosen) < len(first)
+    for_room = frozenset(gang.key for gang in chosen if gang.key in before.known)
+    more, _ = _first_within_share(others, costs, units - part + max(0, over))
+    chosen += more
+    gone = {gang.key for gang in chosen}
+    return _Choice(chosen, for_room, [g.key for g in waiting if g.key not in gone], presses)
+
+
+def _first_within_share(
+    gangs: Iterable[Gang], costs: GangCosts, share: int
+) -> tuple[list[Gang], int]:
+    """The first of them that cost no more than the share together, and one at least; and what they leave of it."""
     chosen: list[Gang] = []
     for gang in gangs:
-        share -= costs.units_for(gang)
-        if chosen and share < 0:
+        left = share - costs.units_for(gang)
+        if chosen and left < 0:
             break
         chosen.append(gang)
-    return chosen
+        share = left
+    return chosen, share

@@ -59,7 +59,8 @@ class OrderKeys:
         )
 
     @cached_property
-    def _gang_keys_are_shared(self) -> bool:
+    def shared_by_class(self) -> bool:
+        """Whether equal gangs have equal keys."""
         return all(order.alike for order in self._hooks.gang_orders)
 
     @cached_property
@@ -70,7 +71,7 @@ class OrderKeys:
         """Key of a gang among those of its queue; None to leave it out of this session."""
         orders = self._hooks.gang_orders
         kind = self._kinds.class_of(gang)
-        shared = kind is not None and self._gang_keys_are_shared
+        shared = kind is not None and self.shared_by_class
         item: Hashable = kind if shared else gang.key
         state = self._accounts.state_key()
         if self._failed.get(gang.key) == state:

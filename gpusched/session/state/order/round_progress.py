@@ -1,15 +1,19 @@
 """How far sessions have come with looking at every gang, and whether and when another one is to follow.
 
 A tenant that has more waiting than its share of a session is looked at in rounds of its own. What changed while its
-round went on may concern gangs looked at before: then another round follows at once. Where nothing has changed it rests
+round went on may concern gangs looked at before: then another round follows. Where nothing has changed it rests
 when its round is over, whatever rounds others are in, and when all rest no session follows. Rounds are repeated when a moment
 has come that one of these sessions had asked about.
+
+Gangs for which nodes have room, and those that were never looked at, press: sessions follow at once until all of them had
+their turn. The others, for whom little can have changed, get a part of a session once a second, for the first time a second
+after what began their round.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -17,6 +21,9 @@ from gpusched.base import limits
 from gpusched.cache.snapshot import TenantRound
 
 Rounds = tuple[TenantRound, ...]
+
+_EARLY_S: Final = 0.01
+"""So much before its time a session may begin that waited for it."""
 
 
 class NextSession(NamedTuple):
@@ -47,6 +54,9 @@ class RoundProgress:
         """The first moment that a session since the last change asked about and that was still to come."""
         self._rests_until = -inf
         """When gangs are looked at again though nothing has changed."""
+        self._turn_at = -inf
+        """From when on a session looks at gangs that do not press."""
+        self._paused = False
 
     def begin_session(self, changes: int, rounds: Rounds, *, now: float) -> Rounds:
         """Where a session begins: nobody rests any more where something has changed, or a moment has come.
@@ -56,10 +66,17 @@ class RoundProgress:
             rounds: where it would begin by what is known of the last one.
             now: seconds since the epoch.
         """
-        quiet = changes == self._seen and (self._goes_on or now < self._rests_until)
-        if quiet or not any(each.rests for each in rounds):
-            return rounds
-        return tuple(attrs.evolve(each, rests=False) for each in rounds)
+        changed = changes != self._seen
+        quiet = not changed and (self._goes_on or now < self._rests_until)
+        if not quiet and not self._goes_on:
+            self._turn_at = now + limits.TENANT_ROUND_PAUSE_S
+        # Where the clock was set back the time of their turn is not known any more.
+        self._paused = _EARLY_S < self._turn_at - now <= limits.TENANT_ROUND_PAUSE_S
+        return tuple(
+            attrs.evolve(each, rests=rests, changed=changed, paused=self._paused and not rests)
+            for each in rounds
+            for rests in (each.rests and quiet,)
+        )
 
     def note_session(
         self, changes: int, *, rounds: Rounds, stays_until: float, now: float
@@ -81,8 +98,11 @@ class RoundProgress:
         self._stays_until = min(self._stays_until if goes_on else inf, stays_until)
         following = tuple(self._judged(each, changes) for each in rounds)
         self._goes_on = any(each.left or not each.rests for each in following)
+        if not self._paused:
+            self._turn_at = now + limits.TENANT_ROUND_PAUSE_S
         if self._goes_on:
-            pause_s = limits.TENANT_ROUND_PAUSE_S if settled else 0.0
+            presses = any(each.presses or each.cut for each in following) and not settled
+            pause_s = 0.0 if presses else max(0.0, self._turn_at - now)
             return NextSession(following, pause_s)
         self._settled, self._rests_until = changes, self._stays_until
         return NextSession(following, None)

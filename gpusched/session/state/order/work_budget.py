@@ -50,6 +50,12 @@ def max_min_fair_split(asked: Mapping[K, int], total: int) -> dict[K, int]:
     return given
 
 
+def asks_for_place(gang: Gang) -> bool:
+    """Whether a place is looked for: pods enough are there, and nothing is wrong about the gang."""
+    enough = gang.ready_members + gang.pending >= gang.min_member
+    return bool(gang.pod_sets) and enough and not gang.error[0]
+
+
 class GangCosts:
     """What looking at gangs costs at least. One for each tenant and session.
 
@@ -67,11 +73,7 @@ class GangCosts:
 
     def units_for(self, gang: Gang) -> int:
         """Units for the gang; less for each further one of its equivalence class."""
-        if (
-            not gang.pod_sets
-            or gang.ready_members + gang.pending < gang.min_member
-            or gang.error[0]
-        ):
+        if not asks_for_place(gang):
             return limits.WORK_GANG
         kind = self._kinds.class_of(gang)
         if kind is not None:

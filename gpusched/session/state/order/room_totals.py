@@ -1,0 +1,124 @@
+"""How many pods of a kind all nodes together have room for, followed from session to session.
+
+It is a bound: filters, slots, topology and what is reserved may leave less, nothing leaves more. What pods that
+leave still hold counts as free.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from gpusched.api.meta.resources import Resources
+from gpusched.arrays.columns import Ints, NodeColumns, how_many_fit, request_vector
+from gpusched.base.limits import COLUMN_MAX
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
+
+_FOLLOWED_MAX: Final = 2**20
+"""Nodes that changed times kinds of pods that are followed; past it all are counted anew when they are asked about."""
+_KINDS_MAX: Final = 20_000
+
+
+class RoomTotals:
+    """Totals over all nodes, by what one pod requests."""
+
+    def __init__(self) -> None:
+        self._nodes: NodeColumns | None = None
+        self._free: Ints = np.zeros((0, 0), dtype=np.int64)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._number: dict[Resources, int] = {}
+        self._amounts: list[Ints] = []
+        """Of one pod of each kind, shape (resources,)."""
+        self._totals: list[int] = []
+
+    def follow(self, nodes: NodeColumns) -> None:
+        """Take in what is free now."""
+        before, self._nodes = self._nodes, nodes
+        if before is nodes:
+            return
+        free, last = np.maximum(nodes.allocatable - nodes.used + nodes.leaving, 0), self._free
+        self._free = free
+        if before is None or before.columns != nodes.columns or free.shape != last.shape:
+            self._forget()
+            return
+        rows = np.flatnonzero((free != last).any(axis=1))
+        if len(rows) * len(self._totals) > _FOLLOWED_MAX or len(self._totals) > _KINDS_MAX:
+            self._forget()
+        elif len(rows) and self._totals:
+            amounts = np.stack(self._amounts)
+            more = _fits(free[rows], amounts) - _fits(last[rows], amounts)
+            self._totals = (np.array(self._totals, dtype=np.int64) + more).tolist()
+
+    def pods_with_room(self, requests: Resources) -> int:
+        """How many pods that request so much have room at most."""
+        number = self._number.get(requests)
+        return self._count(requests) if number is None else self._totals[number]
+
+    def _count(self, requests: Resources) -> int:
+        assert self._nodes is not None, "nodes are followed before anybody asks"
+        ask = request_vector(requests, self._nodes.columns)
+        if ask.missing or not ask.amounts.size:
+            return 0 if ask.missing else COLUMN_MAX
+        total = int(how_many_fit(self._free[:, ask.columns], ask.amounts).sum())
+        amounts = np.zeros(self._free.shape[1], dtype=np.int64)
+        amounts[ask.columns] = ask.amounts
+        self._number[requests] = len(self._totals)
+        self._amounts.append(amounts)
+        self._totals.append(total)
+        return total
+
+
+class GangRoom:
+    """Whether nodes may have room for gangs, in one session.
+
+    Args:
+        totals: as they were left by earlier sessions.
+        nodes: as they are now.
+        kinds: equivalence classes of gangs.
+    """
+
+    def __init__(self, totals: RoomTotals, nodes: NodeColumns, kinds: EquivalenceClasses) -> None:
+        self._totals, self._nodes, self._kinds = totals, nodes, kinds
+        self._known: dict[EquivalenceClass, bool] = {}
+
+    def may_suffice(self, gang: Gang) -> bool:
+        """Whether the room of all nodes together may be enough for all that the gang needs to start."""
+        kind = self._kinds.class_of(gang)
+        known = self._known.get(kind) if kind is not None else None
+        if known is None:
+            known = self._count(gang)
+            if kind is not None:
+                self._known[kind] = known
+        return known
+
+    def _count(self, gang: Gang) -> bool:
+        self._totals.follow(self._nodes)
+        needed, found = max(1, gang.members_at_start), 0
+        for pod_set in gang.pod_sets:
+            if pod_set.pod_class.share is not None:
+                return True  # what is left of GPUs that are shared is not counted
+            room = self._totals.pods_with_room(pod_set.pod_class.requests)
+            found += min(len(pod_set.pods), room)
+        return found >= needed
+
+
+def _fits(free: Ints, amounts: Ints) -> Ints:
+    """How many pods of each kind have room on these nodes together.
+
+    Args:
+        free: shape (nodes, resources).
+        amounts: of one pod of each kind, shape (kinds, resources); each asks for something.
+
+    Returns:
+        int64, shape (kinds,).
+    """
+    fits: Ints = np.full((len(amounts), len(free)), COLUMN_MAX, dtype=np.int64)
+    for column in np.flatnonzero(amounts.any(axis=0)):
+        asking = amounts[:, column] > 0
+        fits[asking] = np.minimum(fits[asking], free[:, column] // amounts[asking, column, None])
+    found: Ints = fits.sum(axis=1)
+    return found

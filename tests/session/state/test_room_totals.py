@@ -1,0 +1,67 @@
+"""Room of all nodes together, followed from snapshot to snapshot."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.api.meta.resources import Resources
+from gpusched.session.state.order.room_totals import RoomTotals
+from gpusched.testing.given import Given
+
+_AMOUNTS = st.integers(0, 12)
+
+
+def _nodes(rows):
+    """Columns of five nodes, of which so much is used and leaves."""
+    c = Given().nodes(5, gpus=8, cpu=10)
+    nodes = c.cache.take_snapshot(c.now).nodes
+    used, leaving = np.zeros_like(nodes.allocatable), np.zeros_like(nodes.allocatable)
+    names = ("cpu", "nvidia.com/gpu")
+    for row, (cpu, gpus, leaves) in enumerate(rows):
+        used[row, [nodes.columns[name] for name in names]] = cpu, gpus
+        leaving[row, nodes.columns["nvidia.com/gpu"]] = min(gpus, leaves)
+    return attrs.evolve(nodes, used=used, leaving=leaving)
+
+
+def _fits(nodes, request):
+    """Pods that fit, counted node by node."""
+    found = 0
+    for row in range(len(nodes)):
+        free = nodes.allocatable[row] - nodes.used[row] + nodes.leaving[row]
+        found += max(0, min(int(free[nodes.columns[name]]) // much for name, much in request.items))
+    return found
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(_AMOUNTS, _AMOUNTS, _AMOUNTS), min_size=5, max_size=5),
+        min_size=2,
+        max_size=5,
+    ),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), min_size=1, max_size=4, unique=True),
+)
+def test_what_is_followed_is_what_would_be_counted_anew(moments, asked):
+    """Given nodes that change, what is followed of each request is the sum of what fits each node."""
+    requests = [
+        Resources(
+            tuple((name, much) for name, much in (("cpu", cpu), ("nvidia.com/gpu", gpus)) if much)
+        )
+        for cpu, gpus in asked
+    ]
+    totals = RoomTotals()
+    for number, rows in enumerate(moments):
+        nodes = _nodes(rows)
+        totals.follow(nodes)
+        for request in requests[: number + 1]:  # some are asked about later than others
+            assert totals.pods_with_room(request) == _fits(nodes, request)
+
+
+def test_what_no_node_offers_has_no_room():
+    """Given a resource that no node has, there is room for none; for what asks nothing there is no end of it."""
+    totals = RoomTotals()
+    totals.follow(_nodes([(0, 0, 0)] * 5))
+    assert totals.pods_with_room(Resources((("example.com/fpga", 1),))) == 0
+    assert totals.pods_with_room(Resources(())) > 10**9
