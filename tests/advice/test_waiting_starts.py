@@ -74,6 +74,23 @@ def test_who_does_not_start_is_told_nothing_and_known_to_have_waited():
     assert played(trial) == {"new": None}
 
 
+def test_a_play_that_is_late_ends_and_tells_what_it_has():
+    """Given two gangs in line, then the longer their play may be, the more of them it tells of, and of no other start."""
+    trial = trial_of(
+        queue("a"), node("n0"), gang_of_job("runs", says="1h", on="n0"),
+        gang_of_job("first", says="1h"), gang_of_job("second", says="1h"),
+    )  # fmt: skip
+    whole = play_waiting_starts(trial).starts
+    known = []
+    for most in (1, 2, 4, 6, 8, 12, 16, 32):
+        left = iter(range(most - 1))
+        cut = play_waiting_starts(trial, is_late=lambda left=left: next(left, None) is None).starts
+        assert all(at in {0.0, whole[who]} for who, at in cut.items())
+        known.append(sum(at > 0 for at in cut.values()))
+    assert known == sorted(known)
+    assert {0, 1, 2} == {*known}
+
+
 def test_nothing_is_played_where_nobody_waits():
     trial = trial_of(
         queue("a"), node("n0"), gang("runs", 8, 1, on=["n0"] * 8, expectedDuration="1h")

@@ -24,7 +24,7 @@ from gpusched.advice.submission.answer_view import view_submission
 from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
-from gpusched.base.clock import SystemClock
+from gpusched.base.clock import Clock, SystemClock
 from gpusched.base.errors import ConfigError, GpuschedError, UsageError
 from gpusched.io.history.played_starts import played_starts_answer
 from gpusched.io.observe.process_limits import collect_garbage_rarely
@@ -34,6 +34,8 @@ from gpusched.view.over_time.submission_view import with_limits_remark
 
 _NICE: Final = 10
 _FRESH_S: Final = 10.0
+_PLAY_MAX_S: Final = 20.0
+"""Who has not started by then is told what sessions tell: others wait for their answers meanwhile."""
 _QUESTION_MAX: Final = 1 << 23
 _encode = msgspec.json.Encoder().encode
 
@@ -136,7 +138,7 @@ async def answer_line(copy: ClusterCopy, line: bytes) -> dict[str, Any]:
         trial = await copy.trial()
         with gpu_resources_in_force(trial.config.gpu_resources):
             if isinstance(question, StartsQuestion):
-                return {"answer": played_starts_answer(play_waiting_starts(trial))}
+                return {"answer": _play_starts(trial, SystemClock())}
             if isinstance(question, WhenQuestion):
                 return {"answer": _answer_when(trial, question)}
             return {"answer": _answer_advice(trial, question)}
@@ -152,6 +154,12 @@ async def answer_line(copy: ClusterCopy, line: bytes) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - one question must not take the others their answers
         copy.forget()
         return _bug(error)
+
+
+def _play_starts(trial: TrialCluster, clock: Clock) -> dict[str, object]:
+    late_at = clock.monotonic() + _PLAY_MAX_S
+    played = play_waiting_starts(trial, is_late=lambda: clock.monotonic() > late_at)
+    return played_starts_answer(played)
 
 
 def _answer_advice(trial: TrialCluster, question: AdviceQuestion) -> dict[str, Any]:

@@ -8,6 +8,7 @@ play has all of it, and lacks only who is still to come.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Final
 
 from gpusched.advice.submission.forward import objects_that_end
@@ -23,18 +24,21 @@ SESSIONS_MAX: Final = 300
 _UNTIL_S: Final = 7 * 86_400.0
 
 
-def play_waiting_starts(trial: TrialCluster) -> PlayedStarts:
+def play_waiting_starts(
+    trial: TrialCluster, *, is_late: Callable[[], bool] = lambda: False
+) -> PlayedStarts:
     """Starts of gangs that wait.
 
     Args:
         trial: the cluster as it is now.
+        is_late: asked after each session, whether the play is to end with it.
     """
-    played = _play_line(trial)
+    played = _play_line(trial, is_late)
     gc.collect()  # a played cluster is megabytes in cycles, and garbage is looked for rarely
     return played
 
 
-def _play_line(trial: TrialCluster) -> PlayedStarts:
+def _play_line(trial: TrialCluster, is_late: Callable[[], bool]) -> PlayedStarts:
     watch = _LineWatch(trial)
     if not watch.left:
         return PlayedStarts(at=trial.now, starts={})
@@ -48,7 +52,7 @@ def _play_line(trial: TrialCluster) -> PlayedStarts:
         sessions_max=SESSIONS_MAX,
         placed=watch.take,
         decided=watch.note_jobs,
-        enough=lambda _sessions: not watch.left,
+        enough=lambda _sessions: not watch.left or is_late(),
     )
     watch.simulation = Simulation(case)
     watch.simulation.run()
