@@ -48,6 +48,7 @@ class TenantRound:
         rests: whether all its gangs were looked at, and nothing has changed since the first of them was: until
             something does only its head is looked at.
         presses: whether some of those that are left were never looked at, or nodes have room for them now.
+        in_vain: of those that are left, gangs that were to have a turn for room since something last changed, which was gone.
         changed: whether something has changed since the last session, so that nodes may have room for gangs that the round
             has looked at.
         paused: whether those that do not press wait, as some of them just had their turn.
@@ -62,6 +63,7 @@ class TenantRound:
     cut: bool = False
     rests: bool = False
     presses: bool = False
+    in_vain: frozenset[GangKey] = attrs.field(default=frozenset(), converter=_as_set)
     changed: bool = False
     paused: bool = False
 

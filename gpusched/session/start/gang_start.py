@@ -57,6 +57,7 @@ class GangStarts:
             session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
             return False
         if not nominate_for_leaving_room(session, gang):
+            session.note_no_room_for(gang)
             refuse_and_reserve(session, gang, refusal)
             self._refusals.remember_refusal(gang, refusal, ways=variants)
         if nominated:

@@ -175,7 +175,7 @@ class Session:
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
         self._without_room: set[EquivalenceClass] = set()
-        """Classes of gangs for which this session saw no room left."""
+        """Classes of gangs for which this session saw no room left, or none that they may have."""
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(
@@ -279,12 +279,17 @@ class Session:
         if gang.key in selection.for_room and (
             selection.is_put_back(gang) or not self._may_have_room(gang)
         ):
-            selection.put_back(gang)
-            return False
+            return not selection.put_back_if_for_room(gang)
         if self.work_budget.may_spend(tenant_of_gang(gang, self.snapshot.queues)):
             return True
         self.gang_selection.defer_gang(gang)
         return False
+
+    def note_no_room_for(self, gang: Gang) -> None:
+        """Note that a gang was refused: those like it that were chosen for room alone keep their place in line."""
+        kind = self.cache.equivalence.class_of(gang)
+        if kind is not None:
+            self._without_room.add(kind)
 
     def _may_have_room(self, gang: Gang) -> bool:
         """Whether nodes have room for all that the gang needs, now or when those that leave are gone."""
@@ -295,8 +300,8 @@ class Session:
         if not found and self.node_usage.now_and_later_differ:
             with self.pipelining():
                 found = self._pods_that_fit(gang) >= gang.members_at_start
-        if not found and kind is not None:
-            self._without_room.add(kind)
+        if not found:
+            self.note_no_room_for(gang)
         return found
 
     def _pods_that_fit(self, gang: Gang) -> int:

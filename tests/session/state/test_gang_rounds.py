@@ -188,6 +188,46 @@ def test_a_gang_for_which_the_room_is_gone_keeps_its_turn():
     assert {f"z-fits-{number}" for number in range(1, 6)} <= seen
 
 
+def _with_idle_nodes():
+    """Lines at rest, and gangs that may not use the nodes that would have room for them."""
+    rounds = Rounds(20, 20)
+    rounds.c.nodes(1, prefix="idle", gpus=8)
+    for number in range(40):
+        rounds.c.gang(
+            f"barred-{number:02d}", pods=1, gpus=1, cpu=1000 + number, queue="q0",
+            node_selector={"pool": "none"},
+        )  # fmt: skip
+    rounds.until_rest()
+    rounds.changes += 1
+    return rounds
+
+
+def test_room_that_gangs_may_not_have_keeps_no_session_busy():
+    """Given more gangs than a session's share that only seem to have room, when something changes, then sessions come to rest."""
+    rounds = _with_idle_nodes()
+    began, seen = rounds.c.now, set()
+    for _ in range(60):
+        seen |= rounds.session()[0]
+    assert rounds.c.now > began, "sessions follow each other at once"
+    seen |= rounds.until_rest()[0]
+    assert {f"barred-{number:02d}" for number in range(40)} <= seen
+
+
+def test_changes_that_follow_each_other_leave_nobody_out():
+    """Given more gangs that only seem to have room than a session looks at, everybody is looked at while changes go on."""
+    rounds = _with_idle_nodes()
+    for number in range(40):
+        rounds.c.node(f"idle-{number:02d}", gpus=8, labels={"pool": "none"})
+        rounds.c.pod(f"taken-{number}", gpus=8, node=f"idle-{number:02d}", phase=PodPhase.RUNNING)
+    seen = set()
+    for _ in range(120):
+        rounds.changes += 1
+        rounds.c.now += 0.5
+        told, _ = rounds.session()
+        seen |= told
+    assert {f"barred-{number:02d}" for number in range(40)} <= seen
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_gang_waits_for_its_turn_once(seed):
     """Given several namespaces in a queue, whoever is put off for others is not entered twice."""

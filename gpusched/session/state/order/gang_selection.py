@@ -174,9 +174,11 @@ class GangSelection:
         """Put the gang off to the next session, as its tenant has used up its share of this one."""
         self._put_off.add(gang.key)
 
-    def put_back(self, gang: Gang) -> None:
-        """Leave the gang where it was in line: the room for which it was chosen is gone."""
-        self._put_back.add(gang.key)
+    def put_back_if_for_room(self, gang: Gang) -> bool:
+        """Leave the gang where it was in line, if it was chosen for room alone: it is gone, or of no use to gangs like it."""
+        if gang.key in self.for_room:
+            self._put_back.add(gang.key)
+        return gang.key in self._put_back
 
     def is_put_back(self, gang: Gang) -> bool:
         """Whether the gang was left where it was in line."""
@@ -335,7 +337,7 @@ class GangSelection:
         if not before.presses:
             nearest, _ = _first_within_share(nearest, self._gang_costs(), share)
         ordered = in_order([*nearest, *fresh], self._order_keys)
-        pressing = {gang.key for gang in ordered if self._presses(gang, before)}
+        pressing = {gang.key for gang in ordered if self._presses(gang, before)} - before.in_vain
         found = _choose(ordered, pressing, before, costs, units)
         return _TenantBacklog(
             tenant,
@@ -449,6 +451,9 @@ class GangSelection:
             cut=bool(cut),
             rests=line.rests and not left,
             presses=line.presses,
+            in_vain=self._put_back.intersection(left).union(
+                () if line.before.changed else line.before.in_vain.intersection(left)
+            ),
         )
 
     def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
@@ -488,21 +493,35 @@ def _choose(
     costs: GangCosts,
     units: int,
 ) -> _Choice:
-    """Half of the units is for those that press, and all that the others leave of theirs.
+    """In turn whom the round has not looked at, where it is not paused, and with half of the units those that press.
 
-    Of those that press those come first that the round has not looked at.
+    Of those that press those come first that have had no turn in the round, then those that have waited for another
+    one since an earlier change: however often something changes, everybody's turn comes.
     """
-    first = [gang for gang in waiting if gang.key in pressing]
-    first.sort(key=lambda gang: gang.key in before.looked_at)
-    others = [] if before.paused else [gang for gang in waiting if gang.key not in pressing]
-    part = units // 2 if others else units
-    chosen, over = _first_within_share(first, costs, part)
-    presses = len(chosen) < len(first)
-    for_room = frozenset(gang.key for gang in chosen if gang.key in before.known)
-    more, _ = _first_within_share(others, costs, units - part + max(0, over))
-    chosen += more
-    gone = {gang.key for gang in chosen}
-    return _Choice(chosen, for_room, [g.key for g in waiting if g.key not in gone], presses)
+    left = frozenset(before.left)
+
+    def turns_had(gang: Gang) -> int:
+        key = gang.key
+        if key in before.in_vain:
+            return 2
+        return 0 if key not in before.looked_at else 1 if key in left else 2
+
+    in_turn: list[Gang] = []
+    if not before.paused:
+        others = (gang for gang in waiting if gang.key not in before.looked_at)
+        part = units // 2 if pressing else units
+        in_turn, over = _first_within_share(others, costs, part)
+        units += over - part
+    gone = {gang.key for gang in in_turn}
+    first = [gang for gang in waiting if gang.key in pressing and gang.key not in gone]
+    chosen, _ = _first_within_share(sorted(first, key=turns_had), costs, max(0, units))
+    gone.update(gang.key for gang in chosen)
+    return _Choice(
+        chosen=[*in_turn, *chosen],
+        for_room=frozenset(gang.key for gang in chosen if gang.key in before.known),
+        left=[gang.key for gang in waiting if gang.key not in gone],
+        presses=len(chosen) < len(first),
+    )
 
 
 def _first_within_share(
