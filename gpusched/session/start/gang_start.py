@@ -20,6 +20,10 @@ from gpusched.session.state.statement import Statement
 
 _OF_NO_ROOM: Final = frozenset({Reason.USER_LIMIT, Reason.BUDGET_EXHAUSTED})
 """Reasons of a gang's own user or budget: room that others could use is not kept for it."""
+_LACKING_ROOM: Final = frozenset(
+    {Reason.INSUFFICIENT_RESOURCES, Reason.NO_FEASIBLE_NODE, Reason.RESERVED}
+)
+"""Reasons for which gangs like the one that was refused find no room either."""
 
 
 class GangStarts:
@@ -57,7 +61,8 @@ class GangStarts:
             session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
             return False
         if not nominate_for_leaving_room(session, gang):
-            session.note_no_room_for(gang)
+            if refusal.reason in _LACKING_ROOM:
+                session.note_no_room_for(gang)
             refuse_and_reserve(session, gang, refusal)
             self._refusals.remember_refusal(gang, refusal, ways=variants)
         if nominated:

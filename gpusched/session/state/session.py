@@ -7,7 +7,7 @@ snapshot and policy give the same plan, whatever the order in which objects arri
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +39,6 @@ from gpusched.session.state.decided.outcomes import Outcomes
 from gpusched.session.state.decided.placement_effects import PlacementEffects
 from gpusched.session.state.decided.placements import Placements
 from gpusched.session.state.decided.reservation_tracker import ReservationTracker
-from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.level_names import (
     named_labels,
     needs_level_names,
@@ -174,8 +173,8 @@ class Session:
         )
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
-        self._without_room: set[EquivalenceClass] = set()
-        """Classes of gangs for which this session saw no room left, or none that they may have."""
+        self._without_room: set[Hashable] = set()
+        """Kinds of gangs, by namespace and the nodes that are open to them, that found no room in this session."""
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
         self.nominations = Nominations(self.statement, self._effects)
         self.placements = Placements(
@@ -286,16 +285,18 @@ class Session:
         return False
 
     def note_no_room_for(self, gang: Gang) -> None:
-        """Note that a gang was refused: those like it that were chosen for room alone keep their place in line."""
+        """Note that a gang found no room: those like it that were chosen for room alone keep their place in line."""
         kind = self.cache.equivalence.class_of(gang)
         if kind is not None:
-            self._without_room.add(kind)
+            self._without_room.add((kind, gang.key.namespace, self.windows.class_key(gang)))
 
     def _may_have_room(self, gang: Gang) -> bool:
         """Whether nodes have room for all that the gang needs, now or when those that leave are gone."""
         kind = self.cache.equivalence.class_of(gang)
-        if kind in self._without_room or any(each.pod_class.share for each in gang.pod_sets):
-            return kind not in self._without_room
+        if (kind, gang.key.namespace, self.windows.class_key(gang)) in self._without_room:
+            return False
+        if any(each.pod_class.share for each in gang.pod_sets):
+            return True
         found = self._pods_that_fit(gang) >= gang.members_at_start
         if not found and self.node_usage.now_and_later_differ:
             with self.pipelining():
