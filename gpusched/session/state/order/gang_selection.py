@@ -353,14 +353,14 @@ class GangSelection:
     def _pressing(self, order: GangOrder, before: TenantRound) -> set[GangKey]:
         """Gangs that press; of equal ones the room is compared once."""
         pressing = {gang.key for gang in order.others if self._presses(gang, before)}
-        known = before.known
+        new = order.names - before.known
         for gangs in order.kinds.values():
             if not asks_for_place(gangs[0]):
                 continue
             if self._room.may_suffice(gangs[0]):
                 pressing.update(gang.key for gang in gangs)
-            else:
-                pressing.update(key for gang in gangs if (key := gang.key) not in known)
+            elif new:
+                pressing.update(gang.key for gang in gangs if gang.key in new)
         return pressing
 
     def _presses(self, gang: Gang, before: TenantRound) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 from gpusched.session.state.order.order_keys import OrderKeys
@@ -20,6 +21,7 @@ class GangOrder:
     Attributes:
         gangs: as they came.
         ordered: the same in order.
+        names: their keys.
         kinds: those that are equal to each other, by their equivalence class.
         others: those without a class.
         keys: of one gang of each class, in the order of the classes.
@@ -27,6 +29,7 @@ class GangOrder:
 
     gangs: Sequence[Gang]
     ordered: Sequence[Gang]
+    names: frozenset[GangKey]
     kinds: dict[EquivalenceClass, list[Gang]]
     others: Sequence[Gang]
     keys: Sequence[Any]
@@ -57,7 +60,9 @@ class KeptOrders:
             else:
                 by_kind.setdefault(kind, []).append(gang)
         first = [sort_key(each[0], keys) for each in by_kind.values()]
-        found = self._known[tenant] = GangOrder(gangs, ordered, by_kind, others, first)
+        found = self._known[tenant] = GangOrder(
+            gangs, ordered, frozenset(gang.key for gang in gangs), by_kind, others, first
+        )
         return found
 
     def forget_others(self, tenants: Sequence[Tenant]) -> None:
