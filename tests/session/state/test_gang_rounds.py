@@ -245,3 +245,36 @@ def test_a_gang_waits_for_its_turn_once(seed):
         decision = history.decide()
         for each in decision.rounds:
             assert len({*each.left}) == len(each.left)
+
+
+@pytest.mark.parametrize("seed", [3, 5, 11])
+def test_no_history_keeps_sessions_busy_at_one_moment(seed):
+    """Given tenants whose gangs cost more than their share, whatever happens, sessions follow each other at once only for so long."""
+    history = KeptHistory(seed)
+    for _ in range(30):
+        history.waits()
+    for number in range(24):
+        history.c.gang(
+            f"ns{number}", pods=1 + number % 3, gpus=1 + number % 2, queue="abc"[number % 3],
+            namespace=f"team-{number % 2}",
+        )  # fmt: skip
+    history.c.cache.use_limits(attrs.evolve(history.c.cache.limits, session_work=4000))
+    progress, changes = RoundProgress(), 0
+    for _ in range(15):
+        at_once, after_s = 0, 0.0
+        while after_s == 0.0:
+            cache, now = history.c.cache, history.c.now
+            cache.rounds = progress.begin_session(changes, cache.rounds, now=now)
+            before, found = cache.rounds, history.decide()
+            following = progress.note_session(
+                changes, rounds=found.rounds, stays_until=found.stays_until, now=now
+            )
+            cache.rounds = before if following.rounds is None else following.rounds
+            after_s, at_once = following.after_s, at_once + 1
+            if found.plan.has_effects:
+                history.carry_out(found)
+                changes, at_once, after_s = changes + 1, 0, 0.0
+            assert at_once < 100
+        history.c.now += after_s or 5.0
+        history.change()
+        changes += 1

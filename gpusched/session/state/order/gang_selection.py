@@ -496,7 +496,8 @@ def _choose(
     """In turn whom the round has not looked at, where it is not paused, and with half of the units those that press.
 
     Of those that press those come first that have had no turn in the round, then those that have waited for another
-    one since an earlier change: however often something changes, everybody's turn comes.
+    one since an earlier change: however often something changes, everybody's turn comes. Whoever was looked at and presses
+    no more has had its turn.
     """
     left = frozenset(before.left)
 
@@ -519,7 +520,11 @@ def _choose(
     return _Choice(
         chosen=[*in_turn, *chosen],
         for_room=frozenset(gang.key for gang in chosen if gang.key in before.known),
-        left=[gang.key for gang in waiting if gang.key not in gone],
+        left=[
+            gang.key
+            for gang in waiting
+            if gang.key not in gone and (gang.key in pressing or gang.key not in before.looked_at)
+        ],
         presses=len(chosen) < len(first),
     )
 

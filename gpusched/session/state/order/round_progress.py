@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.snapshot import TenantRound
 
@@ -57,6 +58,10 @@ class RoundProgress:
         self._turn_at = -inf
         """From when on a session looks at gangs that do not press."""
         self._paused = False
+        self._left: dict[tuple[str, str], tuple[GangKey, ...]] = {}
+        """Gangs of each tenant that were left when the session began."""
+        self._had_turn: dict[tuple[str, str], set[GangKey]] = {}
+        """Gangs that were looked at since something changed, of tenants whose sessions end before they come to all."""
 
     def begin_session(self, changes: int, rounds: Rounds, *, now: float) -> Rounds:
         """Where a session begins: nobody rests any more where something has changed, or a moment has come.
@@ -72,6 +77,7 @@ class RoundProgress:
             self._turn_at = now + limits.TENANT_ROUND_PAUSE_S
         # Where the clock was set back the time of their turn is not known any more.
         self._paused = _EARLY_S < self._turn_at - now <= limits.TENANT_ROUND_PAUSE_S
+        self._left = {(each.queue, each.namespace): each.left for each in rounds}
         return tuple(
             attrs.evolve(each, rests=rests, changed=changed, paused=self._paused and not rests)
             for each in rounds
@@ -91,6 +97,7 @@ class RoundProgress:
         """
         same, settled = changes == self._seen, changes == self._settled
         self._seen = changes
+        self._note_turns(rounds, anew=not same)
         if not self._goes_on and settled and now < self._rests_until:
             self._rests_until = min(self._rests_until, stays_until)
             return NextSession(rounds=None, after_s=None)
@@ -101,11 +108,31 @@ class RoundProgress:
         if not self._paused:
             self._turn_at = now + limits.TENANT_ROUND_PAUSE_S
         if self._goes_on:
-            presses = any(each.presses or each.cut for each in following) and not settled
+            presses = not settled and any(
+                self._goes_on_at_once(each, self._left.get((each.queue, each.namespace), ()))
+                for each in following
+            )
             pause_s = 0.0 if presses else max(0.0, self._turn_at - now)
             return NextSession(following, pause_s)
         self._settled, self._rests_until = changes, self._stays_until
         return NextSession(following, None)
+
+    def _note_turns(self, rounds: Rounds, *, anew: bool) -> None:
+        if anew:
+            self._had_turn.clear()
+        now = {(each.queue, each.namespace): each for each in rounds}
+        for tenant, each in now.items():
+            if each.cut:
+                self._had_turn.setdefault(tenant, set()).update(each.looked_at)
+        for tenant, left in self._left.items():
+            gone = set(left).difference(now[tenant].left if tenant in now else ())
+            self._had_turn.setdefault(tenant, set()).update(gone)
+
+    def _goes_on_at_once(self, each: TenantRound, left_before: tuple[GangKey, ...]) -> bool:
+        """Whether the next session has somebody to look at who presses, or whose turn has not come since a change."""
+        had_turn = self._had_turn.get((each.queue, each.namespace), set())
+        waits = each.cut and not had_turn.issuperset(each.left)
+        return (each.presses or waits) and each.left != left_before
 
     def _judged(self, each: TenantRound, changes: int) -> TenantRound:
         """The round, and whether its tenant rests now."""
