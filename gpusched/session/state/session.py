@@ -278,7 +278,8 @@ class Session:
         if gang.key in selection.for_room and (
             selection.is_put_back(gang) or not self._may_have_room(gang)
         ):
-            return not selection.put_back_if_for_room(gang)
+            selection.put_back(gang)
+            return False
         if self.work_budget.may_spend(tenant_of_gang(gang, self.snapshot.queues)):
             return True
         self.gang_selection.defer_gang(gang)

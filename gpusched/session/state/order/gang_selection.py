@@ -174,11 +174,9 @@ class GangSelection:
         """Put the gang off to the next session, as its tenant has used up its share of this one."""
         self._put_off.add(gang.key)
 
-    def put_back_if_for_room(self, gang: Gang) -> bool:
-        """Leave the gang where it was in line, if it was chosen for room alone: it is gone, or of no use to gangs like it."""
-        if gang.key in self.for_room:
-            self._put_back.add(gang.key)
-        return gang.key in self._put_back
+    def put_back(self, gang: Gang) -> None:
+        """Leave a gang where it was in line that was chosen for room alone: it is gone, or of no use to gangs like it."""
+        self._put_back.add(gang.key)
 
     def is_put_back(self, gang: Gang) -> bool:
         """Whether the gang was left where it was in line."""
