@@ -17,7 +17,7 @@ class StartKind(StrEnum):
     """How well a start is known."""
 
     NOW = "now"
-    """It is bound, or its Job is started, by this very decision."""
+    """It is bound, or its Job is started where room is free, by this very decision."""
     AFTER_EVICTIONS = "afterEvictions"
     """Room is made for it: it starts when the evicted pods have ended, or those that leave anyway."""
     EXPECTED = "expected"
@@ -57,8 +57,6 @@ def start_answer(decision: Decision, gang: GangKey) -> StartAnswer:
         if bind.gang == gang and bind.placed + len(bind.binds) >= bind.min_member:
             nodes = _counted_nodes(each.node for each in bind.binds)
             return StartAnswer(kind=StartKind.NOW, nodes=nodes)
-    if _starts_job(plan, gang):
-        return StartAnswer(kind=StartKind.NOW)
     status = next((each for each in plan.gangs if each.gang == gang), None)
     reason, message = _pending_reason(status)
     for made in plan.preemptions:
@@ -70,6 +68,11 @@ def start_answer(decision: Decision, gang: GangKey) -> StartAnswer:
                 reason=reason,
                 message=made.message,
             )
+    if _starts_job(plan, gang):
+        room = next((each for each in decision.reserved if each.gang == gang), None)
+        if room is not None and room.evicted:  # its pods have them evicted once they are made
+            return StartAnswer(kind=StartKind.AFTER_EVICTIONS, evicted=room.evicted)
+        return StartAnswer(kind=StartKind.NOW)
     at = status.estimated_start if status is not None else 0.0
     kind = StartKind.EXPECTED if at else StartKind.UNKNOWN
     return StartAnswer(kind=kind, at=at, reason=reason, message=message)

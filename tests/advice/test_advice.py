@@ -30,6 +30,7 @@ from tests.advice.submission.device_manifests import (
     device_class,
     slice_of,
 )
+from tests.advice.submission.manifests import job
 from tests.populations import one_of
 
 
@@ -153,6 +154,21 @@ def test_a_higher_class_and_a_permission_make_room():
         gang("new", 1, 8, priorityClassName="high"),
     )  # fmt: skip
     assert messages(advised(kept, "new"))[Family.PERMISSION] == "if team/run-0 were preemptible"
+
+
+def test_whom_a_suspended_job_would_evict_is_told():
+    """Given a Job that is submitted suspended, then a higher class is told with the gangs that leave for it."""
+    trial = trial_of(
+        queue("a"), priority("low", 1), priority("high", 1000),
+        busy_nodes(1, priorityClassName="low"), in_namespace(job(1, suspend=True)),
+    )  # fmt: skip
+    waiting = trial.gang(GangKey("Job", "team", "new"))
+    (higher,) = [
+        each for each in advise_gang(trial, waiting).suggestions
+        if each.proposal.family is Family.PRIORITY
+    ]  # fmt: skip
+    assert higher.start.kind is StartKind.AFTER_EVICTIONS
+    assert [each.name for each in higher.start.evicted] == ["run-0"]
 
 
 def test_a_taint_that_keeps_it_off_the_free_node_is_named():

@@ -452,10 +452,8 @@ def _shares_of_binds(binds: Iterable[PodBind]) -> tuple[NodeShare, ...]:
 
 
 def _is_settled(gang: SubmittedGang) -> bool:
-    """Whether one decision says all about its start: it is bound, makes room, or never starts."""
-    if gang.never or gang.start.kind is StartKind.AFTER_EVICTIONS:
-        return True
-    return gang.start.kind is StartKind.NOW and bool(gang.shares)
+    """Whether one decision says all about its start: it has places, or they are made free, or it never starts."""
+    return bool(gang.never) or (gang.start.starts and bool(gang.shares))
 
 
 def _played_text(line: PlayedLine) -> str:

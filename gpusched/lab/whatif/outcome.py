@@ -24,6 +24,8 @@ SAME_S: Final = 60.0
 _SHARE_MIN: Final = 0.05
 """Mean waits that differ by less than this part are not spoken of."""
 _HOUR_S: Final = 3600.0
+_NAMED_MAX: Final = 3
+"""Gangs that a sentence names."""
 _BY_HAND: Final = {
     DRAINED: "pods evicted by drains",
     Reason.RESERVED: "pods evicted for windows",
@@ -136,7 +138,7 @@ def _rows(pair: _Pair, asked: _Pair) -> Iterator[OutcomeRow]:
     yield both(
         "gangs that start", *(sum(job.started is not None for job in each.jobs) for each in asked)
     )
-    yield both("gangs that wait at the end", *(len(_waiting(each)) for each in asked))
+    yield both("gangs that wait at the end", *(len(_waiting_at_end(each)) for each in pair))
     for name, called in (
         ("median(wait)", "wait, median"), ("p95(wait)", "wait, 95 % no longer"),
         ("max(wait)", "wait, longest"),
@@ -158,8 +160,15 @@ def _rows(pair: _Pair, asked: _Pair) -> Iterator[OutcomeRow]:
     yield _row("work lost by evictions", *(statistic(each, "lostGpuHours") for each in pair))
 
 
-def _waiting(record: RunRecord) -> list[JobLife]:
-    return [job for job in record.jobs if job.started is None and job.ended is None]
+def _waiting_at_end(record: RunRecord) -> list[JobLife]:
+    """Jobs that have fewer pods than they need when the play ends, those that were evicted among them."""
+    pods = over_time.pods_of(record)
+    spans = (over_time.wait_spans(job, pods.get(job.key, ()), record) for job in record.jobs)
+    return [
+        job
+        for job, waits in zip(record.jobs, spans, strict=True)
+        if waits and waits[-1][1] == record.seconds and job.ended is None
+    ]
 
 
 def _evictions(record: RunRecord, why: str) -> int:
@@ -269,6 +278,7 @@ def _sentences(
         yield f"{fewer:,} gangs do not come"
     yield from _queue_sentences(asked)
     yield from _eviction_sentences(evicted)
+    yield from _restart_sentences(pair)
     gone = sum(job.end is LifeEnd.EVICTED for job in after.jobs)
     gone -= sum(job.end is LifeEnd.EVICTED for job in before.jobs)
     if gone > 0:
@@ -330,3 +340,19 @@ def _eviction_sentences(evicted: Sequence[EvictedGang]) -> Iterator[str]:
             f"worse for queue {queue}: {pods:,} {are} evicted of {len(whose):,} "
             f"{'gang' if len(whose) == 1 else 'gangs'} that nothing evicts as it is, {hours:,.1f} GPU-hours of work"
         )
+
+
+def _restart_sentences(pair: _Pair) -> Iterator[str]:
+    """Whose gangs lose their places and wait for new ones at the end, in one of the plays alone."""
+    then, now = (
+        {(job.queue, job.key) for job in _waiting_at_end(each) if job.started is not None}
+        for each in pair
+    )
+    for word, found, what in (
+        ("better", then - now, "no more wait at the end after they lost their places"),
+        ("worse", now - then, "lose their places and still wait at the end"),
+    ):
+        for queue in sorted({queue for queue, _ in found}):
+            keys = sorted(key for of, key in found if of == queue)
+            more = f" and {len(keys) - _NAMED_MAX:,} more" if len(keys) > _NAMED_MAX else ""
+            yield f"{word} for queue {queue}: gangs {what}: {', '.join(keys[:_NAMED_MAX])}{more}"

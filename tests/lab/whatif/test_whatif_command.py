@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusched.cli.main import main
-from tests.lab.whatif.cases import answer_of, write_example
+from tests.advice.clusters import write_file
+from tests.lab.whatif.cases import answer_of, example_objects, write_example
 
 DOCUMENT = Path(__file__).parents[3] / "docs/what-if.md"
 
@@ -64,6 +65,23 @@ def test_lost_nodes_take_their_pods_along(example, capsys):
     # What ran there is made anew by its Job and runs elsewhere.
     figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
     assert figures["gangs that wait at the end"] == (0, 0)
+
+
+def test_gangs_that_find_no_place_again_wait_at_the_end(example, capsys):
+    """Given nodes that are drained for good, then a gang that may run on these alone waits from its eviction on."""
+    objects = example_objects()
+    for each in objects:
+        if each["kind"] in ("Job", "Pod") and each["metadata"]["name"].startswith("eval"):
+            spec = each["spec"] if each["kind"] == "Pod" else each["spec"]["template"]["spec"]
+            spec["nodeSelector"] = {"gpusched.io/rack": "r7"}
+    write_file(Path("bound.json"), objects)
+    words = ["--snapshot", "bound.json", "--drain", "rack=r7", "--from", "+1h", "-o", "json"]
+    assert main(["what-if", *words]) == 0
+    told = answer_of(capsys)
+    figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
+    assert figures["gangs that wait at the end"] == (0, 1)
+    lost = "worse for queue research: gangs lose their places and still wait at the end: team/eval"
+    assert lost in told["sentences"]
 
 
 def test_nodes_that_are_lost_at_once_break_no_invariant(example, capsys):

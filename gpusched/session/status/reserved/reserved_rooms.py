@@ -18,12 +18,15 @@ class ReservedRoom:
         nodes: on which it is, sorted.
         begins: seconds since the epoch; 0.0 where it is kept from now on.
         ends: when the gang is to have ended; 0.0 where that is not known.
+        evicted: gangs that leave for it by this session, sorted; of a Job that is started first, those
+            that its pods will have evicted.
     """
 
     gang: GangKey
     nodes: tuple[str, ...]
     begins: float = 0.0
     ends: float = 0.0
+    evicted: tuple[GangKey, ...] = ()
 
 
 def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
@@ -53,5 +56,9 @@ def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
         )
         if places:
             names = {nodes[place.row].name for place in places}
-            found[gang.key] = ReservedRoom(gang=gang.key, nodes=tuple(sorted(names)))
+            draft = session.nominations.plans.get(gang.key)
+            leaving = {each.gang.key for each in draft.evictions} if draft is not None else set()
+            found[gang.key] = ReservedRoom(
+                gang=gang.key, nodes=tuple(sorted(names)), evicted=tuple(sorted(leaving))
+            )
     return tuple(sorted(found.values(), key=lambda room: room.gang))
